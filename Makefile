@@ -36,10 +36,10 @@ test-paddle: ## the tests of ronda.paddle with PyPI's Paddle for CPUs, in a virt
 	@third_party/install.sh build test
 	@BAZEL=$(BAZEL) tools/paddle/test_paddle.sh "$(or $(PADDLE),2.6.2)"
 
-chaos: ## 300 rounds of random operations and injuries (CHAOS_ROUNDS=n, CHAOS_SEED=n for others)
+chaos: ## 300 rounds of random operations and injuries; three elastic jobs, 10 minutes of kills each (CHAOS_ROUNDS=n, CHAOS_SECONDS=n, CHAOS_SEED=n)
 	@third_party/install.sh build test
-	@tests/run_tests.sh --test_env=CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),300) --test_env=CHAOS_SEED --nocache_test_results \
-	  --test_timeout=600 //tests/chaos/...
+	@tests/run_tests.sh --test_env=CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),300) --test_env=CHAOS_SECONDS=$(or $(CHAOS_SECONDS),600) \
+	  --test_env=CHAOS_SEED --nocache_test_results --test_timeout=3600 //tests/chaos/... //tests/python/torch:elastic_chaos_test
 
 fuzz: ## every fuzz target for a minute (FUZZ_SECONDS=n for others)
 	@third_party/install.sh build fuzz

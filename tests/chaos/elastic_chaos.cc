@@ -29,9 +29,15 @@ namespace {
 
 constexpr int kMembers = 4;
 
-// What an allocator may keep, or a library take when it first needs it. A leak of a page an epoch is more in the ten
-// minutes of `make chaos`.
-constexpr int64_t kMemorySlackKib = 4096;
+// What an allocator may keep, and what a trainer needs when it first has a larger share of a batch. In the ten minutes
+// of `make chaos` it is some 40 KiB an epoch.
+constexpr int64_t kMemorySlackKib = 8192;
+// A process holds more with more members: the launcher four descriptors for each, a member one for each other one.
+constexpr int64_t kDescriptorSlackOfLauncher = 4 * kMembers;
+constexpr int64_t kDescriptorSlackOfMember = kMembers;
+constexpr int64_t kThreadSlack = 2;  // those of a rank that is not alone
+// A process that has just begun still grows.
+constexpr size_t kTellingSamples = 9;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kIsMemoryTelling = false;  // freed memory is kept
@@ -75,6 +81,8 @@ LauncherRun::Options OneStream() {
   return {.in_child = [] { dup2(STDOUT_FILENO, STDERR_FILENO); }};
 }
 
+std::string EndOf(const std::string& text) { return text.substr(text.size() - std::min<size_t>(text.size(), 8000)); }
+
 struct Range {
   int64_t first_most = 0;  // of the first third
   int64_t last_least = 0;  // of the last third
@@ -88,8 +96,8 @@ Range RangeOf(const std::vector<int64_t>& values) {
           .last_least = *std::min_element(values.end() - third, values.end())};
 }
 
-void ExpectNoGrowthOf(const std::string& process, const std::vector<Footprint>& footprints) {
-  if (footprints.size() < 3) return;
+void ExpectNoGrowthOf(const std::string& process, const std::vector<Footprint>& footprints, int64_t descriptor_slack) {
+  if (footprints.size() < kTellingSamples) return;
   const auto range_of = [&](int64_t Footprint::*part) {
     std::vector<int64_t> values;
     for (const Footprint& footprint : footprints) values.push_back(footprint.*part);
@@ -101,8 +109,8 @@ void ExpectNoGrowthOf(const std::string& process, const std::vector<Footprint>& 
   const Range memory = range_of(&Footprint::resident_kib);
   std::cout << process << ": " << tell(descriptors) << " descriptors, " << tell(threads) << " threads, " << tell(memory)
             << " KiB, in " << footprints.size() << " samples" << std::endl;
-  EXPECT_LE(descriptors.last_least, descriptors.first_most) << "descriptors of " << process;
-  EXPECT_LE(threads.last_least, threads.first_most) << "threads of " << process;
+  EXPECT_LE(descriptors.last_least, descriptors.first_most + descriptor_slack) << "descriptors of " << process;
+  EXPECT_LE(threads.last_least, threads.first_most + kThreadSlack) << "threads of " << process;
   if (!kIsMemoryTelling) return;
   EXPECT_LE(memory.last_least, memory.first_most + kMemorySlackKib) << "KiB of " << process;
 }
@@ -132,6 +140,8 @@ ElasticChaos::ElasticChaos(Options options)
 
 void ElasticChaos::InjureUntil(const std::function<bool(const JobLog&)>& is_enough, Keeper keeper) {
   while (AwaitTurn(is_enough)) {
+    if (!IsAlive(keeper_)) ReplaceKeeper();
+    if (::testing::Test::HasFatalFailure()) return;
     TakeSample();
     const std::vector<int> members = log_.members();
     const bool has_changed = keeper == Keeper::kChanges && random_.OneIn(3) && ChangeKeeper();
@@ -163,7 +173,7 @@ bool ElasticChaos::AwaitTurn(const std::function<bool(const JobLog&)>& is_enough
 void ElasticChaos::TakeSample() {
   const auto launcher = FootprintOf(run_.pid());
   const auto kept = FootprintOf(log_.pids().at(keeper_));
-  ASSERT_TRUE(launcher.has_value() && kept.has_value()) << "the keeper, member " << keeper_ << ", has ended";
+  if (!launcher.has_value() || !kept.has_value()) return;  // they have just ended, which is noticed at the next turn
   samples_.push_back({.launcher = *launcher, .keeper = keeper_, .kept = *kept});
 }
 
@@ -189,15 +199,32 @@ void ElasticChaos::TakeTurn(const std::function<bool(const JobLog&)>& is_enough)
   }
 }
 
+std::vector<int> ElasticChaos::Veterans() const {
+  std::vector<int> veterans = VictimsInEpoch();
+  const auto is_new = [this](int member) { return veterans_.count(member) == 0; };
+  veterans.erase(std::remove_if(veterans.begin(), veterans.end(), is_new), veterans.end());
+  return veterans;
+}
+
 // To one that was a member at the last turn already: since then the job has completed a step with it.
 bool ElasticChaos::ChangeKeeper() {
-  std::vector<int> candidates = VictimsInEpoch();
-  const auto is_new = [this](int member) { return veterans_.count(member) == 0; };
-  candidates.erase(std::remove_if(candidates.begin(), candidates.end(), is_new), candidates.end());
+  const std::vector<int> candidates = Veterans();
   if (candidates.empty()) return false;
   const int old = std::exchange(keeper_, AnyOf(candidates));
   Strike(old, SIGKILL);
   return true;
+}
+
+// If rank 0 dies while members meet, those that it has let in join again at once; one that comes after its death waits
+// for it, for RONDA_START_TIMEOUT, and is killed by the launcher 5 s after the others have joined.
+void ElasticChaos::ReplaceKeeper() {
+  ++counts_["keepers killed as late"];
+  EXPECT_THAT(run_.out(),
+              ::testing::ContainsRegex(absl::StrCat("member ", keeper_, " \\(pid [^)]*\\) did not leave epoch")));
+  const std::vector<int> veterans = Veterans();
+  const std::vector<int> candidates = veterans.empty() ? VictimsInEpoch() : veterans;
+  ASSERT_FALSE(candidates.empty()) << EndOf(run_.out());
+  keeper_ = AnyOf(candidates);
 }
 
 void ElasticChaos::KillSomebody() {
@@ -260,12 +287,11 @@ std::vector<int> ElasticChaos::Newcomers() const {
 void ElasticChaos::ExpectGoodEnd() {
   const int exit_code = run_.Finish();
   Catch();
-  const std::string& said = run_.out();
-  const std::string end = said.substr(said.size() - std::min<size_t>(said.size(), 8000));
-  EXPECT_EQ(exit_code, 0) << end;
-  EXPECT_TRUE(std::is_sorted(log_.beginnings().begin(), log_.beginnings().end()))
+  EXPECT_EQ(exit_code, 0) << EndOf(run_.out());
+  const bool has_kept_state = counts_["keepers killed as late"] == 0;
+  EXPECT_TRUE(!has_kept_state || std::is_sorted(log_.beginnings().begin(), log_.beginnings().end()))
       << "steps were lost: " << ::testing::PrintToString(log_.beginnings()) << "\n"
-      << end;
+      << EndOf(run_.out());
   ExpectNothingLeft();
   Tell();
   ExpectNoGrowth();
@@ -292,8 +318,10 @@ void ElasticChaos::ExpectNoGrowth() const {
     launcher.push_back(sample.launcher);
     keepers[sample.keeper].push_back(sample.kept);
   }
-  ExpectNoGrowthOf("rondarun", launcher);
-  for (const auto& [member, footprints] : keepers) ExpectNoGrowthOf(absl::StrCat("member ", member), footprints);
+  ExpectNoGrowthOf("rondarun", launcher, kDescriptorSlackOfLauncher);
+  for (const auto& [member, footprints] : keepers) {
+    ExpectNoGrowthOf(absl::StrCat("member ", member), footprints, kDescriptorSlackOfMember);
+  }
 }
 
 void ElasticChaos::Tell() const {

@@ -79,7 +79,9 @@ class ElasticChaos {
   bool AwaitTurn(const std::function<bool(const JobLog&)>& is_enough);
   void TakeSample();
   void TakeTurn(const std::function<bool(const JobLog&)>& is_enough);
+  std::vector<int> Veterans() const;  // of VictimsInEpoch, those that certainly have the state
   bool ChangeKeeper();
+  void ReplaceKeeper();
   void KillSomebody();
   void StopForAMoment();
   void Strike(int member, int signo);
