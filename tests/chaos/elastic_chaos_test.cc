@@ -4,8 +4,9 @@
 //
 // tries another program (examples/pytorch_elastic.py). It must understand `--epochs N`.
 //
-// The first job makes CHAOS_PASSES passes over the data (8). CHAOS_SECONDS has a second one trained, which is as long
-// as it takes. CHAOS_SEED repeats the injuries that were printed with it, as far as the job is at the same point.
+// The first job makes CHAOS_PASSES passes over the data (8). CHAOS_SECONDS has further ones trained, with longer pauses,
+// until the time is over. CHAOS_SEED repeats the injuries that were printed with it, as far as the job is at the same
+// point.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -58,16 +59,18 @@ void ExpectLearns(int64_t passes, ElasticChaos::Options options) {
 }
 
 TEST(ElasticChaosTest, TheModelLearnsWhoeverDies) {
-  const uint64_t seed = SeedOfChaos();
-  const int64_t short_passes = ShortPasses();
-  const absl::Time begin = absl::Now();
-  ExpectLearns(short_passes, {.seed = seed});
-  const absl::Duration taken = absl::Now() - begin;
-  const absl::Duration left = TimeForChaos().value_or(absl::ZeroDuration()) - taken;
-  if (left < taken) return;
-  const auto passes = static_cast<int64_t>(static_cast<double>(short_passes) * absl::FDivDuration(left, taken));
-  const int stops = static_cast<int>(absl::ToInt64Minutes(left));
-  ExpectLearns(passes, {.seed = seed + 1, .pause = absl::Seconds(2.5), .stops = stops});
+  const absl::Time end = absl::Now() + TimeForChaos().value_or(absl::ZeroDuration());
+  ElasticChaos::Options options = {.seed = SeedOfChaos()};
+  double passes = static_cast<double>(ShortPasses());
+  // As many passes as the time that is left is enough for, as far as the job before it tells.
+  while (passes >= static_cast<double>(ShortPasses()) && !HasFailure()) {
+    const absl::Time begin = absl::Now();
+    ExpectLearns(static_cast<int64_t>(passes), options);
+    passes *= absl::FDivDuration(end - absl::Now(), absl::Now() - begin);
+    options.seed += 1;
+    options.pause = absl::Seconds(2.5);
+    options.stops = 1 + static_cast<int>(absl::ToInt64Minutes(end - absl::Now()));
+  }
 }
 
 }  // namespace
