@@ -64,7 +64,7 @@ JobMembership::Actions JobMembership::OnExit(int member, const Exit& exit, absl:
   const Member ended = std::move(found->second);
   members_.erase(found);
   // A member that has left because it was asked to may have a successor, should its host be listed again.
-  ended.has_left && ended.asked_in < 0 ? slots_.Leave(ended.slot) : slots_.Free(ended.slot);
+  ended.has_left&& ended.asked_in < 0 ? slots_.Leave(ended.slot) : slots_.Free(ended.slot);
   if (exit.exit_code != 0) {
     OnDeath(member, ended, exit, now);
   } else if (!ended.has_left && !ended.is_dismissed) {
@@ -421,7 +421,7 @@ std::vector<EpochPlace> JobMembership::PlacesOf(const std::vector<int>& members)
 
 void JobMembership::StartMembers(absl::Time now) {
   while (MayStart()) {
-    const std::optional<HostSlots::SlotId> slot = slots_.FindUsable(ChoiceOfSlots(), now);
+    const std::optional<SlotTable::SlotId> slot = slots_.FindUsable(ChoiceOfSlots(), now);
     if (!slot.has_value()) return;
     const int id = next_member_++;
     slots_.Take(*slot);
@@ -501,8 +501,8 @@ int JobMembership::CountListed() const {
 }
 
 // A member that was asked to leave is not to come back, unless the job is too small without it.
-HostSlots::Choice JobMembership::ChoiceOfSlots() const {
-  return CountUseful() < options_.min_members ? HostSlots::Choice::kFreeOrLeft : HostSlots::Choice::kFree;
+SlotTable::Choice JobMembership::ChoiceOfSlots() const {
+  return CountUseful() < options_.min_members ? SlotTable::Choice::kFreeOrLeft : SlotTable::Choice::kFree;
 }
 
 bool JobMembership::MayStart() const {

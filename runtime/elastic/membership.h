@@ -24,8 +24,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "runtime/elastic/host_slots.h"
 #include "runtime/elastic/membership_message.h"
+#include "runtime/elastic/slot_table.h"
 
 namespace ronda {
 
@@ -35,8 +35,8 @@ namespace ronda {
 // Thread-compatible, and copyable.
 class JobMembership {
  public:
-  using Host = HostSlots::Host;
-  using MeetingPoint = HostSlots::MeetingPoint;
+  using Host = SlotTable::Host;
+  using MeetingPoint = SlotTable::MeetingPoint;
 
   struct Options {
     std::vector<Host> hosts;  // at the beginning; each once
@@ -145,7 +145,7 @@ class JobMembership {
   };
 
   struct Member {
-    HostSlots::SlotId slot;
+    SlotTable::SlotId slot;
     State state = State::kStarting;
     int64_t epoch = -1;  // that it was placed in last
     int64_t step = -1;   // as it said when it joined
@@ -153,8 +153,8 @@ class JobMembership {
     std::string killed_because;
     bool has_joined = false;  // ever
     bool is_dismissed = false;
-    bool has_left = false;  // has asked to leave, and is not to be replaced
-    int64_t asked_in = -1;  // the epoch in which it was asked to leave last
+    bool has_left = false;                                          // has asked to leave, and is not to be replaced
+    int64_t asked_in = -1;                                          // the epoch in which it was asked to leave last
     enum class Change { kUntold, kTold } change = Change::kUntold;  // of the members, in this epoch
     absl::Time deadline = absl::InfiniteFuture();                   // of its state
     absl::Time stop_deadline = absl::InfiniteFuture();              // of a stopped one
@@ -210,12 +210,12 @@ class JobMembership {
   static bool IsUseful(const Member& member) {
     return member.state == State::kStarting || member.state == State::kWaiting || IsInEpoch(member);
   }
-  HostSlots::Choice ChoiceOfSlots() const;
+  SlotTable::Choice ChoiceOfSlots() const;
   bool MayStart() const;
 
   const Options options_;
   std::map<int, Member> members_;  // that have not ended
-  HostSlots slots_;
+  SlotTable slots_;
   int next_member_ = 0;
   int64_t epoch_ = -1;
   Actions actions_;

@@ -20,9 +20,9 @@ std::string JobMembership::Describe(absl::Time now) const {
   for (const auto& [id, member] : members_) {
     absl::StrAppend(&text, "; member ", id, " state ", static_cast<int>(member.state), " epoch ", member.epoch,
                     " step ", member.step, member.reason.empty() ? "" : " failed", " slot ", member.slot.slot, " on ",
-                    member.slot.host, " told ", static_cast<int>(member.change),
-                    member.asked_in >= 0 ? " asked" : "", member.has_left ? " left" : "", " due ",
-                    MillisecondsUntil(member.deadline, now), " stop ", MillisecondsUntil(member.stop_deadline, now));
+                    member.slot.host, " told ", static_cast<int>(member.change), member.asked_in >= 0 ? " asked" : "",
+                    member.has_left ? " left" : "", " due ", MillisecondsUntil(member.deadline, now), " stop ",
+                    MillisecondsUntil(member.stop_deadline, now));
   }
   return text + slots_.Describe(now);
 }
@@ -41,9 +41,9 @@ uint64_t JobMembership::Fingerprint(absl::Time now, absl::FunctionRef<uint64_t(i
     uint64_t& slot = slots[member.slot.host][static_cast<size_t>(member.slot.slot)];
     slot = absl::HashOf(slot, static_cast<int>(member.state), std::min<int64_t>(behind(member.epoch), 1),
                         behind(member.step), member.reason.empty(), member.has_joined, member.is_dismissed,
-                        member.asked_in >= 0, member.asked_in == epoch_, member.has_left, static_cast<int>(member.change),
-                        MillisecondsUntil(member.deadline, now), MillisecondsUntil(member.stop_deadline, now),
-                        of_process(id));
+                        member.asked_in >= 0, member.asked_in == epoch_, member.has_left,
+                        static_cast<int>(member.change), MillisecondsUntil(member.deadline, now),
+                        MillisecondsUntil(member.stop_deadline, now), of_process(id));
   }
   std::vector<uint64_t> hosts;
   for (size_t host = 0; host < slots.size(); ++host) {

@@ -1,4 +1,4 @@
-#include "runtime/elastic/host_slots.h"
+#include "runtime/elastic/slot_table.h"
 
 #include <gtest/gtest.h>
 
@@ -7,18 +7,18 @@
 namespace ronda {
 namespace {
 
-using Choice = HostSlots::Choice;
+using Choice = SlotTable::Choice;
 
 const absl::Time kNow = absl::FromUnixSeconds(1'000'000);
 
-HostSlots TwoHosts() {
-  HostSlots slots({});
+SlotTable TwoHosts() {
+  SlotTable slots({});
   slots.List({{.name = "alpha", .slots = 1}, {.name = "beta", .slots = 1}});
   return slots;
 }
 
-TEST(HostSlotsTest, AFreeSlotComesBeforeOneThatWasLeft) {
-  HostSlots slots = TwoHosts();
+TEST(SlotTableTest, AFreeSlotComesBeforeOneThatWasLeft) {
+  SlotTable slots = TwoHosts();
   slots.Leave({.host = 0});
   EXPECT_EQ(slots.FindUsable(Choice::kFreeOrLeft, kNow)->host, 1);
   slots.Take({.host = 1});
@@ -27,8 +27,8 @@ TEST(HostSlotsTest, AFreeSlotComesBeforeOneThatWasLeft) {
   EXPECT_EQ(slots.UsableFrom(Choice::kFree), absl::InfiniteFuture());
 }
 
-TEST(HostSlotsTest, ASlotIsUsableWhenItAndItsHostHaveCooledDown) {
-  HostSlots slots = TwoHosts();
+TEST(SlotTableTest, ASlotIsUsableWhenItAndItsHostHaveCooledDown) {
+  SlotTable slots = TwoHosts();
   slots.Take({.host = 1});
   slots.OnDeath({.host = 0}, kNow);
   EXPECT_EQ(slots.UsableFrom(Choice::kFree), kNow + absl::Milliseconds(100));
@@ -38,8 +38,8 @@ TEST(HostSlotsTest, ASlotIsUsableWhenItAndItsHostHaveCooledDown) {
   EXPECT_TRUE(slots.FindUsable(Choice::kFree, kNow + absl::Seconds(1)).has_value());
 }
 
-TEST(HostSlotsTest, AHostThatIsListedAgainBeginsAfresh) {
-  HostSlots slots = TwoHosts();
+TEST(SlotTableTest, AHostThatIsListedAgainBeginsAfresh) {
+  SlotTable slots = TwoHosts();
   slots.Leave({.host = 0});
   slots.OnLoss(0, kNow);
   slots.List({{.name = "beta", .slots = 1}});
@@ -49,8 +49,8 @@ TEST(HostSlotsTest, AHostThatIsListedAgainBeginsAfresh) {
   EXPECT_EQ(slots.FindUsable(Choice::kFree, kNow)->host, 0) << "it keeps its place among the hosts";
 }
 
-TEST(HostSlotsTest, AllHostsFailIfEachThatIsListedFailsThreeTimesInARow) {
-  HostSlots slots = TwoHosts();
+TEST(SlotTableTest, AllHostsFailIfEachThatIsListedFailsThreeTimesInARow) {
+  SlotTable slots = TwoHosts();
   for (int time = 0; time < 3; ++time) slots.OnFailureToStart(0, kNow);
   EXPECT_FALSE(slots.DoAllFail());
   for (int time = 0; time < 3; ++time) slots.OnLoss(1, kNow);

@@ -1,4 +1,4 @@
-#include "runtime/elastic/host_slots.h"
+#include "runtime/elastic/slot_table.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -16,7 +16,7 @@ constexpr int kMaxStartFailures = 3;
 
 }  // namespace
 
-void HostSlots::List(const std::vector<Host>& hosts) {
+void SlotTable::List(const std::vector<Host>& hosts) {
   std::map<std::string, int> before;
   for (KnownHost& host : hosts_) before[host.name] = std::exchange(host.listed, 0);
   for (const Host& host : hosts) {
@@ -36,40 +36,39 @@ void HostSlots::List(const std::vector<Host>& hosts) {
   }
 }
 
-std::optional<size_t> HostSlots::Find(absl::string_view name) const {
+std::optional<size_t> SlotTable::Find(absl::string_view name) const {
   const auto found = std::find_if(hosts_.begin(), hosts_.end(), [&](const auto& host) { return host.name == name; });
   if (found == hosts_.end()) return std::nullopt;
   return static_cast<size_t>(found - hosts_.begin());
 }
 
-void HostSlots::OnDeath(const SlotId& id, absl::Time now) {
+void SlotTable::OnDeath(const SlotId& id, absl::Time now) {
   CoolDown(&At(id).rest, cooldowns_.min_slot, cooldowns_.max_slot, now);
 }
 
-void HostSlots::OnFailureToStart(size_t host, absl::Time now) {
+void SlotTable::OnFailureToStart(size_t host, absl::Time now) {
   if (++hosts_[host].failures < kMaxStartFailures) return;
   CoolDown(&hosts_[host].rest, cooldowns_.min_host, cooldowns_.max_host, now);
 }
 
-void HostSlots::OnLoss(size_t host, absl::Time now) {
+void SlotTable::OnLoss(size_t host, absl::Time now) {
   ++hosts_[host].failures;
   CoolDown(&hosts_[host].rest, cooldowns_.min_host, cooldowns_.max_host, now);
 }
 
-void HostSlots::CoolDown(Rest* rest, absl::Duration least, absl::Duration most, absl::Time now) {
+void SlotTable::CoolDown(Rest* rest, absl::Duration least, absl::Duration most, absl::Time now) {
   const auto times = static_cast<double>(int64_t{1} << std::min(rest->times++, 30));
   rest->usable = now + std::min(most, least * times);
 }
 
-bool HostSlots::DoAllFail() const {
+bool SlotTable::DoAllFail() const {
   const auto is_listed = [](const KnownHost& host) { return host.listed > 0; };
   return std::any_of(hosts_.begin(), hosts_.end(), is_listed) &&
-         std::all_of(hosts_.begin(), hosts_.end(), [&](const KnownHost& host) {
-           return !is_listed(host) || host.failures >= kMaxStartFailures;
-         });
+         std::all_of(hosts_.begin(), hosts_.end(),
+                     [&](const KnownHost& host) { return !is_listed(host) || host.failures >= kMaxStartFailures; });
 }
 
-std::optional<HostSlots::SlotId> HostSlots::FindUsable(Choice choice, absl::Time now) const {
+std::optional<SlotTable::SlotId> SlotTable::FindUsable(Choice choice, absl::Time now) const {
   std::optional<SlotId> first;
   const auto take_first = [&](const SlotId& id, absl::Time usable) {
     if (!first.has_value() && usable <= now) first = id;
@@ -79,7 +78,7 @@ std::optional<HostSlots::SlotId> HostSlots::FindUsable(Choice choice, absl::Time
   return first;
 }
 
-absl::Time HostSlots::UsableFrom(Choice choice) const {
+absl::Time SlotTable::UsableFrom(Choice choice) const {
   absl::Time earliest = absl::InfiniteFuture();
   const auto take_earliest = [&](const SlotId&, absl::Time usable) { earliest = std::min(earliest, usable); };
   ForEachListed(Use::kFree, take_earliest);
@@ -87,14 +86,14 @@ absl::Time HostSlots::UsableFrom(Choice choice) const {
   return earliest;
 }
 
-uint64_t HostSlots::SlotFingerprint(const SlotId& id, absl::Time now) const {
+uint64_t SlotTable::SlotFingerprint(const SlotId& id, absl::Time now) const {
   const Slot& slot = hosts_[id.host].slots[static_cast<size_t>(id.slot)];
   // After equal cooldowns it makes no difference how many there were.
   const int times = cooldowns_.min_slot == cooldowns_.max_slot ? 0 : slot.rest.times;
   return absl::HashOf(static_cast<int>(slot.use), MillisecondsUntil(slot.rest.usable, now), times, IsListed(id));
 }
 
-uint64_t HostSlots::HostFingerprint(size_t host, std::vector<uint64_t> slots, absl::Time now) const {
+uint64_t SlotTable::HostFingerprint(size_t host, std::vector<uint64_t> slots, absl::Time now) const {
   std::sort(slots.begin(), slots.end());
   const KnownHost& of = hosts_[host];
   const int times = cooldowns_.min_host == cooldowns_.max_host ? 0 : of.rest.times;
@@ -102,7 +101,7 @@ uint64_t HostSlots::HostFingerprint(size_t host, std::vector<uint64_t> slots, ab
                       MillisecondsUntil(of.rest.usable, now), times);
 }
 
-std::string HostSlots::Describe(absl::Time now) const {
+std::string SlotTable::Describe(absl::Time now) const {
   std::string text;
   for (const KnownHost& host : hosts_) {
     absl::StrAppend(&text, "; host ", host.name, " failures ", host.failures, " rest ", host.rest.times, " usable ",

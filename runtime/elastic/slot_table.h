@@ -1,6 +1,6 @@
 // The hosts of an elastic job and their slots: which of them are listed, which have a member, which cool down.
-#ifndef RONDA_RUNTIME_ELASTIC_HOST_SLOTS_H_
-#define RONDA_RUNTIME_ELASTIC_HOST_SLOTS_H_
+#ifndef RONDA_RUNTIME_ELASTIC_SLOT_TABLE_H_
+#define RONDA_RUNTIME_ELASTIC_SLOT_TABLE_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -24,7 +24,7 @@ inline int64_t MillisecondsUntil(absl::Time time, absl::Time now) {
 // A slot is a place on a host for one member. Hosts are never forgotten: one that is listed again is the same host.
 //
 // Thread-compatible, and copyable.
-class HostSlots {
+class SlotTable {
  public:
   // A host, and how many members it takes.
   struct Host {
@@ -54,7 +54,7 @@ class HostSlots {
   // Which slots may get a member.
   enum class Choice { kFree, kFreeOrLeft };
 
-  explicit HostSlots(const Cooldowns& cooldowns) : cooldowns_(cooldowns) {}
+  explicit SlotTable(const Cooldowns& cooldowns) : cooldowns_(cooldowns) {}
 
   // These are all hosts from now on, each once. A host that was not listed gets a fresh start.
   void List(const std::vector<Host>& hosts);
@@ -134,4 +134,4 @@ class HostSlots {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_ELASTIC_HOST_SLOTS_H_
+#endif  // RONDA_RUNTIME_ELASTIC_SLOT_TABLE_H_
