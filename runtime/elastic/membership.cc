@@ -236,9 +236,13 @@ void JobMembership::KillOverdue(absl::Time now) {
     join_deadline_ = absl::InfiniteFuture();
     is_start_over_ = true;
   }
+  const bool are_others_gone = is_joining_over || join_deadline_ != absl::InfiniteFuture();
   for (auto& [id, member] : members_) {
     if (IsExitAwaited(member)) continue;
-    if (now >= member.stop_deadline) {
+    const bool is_stopped = member.stop_deadline != absl::InfiniteFuture();
+    if (is_stopped && are_others_gone && IsInEpoch(member)) {
+      Kill(id, &member, absl::StrCat("is stopped, and others have left epoch ", epoch_));
+    } else if (now >= member.stop_deadline) {
       Kill(id, &member, absl::StrCat("was stopped for ", absl::FormatDuration(options_.stop_timeout)));
     } else if (is_joining_over && IsInEpoch(member)) {
       Kill(id, &member,

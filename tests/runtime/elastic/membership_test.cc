@@ -221,6 +221,15 @@ TEST(JobMembershipTest, AStoppedMemberIsKilledAfterTenSeconds) {
   EXPECT_EQ(job.Wait(absl::Seconds(10)), "kill 2");
 }
 
+// Ranks on other hosts may notice it before the launcher kills it.
+TEST(JobMembershipTest, AStoppedMemberIsKilledAtOnceWhenOthersHaveLeftItsEpoch) {
+  Job job = Running();
+  EXPECT_EQ(job.Stop(2), "");
+  EXPECT_EQ(job.Join(0, 0, 7, "2 is silent"), "kill 2");
+  job.Join(1, 0, 7, "2 is silent");
+  EXPECT_EQ(job.Join(3, 0, 7, "2 is silent"), "0 is 0/3 of 1, 1 is 1/3 of 1, 3 is 2/3 of 1");
+}
+
 TEST(JobMembershipTest, ALeaverIsNotReplaced) {
   Job job = Running();
   EXPECT_EQ(job.Say(0, LeaveRequest{}), "");
