@@ -23,6 +23,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "bench/elastic_steps.h"
 #include "bench/harness/arguments.h"
 #include "bench/harness/command.h"
 #include "bench/harness/job.h"
@@ -38,12 +39,20 @@
 namespace ronda::bench {
 namespace {
 
+enum class ElasticMeasure { kRecovery, kStep };
+
+constexpr const char* Name(ElasticMeasure measure) {
+  return measure == ElasticMeasure::kRecovery ? "recovery" : "step";
+}
+
 struct ElasticOptions {
+  ElasticMeasure measure = ElasticMeasure::kRecovery;
   int ranks = 4;
   int kills = 20;
   size_t bytes = 1 << 20;
   int seed = 1;
   std::vector<std::string> peers;
+  ElasticStepOptions step;
   Results::Files files;
 };
 
@@ -52,8 +61,11 @@ constexpr char kDescription[] =
     "from the kill to the end of the first complete step, minus a step. \"survivors\": the\n"
     "first step of those that are left; \"replaced\": the first one with a replacement;\n"
     "\"planned\": what the step is late in which the replacement is let in.\n"
+    "With --measure step nobody is killed: times steps that end with step_done(), with\n"
+    "should_stop() and with nothing, in turns in the same processes.\n"
     "\n"
-    "  ronda-bench elastic -np 4 --kills 20 --peer torchrun\n";
+    "  ronda-bench elastic -np 4 --kills 20 --peer torchrun\n"
+    "  ronda-bench elastic -np 2 --measure step -b 64KiB\n";
 
 // The clock that all processes of a machine share.
 double NowSeconds() {
@@ -111,7 +123,7 @@ class MemberSteps {
 };
 
 // A member of the job that is timed: it sums gradients until one of the members is told to end.
-int RunAsMember(size_t bytes) {
+int RunForKills(size_t bytes) {
   std::signal(SIGUSR1, [](int) { is_to_end = 1; });
   std::vector<float> weights(bytes / sizeof(float) + 1), gradient(weights.size());
   MemberSteps steps;
@@ -212,7 +224,8 @@ absl::StatusOr<LaunchCommand> PlanTorchrun(const ElasticOptions& options) {
 }
 
 // Runs a job through all its kills.
-absl::StatusOr<Delays> Measure(const std::string& name, const LaunchCommand& command, const ElasticOptions& options) {
+absl::StatusOr<Delays> MeasureJob(const std::string& name, const LaunchCommand& command,
+                                  const ElasticOptions& options) {
   ProgressBar progress(stderr);
   Killer killer(options, &progress);
   const absl::StatusOr<int> exit_code = RunLaunch(command, [&](const OutputMessage& message) {
@@ -257,7 +270,7 @@ Table TableOfDelays() {
   return Table(std::move(columns));
 }
 
-absl::Status MeasureAll(const ElasticOptions& options, Results* results) {
+absl::Status MeasureRecovery(const ElasticOptions& options, Results* results) {
   std::vector<std::pair<std::string, LaunchCommand>> jobs;
   RONDA_ASSIGN_OR_RETURN(jobs.emplace_back("ronda", LaunchCommand()).second, PlanRonda(options));
   for (const std::string& peer : options.peers) {
@@ -271,11 +284,33 @@ absl::Status MeasureAll(const ElasticOptions& options, Results* results) {
   const Table table = TableOfDelays();
   std::fputs(table.Header().c_str(), stdout);
   for (const auto& [name, command] : jobs) {
-    RONDA_ASSIGN_OR_RETURN(const Delays delays, Measure(name, command, options));
+    RONDA_ASSIGN_OR_RETURN(const Delays delays, MeasureJob(name, command, options));
     results->Add(Row(name, options, delays));
     std::fputs(table.RowOf(results->rows().back()).c_str(), stdout);
   }
-  return results->Write(options.files);
+  return absl::OkStatus();
+}
+
+void AddStepFlags(Flags* flags, ElasticStepOptions* options) {
+  flags->Add({.names = {"--tensors"}, .value = "N", .help = "Gradients of a step (10). This and the next with step."},
+             Integer(&options->tensors, {.min = 1, .max = 100000}));
+  flags->Add({.names = {"--compute"}, .value = "LIST", .help = "Times that a step computes (0,200us)."},
+             DurationList(&options->compute));
+  flags->Add({.names = {"--steps"}, .value = "N", .help = "Of a block (200)."}, Integer(&options->steps, {.min = 1}));
+  flags->Add({.names = {"--rounds"}, .value = "N", .help = "Of interleaved blocks (50)."},
+             Integer(&options->rounds, {.min = 1, .max = 10000}));
+}
+
+// In a process that rondarun has started as a member.
+int RunAsMember(const ElasticOptions& options) {
+  return options.measure == ElasticMeasure::kStep ? RunStepsAsMember(options.step) : RunForKills(options.bytes);
+}
+
+absl::Status Measure(const ElasticOptions& options, const std::vector<std::string>& words) {
+  Results results("elastic", words);
+  RONDA_RETURN_IF_ERROR(options.measure == ElasticMeasure::kStep ? MeasureSteps(options.step, words, &results)
+                                                                 : MeasureRecovery(options, &results));
+  return results.Write(options.files);
 }
 
 int Run(const std::vector<std::string>& words) {
@@ -289,19 +324,25 @@ int Run(const std::vector<std::string>& words) {
   flags.Add({.names = {"--seed"}, .value = "N", .help = "Chooses the victims (1)."}, Integer(&options.seed, {}));
   flags.Add({.names = {"--peer"}, .value = "LIST", .help = "Runs torchrun's job, by gloo, too (torchrun)."},
             ChoiceList(&options.peers, {"torchrun"}));
+  flags.Add({.names = {"--measure"}, .value = "WHAT", .help = "recovery or step (recovery)."},
+            Named(&options.measure, {ElasticMeasure::kRecovery, ElasticMeasure::kStep}));
+  AddStepFlags(&flags, &options.step);
   AddFileFlags(&flags, &options.files);
   int exit_code = 0;
   if (!ParseOrExplain(&flags, words, &exit_code)) return exit_code;
-  if (ProcessVariables()(kMembershipVariable.c_str())) return RunAsMember(options.bytes);
-  Results results("elastic", words);
-  const absl::Status status = MeasureAll(options, &results);
+  options.step.ranks = options.ranks;
+  options.step.bytes = options.bytes;
+  if (ProcessVariables()(kMembershipVariable.c_str())) return RunAsMember(options);
+  const absl::Status status = Measure(options, words);
   return status.ok() ? 0 : Explain(status);
 }
 
 }  // namespace
 
 Command ElasticCommand() {
-  return {.name = "elastic", .summary = "how long a job takes to go on when a rank is killed", .run = Run};
+  return {.name = "elastic",
+          .summary = "how long a job takes to go on when a rank is killed; the cost of step_done()",
+          .run = Run};
 }
 
 }  // namespace ronda::bench

@@ -71,6 +71,7 @@ run latency-2-openmpi-best latency -np 2 --peer mpi,gloo --peer-setting best --r
 run latency-2 latency -np 2 --rounds "$some"
 run startup-2 startup -np 2 --peer mpi,mpich --rounds "$(rounds 10)"
 run elastic-4 elastic -np 4 --kills "$(rounds 5)" --peer torchrun
+run elastic-2-step elastic -np 2 --measure step -b 64KiB --rounds "$(rounds 50)"
 run negotiation negotiation --ranks 2,64,1024
 
 if [[ kernels == "$only"* ]]; then

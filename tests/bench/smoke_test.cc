@@ -146,6 +146,20 @@ TEST(SmokeTest, ElasticKillsRanksAndTimesWhatFollows) {
   EXPECT_EQ(rows[0]["replaced_s"].size(), 2) << outcome.text;
 }
 
+TEST(SmokeTest, ElasticTimesStepsThatEndInDifferentWays) {
+  const std::string json = PathOf("elastic_steps.json");
+  const Outcome outcome =
+      RunTool("elastic -np 2 --measure step --compute 0,10us --rounds 2 --steps 10 -b 4KiB --json " + json);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  const Json rows = RowsOf(json);
+  for (const std::string ending : {"nothing", "should_stop()", "step_done()"}) {
+    EXPECT_EQ(CountOf(rows, "ending", ending), 2) << outcome.text;
+  }
+  ASSERT_EQ(rows.size(), 6) << outcome.text;
+  EXPECT_EQ(rows[2]["extra_ns"].size(), 2) << outcome.text;
+  EXPECT_GT(rows[2]["marks_ns"], 0) << outcome.text;
+}
+
 // A real trainer: the predictions are those of advice_test, from what it has measured.
 TEST(SmokeTest, AdviseRunsATrainerAndPredictsMoreRanks) {
   const std::string json = PathOf("advise.json");

@@ -1,0 +1,34 @@
+// What step_done() adds to a training step: the second measurement of ronda-bench elastic.
+#ifndef RONDA_BENCH_ELASTIC_STEPS_H_
+#define RONDA_BENCH_ELASTIC_STEPS_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "bench/harness/results.h"
+
+namespace ronda::bench {
+
+struct ElasticStepOptions {
+  int ranks = 2;
+  size_t bytes = 0;                                                                       // of a step's gradients
+  int tensors = 10;                                                                       // that these are
+  int steps = 200;                                                                        // of a block
+  int rounds = 50;                                                                        // of blocks
+  std::vector<absl::Duration> compute = {absl::ZeroDuration(), absl::Microseconds(200)};  // of a step, each for itself
+};
+
+// As a member of the job: blocks of steps that end with nothing, with should_stop() and with step_done(), in turns.
+// Rank 0 hands the rows to the process that started the job. Returns the process' exit code.
+int RunStepsAsMember(const ElasticStepOptions& options);
+
+// Starts the job, of members that get `words` as the arguments of `ronda-bench elastic`, and prints its rows.
+// Errors: the launcher's; INTERNAL if the job fails.
+absl::Status MeasureSteps(const ElasticStepOptions& options, const std::vector<std::string>& words, Results* results);
+
+}  // namespace ronda::bench
+
+#endif  // RONDA_BENCH_ELASTIC_STEPS_H_
