@@ -264,17 +264,13 @@ void JobMembership::KillOverdue(absl::Time now) {
 void JobMembership::EmptyUnlistedHosts(absl::Time now) {
   const bool do_enough_stay = DoEnoughStay();
   for (auto& [id, member] : members_) {
+    const bool is_running = member.state == State::kRunning;
+    if (is_running && (IsListed(member) || !do_enough_stay)) member.deadline = absl::InfiniteFuture();
+    if (IsListed(member)) continue;
     const std::string why = absl::StrCat("its host ", slots_.name(member.slot.host), " takes no member any more");
-    if (member.state == State::kRunning) {
-      if (do_enough_stay && !IsListed(member)) {
-        AskToLeaveItsHost(id, &member, why, now);
-      } else {
-        member.deadline = absl::InfiniteFuture();
-      }
-    } else if (!IsListed(member)) {
-      if (member.state == State::kStarting) Kill(id, &member, absl::StrCat("was ended: ", why));
-      if (member.state == State::kWaiting && member.epoch < 0) Dismiss(id, &member, why, now);
-    }
+    if (is_running && do_enough_stay) AskToLeaveItsHost(id, &member, why, now);
+    if (member.state == State::kStarting) Kill(id, &member, absl::StrCat("was ended: ", why));
+    if (member.state == State::kWaiting && member.epoch < 0) Dismiss(id, &member, why, now);
   }
 }
 
