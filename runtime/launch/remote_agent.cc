@@ -2,8 +2,6 @@
 
 #include <poll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,7 +21,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/environment.h"
@@ -32,6 +29,7 @@
 #include "runtime/base/unique_fd.h"
 #include "runtime/base/version.h"
 #include "runtime/elastic/membership.h"
+#include "runtime/launch/elastic/agent_members.h"
 #include "runtime/launch/elastic/member_processes.h"
 #include "runtime/launch/job_runner.h"
 #include "runtime/launch/options/launch_options.h"
@@ -141,139 +139,6 @@ void Take(AgentMessage message, Order* order) {
       order->messages.push_back(std::move(message));
       return;
   }
-}
-
-// The members of an elastic job on this host: does what the launcher says, and tells it what happens.
-class AgentMembers final : public Members, private MemberListener {
- public:
-  struct Options {
-    MemberProcesses::MakeMember make_member;
-    AgentPart::SignsOfLife signs;
-    std::vector<AgentMessage> first_messages;  // that the launcher has sent before the supervisor's loop begins
-  };
-
-  AgentMembers(Options options, MemberSupervision supervision, AgentReport* report)
-      : options_(std::move(options)),
-        supervision_(std::move(supervision)),
-        report_(report),
-        processes_(options_.make_member, supervision_.start, this),
-        last_heard_(now()),
-        next_sign_(now()) {}
-
-  // A message of the launcher.
-  void Take(const AgentMessage& message);
-
-  // Told to the launcher before the end of a member is.
-  void TellLastWords(RankId member) { processes_.OnEnd(member); }
-
-  // Whether the launcher has been silent for too long.
-  bool is_forsaken() const { return is_forsaken_; }
-
-  void Begin() override {
-    for (const AgentMessage& message : options_.first_messages) Take(message);
-  }
-  void AddTo(PollSet* poll) override { processes_.AddTo(poll); }
-  void OnChildSignal() override { processes_.OnChildSignal(); }
-  void OnStart(RankId, pid_t) override {}
-  void OnEnd(const RankEnd&) override {}
-  void OnTime() override;
-  absl::Time deadline() const override { return is_forsaken_ ? absl::InfiniteFuture() : next_sign_; }
-  void Stop(absl::string_view) override { is_over_ = true; }
-  bool is_over() const override { return is_over_; }
-
- private:
-  void OnMessage(int member, absl::string_view text) override {
-    report_->Send(
-        {.kind = Kind::kMemberMessage, .numbers = {member, FindFreePorts(1).front()}, .texts = {std::string(text)}});
-  }
-  void OnMisbehaviour(int member, absl::string_view why) override {
-    report_->Send({.kind = Kind::kMisbehaviour, .numbers = {member}, .texts = {std::string(why)}});
-  }
-  void OnMotion(int member, Motion motion) override {
-    report_->Send({.kind = Kind::kMotion, .numbers = {member, motion == Motion::kStopped ? 1 : 0}, .texts = {}});
-  }
-  void Start(const JobMembership::StartMember& start);
-  absl::Time now() const { return supervision_.clock->Now(); }
-
-  const Options options_;
-  const MemberSupervision supervision_;
-  AgentReport* const report_;
-  MemberProcesses processes_;
-  absl::Time last_heard_;
-  absl::Time next_sign_;
-  bool is_over_ = false;
-  bool is_forsaken_ = false;
-};
-
-void AgentMembers::Take(const AgentMessage& message) {
-  last_heard_ = now();
-  const int member = static_cast<int>(message.number(0));
-  if (message.kind == Kind::kMember) {
-    Start(
-        {.member = member, .slot = static_cast<int>(message.number(1)), .slots = static_cast<int>(message.number(2))});
-  } else if (message.kind == Kind::kMemberMessage) {
-    processes_.Send(member, message.text(0));
-  } else if (message.kind == Kind::kMemberSignal) {
-    processes_.Signal(member, static_cast<int>(message.number(1)));
-  }
-}
-
-void AgentMembers::Start(const JobMembership::StartMember& start) {
-  const absl::Status status = processes_.Start(start);
-  if (status.ok()) return;
-  report_->Send({.kind = Kind::kNotStarted,
-                 .numbers = {start.member, ExitCodeOf(status)},
-                 .texts = {absl::StrCat("could not be started: ", status.message())}});
-}
-
-void AgentMembers::OnTime() {
-  // Also while members that were told to end take their time.
-  if (is_forsaken_ || now() < next_sign_) return;
-  next_sign_ = now() + options_.signs.period;
-  report_->Send({.kind = Kind::kAlive, .numbers = {}, .texts = {}});
-  if (is_over_ || now() - last_heard_ < options_.signs.patience) return;
-  is_over_ = is_forsaken_ = true;
-  supervision_.end(1, "the launcher has given no sign of life");
-}
-
-// The name that one agent of a job at a time has on a host: that of a socket without a file.
-struct AgentName {
-  sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
-  socklen_t size = 0;
-
-  AgentName(const std::string& job_id, const std::string& host) {
-    const std::string name = absl::StrCat("ronda-", job_id, ".agent.", host).substr(0, sizeof(address.sun_path) - 1);
-    std::copy(name.begin(), name.end(), address.sun_path + 1);
-    size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  }
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
-};
-
-// The pid of the agent that has the name; 0 if there is none any more.
-pid_t HolderOf(const AgentName& name) {
-  const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ucred credentials = {};
-  socklen_t size = sizeof(credentials);
-  if (connect(socket.get(), name.get(), name.size) != 0) return 0;
-  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return 0;
-  return credentials.pid;
-}
-
-// Takes the name for as long as the result lives. An agent that has lost its launcher may not know that yet: its
-// successor ends it, and with it its members, so that no slot has two of them.
-//
-// Errors: DEADLINE_EXCEEDED if the other one does not end; the system's.
-absl::StatusOr<UniqueFd> TakeName(const AgentName& name) {
-  constexpr absl::Duration kPatience = absl::Seconds(10);
-  constexpr absl::Duration kPause = absl::Milliseconds(10);
-  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  for (const absl::Duration deadline = MonotonicTime() + kPatience; MonotonicTime() < deadline;
-       absl::SleepFor(kPause)) {
-    if (bind(socket.get(), name.get(), name.size) == 0 && listen(socket.get(), 1) == 0) return socket;
-    if (errno != EADDRINUSE) return absl::ErrnoToStatus(errno, "cannot take the agent's name");
-    if (const pid_t holder = HolderOf(name); holder > 0) kill(holder, SIGKILL);
-  }
-  return absl::DeadlineExceededError("another agent of the job on this host does not end");
 }
 
 bool Holds(const Order& order, Kind kind) {
@@ -419,7 +284,7 @@ absl::StatusOr<std::vector<std::unique_ptr<JobPart>>> Agent::MakeParts() const {
 }
 
 absl::Status Agent::TakeMembers(Supervisor* supervisor) {
-  RONDA_ASSIGN_OR_RETURN(name_, TakeName(AgentName(order_.members->job_id, order_.host)));
+  RONDA_ASSIGN_OR_RETURN(name_, BecomeAgent(order_.members->job_id, order_.host));
   HostCores cores;
   if (order_.binding != LaunchOptions::Binding::kNone) {
     RONDA_ASSIGN_OR_RETURN(cores, ThisHostsCores());
@@ -436,11 +301,12 @@ absl::Status Agent::TakeMembers(Supervisor* supervisor) {
     return std::make_unique<RankPart>(start.member, order_.host, std::move(process));
   };
   supervisor->MakeElastic([&](MemberSupervision supervision) {
-    auto members =
-        std::make_unique<AgentMembers>(AgentMembers::Options{.make_member = make_member,
-                                                             .signs = order_.members->signs,
-                                                             .first_messages = std::exchange(order_.messages, {})},
-                                       std::move(supervision), &report_);
+    auto members = std::make_unique<AgentMembers>(
+        AgentMembers::Options{.make_member = make_member,
+                              .send = [this](const AgentMessage& message) { report_.Send(message); },
+                              .signs = order_.members->signs,
+                              .first_messages = std::exchange(order_.messages, {})},
+        std::move(supervision));
     members_ = members.get();
     return members;
   });
