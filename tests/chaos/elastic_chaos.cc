@@ -288,7 +288,7 @@ void ElasticChaos::ExpectGoodEnd() {
   const int exit_code = run_.Finish();
   Catch();
   EXPECT_EQ(exit_code, 0) << EndOf(run_.out());
-  const bool has_kept_state = counts_["keepers killed as late"] == 0;
+  const bool has_kept_state = counts_.count("keepers killed as late") == 0;
   EXPECT_TRUE(!has_kept_state || std::is_sorted(log_.beginnings().begin(), log_.beginnings().end()))
       << "steps were lost: " << ::testing::PrintToString(log_.beginnings()) << "\n"
       << EndOf(run_.out());

@@ -4,9 +4,9 @@
 //
 // tries another program (examples/pytorch_elastic.py). It must understand `--epochs N`.
 //
-// The first job makes CHAOS_PASSES passes over the data (8). CHAOS_SECONDS has further ones trained, with longer pauses,
-// until the time is over. CHAOS_SEED repeats the injuries that were printed with it, as far as the job is at the same
-// point.
+// The first job makes CHAOS_PASSES passes over the data (8). CHAOS_SECONDS has further ones trained, with longer
+// pauses, until the time is over. CHAOS_SEED repeats the injuries that were printed with it, as far as the job is at
+// the same point.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
