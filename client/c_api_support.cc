@@ -15,6 +15,7 @@
 #include "kernels/cpu/convert.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/cuda/device.h"
 
 namespace ronda {
 namespace {
@@ -107,6 +108,7 @@ Outcome DefaultRuntime::Start(const Factory& factory) {
   {
     MutexLock lock(&mu_);
     if (state_ != State::kNone) return {RONDA_ERROR_ALREADY_INITIALIZED, DescribeConflict(state_)};
+    if (!usable_.ok()) return Failure(usable_, Answer::kStartup);
     SetStateLocked(State::kStarting);
   }
   absl::StatusOr<std::unique_ptr<Session>> session = absl::UnknownError("not started");
@@ -139,9 +141,11 @@ Outcome DefaultRuntime::Stop() {
     session = std::move(session_);
   }
   const absl::Status status = session->runtime().Shutdown();
+  const std::shared_ptr<const Device> device = session->runtime().device();
   // Without other users the transport is gone before the next Start, which may meet the same ranks again.
   session.reset();
   MutexLock lock(&mu_);
+  if (device != nullptr && usable_.ok()) usable_ = device->CheckUsable();
   SetStateLocked(State::kNone);
   return {ToRondaStatus(status.code(), Answer::kCompletion), std::string(status.message())};
 }

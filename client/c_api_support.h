@@ -63,7 +63,8 @@ class DefaultRuntime {
   using Factory = std::function<absl::StatusOr<std::unique_ptr<Session>>()>;
 
   // Makes the result of `factory` the session of the process.
-  // Errors: ALREADY_INITIALIZED; the factory's.
+  // Errors: ALREADY_INITIALIZED; INTERNAL if a GPU that this process has had in a job before has been abandoned: a job
+  // that it was a rank of would wait for that GPU; the factory's.
   Outcome Start(const Factory& factory);
 
   // Shuts the runtime down, and drops it even if that fails. Results of Get stay alive, but accept no tensors.
@@ -87,6 +88,7 @@ class DefaultRuntime {
   State state_ ABSL_GUARDED_BY(mu_) = State::kNone;
   std::atomic<bool> exists_{false};                        // follows state_
   std::shared_ptr<Session> session_ ABSL_GUARDED_BY(mu_);  // null unless kRunning
+  absl::Status usable_ ABSL_GUARDED_BY(mu_);               // why this process can be in no job again; OK: it can
 };
 
 // The error of calls before ronda_init() or after ronda_shutdown().

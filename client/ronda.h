@@ -243,8 +243,9 @@ typedef struct ronda_elastic_reform_options {
  * reason the epoch fails at once, for all of its ranks; without one its ranks leave it together, as by
  * ronda_shutdown(). `options` may be NULL. An error leaves the process without a job; after one that is recoverable the
  * process may call it again. Errors: RONDA_ERROR_MEMBERSHIP (the launcher has no place for this process any more, is
- * gone, or gives no place in time); RONDA_ERROR_INVALID_ARGUMENT (this is no process of an elastic job); those of
- * ronda_init(). */
+ * gone, or gives no place in time); RONDA_ERROR_INVALID_ARGUMENT (this is no process of an elastic job);
+ * RONDA_ERROR_INTERNAL (this process's GPU is stuck, or has failed: end the process, and the launcher replaces it);
+ * those of ronda_init(). */
 ronda_status ronda_elastic_reform(const ronda_elastic_reform_options* options);
 
 /* The two marks between which a rank changes the state that is the same on all ranks: parameters, the optimizer's

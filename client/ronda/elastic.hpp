@@ -293,7 +293,9 @@ class State {
       const bool has_no_place = status.code() == RONDA_ERROR_MEMBERSHIP;
       if (has_no_place && reason.empty()) return false;
       if (!failure || has_no_place) status.throw_if_error();
-      throw Error(failure->code(), std::string(failure->what()) + "; the ranks cannot meet again: " + status.message());
+      // In a job that is not elastic the failure passes through.
+      const ronda_status code = status.code() == RONDA_ERROR_INVALID_ARGUMENT ? failure->code() : status.code();
+      throw Error(code, std::string(failure->what()) + "; this process cannot go on: " + status.message());
     }
   }
 

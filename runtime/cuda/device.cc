@@ -173,9 +173,21 @@ Device::Current::~Current() {
 }
 
 void Device::Abandon(absl::string_view why) {
-  if (is_abandoned_.exchange(true, std::memory_order_acq_rel)) return;
+  {
+    const MutexLock lock(&mu_);
+    if (is_abandoned_.exchange(true, std::memory_order_acq_rel)) return;
+    why_abandoned_ = std::string(why);
+  }
   Log(LogLevel::kWarning, -1,
       absl::StrCat(name_, " is left alone, and the memory that Ronda has there is not freed: ", why));
+}
+
+absl::Status Device::CheckUsable() const {
+  const MutexLock lock(&mu_);
+  if (!is_abandoned()) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(
+      name_, " cannot be used by this process any more (", why_abandoned_,
+      "): end the process, which gives the device back; another process can then use it in the place of this one"));
 }
 
 void Device::LogIfError(const absl::Status& status) {

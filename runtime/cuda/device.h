@@ -182,9 +182,13 @@ class Device {
   absl::StatusOr<std::unique_ptr<DeviceEvent>> NewEvent(DeviceEvent::Kind kind = DeviceEvent::Kind::kOrder);
 
   // Notes that a caller has given up waiting for the device, and logs `why`. From now on nothing is given back to the
-  // device, as freeing memory waits for it too. Ronda's memory stays there until the process ends.
+  // device, as freeing memory waits for it too. Ronda's memory stays there until the process ends, and so does what the
+  // device is stuck in.
   void Abandon(absl::string_view why);
   bool is_abandoned() const { return is_abandoned_.load(std::memory_order_acquire); }
+
+  // Errors: INTERNAL if the device has been abandoned: which, why, and that this process cannot use it again.
+  absl::Status CheckUsable() const;
 
   // Calls a function of the plugin or of another library that gives something back to the device, unless the device has
   // been abandoned. Errors are logged, as the caller can do nothing about them.
@@ -218,7 +222,8 @@ class Device {
   const int ordinal_;
   const std::string name_;
   std::atomic<bool> is_abandoned_{false};
-  Mutex mu_;
+  mutable Mutex mu_;
+  std::string why_abandoned_ ABSL_GUARDED_BY(mu_);
   std::vector<void*> idle_events_[2] ABSL_GUARDED_BY(mu_);  // by kind
 };
 

@@ -129,6 +129,9 @@ class Runtime : private ProgressEngine::Steps {
     return device_.FillZero(memory, bytes, stream);
   }
 
+  // This rank's GPU; nullptr while it has had no use for one.
+  std::shared_ptr<const Device> device() const { return device_.chosen(); }
+
   // Has this rank write a timeline from now on, as a trace for Perfetto (docs/timeline.md), to a file of its own:
   // `path` with the rank inserted.
   // Errors: FAILED_PRECONDITION if it writes one already; that of the operating system, with the path.

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -109,7 +110,8 @@ class Model {
   const FakeGpuArray<float> gradient_{stream_, kWeights};
 };
 
-// Where a member is killed, "20:computing": when its GPU comes to that point of the step, or its host does.
+// Where a member is killed, "20:computing": when its GPU comes to that point of the step, or its host does. "20:stuck":
+// its GPU never comes further than the computation of that step.
 class Plan {
  public:
   Plan() {
@@ -121,7 +123,11 @@ class Plan {
 
   void At(std::int64_t step, const std::string& point, const Model& model) const {
     if (step != step_ || point != point_) return;
-    if (point == "computing") {
+    if (point == "stuck") {
+      model.stream().Enqueue([] {
+        for (;;) pause();
+      });
+    } else if (point == "computing") {
       // The host goes on meanwhile, as far as it can: so do those of the others.
       model.stream().Enqueue([] {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -176,6 +182,7 @@ void Train(const Model& model) {
         while (state.step() < last_step) {
           const std::int64_t step = state.step();
           plan.At(step, "before", model);
+          plan.At(step, "stuck", model);
           plan.At(step, "computing", model);
           model.Backward(step);
           optimizer.gradient_ready("gradient");
@@ -290,6 +297,25 @@ TEST_F(ElasticGpuTest, ManyDeathsAtRandomPointsLeaveTheStateRightAndNothingElse)
   for (std::size_t member = 0; member < launcher_->results().size(); ++member) {
     if (!WIFSIGNALED(result(member).status)) ExpectFinished({member}, " at 250 ");
   }
+}
+
+// Nothing can end the work of the program's own on which the GPU is stuck, and nothing else goes on there.
+TEST_F(ElasticGpuTest, AMemberWhoseGpuIsStuckEndsAndIsReplacedWhileTheOthersGoOn) {
+  Begin({{"ELASTIC_SIZES", "2,3"}});
+  Start(1);
+  Start(1, "20:stuck");
+  Start(1);
+  Start(1, "20:computing");
+  launcher_->Run([&](int size) {
+    if (size == 2) Start(1);
+  });
+  EXPECT_THAT(launcher_->sizes(), ElementsAre(4, 2, 3));
+  EXPECT_EQ(WEXITSTATUS(result(1).status), 3);
+  EXPECT_THAT(result(1).output,
+              AllOf(HasSubstr(absl::StrCat("error ", static_cast<int>(RONDA_ERROR_INTERNAL))), HasSubstr(" died"),
+                    HasSubstr("; this process cannot go on: fake GPU, cuda:1 cannot be used")));
+  EXPECT_EQ(result(1).joins.size(), 1u) << "it does not let the others wait for it";
+  ExpectFinished({0, 2, 4}, "finished with 3");
 }
 
 TEST_F(ElasticGpuTest, ANewcomerGetsTheStateFromGpuToGpu) {

@@ -171,7 +171,8 @@ void DeviceLane::Close(const absl::Status& status) {
   if (transport_.abort != nullptr) transport_.abort();
   if (device_->is_abandoned()) return;
   const absl::Status end = AwaitEnd();
-  if (absl::IsDeadlineExceeded(end)) device_->Abandon(end.message());
+  // CUDA's errors stay: a device that has one does nothing for this process any more.
+  if (!end.ok()) device_->Abandon(end.message());
 }
 
 absl::Status DeviceLane::AwaitEnd() {

@@ -86,7 +86,7 @@ class DeviceLane : public DataPlane {
   bool idle() const { return watch_->idle(); }
 
   // No bucket comes any more; those under way fail with `status`, and are ended if that is the job's failure. If
-  // the device does not come to that end within seconds it is abandoned (Device::Abandon).
+  // the device does not come to that end within seconds, or has failed, it is abandoned (Device::Abandon).
   void Close(const absl::Status& status);
 
   Communicator& communicator() override { return *transport_.communicator; }

@@ -152,6 +152,12 @@ class RankDevice {
   // Errors: why there is none.
   absl::StatusOr<std::shared_ptr<Device>> Get();
 
+  // The device, if it has been chosen; else nullptr.
+  std::shared_ptr<const Device> chosen() const {
+    const MutexLock lock(&mu_);
+    return device_;
+  }
+
   // Of the streams that have been and will be seen.
   const std::shared_ptr<StreamOrder>& order() const { return order_; }
 
@@ -169,7 +175,7 @@ class RankDevice {
   const std::shared_ptr<DeviceSupport> support_;
   const int local_rank_;
   const std::shared_ptr<StreamOrder> order_ = std::make_shared<StreamOrder>();
-  Mutex mu_;
+  mutable Mutex mu_;
   std::shared_ptr<Device> device_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<const void*> known_ ABSL_GUARDED_BY(mu_);  // buffers on it
 };

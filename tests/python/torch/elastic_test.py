@@ -231,6 +231,32 @@ class ElasticTest(unittest.TestCase):
         )
         self.assertEqual((done.code, done.out), (0, "(1, 0, 0, 0, 0) 0\nTrue\n"), done.err)
 
+    def test_a_process_that_has_lost_its_gpu_ends(self) -> None:
+        done = ronda_test.run(
+            """
+            from ronda import errors
+            from ronda.torch import elastic
+
+            def reform(reason):
+                print(reason, flush=True)
+                raise errors.InternalError("cuda:0 cannot be used by this process any more")
+
+            class State(elastic.State):
+                def sync_with_newest(self): pass
+                def restore(self): pass
+
+            elastic.is_elastic, elastic.reform = lambda: True, reform
+
+            @elastic.run
+            def train(state):
+                raise errors.PeerFailedError("rank 1 died")
+
+            train(State())
+            """
+        )
+        self.assertEqual((done.code, done.out), (1, "rank 1 died\n"), done.err)
+        self.assertIn("InternalError: cuda:0 cannot be used by this process any more", done.err)
+
 
 if __name__ == "__main__":
     unittest.main()

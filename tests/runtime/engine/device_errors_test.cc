@@ -134,6 +134,27 @@ TEST(DeviceFailures, AnErrorOfTheDeviceFailsTheJobAndReachesWhoWaits) {
   });
 }
 
+TEST(DeviceFailures, OfADeviceWithAnErrorTheProcessMakesNoMoreUse) {
+  RunDeviceRanks({.size = 2, .expects_failure = true}, [](DeviceRank& rank) {
+    const DeviceTensor& tensor = rank.Keep(std::vector<float>(3, 1));
+    ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
+    ASSERT_NE(SucceedOn(rank, Barrier("b")), nullptr);
+    if (rank.rank() == 1) {
+      rank.fake().FailDevice(1, kCudaIllegalAddress);
+      rank.runtime().Abandon(absl::AbortedError("given up"));
+    }
+    EXPECT_FALSE(rank.runtime().Shutdown().ok());
+    const absl::Status usable = rank.runtime().device()->CheckUsable();
+    if (rank.rank() == 0) {
+      EXPECT_EQ(usable, absl::OkStatus());
+    } else {
+      EXPECT_EQ(usable.code(), absl::StatusCode::kInternal);
+      EXPECT_THAT(std::string(usable.message()),
+                  AllOf(HasSubstr("fake GPU, cuda:1 cannot be used"), HasSubstr("an illegal memory access")));
+    }
+  });
+}
+
 TEST(DeviceFailures, AHungDeviceEndsTheJobByItsDeadline) {
   SetFakeNcclFaults([] {
     fake_nccl_faults faults = kNoFaults;
