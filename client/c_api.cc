@@ -92,13 +92,20 @@ absl::Status StartTimelineIfAsked(const TimelineSettings& timeline, Runtime& run
   return status;
 }
 
+// A GPU that is abandoned is lost to the process, and with it the state that a member of an elastic job keeps. So the
+// work of a step gets the time to end: the launcher kills a member that is late, if others are not.
+constexpr absl::Duration kPatienceOfMembers = absl::Seconds(20);
+
 absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options, EnvironmentReader environment) {
   RONDA_ASSIGN_OR_RETURN(const JobOptions job_options, ReadOptions(options, std::move(environment)));
   RONDA_ASSIGN_OR_RETURN(Job job, ConnectJob(job_options.config));
-  auto session = std::make_unique<Session>(Runtime::Create({.tunables = job_options.client.tunables,
-                                                            .timeline_bytes = job_options.config.timeline.most_bytes},
-                                                           std::move(job.topology), std::move(job.transport)),
-                                           job_options.limits());
+  const bool is_member = globals().member.is_known_member();
+  auto session =
+      std::make_unique<Session>(Runtime::Create({.tunables = job_options.client.tunables,
+                                                 .timeline_bytes = job_options.config.timeline.most_bytes,
+                                                 .device_patience = is_member ? kPatienceOfMembers : Device::kPatience},
+                                                std::move(job.topology), std::move(job.transport)),
+                                job_options.limits());
   RONDA_RETURN_IF_ERROR(StartTimelineIfAsked(job_options.config.timeline, session->runtime()));
   if (absl::Status status = AddProcessSets(job_options.client.process_sets, session.get()); !status.ok()) {
     // Shuts down in an orderly way, as the other ranks do that learn of the error: else the job's error would be that a

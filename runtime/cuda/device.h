@@ -171,6 +171,13 @@ class Device {
   ~Device();
 
   int ordinal() const { return ordinal_; }
+
+  // How long the end of a job waits for what the device was given, before it abandons the device. Set before others
+  // use the device.
+  static constexpr absl::Duration kPatience = absl::Seconds(2);
+  absl::Duration patience() const { return patience_; }
+  void set_patience(absl::Duration patience) { patience_ = patience; }
+
   // "NVIDIA H200, cuda:0"
   const std::string& name() const { return name_; }
   const ronda_cuda_plugin& plugin() const { return *plugin_; }
@@ -221,6 +228,7 @@ class Device {
   const ronda_cuda_plugin* const plugin_;
   const int ordinal_;
   const std::string name_;
+  absl::Duration patience_ = kPatience;
   std::atomic<bool> is_abandoned_{false};
   mutable Mutex mu_;
   std::string why_abandoned_ ABSL_GUARDED_BY(mu_);

@@ -62,6 +62,7 @@ class Runtime : private ProgressEngine::Steps {
     Tunables tunables;
     Clock* clock = Clock::Real();               // not owned
     size_t timeline_bytes = size_t{256} << 20;  // how large the file of a timeline may become
+    absl::Duration device_patience = Device::kPatience;
   };
 
   // Starts the background thread.

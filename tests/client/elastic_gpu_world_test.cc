@@ -110,8 +110,8 @@ class Model {
   const FakeGpuArray<float> gradient_{stream_, kWeights};
 };
 
-// Where a member is killed, "20:computing": when its GPU comes to that point of the step, or its host does. "20:stuck":
-// its GPU never comes further than the computation of that step.
+// Where a member is killed, "20:computing": when its GPU comes to that point of the step, or its host does. "20:busy",
+// "20:stuck": its GPU takes long for the computation of that step, or never comes to its end.
 class Plan {
  public:
   Plan() {
@@ -123,7 +123,9 @@ class Plan {
 
   void At(std::int64_t step, const std::string& point, const Model& model) const {
     if (step != step_ || point != point_) return;
-    if (point == "stuck") {
+    if (point == "busy") {
+      model.stream().Enqueue([] { std::this_thread::sleep_for(std::chrono::seconds(3)); });
+    } else if (point == "stuck") {
       model.stream().Enqueue([] {
         for (;;) pause();
       });
@@ -182,6 +184,7 @@ void Train(const Model& model) {
         while (state.step() < last_step) {
           const std::int64_t step = state.step();
           plan.At(step, "before", model);
+          plan.At(step, "busy", model);
           plan.At(step, "stuck", model);
           plan.At(step, "computing", model);
           model.Backward(step);
@@ -297,6 +300,16 @@ TEST_F(ElasticGpuTest, ManyDeathsAtRandomPointsLeaveTheStateRightAndNothingElse)
   for (std::size_t member = 0; member < launcher_->results().size(); ++member) {
     if (!WIFSIGNALED(result(member).status)) ExpectFinished({member}, " at 250 ");
   }
+}
+
+// Its GPU has still to compute when the others have left the epoch.
+TEST_F(ElasticGpuTest, AMemberWhoseStepTakesLongComesLater) {
+  Start(1);
+  Start(1, "20:busy");
+  Start(1, "20:computing");
+  launcher_->Run();
+  EXPECT_THAT(launcher_->sizes(), ElementsAre(3, 2));
+  ExpectFinished({0, 1}, "finished with 2 at 40");
 }
 
 // Nothing can end the work of the program's own on which the GPU is stuck, and nothing else goes on there.

@@ -23,10 +23,6 @@ namespace {
 constexpr absl::Duration kLookOn = absl::Microseconds(100);
 constexpr absl::Duration kShortestNap = absl::Microseconds(20);
 constexpr absl::Duration kLongestNap = absl::Milliseconds(2);
-// The time that peers get to answer NCCL when memory is taken back from it.
-constexpr absl::Duration kDeregisterPatience = absl::Seconds(2);
-// The time that a device gets to finish while NCCL waits for it to end a communicator.
-constexpr absl::Duration kAbortPatience = absl::Seconds(2);
 // Longer lists of ranks are only counted.
 constexpr int kListedRanks = 8;
 
@@ -467,7 +463,8 @@ std::optional<SideBySide> NcclGroups::TakeAborts() {
 // needs.
 void NcclGroups::AbortAll() {
   std::optional<SideBySide> aborts = TakeAborts();
-  if (aborts.has_value()) CallInTime(*std::move(aborts), kAbortPatience, "the job has failed, and NCCL's work");
+  if (aborts.has_value())
+    CallInTime(*std::move(aborts), options_.device->patience(), "the job has failed, and NCCL's work");
 }
 
 bool NcclGroups::CallInTime(SideBySide calls, absl::Duration patience, absl::string_view what) {
@@ -500,7 +497,7 @@ bool NcclGroups::Deregister() {
     }
   }
   if (calls.empty()) return true;
-  const bool in_time = CallInTime(SideBySide(std::move(calls)), kDeregisterPatience,
+  const bool in_time = CallInTime(SideBySide(std::move(calls)), options_.device->patience(),
                                   "a peer may be stopped: NCCL's giving back of memory");
   const MutexLock lock(&mu_);
   for (const std::shared_ptr<Deregistration>& each : all) {

@@ -66,8 +66,6 @@ absl::StatusOr<Agreement> AgreeWithAll(Communicator& host, const CallInfo& info,
   return agreement;
 }
 
-// For the work under way when the job fails. It has been ended by then, unless it waits for work of the trainer's.
-constexpr absl::Duration kPatience = absl::Seconds(2);
 constexpr absl::Duration kNap = absl::Microseconds(100);
 
 }  // namespace
@@ -175,15 +173,17 @@ void DeviceLane::Close(const absl::Status& status) {
   if (!end.ok()) device_->Abandon(end.message());
 }
 
+// The work under way when the job fails has been ended by then, unless it waits for work of the trainer's.
 absl::Status DeviceLane::AwaitEnd() {
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, NoteEnd());
   const absl::Duration begin = MonotonicTime();
   while (true) {
     RONDA_ASSIGN_OR_RETURN(const bool is_done, end->done());
     if (is_done) return absl::OkStatus();
-    if (MonotonicTime() - begin > kPatience) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          "the job has failed, and what the device was given does not end within ", absl::FormatDuration(kPatience)));
+    if (MonotonicTime() - begin > device_->patience()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("the job has failed, and what the device was given does not end within ",
+                       absl::FormatDuration(device_->patience())));
     }
     absl::SleepFor(kNap);
   }

@@ -158,7 +158,9 @@ absl::StatusOr<std::shared_ptr<Device>> RankDevice::Get() {
 absl::StatusOr<std::shared_ptr<Device>> RankDevice::Take(const ronda_cuda_plugin& plugin, int ordinal) {
   MutexLock lock(&mu_);
   if (device_ == nullptr) {
-    RONDA_ASSIGN_OR_RETURN(device_, Device::Open(&plugin, ordinal));
+    RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Device> device, Device::Open(&plugin, ordinal));
+    device->set_patience(patience_);
+    device_ = std::move(device);
   }
   return device_;
 }

@@ -132,8 +132,9 @@ class WaitingStream {
 class RankDevice {
  public:
   // `local_rank` says which device a rank takes that has no such tensor when the others have. `support` may be nullptr.
-  RankDevice(std::shared_ptr<DeviceSupport> support, int local_rank)
-      : support_(std::move(support)), local_rank_(local_rank) {}
+  // `patience` becomes the device's.
+  RankDevice(std::shared_ptr<DeviceSupport> support, int local_rank, absl::Duration patience = Device::kPatience)
+      : support_(std::move(support)), local_rank_(local_rank), patience_(patience) {}
 
   using Ready = std::shared_ptr<const ReadyPoint>;
 
@@ -174,6 +175,7 @@ class RankDevice {
 
   const std::shared_ptr<DeviceSupport> support_;
   const int local_rank_;
+  const absl::Duration patience_;
   const std::shared_ptr<StreamOrder> order_ = std::make_shared<StreamOrder>();
   mutable Mutex mu_;
   std::shared_ptr<Device> device_ ABSL_GUARDED_BY(mu_);
