@@ -135,15 +135,18 @@ void JobMembership::OnJoin(int id, Member* member, const JoinRequest& join, absl
   }
   const bool is_first = epoch_ < 0 && !is_start_over_ && join_deadline_ == absl::InfiniteFuture();
   member->has_joined = true;
-  if (member->state == State::kStarting) {
+  const bool is_new = std::exchange(member->state, State::kWaiting) == State::kStarting;
+  if (is_new) {
     start_failures_ = 0;
     start_failure_.reset();
     slots_.OnStart(member->slot.host);
     if (is_first) join_deadline_ = now + options_.start_timeout;
-  } else {
-    join_deadline_ = std::min(join_deadline_, now + options_.join_timeout);
+  } else if (join_deadline_ == absl::InfiniteFuture()) {
+    // Those that still meet may be waiting for one that has died.
+    join_patience_ =
+        options_.join_timeout + (IsAnyIn(State::kMeeting) ? options_.meeting_timeout : absl::ZeroDuration());
+    join_deadline_ = now + join_patience_;
   }
-  member->state = State::kWaiting;
   member->deadline = absl::InfiniteFuture();
   member->step = join.step;
   member->reason = join.reason;
@@ -246,7 +249,7 @@ void JobMembership::KillOverdue(absl::Time now) {
       Kill(id, &member, absl::StrCat("was stopped for ", absl::FormatDuration(options_.stop_timeout)));
     } else if (is_joining_over && IsInEpoch(member)) {
       Kill(id, &member,
-           absl::StrCat("did not leave epoch ", epoch_, " within ", absl::FormatDuration(options_.join_timeout),
+           absl::StrCat("did not leave epoch ", epoch_, " within ", absl::FormatDuration(join_patience_),
                         ", as others had"));
     } else if (now < member.deadline || member.state == State::kRunning) {
       continue;

@@ -46,7 +46,9 @@ class JobMembership {
 
     absl::Duration start_timeout = absl::Seconds(30);  // from the first join of all, for the others to join
     absl::Duration join_timeout = absl::Seconds(5);    // from the first join after an epoch, for its other members
-    absl::Duration stop_timeout = absl::Seconds(10);   // that a member may be stopped (SIGSTOP)
+    absl::Duration meeting_timeout =
+        absl::Seconds(10);                            // that members wait by themselves for those that they are to meet
+    absl::Duration stop_timeout = absl::Seconds(10);  // that a member may be stopped (SIGSTOP)
     absl::Duration elastic_timeout =
         absl::Seconds(600);          // for a member to start, for members to meet, for enough of them
     std::optional<int> reset_limit;  // of epochs after the first
@@ -224,6 +226,7 @@ class JobMembership {
   bool is_start_over_ = false;  // the first epoch waits no longer for members that start
   int start_failures_ = 0;      // ends of members before they joined, since one has joined
 
+  absl::Duration join_patience_;                          // of join_deadline_, after an epoch
   absl::Time join_deadline_ = absl::InfiniteFuture();     // set while members join after an epoch, or for the first one
   absl::Time elastic_deadline_ = absl::InfiniteFuture();  // set while nobody is in an epoch
   std::optional<Failure> failure_;                        // the last of a member of the running epoch

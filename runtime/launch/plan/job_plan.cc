@@ -288,6 +288,8 @@ JobPlan BareElasticPlan(const LaunchOptions& options, const LaunchFacts& facts) 
       .min_members = elastic.min_ranks,
       .max_members = elastic.max_ranks,
       .start_timeout = StartTimeoutOf(InheritedVariables(facts.environment, SettingsOf(options))),
+      .meeting_timeout =
+          StartTimeoutOf(InheritedVariables(facts.environment, SettingsOf(WithMeetingTimeout(options, facts)))),
       .elastic_timeout = elastic.timeout,
       .reset_limit = elastic.reset_limit};
   if (elastic.cooldown.has_value()) {

@@ -84,6 +84,17 @@ TEST(JobMembershipTest, ADeathWhileMembersMeetMakesTheNextEpoch) {
   EXPECT_EQ(job.Join(0, 1, 7, "2 died"), "0 is 0/2 of 2, 1 is 1/2 of 2");
 }
 
+// They wait for it by themselves, up to 10 s, and may be the only ones that hold the state.
+TEST(JobMembershipTest, MembersThatWaitForOneThatDiedWhileTheyMeetAreNotLate) {
+  Job job = Running();
+  job.Die(3);
+  for (const int member : {0, 1, 2}) job.Join(member, 0, 7, "3 died");
+  job.Die(0);
+  EXPECT_EQ(job.Join(1, 1, 7, "0 died"), "");
+  EXPECT_EQ(job.Wait(absl::Seconds(10)), "start 4 in 0, start 5 in 3");
+  EXPECT_EQ(job.Join(2, 1, 7, "0 has not come"), "1 is 0/2 of 2, 2 is 1/2 of 2");
+}
+
 TEST(JobMembershipTest, TooFewMembersWaitForReplacements) {
   Job job = Running({.initial_members = 2, .min_members = 2, .max_members = 2});
   job.Die(0);
