@@ -152,7 +152,7 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes, mode: int) -> None:
     entry = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))
     entry.external_attr = (0o100000 | mode) << 16
     entry.compress_type = zipfile.ZIP_DEFLATED
-    archive.writestr(entry, data)
+    archive.writestr(entry, data, compresslevel=9)
 
 
 def _version(package_file: pathlib.Path) -> str:
