@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <barrier>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -125,26 +127,37 @@ void RunUntilLocked(DeviceRank& rank, Step& step) {
 
 // --- Steps ---
 
-// Also of more buckets than votes are open elsewhere.
+// Gives a locked step away while the streams of both ranks are busy. Returns whether the schedule stayed locked.
+bool GiveAwayALockedStep(int tensors) {
+  std::barrier<> meeting(2);
+  std::atomic<uint64_t> left = 0;
+  RunDeviceRanks({.size = 2, .runtime = OneByOne()}, [&](DeviceRank& rank) {
+    Step step(rank, tensors);
+    RunUntilLocked(rank, step);
+    meeting.arrive_and_wait();
+    const size_t words = rank.fake().awaited_words();
+    StreamHold hold(rank.stream());
+    const size_t waits = FakeCuda::HostWaitsOfThisThread();
+    step.Begin();
+    EXPECT_TRUE(step.End()) << tensors << " tensors";
+    EXPECT_EQ(FakeCuda::HostWaitsOfThisThread(), waits);
+    EXPECT_GE(rank.fake().awaited_words(), words + static_cast<size_t>(tensors));
+    meeting.arrive_and_wait();
+    hold.Release();
+    step.ExpectSums();
+    left += rank.runtime().statistics().schedules_left;
+  });
+  return left == 0;
+}
+
+// Also of more buckets than votes are open elsewhere. A rank that gets no core for a while makes the others leave the
+// schedule, which is right, and no such step.
 TEST(DeviceAhead, ALockedStepIsGivenAwayWhileTheStreamsOfAllRanksAreBusy) {
+  constexpr int kAttempts = 20;
   for (const int tensors : {2, 20}) {
-    std::barrier<> meeting(2);
-    RunDeviceRanks({.size = 2, .runtime = OneByOne()}, [&](DeviceRank& rank) {
-      Step step(rank, tensors);
-      RunUntilLocked(rank, step);
-      meeting.arrive_and_wait();
-      const size_t words = rank.fake().awaited_words();
-      StreamHold hold(rank.stream());
-      const size_t waits = FakeCuda::HostWaitsOfThisThread();
-      step.Begin();
-      EXPECT_TRUE(step.End()) << tensors << " tensors";
-      EXPECT_EQ(FakeCuda::HostWaitsOfThisThread(), waits);
-      EXPECT_GE(rank.fake().awaited_words(), words + static_cast<size_t>(tensors));
-      meeting.arrive_and_wait();
-      hold.Release();
-      step.ExpectSums();
-      EXPECT_EQ(rank.runtime().statistics().schedules_left, 0u);
-    });
+    int attempts = 1;
+    while (!GiveAwayALockedStep(tensors) && attempts < kAttempts) ++attempts;
+    EXPECT_LT(attempts, kAttempts) << tensors << " tensors";
   }
 }
 
