@@ -6,10 +6,8 @@
 // state has counted every sample once in each pass; if not, it says WRONG and exits with code 3.
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <iostream>
 #include <string>
 #include <utility>
@@ -17,42 +15,14 @@
 
 #include "client/ronda.hpp"
 #include "client/ronda/elastic.hpp"
+#include "tests/testing/counting_model.h"
 
 namespace {
 
 constexpr std::int64_t kSamples = 1003;
 constexpr std::int64_t kGlobalBatch = 16;  // which does not divide the samples, nor do three ranks divide it
-constexpr std::size_t kWeights = 5000;
 
-// The counts are a state as weights are: a lost, doubled or half applied step makes them wrong.
-struct Model {
-  std::vector<std::int64_t> counts = std::vector<std::int64_t>(kSamples);
-  std::vector<std::int64_t> counted = std::vector<std::int64_t>(kSamples);
-  std::vector<float> weights = std::vector<float>(kWeights, static_cast<float>(getpid()));  // no two alike
-  std::vector<float> gradient = std::vector<float>(kWeights);
-
-  void Backward(const ronda::elastic::Batch& batch) {
-    std::fill(counted.begin(), counted.end(), 0);
-    std::fill(gradient.begin(), gradient.end(), 0.0f);
-    for (const std::int64_t sample : batch.samples) {
-      ++counted[static_cast<std::size_t>(sample)];
-      for (std::size_t i = 0; i < gradient.size(); ++i) {
-        const auto target = static_cast<float>((static_cast<std::size_t>(sample) * 31 + i) % 17);
-        gradient[i] += (weights[i] - target) / static_cast<float>(batch.global_size);
-      }
-    }
-  }
-
-  std::uint64_t Hash() const {
-    std::uint64_t hash = 14695981039346656037u;
-    for (const float weight : weights) {
-      std::uint32_t bits = 0;
-      std::memcpy(&bits, &weight, sizeof(bits));
-      hash = (hash ^ bits) * 1099511628211u;
-    }
-    return hash;
-  }
-};
+using Model = ronda::testing::CountingModel;
 
 class Sgd {
  public:
@@ -70,7 +40,7 @@ class Sgd {
 
  private:
   Model& model_;
-  std::vector<float> velocity_ = std::vector<float>(kWeights);
+  std::vector<float> velocity_ = std::vector<float>(Model::kWeights);
 };
 
 void Say(const std::string& line) { std::cout << line + "\n" << std::flush; }
@@ -128,7 +98,7 @@ class CountingTrainer {
   }
 
   const std::string file_;
-  Model model_;
+  Model model_{kSamples, static_cast<float>(getpid())};
   Sgd sgd_{model_};
   ronda::elastic::Sampler sampler_{kSamples, kGlobalBatch, {true, 5}};
   ronda::elastic::State state_{

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -24,6 +23,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/world_programs.h"
+#include "tests/testing/counting_model.h"
 #include "tests/testing/elastic_launcher.h"
 #include "tests/testing/process_world.h"
 
@@ -77,35 +77,7 @@ class Plan {
   std::map<std::pair<std::int64_t, std::string>, std::string> todo_;
 };
 
-// Counts how often each sample has been a part of a step, and moves weights by what the samples say.
-struct Model {
-  std::vector<std::int64_t> counts = std::vector<std::int64_t>(kSamples);
-  std::vector<std::int64_t> counted = std::vector<std::int64_t>(kSamples);
-  std::vector<float> weights = std::vector<float>(5000, std::stof(Variable("ELASTIC_MEMBER")));  // no two alike
-  std::vector<float> gradient = std::vector<float>(5000);
-
-  void Backward(const ronda::elastic::Batch& batch) {
-    std::fill(counted.begin(), counted.end(), 0);
-    std::fill(gradient.begin(), gradient.end(), 0.0f);
-    for (const std::int64_t sample : batch.samples) {
-      ++counted[static_cast<std::size_t>(sample)];
-      for (std::size_t i = 0; i < gradient.size(); ++i) {
-        const auto target = static_cast<float>((static_cast<std::size_t>(sample) * 31 + i) % 17);
-        gradient[i] += (weights[i] - target) / static_cast<float>(batch.global_size);
-      }
-    }
-  }
-
-  std::uint64_t Hash() const {
-    std::uint64_t hash = 14695981039346656037u;
-    for (const float weight : weights) {
-      std::uint32_t bits = 0;
-      std::memcpy(&bits, &weight, sizeof(bits));
-      hash = (hash ^ bits) * 1099511628211u;
-    }
-    return hash;
-  }
-};
+using Model = ronda::testing::CountingModel;
 
 class Sgd {
  public:
@@ -153,7 +125,7 @@ void Trains() {
   // A test that is killed leaves nobody who trains for ever.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   Plan plan;
-  Model model;
+  Model model(kSamples, std::stof(Variable("ELASTIC_MEMBER")));
   Sgd sgd(model, plan);
   Goal goal;
   double loss = 0;

@@ -1,0 +1,59 @@
+// A model that counts: for elastic jobs, in which no sample may be lost and none may count twice.
+#ifndef RONDA_TESTS_TESTING_COUNTING_MODEL_H_
+#define RONDA_TESTS_TESTING_COUNTING_MODEL_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "client/ronda.hpp"
+#include "client/ronda/elastic.hpp"
+
+namespace ronda::testing {
+
+// Counts how often each sample has been a part of a step, and moves weights by what the samples say. The counts are a
+// state as weights are: a lost, doubled or half applied step makes them wrong.
+struct CountingModel {
+  static constexpr std::size_t kWeights = 5000;
+
+  // `start` is what all weights begin with: other processes' are to differ.
+  CountingModel(std::int64_t samples, float start)
+      : counts(static_cast<std::size_t>(samples)),
+        counted(counts.size()),
+        weights(kWeights, start),
+        gradient(kWeights) {}
+
+  std::vector<std::int64_t> counts;
+  std::vector<std::int64_t> counted;  // by this rank, in this step
+  std::vector<float> weights;
+  std::vector<float> gradient;
+
+  void Backward(const elastic::Batch& batch) {
+    std::fill(counted.begin(), counted.end(), 0);
+    std::fill(gradient.begin(), gradient.end(), 0.0f);
+    for (const std::int64_t sample : batch.samples) {
+      ++counted[static_cast<std::size_t>(sample)];
+      for (std::size_t i = 0; i < gradient.size(); ++i) {
+        const auto target = static_cast<float>((static_cast<std::size_t>(sample) * 31 + i) % 17);
+        gradient[i] += (weights[i] - target) / static_cast<float>(batch.global_size);
+      }
+    }
+  }
+
+  // Equal on all ranks that have the same weights, bit for bit.
+  std::uint64_t Hash() const {
+    std::uint64_t hash = 14695981039346656037u;
+    for (const float weight : weights) {
+      std::uint32_t bits = 0;
+      std::memcpy(&bits, &weight, sizeof(bits));
+      hash = (hash ^ bits) * 1099511628211u;
+    }
+    return hash;
+  }
+};
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_COUNTING_MODEL_H_
