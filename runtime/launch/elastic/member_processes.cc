@@ -17,15 +17,16 @@
 namespace ronda {
 namespace {
 
-bool HasAskedToLeave(const UniqueFd& socket) {
-  bool has_asked = false;
+// The messages of a member that has ended, but for its wish for a place: a process that died gets none.
+std::vector<std::string> LastWords(const UniqueFd& socket) {
+  std::vector<std::string> words;
   while (socket.valid()) {
     const auto text = ReceiveMembershipMessage(socket.get());
     if (!text.ok() || text->empty()) break;
     const auto message = DecodeMemberMessage(*text);
-    has_asked = has_asked || (message.ok() && std::holds_alternative<LeaveRequest>(*message));
+    if (message.ok() && !std::holds_alternative<JoinRequest>(*message)) words.push_back(*text);
   }
-  return has_asked;
+  return words;
 }
 
 bool HasEnded(const JobPart& part) {
@@ -98,7 +99,7 @@ void MemberProcesses::OnEnd(int member) {
   if (found == members_.end()) return;
   const UniqueFd socket = std::move(found->second.socket);
   members_.erase(found);
-  if (HasAskedToLeave(socket)) listener_->OnMessage(member, Encode(MemberMessage(LeaveRequest())));
+  for (const std::string& text : LastWords(socket)) listener_->OnMessage(member, text);
 }
 
 void MemberProcesses::Receive(int id) {

@@ -59,7 +59,7 @@ class MemberProcesses final : public MemberHost {
   // A child of this process has stopped, goes on, or has ended.
   void OnChildSignal();
 
-  // The process of the member has ended: of its last words, the listener hears whether it has asked to leave.
+  // The process of the member has ended: the listener hears its last words, but for a wish for a place.
   void OnEnd(int member);
 
  private:
