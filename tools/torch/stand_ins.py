@@ -106,13 +106,15 @@ def main(site_packages: str) -> None:
         lambda: collections.defaultdict(set)
     )
     defined = set().union(*(_symbols(path, "--defined-only") for path in libraries))
+    interpreter = ctypes.CDLL(None)
     for library in libraries:
         owners = _version_owners(library)
+        # A symbol without a version may come from any library that this one needs.
+        any_owner = next(iter(sorted(_needed(library) & set(missing))), "")
         for symbol in _symbols(library, "--undefined-only") - defined:
             name, _, version = symbol.partition("@")
-            # Symbols without a version may come from any library.
-            owner = owners.get(version, "") if version else missing[0]
-            if owner in missing:
+            owner = owners.get(version, "") if version else any_owner
+            if owner in missing and (version or not hasattr(interpreter, name)):
                 found[owner][version].add(name)
     for soname in missing:
         _build(folder / soname, found[soname])
