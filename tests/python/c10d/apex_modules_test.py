@@ -290,88 +290,89 @@ ALL = {
 
 
 class EveryOptimizerTest(OptimizerCase):
-    def each(self):
+    def test_gradients_stay_as_they_are(self):
         for name, make in ALL.items():
             with self.subTest(name):
-                yield make
-
-    def test_gradients_stay_as_they_are(self):
-        for make in self.each():
-            several = trained(make)
-            expected = parameters()
-            set_gradients(expected, 4)
-            self.check([p.grad for p in several], [p.grad for p in expected], rtol=0, atol=0)
+                several = trained(make)
+                expected = parameters()
+                set_gradients(expected, 4)
+                self.check([p.grad for p in several], [p.grad for p in expected], rtol=0, atol=0)
 
     def test_parameters_of_16_bits_step_as_those_of_32(self):
         for dtype in (torch.float16, torch.bfloat16):
-            for make in self.each():
-                narrow = parameters(dtype)
-                wide = [nn.Parameter(p.detach().float()) for p in narrow]
-                optimizer, other = make(narrow), make(wide)
-                set_gradients(narrow, 0)
-                for ours, theirs in zip(narrow, wide):
-                    theirs.grad = ours.grad.float()
-                optimizer.step()
-                other.step()
-                self.check(narrow, [p.to(dtype) for p in wide], rtol=0, atol=0)
-                for state in optimizer.state.values():
-                    for value in state.values():
-                        self.assertIs(value.dtype, torch.float32)
+            for name, make in ALL.items():
+                with self.subTest(name):
+                    narrow = parameters(dtype)
+                    wide = [nn.Parameter(p.detach().float()) for p in narrow]
+                    optimizer, other = make(narrow), make(wide)
+                    set_gradients(narrow, 0)
+                    for ours, theirs in zip(narrow, wide):
+                        theirs.grad = ours.grad.float()
+                    optimizer.step()
+                    other.step()
+                    self.check(narrow, [p.to(dtype) for p in wide], rtol=0, atol=0)
+                    for state in optimizer.state.values():
+                        for value in state.values():
+                            self.assertIs(value.dtype, torch.float32)
 
     def test_saved_state_goes_on_as_if_nothing_had_happened(self):
         for dtype in (torch.float32, torch.float16):
-            for make in self.each():
-                several = parameters(dtype)
-                optimizer = make(several)
-                set_gradients(several, 0)
-                optimizer.step()
-                file = io.BytesIO()
-                torch.save(optimizer.state_dict(), file)
-                file.seek(0)
-                others = [nn.Parameter(p.detach().clone()) for p in several]
-                restored = make(others)
-                restored.load_state_dict(torch.load(file))
-                for each, its in ((optimizer, several), (restored, others)):
-                    for step in range(1, 4):
-                        set_gradients(its, step)
-                        each.step()
-                self.check(others, several, rtol=0, atol=0)
+            for name, make in ALL.items():
+                with self.subTest(name):
+                    several = parameters(dtype)
+                    optimizer = make(several)
+                    set_gradients(several, 0)
+                    optimizer.step()
+                    file = io.BytesIO()
+                    torch.save(optimizer.state_dict(), file)
+                    file.seek(0)
+                    others = [nn.Parameter(p.detach().clone()) for p in several]
+                    restored = make(others)
+                    restored.load_state_dict(torch.load(file))
+                    for each, its in ((optimizer, several), (restored, others)):
+                        for step in range(1, 4):
+                            set_gradients(its, step)
+                            each.step()
+                    self.check(others, several, rtol=0, atol=0)
 
     def test_parameters_without_gradients_stay(self):
-        for make in self.each():
-            several = parameters()
-            before = several[0].detach().clone()
-            optimizer = make([{"params": several[:1]}, {"params": several[1:]}])
-            optimizer.step()  # of none
-            set_gradients(several, 0)
-            several[0].grad = None
-            optimizer.step()
-            self.check(several[:1], [before], rtol=0, atol=0)
+        for name, make in ALL.items():
+            with self.subTest(name):
+                several = parameters()
+                before = several[0].detach().clone()
+                optimizer = make([{"params": several[:1]}, {"params": several[1:]}])
+                optimizer.step()  # of none
+                set_gradients(several, 0)
+                several[0].grad = None
+                optimizer.step()
+                self.check(several[:1], [before], rtol=0, atol=0)
 
     def test_closure_and_schedule(self):
-        for make in self.each():
-            several = parameters()
-            optimizer = make(several)
-            schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.0)
-            before = [p.detach().clone() for p in several]
+        for name, make in ALL.items():
+            with self.subTest(name):
+                several = parameters()
+                optimizer = make(several)
+                schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.0)
+                before = [p.detach().clone() for p in several]
 
-            def closure(several=several, optimizer=optimizer):
-                optimizer.zero_grad()
-                loss = sum(p.square().sum() for p in several)
-                loss.backward()
-                return loss
+                def closure(several=several, optimizer=optimizer):
+                    optimizer.zero_grad()
+                    loss = sum(p.square().sum() for p in several)
+                    loss.backward()
+                    return loss
 
-            self.assertGreater(optimizer.step(closure).item(), 0)
-            self.check(several, before, rtol=0, atol=0)  # at a learning rate of 0
-            schedule.step()
+                self.assertGreater(optimizer.step(closure).item(), 0)
+                self.check(several, before, rtol=0, atol=0)  # at a learning rate of 0
+                schedule.step()
 
     def test_sparse_gradients_are_refused(self):
-        for make in self.each():
-            table = nn.Embedding(4, 2, sparse=True)
-            optimizer = make(table.parameters())
-            table(torch.tensor([1])).sum().backward()
-            with self.assertRaisesRegex(RuntimeError, "SparseAdam"):
-                optimizer.step()
+        for name, make in ALL.items():
+            with self.subTest(name):
+                table = nn.Embedding(4, 2, sparse=True)
+                optimizer = make(table.parameters())
+                table(torch.tensor([1])).sum().backward()
+                with self.assertRaisesRegex(RuntimeError, "SparseAdam"):
+                    optimizer.step()
 
     def test_zero_grad(self):
         several = parameters()

@@ -168,7 +168,7 @@ def master_params_to_model_params(
     """
     masters: Iterable[torch.Tensor] = master_params
     if flat_master:
-        masters = master_params[0].split([each.numel() for each in model_params])
+        masters = torch.split(master_params[0], [each.numel() for each in model_params])
     for model, master in zip(model_params, masters):
         model.copy_(master.view(model.shape) if flat_master else master)
 
