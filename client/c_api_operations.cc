@@ -179,8 +179,8 @@ void HandOutSparse(Submitted& submitted, const SparseValues& values, ronda_handl
   HandOut(kSparseOperations, operation, submitted, handles);
 }
 
-absl::Status Barrier(ronda_process_set set, Session& session, Submitted* submitted) {
-  RONDA_ASSIGN_OR_RETURN(Submission submission, BarrierSubmission(set, 0, session.caller()));
+absl::Status Barrier(ronda_process_set set, double timeout_s, Session& session, Submitted* submitted) {
+  RONDA_ASSIGN_OR_RETURN(Submission submission, BarrierSubmission(set, timeout_s, session.caller()));
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, session.SubmitNumbered(std::move(submission)));
   submitted->handles().push_back(std::move(handle));
   return absl::OkStatus();
@@ -398,7 +398,13 @@ ronda_status ronda_cuda_zero(void* data, size_t bytes, void* stream) {
 ronda_status ronda_barrier_async(ronda_process_set process_set, ronda_handle* handle) {
   return ronda::SubmitAsItIs(
       "ronda_barrier_async", ronda::OpType::kBarrier, handle, 1,
-      [&](auto& session, auto* submitted) { return ronda::Barrier(process_set, session, submitted); });
+      [&](auto& session, auto* submitted) { return ronda::Barrier(process_set, 0, session, submitted); });
+}
+
+ronda_status ronda_monitored_barrier_async(ronda_process_set process_set, double timeout_s, ronda_handle* handle) {
+  return ronda::SubmitAsItIs(
+      "ronda_monitored_barrier_async", ronda::OpType::kBarrier, handle, 1,
+      [&](auto& session, auto* submitted) { return ronda::Barrier(process_set, timeout_s, session, submitted); });
 }
 
 ronda_status ronda_join_async(ronda_process_set process_set, ronda_absent absent, ronda_handle* handle) {

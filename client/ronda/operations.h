@@ -295,6 +295,10 @@ ronda_status ronda_barrier_async(ronda_process_set process_set, ronda_handle* ha
  * names every rank that is missing. */
 ronda_status ronda_monitored_barrier(ronda_process_set process_set, double timeout_s);
 
+/* ronda_barrier_async() with the deadline of ronda_monitored_barrier(). A rank that does not want to wait gives it a
+ * millisecond: the error then names the ranks that have not come by now. */
+ronda_status ronda_monitored_barrier_async(ronda_process_set process_set, double timeout_s, ronda_handle* handle);
+
 /* Sets `bytes` bytes of a GPU's memory to zero, after the work that `stream` (a cudaStream_t) has been given so far.
  * Only the stream waits for it. A rank that has nothing to add to a tensor submits zeros. */
 ronda_status ronda_cuda_zero(void* data, size_t bytes, void* stream);

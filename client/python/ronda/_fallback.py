@@ -363,9 +363,9 @@ grouped_allgather_async = _grouped("allgather_async")
 grouped_reducescatter_async = _grouped("reducescatter_async")
 
 
-def barrier_async(process_set: int = 0, /) -> int:
+def barrier_async(process_set: int = 0, deadline_s: float = 0.0, /) -> int:
     handle = c_int64()
-    _check(library.ronda_barrier_async(process_set, byref(handle)))
+    _check(library.ronda_monitored_barrier_async(process_set, deadline_s, byref(handle)))
     return handle.value
 
 

@@ -15,6 +15,7 @@ typedef struct Operation {
 
 typedef struct BarrierArguments {
   ronda_process_set process_set;
+  double deadline_s;
 } BarrierArguments;
 
 typedef struct JoinArguments {
@@ -133,7 +134,8 @@ static const Field kSparseFields[] = {
     FIELD(ronda_sparse_allreduce_args, kInt, op),
     CALL(ronda_sparse_allreduce_args),
 };
-static const Field kBarrierFields[] = {FIELD(BarrierArguments, kSet, process_set)};
+static const Field kBarrierFields[] = {FIELD(BarrierArguments, kSet, process_set),
+                                       FIELD(BarrierArguments, kReal, deadline_s)};
 static const Field kJoinFields[] = {FIELD(JoinArguments, kSet, process_set), FIELD(JoinArguments, kInt, absent)};
 
 /* -- One operation -- */
@@ -160,7 +162,7 @@ static PyObject* Submit(const Operation* operation, PyObject* const* values, Py_
 }
 
 static ronda_status SubmitBarrier(const BarrierArguments* arguments, ronda_handle* handle) {
-  return ronda_barrier_async(arguments->process_set, handle);
+  return ronda_monitored_barrier_async(arguments->process_set, arguments->deadline_s, handle);
 }
 
 static ronda_status SubmitJoin(const JoinArguments* arguments, ronda_handle* handle) {
