@@ -193,6 +193,14 @@ absl::Status Join(ronda_process_set set, const ronda_absent& absent, Session& se
   return absl::OkStatus();
 }
 
+ronda_status Refuse(ronda_process_set set, const Channel* channel, const char* message) {
+  return CallWithSession([&](Session& session) -> Outcome {
+    absl::StatusOr<Submission> refusal = RefusalSubmission(set, channel, message);
+    const absl::Status status = refusal.ok() ? session.Refuse(*std::move(refusal)) : refusal.status();
+    return Failure(status, Answer::kSubmission);
+  });
+}
+
 // The session that a blocking call acts for. The call gives the session up before it waits without the runtime. A rank
 // that is a thread may be about to end because its body threw, and its end waits until no call holds its session.
 class BlockingCall {
@@ -393,6 +401,15 @@ ronda_status ronda_cuda_zero(void* data, size_t bytes, void* stream) {
     return {ronda::ToRondaStatus(status.code(), ronda::Answer::kSubmission),
             absl::StrCat("ronda_cuda_zero: ", status.message())};
   });
+}
+
+ronda_status ronda_refuse(ronda_process_set process_set, const char* message) {
+  return ronda::Refuse(process_set, nullptr, message);
+}
+
+ronda_status ronda_refuse_message(ronda_process_set process_set, int from, int to, int tag, const char* message) {
+  const ronda::Channel channel = {.from = from, .to = to, .tag = tag};
+  return ronda::Refuse(process_set, &channel, message);
 }
 
 ronda_status ronda_barrier_async(ronda_process_set process_set, ronda_handle* handle) {

@@ -108,6 +108,11 @@ class Session {
   // Errors: Runtime::Submit's; ALREADY_EXISTS if kConcurrentOfAKind are in flight.
   absl::StatusOr<std::shared_ptr<Handle>> SubmitNumbered(Submission submission);
 
+  // Has the operation fail that `refusal` (RefusalSubmission) stands for: this rank's next one without a name in the
+  // process set, or its next message of a kind. Waits for no rank.
+  // Errors: as Submit.
+  absl::Status Refuse(Submission refusal) { return Submit(&refusal).status(); }
+
   // Submits a join. Ranks that have joined do not count the further operations of the others. So the numbers of the
   // process set begin anew, on every rank, once all have joined.
   // Errors: Runtime::Submit's.

@@ -20,8 +20,9 @@ extern "C" {
  * meets the n-th of the other ranks, and is not told apart by time. A step that repeats itself is as fast as one with
  * names: at most 1,024 such operations are one step. Ranks that differ in the n-th operation get RONDA_ERROR_MISMATCH
  * from it, with n and what two of the ranks have called. These operations count:
- *  - those that were submitted: a call whose arguments are refused does not count, and one that failed with
- *    RONDA_ERROR_DEADLINE, because a rank was late, is made good by the next one, which repeats it;
+ *  - those that were submitted: a call whose arguments are refused does not count, unless the program counts it with
+ *    ronda_refuse(), and one that failed with RONDA_ERROR_DEADLINE, because a rank was late, is made good by the next
+ *    one, which repeats it;
  *  - from the beginning, or from the last time that all ranks of the set had joined.
  * Threads of a rank that make them in the same process set at the same time have no order: one thread makes them, or
  * each thread has a process set of its own. Two that are alike and follow each other may run one after the other, not
@@ -283,6 +284,15 @@ ronda_status ronda_grouped_reducescatter_async(const ronda_reducescatter_args* a
 
 /* The first of these, and waits. */
 ronda_status ronda_grouped_allreduce(const ronda_allreduce_args* args, size_t count, const char* group);
+
+/* This rank's next operation without a name in the process set is one that it cannot take part in, because it has found
+ * its own arguments wrong, for instance. It counts as made, and fails on the other ranks, once all of them have made
+ * it, with RONDA_ERROR_MISMATCH and a text that names this rank and has the first 1,024 bytes of `message`. If several
+ * ranks refuse, the first of them is named. Waits for no rank; nothing but the end of the job tells this rank more. */
+ronda_status ronda_refuse(ronda_process_set process_set, const char* message);
+
+/* The same for the next message from rank `from` to rank `to` with this tag, which one of the two refuses. */
+ronda_status ronda_refuse_message(ronda_process_set process_set, int from, int to, int tag, const char* message);
 
 /* Blocks until every rank of the set has called it. */
 ronda_status ronda_barrier(ronda_process_set process_set);

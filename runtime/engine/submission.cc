@@ -30,6 +30,7 @@ class Check {
     if (request_.name.empty()) return absl::InvalidArgumentError("a tensor needs a name, the same on every rank");
     RONDA_RETURN_IF_ERROR(ProcessSet());
     RONDA_RETURN_IF_ERROR(Root());
+    if (!request_.refusal.empty()) return absl::OkStatus();  // it brings no tensor
     RONDA_RETURN_IF_ERROR(Extent());
     RONDA_RETURN_IF_ERROR(Buffers());
     RONDA_RETURN_IF_ERROR(Overlap());

@@ -171,8 +171,10 @@ void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor*
     first.limits = {.warning = std::min(a.warning, b.warning), .deadline = std::min(a.deadline, b.deadline)};
     own_limits_ = WaitingView::OwnLimits::kPossible;
   }
-  if (rank == tensor->first_rank && tensor->submitted.count() == 0) {
-    // This is the submission that the tensor began with.
+  if (!request.refusal.empty()) {
+    MergeRefusal(rank, request, tensor);
+  } else if (!first.refusal.empty() || (rank == tensor->first_rank && tensor->submitted.count() == 0)) {
+    // The tensor began with a refusal, which says nothing of what it is, or with this very submission.
   } else if (tensor->mismatch.empty()) {
     const RankId other = tensor->first_rank;
     const auto mismatch = other < rank ? DescribeMismatch(first, Describe(other), request, Describe(rank))
@@ -186,6 +188,13 @@ void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor*
   if (meaning == FirstDimension::kOfRoot && rank == request.root && !first.shape.empty()) {
     first.shape.front() = request.shape.front();
   }
+}
+
+// Of several ranks the first has its say, whichever comes first.
+void Negotiator::MergeRefusal(RankId rank, const TensorRequest& request, PendingTensor* tensor) const {
+  if (!tensor->refusal.empty() && tensor->refused_by < rank) return;
+  tensor->refusal = absl::StrCat(Describe(rank), " has refused to take part: ", request.refusal);
+  tensor->refused_by = rank;
 }
 
 absl::Status Negotiator::Arrive(RankId rank, PendingTensor* tensor) {
@@ -354,6 +363,7 @@ std::vector<RankId> Negotiator::JoinedWithout(const PendingTensor& tensor) const
 }
 
 absl::Status Negotiator::Verdict(const PendingTensor& tensor, const std::vector<RankId>& joined) const {
+  if (!tensor.refusal.empty()) return absl::FailedPreconditionError(tensor.refusal);
   if (!tensor.mismatch.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("ranks disagree: ", tensor.mismatch, "; submit the same on every rank"));

@@ -26,7 +26,7 @@ namespace ronda {
 // Ranks report whenever they have something new; there are no rounds. A tensor is agreed on when the last rank of its
 // process set has reported it or joined, and tensors are run in the order in which they were agreed on. Submissions
 // that contradict each other still wait for the last rank, and then fail on all of them, with a text that has the words
-// of two ranks. A rank that shuts down fails every tensor that lacks its submission, now and later. docs/protocol.md
+// of two ranks; so do tensors that a rank has refused. A rank that shuts down fails every tensor that lacks its submission, now and later. docs/protocol.md
 // has the states and the rules.
 //
 // When the job repeats itself, a list begins a schedule (locked_schedule.h). Nothing is negotiated until the unlock.
@@ -109,6 +109,7 @@ class Negotiator {
   absl::Status SubmitJoin(RankId rank, const TensorRequest& request);
   PendingTensor* Start(RankId rank, PendingTensor* tensor);
   void Merge(RankId rank, const TensorRequest& request, PendingTensor* tensor);
+  void MergeRefusal(RankId rank, const TensorRequest& request, PendingTensor* tensor) const;
   absl::Status Arrive(RankId rank, PendingTensor* tensor);
   bool HasJoined(RankId rank, ProcessSetId set) const;
   void Refuse(RankId rank, TensorKeyView tensor, absl::Status status);

@@ -49,6 +49,8 @@ struct PendingTensor {
   absl::Time since;                           // when that was
   uint64_t sequence = 0;                      // the order in which tensors became pending
   std::string mismatch;                       // empty while the submissions agree
+  std::string refusal;                        // the words of the first in rank order that has refused it; empty: none
+  RankId refused_by = 0;                      // that rank
 };
 
 // The tensors that wait for ranks, by name and by id. An entry does not move until it is extracted. The memory of

@@ -94,6 +94,7 @@ const char* Hint(const TensorRequest& a, const TensorRequest& b) {
 std::string NameForErrors(const TensorRequest& request) {
   switch (request.op) {
     case OpType::kBarrier:
+      if (!request.refusal.empty()) return absl::StrCat("the unnamed tensor", OfSet(request));
       return absl::StrCat("the barrier", OfSet(request));
     case OpType::kJoin:
       return absl::StrCat("the join of process set ", request.process_set);

@@ -101,6 +101,11 @@ struct TensorRequest {
 
   std::optional<WaitLimits> limits;  // nullopt: the job's. Ranks may differ in it; the shortest holds
 
+  // Not empty: the rank takes the place that it has in the operation, so that the other ranks do not wait for it, and
+  // says why it cannot take part. The operation fails on all of them with this text. What the rank would have called is
+  // not known: `op` is kBarrier, or kSendRecv.
+  std::string refusal;
+
   TensorKeyView key() const { return {process_set, name}; }
 
   friend bool operator==(const TensorRequest&, const TensorRequest&) = default;
@@ -131,7 +136,8 @@ inline constexpr unsigned kFused = 2;   // tensors that differ in it never trave
   LIST(members, members, "members", kAgreed)                                \
   SCALAR(subject, subject, "process set", kAgreed)                          \
   SCALAR(process_set, process_set, "process set of the operation", kFused)  \
-  MESSAGE(limits, limits, "wait limits", kFused)
+  MESSAGE(limits, limits, "wait limits", kFused)                            \
+  SCALAR(refusal, refusal, "refusal", 0)
 
 // Does not compile while the list lacks a field.
 inline void CheckEveryFieldIsListed(const TensorRequest& request) {

@@ -1,16 +1,24 @@
-"""Operations without a name: deadlines of barriers, on any number of ranks.
+"""Operations without a name: deadlines of barriers, and refusals, on any number of ranks.
 
 RONDA_PYTHON_BINDING says which of the two implementations is tested.
 """
 
+import os
 import time
 import unittest
 
-from native_cases import JobTest, finish
+from native_cases import FLOAT, INT, JobTest, allreduce_async, finish, floats, sum_of_ranks
 from ronda import errors
 from ronda._library import native
 
 _LONG_S = 60.0
+
+
+class SeveralRanksTest(JobTest):
+    def setUp(self):
+        if os.environ.get("RONDA_SIZE", "1") == "1":
+            self.skipTest("needs several ranks")
+        super().setUp()
 
 
 class BarrierTest(JobTest):
@@ -34,6 +42,105 @@ class BarrierTest(JobTest):
         begin = time.monotonic()
         self.assert_names_the_missing(lambda: native.monitored_barrier(0, 0.001))
         self.assertLess(time.monotonic() - begin, _LONG_S)
+
+
+class RefusalTest(SeveralRanksTest):
+    """The last rank finds its arguments wrong."""
+
+    def setUp(self):
+        super().setUp()
+        self.refuser = native.size() - 1
+        self.text = f"rank {self.refuser} .* has refused to take part: no such root"
+
+    def is_refuser(self):
+        return native.rank() == self.refuser
+
+    def add_up(self, name=None, process_set=0):
+        buffer = floats(2)
+        finish(allreduce_async(name, buffer, 0, 0, 1.0, 1.0, process_set))
+        self.assertEqual(buffer, [sum_of_ranks()] * 2)
+
+    def test_takes_the_place_of_the_next_call(self):
+        for process_set in (0, native.create_process_set(list(range(native.size())))):
+            self.add_up(None, process_set)
+            if self.is_refuser():
+                native.refuse(process_set, "no such root")
+            else:
+                with self.assertRaisesRegex(errors.MismatchError, f"unnamed call 2.*{self.text}"):
+                    self.add_up(None, process_set)
+            self.add_up(None, process_set)
+
+    def test_ends_a_repeated_step(self):
+        """The job's schedule is locked by then."""
+        for round in range(3):
+            for _ in range(40):
+                self.add_up()
+            if self.is_refuser():
+                native.refuse(0, f"no such root, {round}")
+            else:
+                with self.assertRaisesRegex(errors.MismatchError, f"{self.text}, {round}"):
+                    self.add_up()
+
+    def test_of_several_ranks(self):
+        if native.rank() > 0:
+            native.refuse(0, "no such root")
+        else:
+            with self.assertRaisesRegex(errors.MismatchError, "rank 1 .* has refused"):
+                self.add_up()
+        self.add_up()
+
+    def test_of_all_ranks(self):
+        native.refuse(0, "a mistake of all")
+        self.add_up()
+
+    def test_before_the_end(self):
+        native.refuse(0, "a mistake of all")
+
+    def test_of_messages(self):
+        number = floats(1, 5)
+        for refused in (True, False):
+            if native.rank() == 0:
+                handle = native.send_async(FLOAT, (1,), number.address, number, self.refuser, 3)
+                if refused:
+                    with self.assertRaisesRegex(errors.MismatchError, self.text):
+                        finish(handle)
+                else:
+                    finish(handle)
+            elif self.is_refuser() and refused:
+                native.refuse_message(0, 0, self.refuser, 3, "no such root")
+            elif self.is_refuser():
+                received = floats(1, 0)
+                finish(native.recv_async(FLOAT, (1,), received.address, received, 0, 3))
+                self.assertEqual(received, [5])
+
+    def test_of_a_message_before_it_is_sent(self):
+        if native.rank() == 0:
+            native.refuse_message(0, 0, self.refuser, 0, "nothing to send")
+            finish(native.send_async(INT, (0,), 0, None, self.refuser, 0))
+        elif self.is_refuser():
+            with self.assertRaisesRegex(errors.MismatchError, "rank 0 .*nothing to send"):
+                finish(native.recv_async(INT, (0,), 0, None, 0, 0))
+            finish(native.recv_async(INT, (0,), 0, None, 0, 0))
+
+    def test_whose_words_are_long_or_odd(self):
+        words = ["x" * 5000, "two\nlines", "\N{GREEK SMALL LETTER MU}" * 2000, ""]
+        said = ["x{1024}$", "two lines$", "\N{GREEK SMALL LETTER MU}{512}$", "gives no reason$"]
+        for word, pattern in zip(words, said):
+            if self.is_refuser():
+                native.refuse(0, word)
+            else:
+                with self.assertRaisesRegex(errors.MismatchError, pattern):
+                    self.add_up()
+        self.add_up()
+
+    def test_that_makes_no_sense(self):
+        with self.assertRaisesRegex(errors.InvalidArgumentError, "process set 9"):
+            native.refuse(9, "no")
+        with self.assertRaisesRegex(errors.InvalidArgumentError, "tag is -1"):
+            native.refuse_message(0, 0, 1, -1, "no")
+        with self.assertRaisesRegex(errors.InvalidArgumentError, "receiver 77"):
+            native.refuse_message(0, 0, 77, 0, "no")
+        self.add_up()
 
 
 if __name__ == "__main__":

@@ -379,6 +379,14 @@ def join_async(process_set: int = 0, absent: int = 0, /) -> int:
     return handle.value
 
 
+def refuse(process_set: int, message: str, /) -> None:
+    _check(library.ronda_refuse(process_set, encode(message)))
+
+
+def refuse_message(process_set: int, source: int, to: int, tag: int, message: str, /) -> None:
+    _check(library.ronda_refuse_message(process_set, source, to, tag, encode(message)))
+
+
 def allreduce(*values: object) -> None:
     operation = OPERATIONS["allreduce_async"]
     arguments, handle = operation.read(values), c_int64()

@@ -479,6 +479,54 @@ static PyObject* GroupRelease(PyObject* module, PyObject* value) {
   return result;
 }
 
+typedef struct RefusalArguments {
+  ronda_process_set process_set;
+  int from;
+  int to;
+  int tag;
+  const char* message;
+} RefusalArguments;
+
+static const Field kRefuseFields[] = {FIELD(RefusalArguments, kSet, process_set),
+                                      FIELD(RefusalArguments, kText, message)};
+static const Field kRefuseMessageFields[] = {
+    FIELD(RefusalArguments, kSet, process_set), FIELD(RefusalArguments, kInt, from),
+    FIELD(RefusalArguments, kInt, to),          FIELD(RefusalArguments, kInt, tag),
+    FIELD(RefusalArguments, kText, message),
+};
+
+static ronda_status DoRefuse(const RefusalArguments* arguments) {
+  return ronda_refuse(arguments->process_set, arguments->message);
+}
+
+static ronda_status DoRefuseMessage(const RefusalArguments* arguments) {
+  return ronda_refuse_message(arguments->process_set, arguments->from, arguments->to, arguments->tag,
+                              arguments->message);
+}
+
+static PyObject* RunRefusal(const Signature* signature, ronda_status (*refuse)(const RefusalArguments* arguments),
+                            PyObject* const* values, Py_ssize_t count) {
+  RefusalArguments arguments = {0, 0, 0, 0, NULL};
+  Reader reader;
+  BeginReading(&reader);
+  const int failed = Read(signature, values, count, &arguments, &reader);
+  PyObject* const result = failed ? NULL : NoneOrRaise(refuse(&arguments));
+  EndReading(&reader);
+  return result;
+}
+
+static PyObject* Refuse(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = SIGNATURE("refuse", kRefuseFields, 2);
+  return RunRefusal(&kSignature, DoRefuse, values, count);
+}
+
+static PyObject* RefuseMessage(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = SIGNATURE("refuse_message", kRefuseMessageFields, 5);
+  return RunRefusal(&kSignature, DoRefuseMessage, values, count);
+}
+
 typedef struct ZeroArguments {
   void* data;
   size_t bytes;
@@ -515,6 +563,8 @@ PyMethodDef operation_methods[] = {
     FAST("grouped_reducescatter_async", grouped_reducescatter_async),
     FAST("barrier_async", barrier_async),
     FAST("join_async", join_async),
+    FAST("refuse", Refuse),
+    FAST("refuse_message", RefuseMessage),
     FAST("allreduce", Allreduce),
     FAST("cuda_zero", CudaZero),
     FAST("prepare_group", PrepareGroup),

@@ -54,7 +54,8 @@ TensorRequest Everything() {
           .group_size = 2,
           .absent = TensorRequest::Absent::kCountedAsZeros,
           .subject = 9,
-          .limits = WaitLimits{.warning = absl::Milliseconds(5), .deadline = absl::InfiniteDuration()}};
+          .limits = WaitLimits{.warning = absl::Milliseconds(5), .deadline = absl::InfiniteDuration()},
+          .refusal = "it will not"};
 }
 
 ResponseList SomeList() {
