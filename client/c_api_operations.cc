@@ -186,6 +186,15 @@ absl::Status Barrier(ronda_process_set set, double timeout_s, Session& session, 
   return absl::OkStatus();
 }
 
+absl::Status RemoveUnawaited(ronda_process_set id, Session& session, Submitted* submitted) {
+  session.ForgetRemovedSets();
+  const ProcessSetId by = session.runtime().RemoversOf(id);
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle,
+                         session.SubmitNumbered(UnawaitedRemovalSubmission(id, by, session.caller())));
+  submitted->handles().push_back(std::move(handle));
+  return absl::OkStatus();
+}
+
 absl::Status Join(ronda_process_set set, const ronda_absent& absent, Session& session, Submitted* submitted) {
   RONDA_ASSIGN_OR_RETURN(const Submission submission, JoinSubmission(set, absent));
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, session.SubmitJoin(submission));
@@ -422,6 +431,13 @@ ronda_status ronda_monitored_barrier_async(ronda_process_set process_set, double
   return ronda::SubmitAsItIs(
       "ronda_monitored_barrier_async", ronda::OpType::kBarrier, handle, 1,
       [&](auto& session, auto* submitted) { return ronda::Barrier(process_set, timeout_s, session, submitted); });
+}
+
+ronda_status ronda_remove_process_set_async(ronda_process_set id, ronda_handle* handle) {
+  return ronda::SubmitAsItIs("ronda_remove_process_set_async", ronda::OpType::kRemoveProcessSet, handle, 1,
+                             [&](auto& session, auto* submitted) {
+                               return ronda::RemoveUnawaited(id, session, submitted);
+                             });
 }
 
 ronda_status ronda_join_async(ronda_process_set process_set, ronda_absent absent, ronda_handle* handle) {

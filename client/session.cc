@@ -99,6 +99,14 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitNumbered(Submission submi
   return handle;
 }
 
+void Session::ForgetRemovedSets() {
+  const auto is_gone = [this](ProcessSetId set) { return !runtime_.ProcessSet(set).ok(); };
+  MutexLock lock(&mu_);
+  absl::erase_if(sequences_, [&](const auto& sequence) { return is_gone(sequence.first.first); });
+  absl::erase_if(unnamed_, [&](const auto& calls) { return is_gone(calls.first); });
+  absl::erase_if(joins_, [&](const auto& join) { return is_gone(join.first); });
+}
+
 absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitJoin(const Submission& submission) {
   const ProcessSetId set = submission.request.process_set;
   MutexLock lock(&mu_);
@@ -239,6 +247,12 @@ absl::StatusOr<Submission> CreateProcessSetSubmission(const int* ranks, int coun
 Submission RemoveProcessSetSubmission(ronda_process_set id, ProcessSetId by) {
   return {.request = {
               .name = "ronda/remove_process_set", .process_set = by, .op = OpType::kRemoveProcessSet, .subject = id}};
+}
+
+Submission UnawaitedRemovalSubmission(ronda_process_set id, ProcessSetId by, const Caller& caller) {
+  Submission submission = RemoveProcessSetSubmission(id, by);
+  submission.request.limits = {.warning = absl::InfiniteDuration(), .deadline = caller.limits.deadline};
+  return submission;
 }
 
 }  // namespace ronda

@@ -113,6 +113,9 @@ class Session {
   // Errors: as Submit.
   absl::Status Refuse(Submission refusal) { return Submit(&refusal).status(); }
 
+  // Forgets the numbers of process sets that have been removed.
+  void ForgetRemovedSets();
+
   // Submits a join. Ranks that have joined do not count the further operations of the others. So the numbers of the
   // process set begin anew, on every rank, once all have joined.
   // Errors: Runtime::Submit's.
@@ -222,6 +225,9 @@ absl::StatusOr<Submission> CreateProcessSetSubmission(const int* ranks, int coun
 
 // The end of a set, by the ranks of the set `by` (Runtime::RemoversOf).
 Submission RemoveProcessSetSubmission(ronda_process_set id, ProcessSetId by);
+
+// The same for a rank that does not wait for the others, so that it is no news that they come late.
+Submission UnawaitedRemovalSubmission(ronda_process_set id, ProcessSetId by, const Caller& caller);
 
 }  // namespace ronda
 

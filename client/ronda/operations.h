@@ -309,6 +309,12 @@ ronda_status ronda_monitored_barrier(ronda_process_set process_set, double timeo
  * millisecond: the error then names the ranks that have not come by now. */
 ronda_status ronda_monitored_barrier_async(ronda_process_set process_set, double timeout_s, ronda_handle* handle);
 
+/* ronda_remove_process_set() without blocking: the set is gone when every rank that has to has called either form. A
+ * program that does not want to know when gives the handle back: the ranks may then end several sets each in its own
+ * order, and late. That a rank is late is not warned of, and ronda_shutdown() does not wait for it; the handle then has
+ * an error. */
+ronda_status ronda_remove_process_set_async(ronda_process_set id, ronda_handle* handle);
+
 /* Sets `bytes` bytes of a GPU's memory to zero, after the work that `stream` (a cudaStream_t) has been given so far.
  * Only the stream waits for it. A rank that has nothing to add to a tensor submits zeros. */
 ronda_status ronda_cuda_zero(void* data, size_t bytes, void* stream);

@@ -305,6 +305,7 @@ absl::Status Executor::SettleMembership(const BucketRun& run) {
 void Executor::DropSet(ProcessSetId process_set) {
   host_.reductions.Drop(process_set);
   if (device_) device_->reductions.Drop(process_set);
+  parts_.queue->Forget(process_set);
 }
 
 absl::StatusOr<ResultData> HostPlane::Allocate(const TensorRequest& request, size_t bytes) {

@@ -400,7 +400,7 @@ void Runtime::TakeFresh(absl::Time now) {
 void Runtime::ShutDownIfDone(absl::Time now) {
   // Tensors in flight may be part of a bucket that will never have the rest.
   schedule_->RequestUnlock();
-  if (departure_ != Departure::kNotYet || !queue_.empty()) return;
+  if (departure_ != Departure::kNotYet || !queue_.has_only_removals()) return;
   // In this order: operations that a device completes have callbacks.
   if (!devices_.idle() || !callbacks_->idle()) return;
   reporter_->ShutDown();

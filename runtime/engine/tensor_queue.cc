@@ -193,7 +193,7 @@ void TensorQueue::Copy(const Submission& submission, Submission* kept) {
 TensorQueue::Slot& TensorQueue::SlotLocked(TensorKeyView key) {
   if (likely_ != idle_.end() && likely_->key == key) return *likely_;
   if (const auto found = slots_.find(key); found != slots_.end()) return *found->second;
-  if (idle_.size() >= std::max(kMaxIdle, most_in_flight_)) ForgetOldestLocked();
+  if (idle_.size() >= std::max(kMaxIdle, most_in_flight_)) ForgetLocked(idle_.begin());
   SlotList added;
   Slot& slot = added.emplace_back(key);
   slot.place = added.begin();
@@ -209,10 +209,10 @@ void TensorQueue::ExpectAfterLocked(const Slot& slot) {
   for (size_t at = 0; at < sizeof(Slot); at += kCacheLineBytes) __builtin_prefetch(next + at, kToWrite);
 }
 
-void TensorQueue::ForgetOldestLocked() {
-  if (likely_ == idle_.begin()) ++likely_;
-  slots_.erase(idle_.front().key);
-  idle_.pop_front();
+void TensorQueue::ForgetLocked(SlotList::iterator idle) {
+  if (likely_ == idle) ++likely_;
+  slots_.erase(idle->key);
+  idle_.erase(idle);
 }
 
 void TensorQueue::RecordLocked(size_t first) {
@@ -289,7 +289,11 @@ std::shared_ptr<Handle> TensorQueue::RetireLocked(Slot& slot) {
   std::shared_ptr<Handle> handle = std::move(slot.handle);
   if (slot.undecided != nullptr) handle.reset();
   slot.undecided.reset();
-  if (!slot.followers.empty()) AdvanceLocked(slot);
+  if (!slot.followers.empty()) {
+    AdvanceLocked(slot);
+  } else if (TraitsOf(slot.submission.request.op).membership) {
+    ForgetLocked(slot.place);
+  }
   return handle;
 }
 
@@ -335,6 +339,21 @@ void TensorQueue::CompleteAll(absl::Span<const TensorEntry* const> entries, absl
 void TensorQueue::Refuse(absl::Status status) {
   MutexLock lock(&mu_);
   if (refusal_.ok()) refusal_ = std::move(status);
+}
+
+void TensorQueue::Forget(ProcessSetId process_set) {
+  MutexLock lock(&mu_);
+  for (auto next = idle_.begin(); next != idle_.end();) {
+    const auto slot = next++;
+    if (slot->key.process_set == process_set) ForgetLocked(slot);
+  }
+}
+
+bool TensorQueue::has_only_removals() const {
+  MutexLock lock(&mu_);
+  return std::all_of(in_flight_.begin(), in_flight_.end(), [](const Slot& slot) {
+    return slot.submission.request.op == OpType::kRemoveProcessSet;
+  });
 }
 
 void TensorQueue::Close(const absl::Status& status) {

@@ -1,9 +1,10 @@
-"""Operations without a name: deadlines of barriers, and refusals, on any number of ranks.
+"""Operations without a name, and sets that are removed, on any number of ranks.
 
 RONDA_PYTHON_BINDING says which of the two implementations is tested.
 """
 
 import os
+import pathlib
 import time
 import unittest
 
@@ -141,6 +142,53 @@ class RefusalTest(SeveralRanksTest):
         with self.assertRaisesRegex(errors.InvalidArgumentError, "receiver 77"):
             native.refuse_message(0, 0, 77, 0, "no")
         self.add_up()
+
+
+class RemovalTest(JobTest):
+    def make(self, tag):
+        return native.create_process_set(list(range(native.size())), tag)
+
+    def use(self, process_set):
+        buffer = floats(1)
+        finish(allreduce_async(None, buffer, 0, 0, 1.0, 1.0, process_set))
+        self.assertEqual(buffer, [sum_of_ranks()])
+
+    def test_in_an_order_of_each_rank(self):
+        sets = [self.make(str(i)) for i in range(3)]
+        for each in sets:
+            self.use(each)
+        for each in sets if native.rank() == 0 else reversed(sets):
+            native.release(native.remove_process_set_async(each))
+        native.monitored_barrier(0, _LONG_S)
+        self.assertEqual(native.process_set_ids(), [0])
+        with self.assertRaisesRegex(errors.InvalidArgumentError, "was removed"):
+            native.remove_process_set_async(sets[0])
+
+    def test_by_one_rank_alone(self):
+        own, other = self.make("own"), self.make("other")
+        handle = native.remove_process_set_async(own if native.rank() == 0 else other)
+        for each in (own, other):
+            self.use(each)  # until all have given it up
+        native.shutdown()
+        if native.size() > 1:
+            with self.assertRaises(errors.RondaError):
+                native.synchronize(handle)
+        native.release(handle)
+
+    def test_leaves_nothing(self):
+        def kib():
+            return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * 4
+
+        for round in range(400):
+            if round == 100:
+                before = kib()
+            made = self.make("c10d")
+            self.use(made)
+            native.release(native.remove_process_set_async(made))
+            added = native.add_process_set(list(range(native.size())))
+            finish(allreduce_async("x", floats(1), 0, 0, 1.0, 1.0, added))
+            native.remove_process_set(added)
+        self.assertLess(kib() - before, 300 * 4)
 
 
 if __name__ == "__main__":

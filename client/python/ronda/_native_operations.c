@@ -204,6 +204,14 @@ OBJECT_OPERATION(allgather_object, kAllgatherObjectFields, 2)
 static const BarrierArguments barrier_async_defaults = {0};
 OPERATION(barrier_async, SubmitBarrier, kBarrierFields, 0)
 
+static ronda_status SubmitRemoval(const BarrierArguments* arguments, ronda_handle* handle) {
+  return ronda_remove_process_set_async(arguments->process_set, handle);
+}
+
+static const BarrierArguments remove_process_set_async_defaults = {0};
+static const Field kRemovalFields[] = {FIELD(BarrierArguments, kSet, process_set)};
+OPERATION(remove_process_set_async, SubmitRemoval, kRemovalFields, 1)
+
 static const JoinArguments join_async_defaults = {0};
 OPERATION(join_async, SubmitJoin, kJoinFields, 0)
 
@@ -563,6 +571,7 @@ PyMethodDef operation_methods[] = {
     FAST("grouped_reducescatter_async", grouped_reducescatter_async),
     FAST("barrier_async", barrier_async),
     FAST("join_async", join_async),
+    FAST("remove_process_set_async", remove_process_set_async),
     FAST("refuse", Refuse),
     FAST("refuse_message", RefuseMessage),
     FAST("allreduce", Allreduce),

@@ -100,6 +100,32 @@ TEST_F(TensorQueueTest, NameMayBeInFlightInTwoProcessSets) {
   EXPECT_NE(Find("a"), nullptr);
 }
 
+TEST_F(TensorQueueTest, NamesOfARemovedProcessSetAreForgotten) {
+  const auto submit = [&](ProcessSetId set, int64_t rows) {
+    Submission submission = Named("a", set);
+    submission.request.shape = {rows};
+    EXPECT_TRUE(queue_.Add(submission, kStart).ok());
+    return Find("a", set);
+  };
+  for (const ProcessSetId set : {1, 2}) {
+    queue_.Complete(submit(set, 3), absl::OkStatus());
+    queue_.Complete(submit(set, 4), absl::OkStatus());
+  }
+  queue_.Forget(1);
+  EXPECT_EQ(submit(1, 4)->version, 1u) << "it begins anew";
+  EXPECT_EQ(submit(2, 4)->version, 2u);
+  queue_.Forget(1);
+  EXPECT_NE(Find("a", 1), nullptr) << "it is in flight";
+}
+
+TEST_F(TensorQueueTest, OnlyRemovalsOfProcessSetsNeedNoWait) {
+  EXPECT_TRUE(queue_.has_only_removals());
+  ASSERT_TRUE(queue_.Add({.request = {.name = "r", .op = OpType::kRemoveProcessSet, .subject = 1}}, kStart).ok());
+  EXPECT_TRUE(queue_.has_only_removals());
+  ASSERT_TRUE(queue_.Add(Named("a"), kStart).ok());
+  EXPECT_FALSE(queue_.has_only_removals());
+}
+
 TEST_F(TensorQueueTest, AllAreAddedOrNone) {
   ASSERT_TRUE(queue_.Add(Named("b"), kStart).ok());
   EXPECT_EQ(AddAll({Named("a"), Named("b"), Named("c")}).code(), absl::StatusCode::kAlreadyExists);
