@@ -262,9 +262,11 @@ absl::Status SetChannel(const Channel& channel, Submission* submission) {
     return absl::InvalidArgumentError(
         absl::StrCat(Describe(*submission), ": tag is ", channel.tag, ": it must not be negative"));
   }
-  submission->request.root = channel.from;
+  const bool is_from_any = channel.from == RONDA_ANY_SOURCE;
+  submission->request.root = is_from_any ? channel.to : channel.from;
   submission->request.receiver = channel.to;
-  submission->request.name = absl::StrCat("ronda/sendrecv/", channel.from, "-", channel.to, "/", channel.tag);
+  const std::string tag = absl::StrCat(channel.tag);
+  submission->request.name = is_from_any ? ReceiveName(channel.to, tag) : ChannelName(channel.from, channel.to, tag);
   return absl::OkStatus();
 }
 

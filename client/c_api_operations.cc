@@ -434,10 +434,9 @@ ronda_status ronda_monitored_barrier_async(ronda_process_set process_set, double
 }
 
 ronda_status ronda_remove_process_set_async(ronda_process_set id, ronda_handle* handle) {
-  return ronda::SubmitAsItIs("ronda_remove_process_set_async", ronda::OpType::kRemoveProcessSet, handle, 1,
-                             [&](auto& session, auto* submitted) {
-                               return ronda::RemoveUnawaited(id, session, submitted);
-                             });
+  return ronda::SubmitAsItIs(
+      "ronda_remove_process_set_async", ronda::OpType::kRemoveProcessSet, handle, 1,
+      [&](auto& session, auto* submitted) { return ronda::RemoveUnawaited(id, session, submitted); });
 }
 
 ronda_status ronda_join_async(ronda_process_set process_set, ronda_absent absent, ronda_handle* handle) {

@@ -192,7 +192,11 @@ typedef struct ronda_alltoall_args {
   { sizeof(ronda_alltoall_args), RONDA_TENSOR_INIT, NULL, NULL, 0, RONDA_CALL_OPTIONS_INIT, NULL, 0 }
 
 /* One tensor from one rank to another. The n-th send from a to b with a tag meets the n-th receive on b from a with
- * that tag; up to 64 of them may be in flight. tensor.name is not looked at. */
+ * that tag; up to 64 of them may be in flight. tensor.name is not looked at.
+ *
+ * A receive from RONDA_ANY_SOURCE takes the first message with its tag that arrives, from any rank of the process set,
+ * and that no earlier receive takes; it counts as the receive from that rank, which ronda_source() tells. Receives with
+ * the tag that follow it before it has ended, from one rank or any, take their messages in their order as well. */
 typedef struct ronda_send_args {
   size_t struct_size;
   ronda_tensor tensor;
@@ -204,11 +208,13 @@ typedef struct ronda_send_args {
 #define RONDA_SEND_ARGS_INIT \
   { sizeof(ronda_send_args), RONDA_TENSOR_INIT, NULL, 0, 0, RONDA_CALL_OPTIONS_INIT }
 
+#define RONDA_ANY_SOURCE (-1)
+
 typedef struct ronda_recv_args {
   size_t struct_size;
   ronda_tensor tensor; /* dtype and shape as sent */
   void* output;
-  int from;
+  int from; /* or RONDA_ANY_SOURCE */
   int tag;
   ronda_call_options call;
 } ronda_recv_args;
@@ -376,6 +382,9 @@ ronda_status ronda_output(ronda_handle handle, const void** data, int64_t* rows,
 /* Whether the result of a completed reduction has an element that is infinite or not a number, on any rank: the same
  * answer on every rank. For operations submitted with detect_overflow; 0 for others, which are not searched. */
 ronda_status ronda_found_inf(ronda_handle handle, int* found);
+
+/* The rank that has sent the tensor, of a completed ronda_send_async() or ronda_recv_async(). */
+ronda_status ronda_source(ronda_handle handle, int* rank);
 
 /* The last rank to join, of a completed ronda_join_async(). */
 ronda_status ronda_last_rank(ronda_handle handle, int* last_rank);

@@ -490,6 +490,7 @@ absl::Status Runtime::Begin(const std::string& list) {
   RONDA_ASSIGN_OR_RETURN(Reporter::Work work, reporter_->Apply(decoded));
   orders_.emplace(Orders{.work = std::move(work)});
   if (orders_->work.settings) ApplySettings(*orders_->work.settings);
+  for (const ReceiveMatch& match : orders_->work.matches) RONDA_RETURN_IF_ERROR(queue_.Match(match));
   for (const TensorError& error : orders_->work.errors) RONDA_RETURN_IF_ERROR(Answer(error));
   if (orders_->has_buckets()) log_.Cycled();
   RecordOrders(orders_->work.buckets);

@@ -281,6 +281,32 @@ const TensorEntry* TensorQueue::Find(TensorKeyView key) const {
   return it == slots_.end() || !it->second->in_flight() ? nullptr : it->second;
 }
 
+absl::Status TensorQueue::Match(const ReceiveMatch& match) {
+  MutexLock lock(&mu_);
+  const auto it = slots_.find({.process_set = match.process_set, .name = match.receive});
+  Slot& message = SlotLocked({.process_set = match.process_set, .name = match.message});
+  if (it == slots_.end() || !it->second->in_flight() || message.in_flight()) {
+    return absl::InternalError(absl::StrCat("the coordinator rank gives '", match.receive, "' the message '",
+                                            match.message, "', and the one is not in flight here, or the other is"));
+  }
+  Slot& receive = *it->second;
+  Submission submission = receive.submission;
+  submission.request.name = match.message;
+  submission.request.root = match.sender;
+  Assign(submission, message);
+  message.ready = std::move(receive.ready);
+  message.since = receive.since;
+  message.taken = receive.taken;
+  message.reported = receive.reported;
+  message.learned_of = receive.learned_of;
+  receive.handle->NoteSender(match.sender);
+  message.handle = std::move(receive.handle);
+  ExpectAfterLocked(message);
+  in_flight_.splice(receive.place, idle_, message.place);
+  idle_.splice(idle_.end(), in_flight_, receive.place);
+  return absl::OkStatus();
+}
+
 std::shared_ptr<Handle> TensorQueue::RetireLocked(Slot& slot) {
   RONDA_CHECK(slot.in_flight());
   idle_.splice(idle_.end(), in_flight_, slot.place);
@@ -351,9 +377,8 @@ void TensorQueue::Forget(ProcessSetId process_set) {
 
 bool TensorQueue::has_only_removals() const {
   MutexLock lock(&mu_);
-  return std::all_of(in_flight_.begin(), in_flight_.end(), [](const Slot& slot) {
-    return slot.submission.request.op == OpType::kRemoveProcessSet;
-  });
+  return std::all_of(in_flight_.begin(), in_flight_.end(),
+                     [](const Slot& slot) { return slot.submission.request.op == OpType::kRemoveProcessSet; });
 }
 
 void TensorQueue::Close(const absl::Status& status) {

@@ -23,6 +23,7 @@
 #include "runtime/engine/progress_engine.h"
 #include "runtime/engine/submission.h"
 #include "runtime/engine/tensor_log.h"
+#include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/tensor_request.h"
 #include "runtime/schedule/locked_schedule.h"
 
@@ -108,6 +109,10 @@ class TensorQueue {
 
   // nullptr if no tensor of this name is in flight in this process set.
   const TensorEntry* Find(TensorKeyView key) const;
+
+  // The receive `match.receive` gets a message, whose name it has from now on. Its handle learns of the sender.
+  // Errors: INTERNAL if it is not in flight, or if a tensor of that name is.
+  absl::Status Match(const ReceiveMatch& match);
 
   // Frees the name, then completes the handle. If a rank was late, so that it may still come to this one, the unnamed
   // tensors behind are given up too: it must not meet them instead.

@@ -57,6 +57,7 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
     const bool joins = request.op == OpType::kJoin;
     RONDA_RETURN_IF_ERROR(joins ? SubmitJoin(rank, request) : Submit(rank, request, Time::kNow));
   }
+  if (!receives_.empty()) MatchReceives();
   ReleaseGroups();
   if (report.membership == RankReport::Membership::kShuttingDown) ShutDown(rank);
   return absl::OkStatus();
@@ -143,6 +144,11 @@ absl::Status Negotiator::Submit(RankId rank, const TensorRequest& request, Time 
     pending_.SpellOut(tensor);
   }
   Merge(rank, request, tensor);
+  if (IsOrderedReceive(request)) {
+    const TensorKey key(request.key());
+    std::erase(receives_, key);  // an earlier one of this name has failed
+    receives_.push_back(key);
+  }
   return Arrive(rank, tensor);
 }
 
@@ -161,6 +167,38 @@ PendingTensor* Negotiator::Start(RankId rank, PendingTensor* tensor) {
   if (joins == nullptr) return tensor;
   for (RankId joined : joins->ranks()) tensor->missing -= tensor->participants->Contains(joined) ? 1 : 0;
   return tensor;
+}
+
+void Negotiator::MatchReceives() {
+  std::erase_if(receives_, [this](const TensorKey& key) {
+    PendingTensor* receive = pending_.Find(key);
+    return receive == nullptr || MatchReceive(receive);
+  });
+}
+
+// The receive becomes the receiver's submission of the message.
+bool Negotiator::MatchReceive(PendingTensor* receive) {
+  // An earlier request of one of the two ranks may still come if an id of it was ignored.
+  const auto is_told = [this](RankId rank) { return inboxes_[rank].ignored.empty(); };
+  if (!is_told(receive->request().receiver)) return false;
+  PendingTensor* const message = OldestMessageFor(receive->request(), pending_, is_told);
+  if (message == nullptr) return false;
+  const std::unique_ptr<PendingTensor> matched = pending_.Extract(receive);
+  TensorRequest request = matched->request();
+  request.name = message->request().name;
+  request.root = message->request().root;
+  matches_.push_back({.process_set = request.process_set,
+                      .receiver = request.receiver,
+                      .receive = matched->request().name,
+                      .message = request.name,
+                      .sender = request.root});
+  if (message->request() != request) {
+    pending_.SpellOut(message);
+    Merge(request.receiver, request, message);
+  }
+  const absl::Status arrived = Arrive(request.receiver, message);
+  RONDA_CHECK(arrived.ok());
+  return true;
 }
 
 // A submission in full. Remembers how it differs from the first one.
@@ -312,6 +350,11 @@ void Negotiator::ShutDown(RankId rank) {
 }
 
 void Negotiator::FailForDeparture(PendingTensor* tensor) {
+  if (IsFromAnyRank(tensor->request())) {
+    const std::vector<RankId>& ranks = tensor->participants->ranks();
+    const auto may_send = [&](RankId rank) { return rank != tensor->request().receiver && !ranks_.HasShutDown(rank); };
+    if (std::any_of(ranks.begin(), ranks.end(), may_send)) return;
+  }
   for (RankId departed : ranks_.departures()) {
     const std::optional<int> position = tensor->participants->PositionOf(departed);
     if (!position || tensor->submitted.Contains(*position)) continue;
@@ -446,6 +489,7 @@ void Negotiator::Answer(std::unique_ptr<PendingTensor> tensor, const absl::Statu
 ResponseList Negotiator::TakeResponses() {
   ResponseList list;
   if (!errors_.empty()) detector_.Break();
+  list.matches = std::exchange(matches_, {});
   list.errors = std::exchange(errors_, {});
   list.buckets = FusionPlanner({.threshold = sizes_.threshold}).Plan(std::exchange(agreed_, {}));
   const auto evicted = cache_.Apply(list);

@@ -120,6 +120,11 @@ class PendingTable {
   uint64_t next_sequence_ = 0;
 };
 
+// The message that `receive`, a receive in order of arrival, takes of those in `pending`: the first that has come, and
+// of each sender for which `may_send` is true the one with the lowest number. nullptr if there is none.
+PendingTensor* OldestMessageFor(const TensorRequest& receive, const PendingTable& pending,
+                                const std::function<bool(RankId)>& may_send);
+
 // A tensor that every rank has submitted, and the verdict on it.
 struct ConcludedTensor {
   std::unique_ptr<PendingTensor> tensor;

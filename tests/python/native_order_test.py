@@ -144,6 +144,100 @@ class RefusalTest(SeveralRanksTest):
         self.add_up()
 
 
+class ReceiveTest(SeveralRanksTest):
+    """Rank 0 receives what the others send."""
+
+    TAG = 5
+
+    def setUp(self):
+        super().setUp()
+        self.others = range(1, native.size())
+
+    def send(self, number, tag=TAG):
+        buffer = floats(1, number)
+        finish(native.send_async(FLOAT, (1,), buffer.address, buffer, 0, tag))
+
+    def begin(self, source, tag=TAG):
+        buffer = floats(1, -1)
+        return native.recv_async(FLOAT, (1,), buffer.address, buffer, source, tag)
+
+    def end(self, handle):
+        native.synchronize(handle)
+        source, (number,) = native.source(handle), native.keep(handle).array
+        native.release(handle)
+        return source, number
+
+    def test_from_each_rank_in_turn(self):
+        if native.rank() > 0:
+            for i in range(100):
+                self.send(1000 * native.rank() + i)
+            return
+        came = [self.end(self.begin(-1)) for _ in range(100 * len(self.others))]
+        for rank in self.others:
+            numbers = [number for source, number in came if source == rank]
+            self.assertEqual(numbers, [1000 * rank + i for i in range(100)])
+
+    def test_among_receives_from_a_certain_rank(self):
+        if native.rank() == 1:
+            for i in range(6):
+                self.send(i)
+        elif native.rank() == 0:
+            first = self.begin(1)
+            handles = [first, self.begin(-1), self.begin(1), self.begin(-1)]
+            self.assertEqual([self.end(handle) for handle in handles], [(1, i) for i in range(4)])
+            self.assertEqual(self.end(self.begin(1)), (1, 4))
+            self.assertEqual(self.end(self.begin(-1)), (1, 5))
+
+    def test_while_a_schedule_is_locked(self):
+        for round in range(3):
+            for _ in range(40):
+                finish(allreduce_async("x", floats(1)))
+            if native.rank() == 1:
+                self.send(round)
+            elif native.rank() == 0:
+                self.assertEqual(self.end(self.begin(-1)), (1, round))
+
+    def test_of_another_size(self):
+        if native.rank() > 1:
+            return
+        if native.rank() == 1:
+            with self.assertRaisesRegex(errors.MismatchError, "rank 0 .*shape"):
+                self.send(1)
+            self.send(2)
+        else:
+            buffer = floats(2)
+            with self.assertRaisesRegex(errors.MismatchError, "rank 1 .*shape"):
+                finish(native.recv_async(FLOAT, (2,), buffer.address, buffer, -1, self.TAG))
+            self.assertEqual(self.end(self.begin(1)), (1, 2))
+
+    def test_whose_deadline_passes(self):
+        if native.rank() == 0:
+            with self.assertRaisesRegex(errors.DeadlineError, "from any rank .*missing: rank 1 "):
+                buffer = floats(1)
+                finish(native.recv_async(FLOAT, (1,), buffer.address, buffer, -1, 0, 0, 0.2))
+        native.monitored_barrier(0, _LONG_S)
+        if native.rank() == 1:
+            self.send(3)
+        elif native.rank() == 0:
+            self.assertEqual(self.end(self.begin(-1)), (1, 3))
+
+    def test_that_is_refused(self):
+        if native.rank() == 1:
+            with self.assertRaisesRegex(errors.MismatchError, "rank 0 .*no room"):
+                self.send(1)
+            self.send(2)
+        elif native.rank() == 0:
+            native.refuse_message(0, -1, 0, self.TAG, "no room")
+            self.assertEqual(self.end(self.begin(1)), (1, 2))
+
+    def test_of_an_operation_without_a_source(self):
+        handle = allreduce_async("x", floats(1))
+        native.synchronize(handle)
+        with self.assertRaises(errors.InvalidArgumentError):
+            native.source(handle)
+        native.release(handle)
+
+
 class RemovalTest(JobTest):
     def make(self, tag):
         return native.create_process_set(list(range(native.size())), tag)

@@ -412,6 +412,7 @@ def _handles(handles: Sequence[int]) -> ctypes.Array[c_int64]:
 poll = _ask("poll", bool)
 found_inf = _ask("found_inf", bool)
 last_rank = _ask("last_rank", int)
+source = _ask("source", int)
 
 
 def poll_all(handles: Sequence[int], /) -> bool:

@@ -224,7 +224,9 @@ def recv_async(
     deadline_s: float = 0.0,
     stream: int | None = None,
     /,
-) -> int: ...
+) -> int:
+    """From rank `source`, or from any if that is -1 (see ronda_recv_args)."""
+
 def broadcast_object_async(
     name: str | None, data: bytes | None, root: int, process_set: int = 0, /
 ) -> int: ...
@@ -325,6 +327,9 @@ def output_bytes(handle: int, row_bytes: int = 1, /) -> bytes:
 
 def found_inf(handle: int, /) -> bool: ...
 def last_rank(handle: int, /) -> int: ...
+def source(handle: int, /) -> int:
+    """The rank that has sent the tensor, of a recv_async() that is complete."""
+
 def keep(handle: int, /) -> object:
     """The object that was given at the submission."""
 
