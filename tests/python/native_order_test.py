@@ -238,7 +238,7 @@ class ReceiveTest(SeveralRanksTest):
         native.release(handle)
 
 
-class RemovalTest(JobTest):
+class RemovalTest(SeveralRanksTest):
     def make(self, tag):
         return native.create_process_set(list(range(native.size())), tag)
 
