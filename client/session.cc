@@ -105,15 +105,17 @@ bool Session::IsInOrderLocked(const TensorRequest& request, const std::string& n
   const auto found = receives_.find({request.process_set, name});
   if (found == receives_.end()) return IsFromAnyRank(request);
   const absl::string_view tag = absl::string_view(name).substr(name.rfind('/') + 1);
-  std::erase_if(found->second, [&](const std::shared_ptr<const Handle>& receive) {
-    if (!receive->done()) return false;
-    if (const std::optional<RankId> sender = receive->sender()) {
+  std::vector<std::shared_ptr<const Handle>> in_flight;
+  for (std::shared_ptr<const Handle>& receive : found->second) {
+    if (!receive->done()) {
+      in_flight.push_back(std::move(receive));
+    } else if (const std::optional<RankId> sender = receive->sender()) {
       NumberSequence& sequence = sequences_[{request.process_set, ChannelName(*sender, request.receiver, tag)}];
       sequence.Next();
-      sequence.Take(receive);
+      sequence.Take(std::move(receive));
     }
-    return true;
-  });
+  }
+  found->second = std::move(in_flight);
   if (!found->second.empty()) return true;
   receives_.erase(found);
   return IsFromAnyRank(request);
