@@ -13,7 +13,7 @@ from ronda._library import native
 from ronda.errors import MismatchError
 from ronda.torch import _tensors
 from ronda.torch.c10d import _layout, _profile, _versions
-from ronda.torch.c10d._in_flight import IN_FLIGHT, spans
+from ronda.torch.c10d._in_flight import _LOOKED_AT, IN_FLIGHT, spans
 from ronda.torch.c10d._work import Work
 from ronda.types import ReduceOp
 
@@ -69,7 +69,7 @@ def _refused_for_all(operations: Callable[..., int] = lambda *_: 1) -> Callable[
                 return method(self, *args)
             except Exception as error:
                 if self._submitted == before:
-                    self._refuse(operations(*args), f"{type(error).__name__}: {error}")
+                    self._refuse(operations(self, *args), f"{type(error).__name__}: {error}")
                 raise
 
         return call  # type: ignore[return-value]
@@ -184,6 +184,7 @@ class Collectives:
             list(results),
             _layout.all_of([_row_check(what, handles, calls), finish]),
             number=self._submitted,
+            process_set=None if what in ("send", "recv") else self._set,
             source=None if source is None else functools.partial(source, handles[0]),
             ended=ended,
         )
@@ -191,6 +192,7 @@ class Collectives:
             self._works.append(work)
         elif _versions.blocks(opts):
             work.wait()
+            IN_FLIGHT.forget_ended(_LOOKED_AT)
             return None
         else:
             IN_FLIGHT.add(work, uses)
@@ -199,8 +201,8 @@ class Collectives:
     def _refuse(self, operations: int, why: str) -> None:
         """Fails the next operations of this group on its other ranks, which have this one's words."""
         for _ in range(operations):
-            getattr(native, "refuse", lambda *_: None)(self._set, why)
-            self._submitted += 1
+            native.refuse(self._set, why)
+        self._submitted += operations
 
     def _deadline(self, opts: Any = None) -> float:
         timeout = getattr(opts, "timeout", None)

@@ -21,6 +21,7 @@ from ronda.torch.c10d._collectives import (
     _root,
     _rows_of,
 )
+from ronda.torch.c10d._in_flight import IN_FLIGHT
 from ronda.torch.c10d._work import Work
 
 Tensor = torch.Tensor
@@ -411,7 +412,10 @@ class Exchanges(Collectives):
 
     @_collective
     def barrier(self, opts: Any = None) -> Work | None:
-        call = _Call(native.barrier_async, (self._set,))
+        """Ends when every rank has come to it, and the group's collectives before it have ended."""
+        if self._works is None:
+            IN_FLIGHT.wait_for_collectives(self._set)
+        call = _Call(native.barrier_async, (self._set, self._deadline(opts)))
         return self._start("barrier", [call], [], opts=opts)
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:

@@ -55,9 +55,15 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         names = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
         return [torch.device(name) for name in names]
 
-    @property
-    def supports_coalescing(self) -> bool:
-        return True
+    # torch looks each of these up here: what it has itself asks a subclass, and so on for ever.
+    supports_coalescing = property(lambda _: True)
+    supports_splitting = property(lambda _: True)
+    supports_shrinking = property(lambda _: False)
+    supports_reconfigure = property(lambda _: False)
+    supports_window = property(lambda _: False)
+    supports_abort_hooks = property(lambda _: False)
+    supports_completion_hooks = property(lambda _: False)
+    _supports_time_estimate = property(lambda _: False)
 
     def set_timeout(self, timeout: timedelta) -> None:
         """The deadline of the group's collectives from now on."""
@@ -71,4 +77,4 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         """Gives the process set back. The job goes on, as other groups may use it."""
         if self._set != 0 and native.is_initialized():
             process_set, self._set = self._set, 0
-            native.remove_process_set(process_set)
+            native.release(native.remove_process_set_async(process_set))

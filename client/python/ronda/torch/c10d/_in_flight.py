@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from ronda.torch.c10d._work import Work
 
 
+_LOOKED_AT = 16  # works per call: more than are added
+
+
 class Span(NamedTuple):
     """A range of addresses that a collective reads or writes."""
 
@@ -56,26 +59,27 @@ def _span(tensor: Any, is_written: bool) -> Span:
 class InFlight:
     """Holds each work until it has ended, and so the tensors of those that nobody waits for.
 
-    Older versions of PyTorch drop the Python half of a Work that only C++ code holds. The C++ half
-    then waits for ever. There the last 64 works stay as they are, and more of them without their
-    tensors, so that C++ code may wait again.
+    Older versions of PyTorch drop the Python half of a Work that only C++ code holds, and the C++
+    half then waits for ever. There the last 64 works that have ended stay as they are, and 16384
+    before them without their tensors, so that C++ code may wait again.
 
     Thread-safety: all methods may be called from any thread.
     """
 
-    _LOOKED_AT = 4  # works per call: more than are added
     _KEPT = 0 if _versions.HAS_BACKENDS else 64
     _KEPT_HALVES = 0 if _versions.HAS_BACKENDS else 16384
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._works: collections.deque[tuple[Work, list[Span]]] = collections.deque()
+        self._ended: collections.deque[Work] = collections.deque()
         self._halves: collections.deque[Work] = collections.deque(maxlen=self._KEPT_HALVES)
 
     def wait_for_users_of(self, uses: list[Span]) -> None:
         """Waits for the works whose memory a collective is about to change, or to read changed."""
         if not self._works:
             return
+        self.forget_ended(_LOOKED_AT)
         with self._lock:
             earlier = [
                 work
@@ -86,26 +90,39 @@ class InFlight:
             # An error is told to the one who waits for that work.
             work.wait_quietly()
 
+    def wait_for_collectives(self, process_set: int) -> None:
+        """Waits for all collectives of a process set. Messages may wait for what comes later."""
+        with self._lock:
+            works = [work for work, _ in self._works if work.process_set == process_set]
+        for work in works:
+            work.wait_quietly()
+        self.forget_ended(len(self._works))
+
     def add(self, work: Work, uses: list[Span]) -> None:
-        """Remembers a work, and forgets some that have ended."""
+        """Remembers a work."""
+        self.forget_ended(_LOOKED_AT)
         with self._lock:
             self._works.append((work, uses))
-            looked_at = [
-                self._works.popleft()
-                for _ in range(min(self._LOOKED_AT, len(self._works) - self._KEPT))
-            ]
+
+    def forget_ended(self, most: int) -> None:
+        """Lets go of works that have ended; looks at so many, in turn."""
+        with self._lock:
+            looked_at = [self._works.popleft() for _ in range(min(most, len(self._works)))]
         for entry in looked_at:
             if not entry[0].is_completed():
                 with self._lock:
                     self._works.append(entry)
-            elif self._KEPT_HALVES:
-                self._keep_half(entry[0])
+            elif self._KEPT:
+                self._keep(entry[0])
 
-    def _keep_half(self, work: Work) -> None:
-        # Only `entry`, `work` and the argument of getrefcount() refer to it: no one reads results.
-        if sys.getrefcount(work) <= 3:
-            work.forget_tensors()
-        self._halves.append(work)
+    def _keep(self, work: Work) -> None:
+        self._ended.append(work)
+        if len(self._ended) > self._KEPT:
+            oldest = self._ended.popleft()
+            # Only `oldest` and the argument of getrefcount() refer to it: no one reads results.
+            if sys.getrefcount(oldest) <= 2:
+                oldest.forget_tensors()
+            self._halves.append(oldest)
 
 
 IN_FLIGHT = InFlight()

@@ -16,6 +16,7 @@ from ronda._library import native
 from ronda.errors import DeadlineError
 from ronda.torch import _tensors
 from ronda.torch.c10d import _versions
+from ronda.torch.c10d._typed_future import TypedPromise
 
 _NO_TIMEOUT = timedelta(0)
 
@@ -52,6 +53,7 @@ class Work(_Base):  # type: ignore[misc]
         finish: Callable[[], None] | None = None,
         *,
         number: int = 0,
+        process_set: int | None = None,
         source: Callable[[], int] | None = None,
         parts: Sequence[Work] = (),
         ended: Callable[[], None] | None = None,
@@ -63,6 +65,7 @@ class Work(_Base):  # type: ignore[misc]
             tensors: the result, as result() and the future return it. They tell where it is.
             finish: called once, after the operations; moves results to where the caller wants them.
             number: of the collective in its group.
+            process_set: of the collective; None for a message.
             source: tells, when the operations have ended, the rank in the group that a received
                 tensor comes from.
             parts: the Works that own the handles, if this one does not.
@@ -74,6 +77,7 @@ class Work(_Base):  # type: ignore[misc]
         self._tensors = tensors
         self._finish = finish
         self._number = number
+        self.process_set = process_set
         self._source = source
         self._parts = parts
         self._ended = ended
@@ -81,6 +85,7 @@ class Work(_Base):  # type: ignore[misc]
         self._is_over = not handles
         self._error: Exception | None = None
         self._future: Future[Any] | None = None
+        self._promise: Any = None  # what completes the future, until it has
 
     def __del__(self, release: Callable[[int], None] = native.release) -> None:
         if not self._parts:
@@ -138,6 +143,10 @@ class Work(_Base):  # type: ignore[misc]
             self._is_over = True
             if self._ended is not None:
                 self._ended()
+            promise, self._promise = self._promise, None
+        if promise is not None:
+            # Not under the lock: it calls back.
+            self._keep_promise(promise)
 
     def synchronize(self) -> None:
         """The same as wait()."""
@@ -182,30 +191,41 @@ class Work(_Base):  # type: ignore[misc]
         if _versions.answer(self):
             return Future()
         with self._lock:
-            first = self._future is None
+            first, is_over = self._future is None, self._is_over
             if first:
                 self._start_future()
-        if first:
-            if getattr(_thread, "completes_futures", False):
-                _waiters.submit(self._wait_and_complete)
-            else:
-                self._advance(0, 0, None)
+            if is_over:
+                promise, self._promise = self._promise, None
+        if is_over and promise is not None:
+            self._keep_promise(promise)
+        elif first and getattr(_thread, "completes_futures", False):
+            _waiters.submit(self._wait_and_conclude)
+        elif first:
+            self._advance(0, 0, None)
         assert self._future is not None
         return self._future
+
+    def _keep_promise(self, promise: Any) -> None:
+        promise.set_result(self._tensors if self._error is None else self._error)
 
     def _start_future(self) -> None:
         make_stream: Any = torch.cuda.Stream
         devices: Any = [self._tensors[0].device] if _stream(self._tensors) is not None else None
-        self._promise: Future[Any] = Future(devices=devices)
-        self._future = self._promise.then(_value_or_error)
         self._side_stream = make_stream(devices[0]) if devices else None
+        if not devices and self._tensors and self._tensors[0].dtype is torch.float16:
+            # It may be DDP's built-in hook for FP16 that asks.
+            self._promise = TypedPromise(self._tensors)
+            self._future = self._promise.future
+        else:
+            self._promise = Future(devices=devices)
+            self._future = self._promise.then(_value_or_error)
 
     def _advance(self, index: int, status: int, message: str | None) -> None:
         """The operations before `index` have ended; the last of them with this status."""
         if status != 0:
             self._error = self._error or native.error(status, message or "")
         if index == len(self.handles):
-            self._complete_future()
+            self._conclude_on_side_stream()
             return
 
         def next_one(status: int, message: str | None) -> None:
@@ -218,16 +238,15 @@ class Work(_Base):  # type: ignore[misc]
                 self.handles[index], self._side_stream.cuda_stream, next_one
             )
 
-    def _wait_and_complete(self) -> None:
+    def _wait_and_conclude(self) -> None:
         with torch.cuda.stream(self._side_stream):
             self._synchronize(0.0)
-        self._complete_future()
+        self._conclude_on_side_stream()
 
-    def _complete_future(self) -> None:
+    def _conclude_on_side_stream(self) -> None:
         _thread.completes_futures = True
         with torch.cuda.stream(self._side_stream):
             self._conclude()
-            self._promise.set_result(self._tensors if self._error is None else self._error)
 
 
 def _stream(tensors: list[torch.Tensor]) -> int | None:

@@ -1,0 +1,66 @@
+"""Futures whose value C++ code takes for a list of tensors.
+
+A future that Python completes holds a Python object. The FP16 hook that is built into DDP is C++
+code and asks for a list of tensors. What a function of TorchScript returns is one.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any, List  # noqa: UP035  TorchScript reads these annotations
+
+import torch
+from torch.futures import Future
+
+
+# A future that `ended` completes holds no value that TorchScript can read, so an error comes as the
+# bytes of its text in `error`.
+def _tensors_or_error(
+    tensors: List[torch.Tensor],  # noqa: UP006
+    error: torch.Tensor,
+    ended: Future[torch.Tensor],
+) -> List[torch.Tensor]:  # noqa: UP006
+    torch.jit.wait(ended)
+    if error.numel() > 0:
+        text = ""
+        for i in range(error.numel()):
+            text += chr(int(error[i]))
+        raise RuntimeError(text)
+    return tensors
+
+
+@functools.cache
+def _start() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # it is deprecated, and there is no other
+        return _compiled()
+
+
+def _compiled() -> Any:
+    scripted = torch.jit.script(_tensors_or_error)
+
+    def start(
+        tensors: List[torch.Tensor],  # noqa: UP006
+        error: torch.Tensor,
+        ended: Future[torch.Tensor],
+    ) -> Future[List[torch.Tensor]]:  # noqa: UP006
+        return torch.jit.fork(scripted, tensors, error, ended)
+
+    return torch.jit.script(start)
+
+
+class TypedPromise:
+    """A future and what completes it, as torch's Future is both."""
+
+    def __init__(self, tensors: list[torch.Tensor]) -> None:
+        self._error = torch.empty(0, dtype=torch.uint8)
+        self._ended: Future[Any] = Future()
+        self.future: Future[Any] = _start()(tensors, self._error, self._ended)
+
+    def set_result(self, result: Any) -> None:
+        """Completes the future with the tensors, unless `result` is an error."""
+        if isinstance(result, Exception):
+            text = f"{type(result).__name__}: {result}".encode("ascii", "replace")
+            self._error.resize_(len(text)).copy_(torch.tensor(list(text), dtype=torch.uint8))
+        self._ended.set_result(torch.empty(0))

@@ -1,0 +1,229 @@
+"""Arguments of collectives: strided ones are sent as their values, and those that do not fit are
+refused on every rank."""
+
+from __future__ import annotations
+
+import datetime
+import unittest
+from collections.abc import Callable, Sequence
+
+import ronda.torch.c10d  # noqa: F401
+import torch
+import torch.distributed as dist
+
+RANK = SIZE = 0
+
+
+def setUpModule() -> None:
+    global RANK, SIZE
+    torch.set_num_threads(1)
+    dist.init_process_group("ronda")
+    RANK, SIZE = dist.get_rank(), dist.get_world_size()
+
+
+def tearDownModule() -> None:
+    dist.destroy_process_group()
+
+
+def _matrix(rank: int) -> torch.Tensor:
+    return torch.arange(4.0 * SIZE).view(2 * SIZE, 2) + 100 * rank
+
+
+# Views whose memory does not hold their values in order, by rank: each of 2 * SIZE elements.
+VIEWS: dict[str, Callable[[int], torch.Tensor]] = {
+    "a column": lambda rank: _matrix(rank)[:, 0],
+    "a column of two dimensions": lambda rank: _matrix(rank)[:, :1],
+    "every other": lambda rank: _matrix(rank).view(-1)[1::2],
+    "a negated view": lambda rank: torch.complex(_matrix(rank), _matrix(rank)).conj().imag[:, 1],
+    "an expanded one": lambda rank: torch.full((1,), 7.0 + rank).expand(2 * SIZE),
+}
+
+
+class StridedInputsTest(unittest.TestCase):
+    def check(self, what: str, found: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]):
+        for one, other in zip(found, wanted):
+            self.assertTrue(
+                torch.equal(one.reshape(-1), other.reshape(-1)), f"{what}: {one} is not {other}"
+            )
+
+    def each(self):
+        """Each kind of view: its name, those of all ranks, and rooms for them."""
+        for name, make in VIEWS.items():
+            views = [make(rank) for rank in range(SIZE)]
+            with self.subTest(name):
+                yield views, [torch.zeros_like(view.contiguous()) for view in views]
+
+    def test_gathers(self):
+        for views, rooms in self.each():
+            dist.all_gather(rooms, views[RANK])
+            self.check("all_gather", rooms, views)
+            whole = torch.zeros(SIZE * views[0].numel(), dtype=views[0].dtype)
+            dist.all_gather_into_tensor(whole, views[RANK].reshape(-1))
+            self.check("all_gather_into_tensor", whole.chunk(SIZE), views)
+            rooms = [torch.zeros_like(room) for room in rooms] if RANK == 0 else None
+            dist.gather(views[RANK], rooms, 0)
+            self.check("gather", rooms or [], views)
+
+    def test_scatters_and_exchanges(self):
+        for views, rooms in self.each():
+            dist.scatter(rooms[0], views if RANK == 0 else None, 0)
+            self.check("scatter", rooms[:1], [views[RANK]])
+            dist.all_to_all(rooms, [views[RANK]] * SIZE)
+            self.check("all_to_all", rooms, views)
+            room = torch.zeros_like(rooms[0])
+            dist.all_to_all_single(room, views[RANK])
+            parts = [view.reshape(-1)[2 * RANK : 2 * RANK + 2] for view in views]
+            self.check("all_to_all_single", [room], [torch.cat(parts)])
+            dist.reduce_scatter(room, views)
+            self.check("reduce_scatter", [room], [SIZE * views[RANK]])
+
+    def test_messages_and_broadcast(self):
+        for views, rooms in self.each():
+            if RANK == 0:
+                dist.send(views[0], 1)
+            elif RANK == 1:
+                dist.recv(rooms[0], 0)
+                self.check("recv", rooms[:1], views[:1])
+            # The root's tensor is sent as it is; the others' have to be writable.
+            tensor = views[0] if RANK == 0 else rooms[0]
+            dist.broadcast(tensor, 0)
+            self.check("broadcast", [tensor], views[:1])
+
+
+class RefusalTest(unittest.TestCase):
+    """A call that one rank refuses fails on all that wait for it, and the next one works."""
+
+    def refused(self, what: str, call: Callable[[], object], text: str) -> None:
+        """The call raises on this rank; `text` is a part of every rank's error."""
+        with self.subTest(what), self.assertRaisesRegex((ValueError, RuntimeError), text):
+            call()
+        total = torch.ones(1)
+        dist.all_reduce(total)
+        self.assertEqual(total.item(), SIZE)
+
+    def test_outputs_of_other_sizes(self):
+        data = torch.full((4,), float(RANK))
+        rooms = [torch.zeros(3), torch.zeros(5), torch.zeros(4)][:SIZE]
+        self.refused("all_gather", lambda: dist.all_gather(rooms, data), "elements")
+        rooms = [torch.zeros(6) for _ in range(SIZE)]
+        self.refused("wider", lambda: dist.all_gather(rooms, data), "elements")
+        outputs = rooms if RANK == 0 else None
+        self.refused("gather", lambda: dist.gather(data, outputs, 0), "elements")
+        inputs = rooms if RANK == 0 else None
+        self.refused("scatter", lambda: dist.scatter(data, inputs, 0), "elements")
+        room = torch.zeros(3)
+        self.refused(
+            "reduce_scatter", lambda: dist.reduce_scatter(room, rooms), "elements|this rank"
+        )
+
+    def test_splits_that_disagree(self):
+        rows = torch.arange(2.0 * SIZE)
+        # Each sends all to rank 0 and expects two rows of every rank.
+        to_send = [2 * SIZE] + [0] * (SIZE - 1)
+        room = torch.zeros(2 * SIZE)
+        self.refused(
+            "all_to_all_single",
+            lambda: dist.all_to_all_single(room, rows, [2] * SIZE, to_send),
+            "has sent|bytes|rows",
+        )
+
+    def test_one_rank_refuses(self):
+        data = torch.ones(4, dtype=torch.int32)
+        room = torch.zeros(4, dtype=torch.int32 if RANK else torch.float32)
+        outputs = [torch.zeros_like(room) for _ in range(SIZE)]
+        own = "dtype" if RANK == 0 else "rank 0 .*refused.*dtype"
+        # The group's own methods: torch's functions look at the dtypes before, and tell no one.
+        group = dist.distributed_c10d._get_default_group()
+        self.refused(
+            "all_gather", lambda: group.allgather([outputs], [data]).wait(), own
+        )
+        self.refused(
+            "reduce_scatter", lambda: group.reduce_scatter([room], [[data] * SIZE]).wait(), own
+        )
+        self.refused("all_to_all", lambda: group.alltoall(outputs, [data] * SIZE).wait(), own)
+
+    def test_dtypes_that_differ_between_ranks(self):
+        mixed = torch.ones(4, dtype=torch.int32 if RANK else torch.float32)
+        self.refused("all_reduce", lambda: dist.all_reduce(mixed), "ranks disagree")
+        self.refused("broadcast", lambda: dist.broadcast(mixed, 0), "ranks disagree")
+
+    def test_ops_are_named(self):
+        sparse = torch.eye(3).to_sparse()
+        self.refused(
+            "sparse", lambda: dist.all_reduce(sparse, dist.ReduceOp.MAX), "ReduceOp.MAX"
+        )
+
+
+class SparseTest(unittest.TestCase):
+    def test_values_are_exact(self):
+        for dtype, value in (
+            (torch.int32, 2**24 + 1),
+            (torch.int64, 2**40 + 1),
+            (torch.float64, 1 + 2.0**-40),
+            (torch.uint8, 3),
+            (torch.bool, True),
+        ):
+            dense = torch.zeros(SIZE + 2, 3, dtype=dtype)
+            dense[RANK] = value
+            dense[SIZE] = value
+            for dimensions in (1, 2):
+                with self.subTest(dtype=dtype, dimensions=dimensions):
+                    tensor = dense.to_sparse(dimensions)
+                    dist.all_reduce(tensor)
+                    every = True if dtype is torch.bool else SIZE * torch.tensor(value, dtype=dtype)
+                    wanted = torch.zeros_like(dense)
+                    wanted[:SIZE], wanted[SIZE] = value, every
+                    self.assertTrue(torch.equal(tensor.to_dense(), wanted))
+
+
+class OrderTest(unittest.TestCase):
+    """Collectives of one tensor take effect in the order of their calls."""
+
+    def test_second_call_waits_for_the_first(self):
+        total = SIZE * (SIZE + 1) / 2
+        last = SIZE - 1
+        for size in (4, 1000, 300000):
+            cases = (
+                (lambda t: dist.all_reduce(t, async_op=True), total * SIZE),
+                (lambda t: dist.broadcast(t, 0, async_op=True), total),
+            )
+            for second, wanted in cases:
+                tensor = torch.full((size,), 1.0 + RANK)
+                works = [dist.all_reduce(tensor, async_op=True), second(tensor)]
+                for work in works:
+                    work.wait()
+                self.assertTrue((tensor == wanted).all(), tensor)
+            tensor = torch.full((size,), 1.0 + RANK)
+            works = [dist.broadcast(tensor, last, async_op=True)]
+            works.append(dist.all_reduce(tensor[: size // 2], async_op=True))
+            for work in reversed(works):
+                work.wait()
+            self.assertTrue((tensor[: size // 2] == SIZE * SIZE).all())
+            self.assertTrue((tensor[size // 2 :] == SIZE).all())
+
+
+class TimeoutTest(unittest.TestCase):
+    def group(self) -> tuple[object, object]:
+        # torch 1.13 makes the group itself within this time, too.
+        group = dist.new_group(timeout=datetime.timedelta(seconds=3))
+        return group, dist.distributed_c10d._get_default_store()
+
+    def test_barriers_know_the_groups_timeout(self):
+        group, store = self.group()
+        if RANK == 0:
+            with self.assertRaisesRegex(TimeoutError, "rank 1"):
+                dist.barrier(group)
+            store.set("barrier", "1")
+        else:
+            store.wait(["barrier"], datetime.timedelta(seconds=60))
+        dist.barrier()
+
+    def test_monitored_barrier_without_patience_ends_at_once(self):
+        group, store = self.group()
+        if RANK == 0:
+            with self.assertRaisesRegex(RuntimeError, "rank 1"):
+                group.monitored_barrier(datetime.timedelta(0))
+            store.set("monitored", "1")
+        else:
+            store.wait(["monitored"], datetime.timedelta(seconds=60))
+        dist.barrier()
