@@ -354,9 +354,10 @@ Globals& globals() {
   return existing != nullptr ? *existing : MakeGlobals();
 }
 
+// On the heap: the static storage for thread-local variables is scarce (docs/abi.md).
 Scratch& scratch() {
-  static thread_local Scratch instance;
-  return instance;
+  static thread_local const std::unique_ptr<Scratch> instance = std::make_unique<Scratch>();
+  return *instance;
 }
 
 std::shared_ptr<Session> CurrentSession() {
