@@ -24,13 +24,13 @@ build: ## build everything
 	@third_party/install.sh build test bench
 	$(BAZEL) build $(PROGRESS) //...
 
-test: ## run every test; ends with "N passed, N failed"
+test: ## run every test, those of PyTorch with Debian's and with pip's newest; ends with "N passed, N failed"
 	@third_party/install.sh build test bench
-	@tests/run_tests.sh //...
+	@BAZEL=$(BAZEL) tests/run_every_test.sh
 
-test-torch: ## the Python package's tests and a C++ trainer with another PyTorch, in a virtual environment (TORCH=2.6.0)
+test-torch: ## the tests of the Python package and of ronda/torch.hpp with another PyTorch (TORCH=2.6.0; or the newest)
 	@third_party/install.sh build test
-	@BAZEL=$(BAZEL) tools/torch/test_torch.sh "$(TORCH)"
+	@BAZEL=$(BAZEL) tools/torch/test_torch.sh "$(or $(TORCH),newest)"
 
 test-paddle: ## the tests of ronda.paddle with PyPI's Paddle for CPUs, in a virtual environment (PADDLE=2.6.2)
 	@third_party/install.sh build test

@@ -73,7 +73,7 @@ def start(
     )
 
 
-def finish(process: subprocess.Popen[str], timeout: float = 60) -> Finished:
+def finish(process: subprocess.Popen[str], timeout: float = 240) -> Finished:
     """Waits for a program; after `timeout` seconds kills its process group and fails."""
     begin = time.monotonic()
     try:
@@ -90,7 +90,7 @@ def run(
     ranks: int = 0,
     options: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
-    timeout: float = 60,
+    timeout: float = 240,
 ) -> Finished:
     """`start` and `finish`."""
     return finish(start(source, ranks, options, env), timeout)

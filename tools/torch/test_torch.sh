@@ -1,56 +1,9 @@
 #!/bin/bash
-# test_torch.sh VERSION: the tests of the Python package with another torch, from PyPI, in a virtual environment of its
-# own; and examples/torch_lenet, compiled against the libtorch in it, on 2 ranks. PyPI's torch is built for CUDA; neither
-# CUDA's packages nor a GPU are needed (see stand_ins.py).
+# test_torch.sh VERSION: the tests of the Python package, and those of ronda/torch.hpp that take any libtorch, with
+# PyPI's torch of this version, or the newest, in a virtual environment of its own.
 set -euo pipefail
+cd "$(dirname "$0")/../.."
 
-readonly version=${1:?usage: make test-torch TORCH=2.6.0}
-readonly folder=${XDG_CACHE_HOME:-$HOME/.cache}/ronda/torch-$version
-readonly python=$folder/bin/python
-
-# What torch requires, but for the libraries that a GPU needs.
-requirements() {
-  "$python" - << 'END'
-import importlib.metadata
-from pip._vendor.packaging.requirements import Requirement
-
-for line in importlib.metadata.requires("torch") or []:
-    requirement = Requirement(line)
-    is_wanted = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
-    if is_wanted and not requirement.name.startswith(("nvidia-", "cuda-", "triton")):
-        print(f"{requirement.name}{requirement.specifier}")
-END
-}
-
-if [[ ! -e $folder/complete ]]; then
-  rm -rf "$folder"
-  "${PYTHON:-python3}" -m venv "$folder"
-  "$python" -m pip install --quiet --no-deps "torch==$version"
-  # torch before 2.3 was built for NumPy 1.
-  [[ $version =~ ^(1|2\.[0-2])\. ]] && numpy='numpy<2' || numpy=numpy
-  mapfile -t wanted < <(requirements)
-  "$python" -m pip install --quiet "${wanted[@]}" "$numpy" cloudpickle
-  "$python" tools/torch/stand_ins.py "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
-  "$python" -c 'import torch; print("torch", torch.__version__)'
-  touch "$folder/complete"
-fi
-
-# Compiled by hand: libtorch says which of g++'s ABIs its strings have, and Bazel's libraries have the newer one.
-cpp_program() {
-  local bin torch abi program=$folder/torch_lenet
-  "${BAZEL:-bazel}" build //client:libronda.so.0 //runtime/launch:rondarun
-  bin=$("${BAZEL:-bazel}" info bazel-bin)
-  torch=$("$python" -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parent)')
-  abi=$("$python" -c 'import torch; print(int(torch._C._GLIBCXX_USE_CXX11_ABI))')
-  "${CXX:-g++}" -std=c++17 -O1 "-D_GLIBCXX_USE_CXX11_ABI=$abi" -I. -isystem "$torch/include" \
-    -isystem "$torch/include/torch/csrc/api/include" examples/torch_lenet/*.cc \
-    examples/lenet_mnist/{idx_reader,mnist,program,reporter}.cc -o "$program" -L"$torch/lib" -ltorch_cpu -lc10 \
-    "$bin/client/libronda.so.0" -lz -Wl,--disable-new-dtags "-Wl,-rpath,$torch/lib:$bin/client" \
-    -Wl,--allow-shlib-undefined
-  "$bin/runtime/launch/rondarun" -np 2 "$program" --epochs 2 --data examples/lenet_mnist/data | tee "$folder/output"
-  grep -qE 'test accuracy 0\.9[0-9]+ \(2 ranks' "$folder/output"
-  echo "ronda/torch.hpp compiles and trains with libtorch $version"
-}
-
-cpp_program
-exec tests/run_tests.sh --test_env=TEST_PYTHON="$python" //tests/python/...
+python=$(tools/torch/environment.sh "$1")
+exec tests/run_tests.sh --test_env=TEST_PYTHON="$python" //tests/python/... //tests/client/libtorch:any_libtorch_test \
+  //tests/client/libtorch:any_libtorch_trainer_test

@@ -36,7 +36,7 @@ class GradientHooks {
       : on_gradient_(std::move(on_gradient)) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       // A parameter knows this node, but does not own it. The node is called after each of its accumulations.
-      std::shared_ptr<::torch::autograd::Node> node = ::torch::autograd::impl::grad_accumulator(parameters[i]);
+      NodePointer node = ::torch::autograd::impl::grad_accumulator(parameters[i]);
       const std::uintptr_t key = node->add_post_hook(std::make_unique<Hook>(&on_gradient_, i));
       hooks_.push_back({std::move(node), key});
     }
@@ -49,6 +49,8 @@ class GradientHooks {
 
  private:
   using Variables = ::torch::autograd::variable_list;
+  // A std::shared_ptr, or in newer versions of libtorch a c10::intrusive_ptr.
+  using NodePointer = decltype(::torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
 
   struct Hook : ::torch::autograd::FunctionPostHook {
     Hook(const std::function<void(std::size_t)>* call, std::size_t parameter) : call(call), parameter(parameter) {}
@@ -63,7 +65,7 @@ class GradientHooks {
   };
 
   struct Installed {
-    std::shared_ptr<::torch::autograd::Node> node;
+    NodePointer node;
     std::uintptr_t key;
   };
 

@@ -25,7 +25,6 @@ using ::small::LossOfWhole;
 using ::small::Net;
 using ::testing::HasSubstr;
 
-using Options = ronda::DistributedOptimizerOptions;
 using Sgd = torch::optim::SGD;
 
 void TrainShare(Net& net, DistributedOptimizer& optimizer, int step) {
@@ -42,7 +41,8 @@ void TrainWhole(Net& net, torch::optim::Optimizer& optimizer, int step) {
 
 // Five steps of ranks are those of one process.
 template <class Optimizer, class OptimizerOptions>
-void ExpectSameTraining(const OptimizerOptions& inner, const Options& options = {}, double tolerance = 1e-4) {
+void ExpectSameTraining(const OptimizerOptions& inner, const ronda::DistributedOptimizerOptions& options = {},
+                        double tolerance = 1e-4) {
   for (const int ranks : small::kRankCounts) {
     ronda::run_threads(ranks, [&] {
       Net net(ronda::rank()), expected(0);
@@ -96,16 +96,16 @@ TEST(LibtorchOptimizerTest, AnOptimizerThatEvaluatesSeveralTimesSeesTheLossOfAll
 
 TEST(LibtorchOptimizerTest, OptionsAreThoseOfTheWrapperForAnyTrainer) {
   const auto sgd = torch::optim::SGDOptions(0.1);
-  Options grouped;
+  ronda::DistributedOptimizerOptions grouped;
   grouped.groups = {{"first.bias", "last.weight"}};
   ExpectSameTraining<Sgd>(sgd, grouped);
-  Options counted;
+  ronda::DistributedOptimizerOptions counted;
   counted.group_count = 2;
   ExpectSameTraining<Sgd>(sgd, counted);
-  Options compressed;
+  ronda::DistributedOptimizerOptions compressed;
   compressed.compression = ronda::Compression::fp16;
   ExpectSameTraining<Sgd>(sgd, compressed, 2e-3);
-  Options scaled;
+  ronda::DistributedOptimizerOptions scaled;
   scaled.prescale = 4;
   scaled.postscale = 0.25;
   scaled.gradient_predivide_factor = 2;
@@ -175,7 +175,7 @@ TEST(LibtorchOptimizerTest, PassesAddUpBeforeTheyTravel) {
   ronda::run_threads(2, [] {
     Net net, expected;
     Sgd own(net->parameters(), 0.1), reference(expected->parameters(), 0.1);
-    Options options;
+    ronda::DistributedOptimizerOptions options;
     options.backward_passes_per_step = 2;
     DistributedOptimizer optimizer(own, net->named_parameters(), options);
     for (int step = 0; step < 6; step += 2) {
@@ -209,7 +209,7 @@ TEST(LibtorchOptimizerTest, AllRanksLeaveAStepOutThatOverflowedOnOne) {
   ronda::run_threads(2, [] {
     Net net;
     Sgd sgd(net->parameters(), 1);
-    Options options;
+    ronda::DistributedOptimizerOptions options;
     options.skip_on_overflow = true;
     DistributedOptimizer optimizer(sgd, net->named_parameters(), options);
     const at::Tensor before = net->last->bias.detach().clone();

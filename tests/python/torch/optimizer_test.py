@@ -7,17 +7,9 @@ import warnings
 import ronda.torch as hvd
 import torch
 from ronda._library import native
+from torch_cases import parameters_for, setUpModule, tearDownModule  # noqa: F401
 
 STEPS = 7  # the schedule is locked after four
-
-
-def setUpModule():
-    torch.set_num_threads(1)
-    hvd.init()
-
-
-def tearDownModule():
-    hvd.shutdown()
 
 
 def make_model(seed=1):
@@ -193,7 +185,7 @@ class ReductionTest(Case):
             sparse = kind is torch.optim.SparseAdam
             model = torch.nn.Embedding(6, 2, sparse=True) if sparse else make_model()
             hvd.broadcast_parameters(model.state_dict(), 0)
-            optimizer = hvd.DistributedOptimizer(kind(model.parameters(), lr=0.01))
+            optimizer = hvd.DistributedOptimizer(kind(parameters_for(kind, model), lr=0.01))
             schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
             before = weights(model)
             for step in range(3):

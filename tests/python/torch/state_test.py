@@ -7,15 +7,7 @@ import unittest
 import ronda.torch as hvd
 import torch
 from ronda.torch.elastic.state import get_handler_registry
-
-
-def setUpModule():
-    torch.set_num_threads(1)
-    hvd.init()
-
-
-def tearDownModule():
-    hvd.shutdown()
+from torch_cases import parameters_for, setUpModule, tearDownModule  # noqa: F401
 
 
 def optimizer_classes():
@@ -69,7 +61,7 @@ class BroadcastTest(unittest.TestCase):
         root, is_root = 0, hvd.rank() == 0
         torch.manual_seed(hvd.rank())
         layer = torch.nn.Linear(3, 3)
-        optimizer = kind(layer.parameters(), lr=0.01 if is_root else 0.5)
+        optimizer = kind(parameters_for(kind, layer), lr=0.01 if is_root else 0.5)
 
         def closure():
             loss = layer(torch.ones(1, 3)).square().sum()

@@ -31,3 +31,11 @@ def of_rank(rank, shape=(5, 3), dtype=torch.float32):
 
 def of_all(shape=(5, 3), dtype=torch.float32):
     return torch.stack([of_rank(rank, shape, dtype) for rank in range(hvd.size())])
+
+
+def parameters_for(kind, model):
+    """Those that an optimizer of class `kind` takes: Muon, which newer versions of torch have, takes
+    matrices alone.
+    """
+    matrices_only = kind.__name__ == "Muon"
+    return [each for each in model.parameters() if not matrices_only or each.ndim == 2]

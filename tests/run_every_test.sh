@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Every test; then those that need PyTorch, which have run with Debian's, once more with the newest that pip offers. Ends
+# with a line "N passed, N failed[, N skipped]", the sum of both runs. Where the newest cannot be had, its targets count
+# as skipped.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+passed=0 failed=0 skipped=0
+
+# Runs run_tests.sh with arguments from $2 on and adds its sum, which is printed with the name $1.
+run() {
+  local name=$1 sum
+  shift
+  tests/run_tests.sh "$@" | tee "$log" | sed -u '$d'
+  sum=$(tail -n 1 "$log")
+  if [[ ! $sum =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed(,\ ([0-9]+)\ skipped)?$ ]]; then
+    echo "$name: run_tests.sh ended without a sum"
+    failed=$((failed + 1))
+    return
+  fi
+  echo "$name: $sum"
+  passed=$((passed + BASH_REMATCH[1]))
+  failed=$((failed + BASH_REMATCH[2]))
+  skipped=$((skipped + ${BASH_REMATCH[4]:-0}))
+}
+
+run "Every test" //...
+if python=$(tools/torch/environment.sh newest); then
+  version=$("$python" -c 'from importlib.metadata import version; print(version("torch"))')
+  run "With PyTorch $version" --test_env=TEST_PYTHON="$python" --test_tag_filters=torch //...
+else
+  targets=$("${BAZEL:-bazel}" query --noshow_progress 'attr(tags, "[\[ ]torch[,\]]", tests(//...))' | grep -c .)
+  echo "SKIPPED: the newest PyTorch cannot be had, as said above; its $targets targets count as skipped"
+  skipped=$((skipped + targets))
+fi
+
+summary="$passed passed, $failed failed"
+[ "$skipped" -gt 0 ] && summary="$summary, $skipped skipped"
+echo "$summary"
+[ "$failed" -eq 0 ]
