@@ -98,6 +98,7 @@ constexpr absl::Duration kPatienceOfMembers = absl::Seconds(20);
 
 absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options, EnvironmentReader environment) {
   RONDA_ASSIGN_OR_RETURN(const JobOptions job_options, ReadOptions(options, std::move(environment)));
+  RONDA_RETURN_IF_ERROR(globals().runtime.claim().Take(job_options.config.job));
   RONDA_ASSIGN_OR_RETURN(Job job, ConnectJob(job_options.config));
   const bool is_member = globals().member.is_known_member();
   auto session =

@@ -100,6 +100,7 @@ const char* DefaultRuntime::DescribeConflict(State state) {
 }
 
 void DefaultRuntime::SetStateLocked(State state) {
+  if (state == State::kNone) claim_.Release();
   state_ = state;
   exists_.store(state != State::kNone, std::memory_order_release);
 }
@@ -331,6 +332,7 @@ std::atomic<Globals*> current_globals{nullptr};
 void LeaveTheParentsJob() {
   Globals* const parents = current_globals.load(std::memory_order_acquire);
   if (parents == nullptr) return;
+  parents->runtime.claim().LeaveToParent();
   auto* const own = new Globals;
   own->parents = parents;
   current_globals.store(own, std::memory_order_release);

@@ -25,6 +25,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "client/elastic.h"
+#include "client/rank_claim.h"
 #include "client/ronda.h"
 #include "client/session.h"
 #include "runtime/base/group.h"
@@ -78,12 +79,17 @@ class DefaultRuntime {
   // thread's lock stays locked.
   bool Exists() const { return exists_.load(std::memory_order_acquire); }
 
+  // For the factory of Start(): released with the runtime, or when the factory has failed.
+  RankClaim& claim() { return claim_; }
+  const RankClaim& claim() const { return claim_; }
+
  private:
   enum class State { kNone, kStarting, kRunning, kStopping };
 
   static const char* DescribeConflict(State state);
   void SetStateLocked(State state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  RankClaim claim_;  // of the thread that starts or stops
   mutable Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kNone;
   std::atomic<bool> exists_{false};                        // follows state_

@@ -37,6 +37,7 @@
 #include "runtime/launch/output/output_sinks.h"
 #include "runtime/launch/plan/launch_plan.h"
 #include "runtime/launch/plan/node_plan.h"
+#include "runtime/launch/plan/place_variables.h"
 #include "runtime/launch/supervise/agent.h"
 #include "runtime/launch/supervise/guard.h"
 #include "runtime/launch/supervise/job_part.h"

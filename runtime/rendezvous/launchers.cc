@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "absl/types/span.h"
 #include "runtime/base/config.h"
 #include "runtime/base/status_macros.h"
 
@@ -336,15 +337,6 @@ bool IsSign(const EnvironmentVariables& variables, VariableName name) {
   return !absl::SimpleAtoi(*value, &step) || step < kSlurmSpecialSteps;
 }
 
-Found FindLauncher(const EnvironmentVariables& variables) {
-  for (const LauncherVariables& launcher : kLaunchers) {
-    for (const VariableName sign : launcher.signs) {
-      if (sign.exists() && IsSign(variables, sign)) return {.launcher = &launcher, .sign = sign};
-    }
-  }
-  return {};
-}
-
 absl::Status CheckNoJobIsMeant(const EnvironmentVariables& variables) {
   for (const auto& [sign, missing] : kSignsOfAnyJob) {
     if (variables.IsSet(sign)) return MissingVariable(missing, sign, variables.Get(sign));
@@ -383,6 +375,45 @@ absl::Status ReadRanks(const EnvironmentVariables& variables, const Found& found
   RONDA_RETURN_IF_ERROR(
       ReadGroup(variables, names.local_rank, names.local_size, job->size, &job->local_rank, &job->local_size));
   return ReadGroup(variables, names.cross_rank, names.cross_size, job->size, &job->cross_rank, &job->cross_size);
+}
+
+// The first of `launchers` that has given a sign.
+Found FindAmong(absl::Span<const LauncherVariables> launchers, const EnvironmentVariables& variables) {
+  for (const LauncherVariables& launcher : launchers) {
+    for (const VariableName sign : launcher.signs) {
+      if (sign.exists() && IsSign(variables, sign)) return {.launcher = &launcher, .sign = sign};
+    }
+  }
+  return {};
+}
+
+std::optional<StoreAddress> StoreOf(const Found& found, const EnvironmentVariables& variables) {
+  JobEnvironment job;
+  const bool is_complete = ReadRanks(variables, found, &job).ok() && found.launcher->complete(variables, &job).ok();
+  return is_complete ? found.launcher->store(variables, job) : std::nullopt;
+}
+
+// Whether the launcher that was found says the same of the ranks, and where they meet, as torchrun's variables.
+// Frameworks and users' scripts copy the place that MPI's or Slurm's launcher gives to torchrun's names, as Ronda
+// itself does for other libraries; where the ranks meet only the launcher knows then.
+bool IsCopiedFrom(const Found& found, const EnvironmentVariables& variables) {
+  const LauncherVariables& launcher = *found.launcher;
+  const auto are_equal = [&](VariableName copy, VariableName original) {
+    return variables.IsSet(original) && variables.Get(copy) == variables.Get(original);
+  };
+  if (!are_equal("RANK", launcher.rank) || !are_equal("WORLD_SIZE", launcher.size)) return false;
+  if (!variables.IsSet("MASTER_ADDR") && !variables.IsSet("MASTER_PORT")) return true;
+  const std::optional<StoreAddress> store = StoreOf(found, variables);
+  return store && variables.Get("MASTER_ADDR") == store->address &&
+         variables.Get("MASTER_PORT") == absl::StrCat(store->port);
+}
+
+Found FindLauncher(const EnvironmentVariables& variables) {
+  const absl::Span<const LauncherVariables> all(kLaunchers);
+  const Found found = FindAmong(all, variables);
+  if (found.launcher == nullptr || found.launcher->launcher != Launcher::kTorchrun) return found;
+  const Found below = FindAmong(all.subspan(static_cast<size_t>(found.launcher - all.data()) + 1), variables);
+  return below.launcher != nullptr && IsCopiedFrom(below, variables) ? below : found;
 }
 
 absl::Status ReadJobId(const EnvironmentVariables& variables, JobEnvironment* job) {

@@ -98,6 +98,19 @@ TEST_P(LauncherMpirunTest, OutputIsMarkedAsTheLaunchersOwnRanksIs) {
   EXPECT_THAT(run.err(), HasSubstr("[1]<stderr>: oops\n"));
 }
 
+TEST_P(LauncherMpirunTest, RanksKnowTheirPlaceBeforeTheyBegin) {
+  const std::string say = "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE host=$GROUP_RANK $HOROVOD_CROSS_SIZE";
+  LauncherRun run({"-np", "2", "--mpi", "sh", "-c", say}, Options());
+  EXPECT_EQ(run.Finish(), 0) << run.err();
+  EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: 0/2 0/2 host=0 1", "[1]<stdout>: 1/2 1/2 host=0 1"));
+  // Hosts that differ have no number that follows from the rank.
+  LauncherRun hosts({"-np", "3", "-H", "a:2,b:1", "--launch-agent", directory_ + "/agent", "sh", "-c", say}, Options());
+  EXPECT_EQ(hosts.Finish(), 0) << hosts.err();
+  for (const std::string& line : Lines(hosts.out())) {
+    EXPECT_THAT(line, MatchesRegex("\\[([0-2])\\]<stdout>: [0-2]/3 [0-1]/[1-3] host= "));
+  }
+}
+
 TEST_P(LauncherMpirunTest, EveryRankHasItsFiles) {
   std::vector<std::string> words = OnThisHost(2, "echo $RANK");
   words.insert(words.begin(), {"--output-filename", directory_ + "/logs"});

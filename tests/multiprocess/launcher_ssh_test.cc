@@ -44,13 +44,13 @@ class LauncherSshTest : public ::testing::Test {
 
 TEST_F(LauncherSshTest, RanksLearnTheirPlacesAndWhereToMeet) {
   LauncherRun run(
-      OnTwoHosts("echo $RONDA_RANK/$RONDA_SIZE $RONDA_LOCAL_RANK/$RONDA_LOCAL_SIZE "
-                 "$RONDA_CROSS_RANK/$RONDA_CROSS_SIZE $RONDA_MASTER_ADDR job=$RONDA_JOB_ID "
+      OnTwoHosts("echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE "
+                 "$HOROVOD_CROSS_RANK/$RONDA_CROSS_SIZE $RONDA_MASTER_ADDR host=$GROUP_RANK job=$RONDA_JOB_ID "
                  "secret=${#RONDA_JOB_SECRET} port=$((RONDA_MASTER_PORT > 1023))"));
   EXPECT_EQ(run.Finish(), 0);
-  EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: 0/3 0/2 0/2 alpha job= secret=64 port=1",
-                                           "[1]<stdout>: 1/3 1/2 0/1 alpha job= secret=64 port=1",
-                                           "[2]<stdout>: 2/3 0/1 1/2 alpha job= secret=64 port=1"));
+  EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: 0/3 0/2 0/2 alpha host=0 job= secret=64 port=1",
+                                           "[1]<stdout>: 1/3 1/2 0/1 alpha host=0 job= secret=64 port=1",
+                                           "[2]<stdout>: 2/3 0/1 1/2 alpha host=1 job= secret=64 port=1"));
   EXPECT_EQ(run.err(), "");
 }
 

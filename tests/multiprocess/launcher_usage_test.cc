@@ -129,7 +129,7 @@ TEST(LauncherUsageTest, DryRunPrintsALineForEachRankAndStartsNothing) {
 TEST(LauncherUsageTest, RanksOfANodeAreNumberedWithinTheJob) {
   LauncherRun run(
       {"--nnodes", "3", "--node-rank", "1", "--nproc-per-node", "2", "--master-addr", "10.0.0.7", "sh", "-c",
-       "echo $RONDA_RANK/$RONDA_SIZE $RONDA_LOCAL_RANK $RONDA_CROSS_RANK $RONDA_MASTER_ADDR "
+       "echo $RANK/$WORLD_SIZE $LOCAL_RANK $GROUP_RANK $RONDA_MASTER_ADDR "
        "$RONDA_MASTER_PORT $RONDA_JOB_SECRET"},
       {.environment = {"RONDA_JOB_SECRET=f00d"}});
   EXPECT_EQ(run.Finish(), 0);
@@ -164,13 +164,15 @@ TEST(LauncherUsageTest, BoundRanksRunOnCoresOfTheirOwn) {
 }
 
 TEST(LauncherUsageTest, EightRanksLearnTheirPlaces) {
-  LauncherRun run(Shell(8,
-                        "echo $RONDA_RANK/$RONDA_SIZE $RONDA_LOCAL_RANK/$RONDA_LOCAL_SIZE "
-                        "$RONDA_CROSS_RANK/$RONDA_CROSS_SIZE"));
+  LauncherRun run(
+      Shell(8,
+            "echo $RONDA_RANK/$RONDA_SIZE $RONDA_LOCAL_RANK/$RONDA_LOCAL_SIZE "
+            "$RONDA_CROSS_RANK/$RONDA_CROSS_SIZE, $RANK/$WORLD_SIZE $LOCAL_RANK $GROUP_RANK $HOROVOD_RANK"));
   EXPECT_EQ(run.Finish(), 0);
   Words expected;
   for (int rank = 0; rank < 8; ++rank) {
-    expected.push_back(absl::StrCat("[", rank, "]<stdout>: ", rank, "/8 ", rank, "/8 0/1"));
+    const std::string in_other_words = absl::StrCat(", ", rank, "/8 ", rank, " 0 ", rank);
+    expected.push_back(absl::StrCat("[", rank, "]<stdout>: ", rank, "/8 ", rank, "/8 0/1", in_other_words));
   }
   EXPECT_EQ(run.SortedOut(), expected);
 }
@@ -234,7 +236,7 @@ TEST(LauncherUsageTest, AutotuneReachesTheRanks) {
 TEST(LauncherUsageTest, LauncherStartedByARankIsAJobOfItsOwn) {
   LauncherRun run({"-np", "2", "sh", "-c",
                    "if [ $RONDA_RANK = 1 ]; then outer=$RONDA_JOB_ID runtime/launch/rondarun -np 3 sh -c "
-                   "'echo inner $RONDA_RANK/$RONDA_SIZE; [ $RONDA_JOB_ID != $outer ]'; fi"});
+                   "'echo inner $RANK/$WORLD_SIZE; [ $RONDA_JOB_ID != $outer ]'; fi"});
   EXPECT_EQ(run.Finish(), 0) << run.err();
   EXPECT_THAT(run.SortedOut(), ElementsAre("[1]<stdout>: [0]<stdout>: inner 0/3", "[1]<stdout>: [1]<stdout>: inner 1/3",
                                            "[1]<stdout>: [2]<stdout>: inner 2/3"));

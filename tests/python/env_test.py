@@ -15,9 +15,7 @@ def exported(env):
         _env.export()
         changed = {name: value for name, value in os.environ.items() if env.get(name) != value}
         _env.withdraw()
-        assert {name for name in os.environ} <= set(env), (
-            "withdraw() leaves what export() has added"
-        )
+        assert dict(os.environ) == env, "withdraw() puts back what was there"
         return changed
 
 
@@ -45,6 +43,7 @@ class LauncherTest(unittest.TestCase):
             "HOROVOD_LOCAL_SIZE": "2",
             "HOROVOD_CROSS_RANK": "1",
             "HOROVOD_CROSS_SIZE": "4",
+            "GROUP_RANK": "1",
         }
         self.assertEqual(exported(env), expected)
         # A rank of another job has started this one's launcher.
@@ -54,6 +53,19 @@ class LauncherTest(unittest.TestCase):
         # The launcher's choice, or the user's.
         store = {"MASTER_ADDR": "alpha", "MASTER_PORT": "1"}
         self.assertEqual(exported({**env, **store}), expected)
+
+    def test_hosts_that_differ_have_no_number_that_follows_from_the_place(self):
+        env = {"RONDA_RANK": "3", "RONDA_SIZE": "4", "RONDA_CROSS_RANK": "1"}
+        self.assertNotIn(
+            "GROUP_RANK", exported({**env, "RONDA_LOCAL_RANK": "0", "RONDA_LOCAL_SIZE": "1"})
+        )
+
+    def test_a_member_of_an_elastic_job_has_a_local_place_before_its_first_epoch(self):
+        env = {"RONDA_RANK": "1", "RONDA_SIZE": "4", "RONDA_LOCAL_RANK": "1"}
+        member = {**env, "RONDA_LOCAL_SIZE": "4", "RONDA_MEMBERSHIP_FD": "3"}
+        local = {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
+        horovods = {"HOROVOD_LOCAL_RANK": "1", "HOROVOD_LOCAL_SIZE": "4"}
+        self.assertEqual(exported(member), {**local, **horovods})
 
     def test_torchrun(self):
         env = {
@@ -99,7 +111,14 @@ class LauncherTest(unittest.TestCase):
         self.assertEqual(
             [told[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")], ["1", "2", "1"]
         )
+        self.assertEqual((told["GROUP_RANK"], told["HOROVOD_CROSS_SIZE"]), ("0", "1"))
         self.assertEqual(told["MASTER_ADDR"], "127.0.0.1")
+        copied = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}
+        self.assertEqual(
+            exported({**env, **copied})["MASTER_PORT"],
+            told["MASTER_PORT"],
+            "a program that copies the place does not say where the ranks meet",
+        )
         of_rank_0 = exported(
             {**env, "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
         )
@@ -145,6 +164,16 @@ class LauncherTest(unittest.TestCase):
         self.assertEqual(exported({"JOB_COMPLETION_INDEX": "3"}), {}, "a pod alone is no job")
 
 
+class InheritedTest(unittest.TestCase):
+    def test_a_process_that_is_no_rank_gets_no_place(self):
+        env = {"RONDA_RANK": "1", "RONDA_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1", "HOME": "/"}
+        with mock.patch.dict(os.environ, env, clear=True):
+            _env.export()
+            self.assertIn("WORLD_SIZE", os.environ)
+            self.assertEqual(_env.inherited(), {"HOME": "/"})
+            _env.withdraw()
+
+
 class JobTest(unittest.TestCase):
     def test_job_of_one_rank(self):
         with mock.patch.dict(os.environ, {}, clear=True):
@@ -160,6 +189,27 @@ class JobTest(unittest.TestCase):
             job.init()
             self.assertEqual([os.environ.get(name) for name in _STORE], [None, None])
             job.shutdown()
+
+    def test_the_end_of_a_job_gives_its_variables_back(self):
+        own = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29512"}
+        with mock.patch.dict(os.environ, {}, clear=True):
+            job.init()
+            job.shutdown()
+            self.assertEqual(dict(os.environ), {})
+            os.environ.update(own)
+            job.init()
+            job.shutdown()
+            self.assertEqual(dict(os.environ), own, "the program's own, though they say the same")
+
+    def test_an_announced_place_outlives_jobs(self):
+        env = {"PMI_RANK": "0", "PMI_SIZE": "1", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"}
+        self.addCleanup(setattr, _env, "_announced", False)
+        with mock.patch.dict(os.environ, env, clear=True):
+            _env.announce()
+            job.init()
+            job.shutdown()
+            self.assertEqual((os.environ["RANK"], os.environ["WORLD_SIZE"]), ("0", "1"))
+            _env.withdraw()
 
 
 if __name__ == "__main__":

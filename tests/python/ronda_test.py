@@ -107,7 +107,8 @@ def environment() -> dict[str, str]:
         "RONDA_MASTER_",
         "HOROVOD_",
     )
-    others = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    others = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
+    others += ("MASTER_ADDR", "MASTER_PORT")
     return {
         name: value
         for name, value in os.environ.items()

@@ -1,7 +1,8 @@
 """Tells other libraries of this process its place in the job, by the variables that they read.
 
 torch.distributed's env:// reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and
-MASTER_PORT; programs written for Horovod read HOROVOD_RANK and its companions. The rules:
+MASTER_PORT, Lightning GROUP_RANK too; programs written for Horovod read HOROVOD_RANK and its
+companions. rondarun sets them before its ranks begin; other launchers set some or none. The rules:
 
 - Variables of the place are set, whatever they were: a process has one place, and a program that is
   told two computes nonsense. They differ only if a rank of another job started this process.
@@ -9,6 +10,8 @@ MASTER_PORT; programs written for Horovod read HOROVOD_RANK and its companions. 
   torch.distributed, at which rank 0 listens, and not for Ronda. rondarun sets them; under Open
   MPI's mpirun on one host, and under Slurm, they follow from the name of the job. Otherwise (MPICH,
   several hosts under mpirun) the user sets them, as without Ronda.
+- They hold while the job is there. Its end puts back what was there before: variables that the
+  program sets then are its own.
 
 Which variables a launcher sets is the library's knowledge.
 """
@@ -20,7 +23,7 @@ import enum
 import functools
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ronda import errors
 from ronda._library import native
@@ -34,7 +37,14 @@ _EXPORTED = {
     "local_size": ("LOCAL_WORLD_SIZE", "HOROVOD_LOCAL_SIZE"),
     "cross_rank": ("HOROVOD_CROSS_RANK",),
     "cross_size": ("HOROVOD_CROSS_SIZE",),
+    "host": ("GROUP_RANK",),
 }
+_LOCAL_FIELDS = ("local_rank", "local_size")
+_NAMES_OF_PLACE = {name for names in _EXPORTED.values() for name in names} | {
+    f"RONDA_{field.upper()}" for field in _EXPORTED if field != "host"
+}
+# Its place in each epoch comes to a member of an elastic job by this descriptor.
+_MEMBERSHIP = "RONDA_MEMBERSHIP_FD"
 
 
 class Launcher(enum.IntEnum):
@@ -50,8 +60,25 @@ class Launcher(enum.IntEnum):
     PMI = 7
 
 
-# What export() has set and the program has not changed since.
-_ours: dict[str, str] = {}
+class _Change(NamedTuple):
+    """What export() has done to a variable."""
+
+    value: str
+    before: str | None  # None: it was not set
+
+
+# What export() has set. What the program has changed since is the program's.
+_ours: dict[str, _Change] = {}
+_announced = False
+
+
+def announce() -> None:
+    """Sets the variables that the launcher's place gives for as long as the process lives, also
+    after the end of a job.
+    """
+    global _announced
+    _announced = True
+    export()
 
 
 def export() -> None:
@@ -62,7 +89,7 @@ def export() -> None:
     """
     withdraw()
     told = _told()
-    place = _place_of_job() if native.is_initialized() else told
+    place = _place_of_job() if native.is_initialized() else _known_before(told)
     for field in _EXPORTED.keys() & place.keys():
         for name in _EXPORTED[field]:
             _set(name, str(place[field]))
@@ -79,37 +106,54 @@ def launcher() -> Launcher:
 
 
 def withdraw() -> None:
-    """Unsets what export() has set, so that Ronda reads what the launcher has, and not what it has
-    said itself.
+    """Puts back what was there before export(), so that Ronda reads what the launcher has set, and
+    not what it has said itself.
     """
-    for name, value in _ours.items():
-        if os.environ.get(name) == value:
-            del os.environ[name]
+    for name, change in _unchanged().items():
+        _put(name, change.before)
     _ours.clear()
 
 
+def end() -> None:
+    """The job has ended."""
+    withdraw()
+    if _announced:
+        export()
+
+
 def inherited() -> dict[str, str]:
-    """This process' environment without what export() has set: for processes that are no ranks of
-    this job.
-    """
-    return {name: value for name, value in os.environ.items() if _ours.get(name) != value}
+    """This process' environment without a place: for processes that are no ranks of this job."""
+    hidden = _NAMES_OF_PLACE | _unchanged().keys()
+    return {name: value for name, value in os.environ.items() if name not in hidden}
+
+
+def _unchanged() -> dict[str, _Change]:
+    return {name: change for name, change in _ours.items() if os.environ.get(name) == change.value}
+
+
+def _put(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
 
 
 def _set(name: str, value: str) -> None:
-    if os.environ.get(name) != value:
+    before = os.environ.get(name)
+    if before != value:
         os.environ[name] = value
-        _ours[name] = value
+        _ours[name] = _Change(value, before)
 
 
 @contextlib.contextmanager
 def _without_ours() -> Iterator[None]:
-    hidden = {name: value for name, value in _ours.items() if os.environ.get(name) == value}
-    for name in hidden:
-        del os.environ[name]
+    hidden = _unchanged()
+    for name, change in hidden.items():
+        _put(name, change.before)
     try:
         yield
     finally:
-        os.environ.update(hidden)
+        os.environ.update({name: change.value for name, change in hidden.items()})
 
 
 def _told() -> dict[str, Any]:
@@ -120,8 +164,29 @@ def _told() -> dict[str, Any]:
         return {"launcher": Launcher.NONE}
 
 
+def _known_before(told: Mapping[str, Any]) -> dict[str, int]:
+    """What the launcher's place says of a job that is not there yet."""
+    place = {field: told[field] for field in _EXPORTED if field in told}
+    if _MEMBERSHIP in os.environ:
+        # Rank and size differ from epoch to epoch, and from what the launcher's variables say.
+        return {field: place[field] for field in _LOCAL_FIELDS if field in place}
+    if "size" in place and place.get("local_size") == place["size"]:
+        place.update(cross_rank=0, cross_size=1)
+    return _with_host(place)
+
+
 def _place_of_job() -> dict[str, int]:
-    return {field: getattr(native, field)() for field in _EXPORTED}
+    return _with_host({field: getattr(native, field)() for field in _EXPORTED if field != "host"})
+
+
+def _with_host(place: dict[str, int]) -> dict[str, int]:
+    """Adds the number of the host, as far as it follows: hosts have equally many ranks in a row."""
+    if {"rank", "size", "local_rank", "local_size", "cross_rank", "cross_size"} <= place.keys():
+        host, each = place["cross_rank"], place["local_size"]
+        is_regular = place["size"] == place["cross_size"] * each
+        if is_regular and place["rank"] == host * each + place["local_rank"]:
+            place["host"] = host
+    return place
 
 
 def _address(place: Mapping[str, int], told: Mapping[str, Any]) -> tuple[str, int] | None:

@@ -49,7 +49,10 @@ def shutdown(user: str = "ronda") -> None:
     with _lock:
         _users.discard(user)
         if not _users and native.is_initialized():
-            native.shutdown()
+            try:
+                native.shutdown()
+            finally:
+                _env.end()
 
 
 def reform(reason: str | None) -> None:

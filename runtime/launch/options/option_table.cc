@@ -73,7 +73,7 @@ Options JobOptions(CommandLineDraft* draft) {
                  "After a failure, start the whole job again, up to N times\n(default: 0).",
                  IntegerInto(&options.max_restarts, {.what = "a number of restarts", .example = "3", .max = 1000})),
       MakeOption(
-          "--grace-period S",
+          "--grace-period --shutdown-timeout S",
           "Seconds that ranks get to end after they were told to\n(SIGTERM) and before they are killed (default: "
           "5).",
           With(draft, SetGracePeriod)),
@@ -124,7 +124,7 @@ Options OptionsOfElasticJobs(CommandLineDraft* draft) {
 Options HostOptions(CommandLineDraft* draft) {
   RemoteOptions& remote = draft->options.remote;
   return {
-      MakeOption("-H --hosts HOST:SLOTS,...",
+      MakeOption("-H --hosts -hosts HOST:SLOTS,...",
                  "Where to start them, and how many at most on each host\n(default: on this host).",
                  With(draft, SetHosts)),
       MakeOption("--hostfile -hostfile FILE", "The same from a file with a line \"HOST slots=N\" for each host.",
@@ -371,6 +371,7 @@ std::vector<ForeignOptions> TorchrunVocabulary() {
       {Kind::kWithoutEffect,
        "the lines of all ranks are shown; --redirects hides streams",
        {"--local-ranks-filter N,..."}},
+      {Kind::kWithoutEffect, "each line begins with its rank and stream", {"--log-line-prefix-template TEXT"}},
       {Kind::kWithoutEffect, "a job has an id of its own", {"--rdzv-id ID", "--job-id ID"}},
       {Kind::kWithoutEffect, "--start-timeout says how long ranks wait for each other", {"--rdzv-conf K=V,..."}},
       {Kind::kWithoutEffect,
@@ -379,6 +380,13 @@ std::vector<ForeignOptions> TorchrunVocabulary() {
       {Kind::kRefused,
        "it starts programs, and no Python of its own; write the whole command, for example python3 -m MODULE",
        {"--module -m", "--run-path"}},
+      {Kind::kRefused,
+       "--output-filename writes all that a rank prints to files of its own",
+       {"--duplicate-stdout-filters WORDS", "--duplicate-stderr-filters WORDS"}},
+      {Kind::kRefused,
+       "LOCAL_RANK is the number of a rank on its host; a program that sees one device counts from "
+       "CUDA_VISIBLE_DEVICES",
+       {"--virtual-local-rank"}},
       {Kind::kWithoutEffect,
        "torchrun's stores are not used; ranks meet at --master-addr and --master-port",
        {"--rdzv-backend static|c10d"},
@@ -395,6 +403,19 @@ std::vector<ForeignOptions> PaddleVocabulary() {
        {"--servers ADDRESS,...", "--workers --trainers ADDRESS,...", "--server-num N", "--worker-num --trainer-num N"}},
       {Kind::kRefused, kNoPaddleElasticity, {"--elastic-level N", "--elastic-server ADDRESS"}},
       {Kind::kRefused, "it knows NVIDIA's GPUs, with --gpus", {"--xpus N,...", "--npus N,..."}},
+  };
+}
+
+// mpirun's of Intel MPI and of MPICH.
+std::vector<ForeignOptions> HydraVocabulary() {
+  return {
+      {Kind::kRefused,
+       "-H says how many ranks each host takes, for example -H alpha:4,beta:4; without -H all are on this host",
+       {"-ppn --ppn -perhost --perhost N", "-rr", "-grr N"}},
+      {Kind::kRefused, "--hostfile takes a file with a line \"alpha slots=4\" for each host", {"-f -machinefile FILE"}},
+      {Kind::kRefused,
+       "-x NAME=VALUE gives the ranks a variable, and all others pass already",
+       {"-genv NAME VALUE", "-env NAME VALUE", "-genvlist -envlist NAME,...", "-genvall", "-envall"}},
   };
 }
 
@@ -491,6 +512,7 @@ OptionTable RondarunOptions(CommandLineDraft* draft) {
   AppendForeign(HorovodVocabulary(), draft, &all);
   AppendForeign(TorchrunVocabulary(), draft, &all);
   AppendForeign(PaddleVocabulary(), draft, &all);
+  AppendForeign(HydraVocabulary(), draft, &all);
   return OptionTable(std::move(all), Conflicts());
 }
 

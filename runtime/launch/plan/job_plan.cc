@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <iterator>
 #include <tuple>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "runtime/launch/plan/launch_plan.h"
 #include "runtime/launch/plan/mpirun_command.h"
 #include "runtime/launch/plan/node_plan.h"
+#include "runtime/launch/plan/place_variables.h"
 #include "runtime/launch/plan/ssh_plan.h"
 #include "runtime/launch/supervise/mpirun_part.h"
 #include "runtime/launch/supervise/supervisor.h"
@@ -97,7 +99,9 @@ absl::StatusOr<JobPlan> PlanLocalJob(const LaunchOptions& options, const LaunchF
 absl::StatusOr<JobPlan> PlanElasticJob(const LaunchOptions& asked, const LaunchFacts& facts) {
   LaunchOptions options = WithMeetingTimeout(asked, facts);
   options.rank_count = options.elastic->max_ranks;
-  RONDA_ASSIGN_OR_RETURN(const LaunchPlan launch, MakeLaunchPlan(LocalRequest(options, facts)));
+  PlanRequest request = LocalRequest(options, facts);
+  request.places = PlanRequest::Places::kSlots;
+  RONDA_ASSIGN_OR_RETURN(const LaunchPlan launch, MakeLaunchPlan(request));
   JobPlan plan = BareElasticPlan(asked, facts);
   plan.job_id = facts.job_id;
   for (const RankId member : plan.ranks) {
@@ -125,7 +129,8 @@ std::vector<std::string> NamesOf(const std::vector<std::string>& variables) {
 std::vector<std::string> HostsOfRanks(const LaunchOptions& options, const std::string& hostname) {
   if (options.hosts.empty()) return std::vector<std::string>(static_cast<size_t>(options.rank_count), hostname);
   std::vector<std::string> hosts;
-  const std::vector<int> counts = FillHosts(options.hosts, options.rank_count);
+  std::vector<int> counts = FillHosts(options.hosts, options.rank_count);
+  while (!counts.empty() && counts.back() == 0) counts.pop_back();
   for (size_t i = 0; i < counts.size(); ++i) {
     hosts.insert(hosts.end(), static_cast<size_t>(counts[i]), options.hosts[i].host);
   }
@@ -144,6 +149,15 @@ std::string HostOfStore(const LaunchOptions& options, const LaunchFacts& facts) 
   return IsThisHost(first, facts.own_addresses) ? facts.hostname : first;
 }
 
+// How many ranks each host has, in a row; 0 if hosts differ, or the user may have told mpirun where ranks go.
+int RanksPerHost(const LaunchOptions& options) {
+  const std::vector<int> counts = FillHosts(options.hosts, options.rank_count);
+  if (counts.size() <= 1) return options.rank_count;
+  const RemoteOptions& remote = options.remote;
+  const bool are_alike = std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<int>()) == counts.end();
+  return are_alike && remote.mpi_arguments.empty() && remote.binding_arguments.empty() ? counts.front() : 0;
+}
+
 MpirunRequest RequestOf(const LaunchOptions& options, const LaunchFacts& facts, Mpirun mpirun,
                         const std::vector<std::string>& variables) {
   return {.mpirun = mpirun,
@@ -154,7 +168,8 @@ MpirunRequest RequestOf(const LaunchOptions& options, const LaunchFacts& facts, 
           .binding = options.binding,
           .grace_period = options.grace_period,
           .variables = NamesOf(VariablesForOtherHosts(variables, SettingsOf(options), options.remote.exports)),
-          .command = options.command};
+          .command = options.command,
+          .ranks_per_host = RanksPerHost(options)};
 }
 
 // mpirun waits for ever for the hosts to connect to an interface that this one has not.
@@ -211,7 +226,7 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
   variables.push_back(absl::StrCat("RONDA_JOB_ID=", facts.job_id));
   MpirunRequest request = RequestOf(options, facts, mpirun, variables);
   const bool is_marked = PassShells(variables) && PassShells(facts.environment);
-  if (!is_marked) request.start_mark = MpirunRequest::StartMark::kNone;
+  if (!is_marked) request.lead = MpirunRequest::Lead::kNone;
   RONDA_ASSIGN_OR_RETURN(const MpirunCommand command, MakeMpirunCommand(request));
   variables.insert(variables.end(), command.environment.begin(), command.environment.end());
   JobPlan plan;
@@ -222,6 +237,11 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
   plan.orphans = Supervisor::Orphans::kKill;  // should it have to be killed
   for (RankId rank = 0; rank < options.rank_count; ++rank) plan.ranks.push_back(rank);
   plan.commands.push_back(DescribeProcess(variables, facts.environment, command.argv));
+  if (!is_marked) {
+    plan.notes.emplace_back(
+        "the environment has variables that a shell may drop, such as functions that bash has exported: ranks get "
+        "RANK, WORLD_SIZE and their companions when they join the job, and not before");
+  }
   plan.explanations = {DescribeJob(options, plan), plan.commands.front()};
   plan.parts.push_back(std::make_unique<MpirunPart>(
       ChildProcess::Options{.command = command.argv,
@@ -242,6 +262,17 @@ bool LacksMpirun(const LaunchOptions& options) {
   const bool is_open = options.launcher == Launcher::kAutomatic && remote.mpi_arguments.empty() &&
                        remote.binding_arguments.empty() && remote.transport == RemoteOptions::Transport::kAny;
   return is_open && absl::IsNotFound(MpirunVersion().status());
+}
+
+// A place that is not the rank's own would be two ranks with the same number.
+absl::Status CheckExports(const LaunchOptions& options) {
+  for (const auto& [name, value] : options.settings) {
+    if (!IsPlaceVariable(name)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("-x ", name, "=", value, ": rondarun itself tells each rank its place by this variable; leave -x ",
+                     name, " out"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<JobPlan> PlanSshJobInstead(const LaunchOptions& options, const LaunchFacts& facts) {
@@ -331,6 +362,7 @@ std::string DescribeJob(const LaunchOptions& options, const JobPlan& plan) {
 }
 
 absl::StatusOr<JobPlan> MakeJobPlan(const LaunchOptions& options, const LaunchFacts& facts) {
+  RONDA_RETURN_IF_ERROR(CheckExports(options));
   RONDA_ASSIGN_OR_RETURN(JobPlan plan, PlanRanks(options, facts));
   if (options.monitor_port.has_value()) AddMonitor(facts, *options.monitor_port, &plan);
   return plan;

@@ -13,16 +13,20 @@
 #include "runtime/base/config.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/variable_name.h"
+#include "runtime/launch/plan/place_variables.h"
 
 namespace ronda {
 namespace {
 
-// Everything the launcher decides for a rank. Inherited values are dropped even where no new one is set.
-constexpr VariableName kOwned[] = {"RONDA_RANK",        "RONDA_SIZE",          "RONDA_LOCAL_RANK",
-                                   "RONDA_LOCAL_SIZE",  "RONDA_CROSS_RANK",    "RONDA_CROSS_SIZE",
-                                   "RONDA_JOB_ID",      "RONDA_JOB_SECRET",    "RONDA_MASTER_ADDR",
+// What the launcher decides for a rank beside its place. Inherited values are dropped even where no new one is set.
+constexpr VariableName kOwned[] = {"RONDA_JOB_ID",      "RONDA_JOB_SECRET",    "RONDA_MASTER_ADDR",
                                    "RONDA_MASTER_PORT", "RONDA_MEMBERSHIP_FD", "RONDA_OUTPUT_IS_TERMINAL",
                                    "MASTER_ADDR",       "MASTER_PORT"};
+
+bool IsOwned(absl::string_view name) {
+  return IsPlaceVariable(name) ||
+         std::any_of(std::begin(kOwned), std::end(kOwned), [&](VariableName owned) { return owned.view() == name; });
+}
 
 constexpr absl::string_view kPassedPrefixes[] = {"RONDA_", "NCCL_"};
 constexpr absl::string_view kPassed[] = {
@@ -60,37 +64,39 @@ absl::StatusOr<std::vector<int>> CountLocalRanks(const PlanRequest& request) {
                                                  "; give more slots, for example -H localhost:", request.rank_count));
 }
 
-std::vector<Topology> PlaceRanks(const PlanRequest& request, const std::vector<int>& local_sizes) {
-  std::vector<Topology> topologies;
+std::vector<RankPlan> PlaceRanks(const PlanRequest& request, const std::vector<int>& local_sizes) {
+  std::vector<RankPlan> ranks;
   for (size_t host = 0; host < local_sizes.size(); ++host) {
     const std::vector<int> hosts_before(local_sizes.begin(), local_sizes.begin() + static_cast<std::ptrdiff_t>(host));
     for (int local_rank = 0; local_rank < local_sizes[host]; ++local_rank) {
-      topologies.push_back({.rank = static_cast<RankId>(topologies.size()),
-                            .size = request.rank_count,
-                            .local_rank = local_rank,
-                            .local_size = local_sizes[host],
-                            .cross_rank = CrossSize(hosts_before, local_rank),
-                            .cross_size = CrossSize(local_sizes, local_rank),
-                            .hostname = request.hosts[host].host});
+      ranks.push_back({.topology = {.rank = static_cast<RankId>(ranks.size()),
+                                    .size = request.rank_count,
+                                    .local_rank = local_rank,
+                                    .local_size = local_sizes[host],
+                                    .cross_rank = CrossSize(hosts_before, local_rank),
+                                    .cross_size = CrossSize(local_sizes, local_rank),
+                                    .hostname = request.hosts[host].host},
+                       .host = static_cast<int>(host)});
     }
   }
-  return topologies;
+  return ranks;
 }
 
 // Every node has as many ranks as this one.
-std::vector<Topology> PlaceRanksOfNode(const PlanRequest& request, const NodeGroup& group) {
-  std::vector<Topology> topologies;
-  topologies.reserve(static_cast<size_t>(request.rank_count));
+std::vector<RankPlan> PlaceRanksOfNode(const PlanRequest& request, const NodeGroup& group) {
+  std::vector<RankPlan> ranks;
+  ranks.reserve(static_cast<size_t>(request.rank_count));
   for (int local_rank = 0; local_rank < request.rank_count; ++local_rank) {
-    topologies.push_back({.rank = group.node_rank * request.rank_count + local_rank,
-                          .size = group.nodes * request.rank_count,
-                          .local_rank = local_rank,
-                          .local_size = request.rank_count,
-                          .cross_rank = group.node_rank,
-                          .cross_size = group.nodes,
-                          .hostname = request.hosts.front().host});
+    ranks.push_back({.topology = {.rank = group.node_rank * request.rank_count + local_rank,
+                                  .size = group.nodes * request.rank_count,
+                                  .local_rank = local_rank,
+                                  .local_size = request.rank_count,
+                                  .cross_rank = group.node_rank,
+                                  .cross_size = group.nodes,
+                                  .hostname = request.hosts.front().host},
+                     .host = group.node_rank});
   }
-  return topologies;
+  return ranks;
 }
 
 bool IsLoopback(absl::string_view address) {
@@ -171,9 +177,7 @@ std::vector<std::string> InheritedVariables(const std::vector<std::string>& envi
   std::vector<std::string> variables;
   for (const std::string& variable : environment) {
     const absl::string_view name = NameOf(variable);
-    const bool is_owned =
-        std::any_of(std::begin(kOwned), std::end(kOwned), [&](VariableName owned) { return owned.view() == name; });
-    if (!is_owned && !settings.contains(std::string(name))) variables.push_back(variable);
+    if (!IsOwned(name) && !settings.contains(std::string(name))) variables.push_back(variable);
   }
   for (const auto& [name, value] : settings) variables.push_back(absl::StrCat(name, "=", value));
   return variables;
@@ -213,29 +217,15 @@ absl::StatusOr<LaunchPlan> MakeLaunchPlan(const PlanRequest& request) {
     plan.sets_omp_threads = true;
     common.push_back(absl::StrCat(kOmpThreads, "=1"));
   }
-  for (Topology& topology :
-       request.nodes ? PlaceRanksOfNode(request, *request.nodes) : PlaceRanks(request, local_sizes)) {
-    RankPlan rank{.topology = std::move(topology), .environment = common};
-    for (std::string& variable : PlaceVariables(rank.topology)) rank.environment.push_back(std::move(variable));
-    plan.ranks.push_back(std::move(rank));
+  plan.ranks = request.nodes ? PlaceRanksOfNode(request, *request.nodes) : PlaceRanks(request, local_sizes);
+  for (RankPlan& rank : plan.ranks) {
+    const std::vector<std::string> place = request.places == PlanRequest::Places::kSlots
+                                               ? SlotVariables(rank.topology.local_rank, rank.topology.local_size)
+                                               : PlaceVariables(rank.topology, rank.host);
+    rank.environment = common;
+    rank.environment.insert(rank.environment.end(), place.begin(), place.end());
   }
   return plan;
-}
-
-std::vector<std::string> PlaceVariables(const Topology& topology) {
-  const std::pair<absl::string_view, int> values[] = {{"RONDA_RANK", topology.rank},
-                                                      {"RONDA_SIZE", topology.size},
-                                                      {"RONDA_LOCAL_RANK", topology.local_rank},
-                                                      {"RONDA_LOCAL_SIZE", topology.local_size},
-                                                      {"RONDA_CROSS_RANK", topology.cross_rank},
-                                                      {"RONDA_CROSS_SIZE", topology.cross_size}};
-  std::vector<std::string> variables;
-  for (const auto& [name, value] : values) variables.push_back(absl::StrCat(name, "=", value));
-  return variables;
-}
-
-std::vector<std::string> SlotVariables(int slot, int slots) {
-  return PlaceVariables({.rank = slot, .size = slots, .local_rank = slot, .local_size = slots});
 }
 
 std::vector<int> CpusOfRank(const HostCores& cores, LaunchOptions::Binding binding, int local_rank, int local_size) {

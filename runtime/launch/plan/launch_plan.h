@@ -55,6 +55,9 @@ struct PlanRequest {
   int free_port = 0;               // of this host, where its ranks meet if they cannot do that in memory
   int store_port = 0;              // of this host, for a store of another library
   bool output_is_terminal = false;
+  // kRanks: a process keeps its rank. kSlots: it is a member of an elastic job, and its slot alone is known
+  // (SlotVariables).
+  enum class Places { kRanks, kSlots } places = Places::kRanks;
   std::vector<std::string> environment;         // the launcher's own, "NAME=value"
   std::map<std::string, std::string> settings;  // variables that replace those of the environment
 };
@@ -62,6 +65,7 @@ struct PlanRequest {
 // One rank: where it stands, and the environment it starts with.
 struct RankPlan {
   Topology topology;
+  int host = 0;                          // its position among the hosts of the job
   std::vector<std::string> environment;  // "NAME=value"
 };
 
@@ -81,13 +85,6 @@ struct LaunchPlan {
 //
 // Errors: INVALID_ARGUMENT if the hosts have too few slots, or nodes on several hosts no secret.
 absl::StatusOr<LaunchPlan> MakeLaunchPlan(const PlanRequest& request);
-
-// The variables that tell a rank its place.
-std::vector<std::string> PlaceVariables(const Topology& topology);
-
-// The same for a member of an elastic job, whose slot is one of so many of its host: it is also its local rank there,
-// so that it keeps a device for life. Its place in each epoch comes from the launcher.
-std::vector<std::string> SlotVariables(int slot, int slots);
 
 // The hardware threads that a rank may run on, by their numbers in the system; empty: all.
 //

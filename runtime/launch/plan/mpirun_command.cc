@@ -18,6 +18,7 @@
 #include "absl/strings/strip.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/launch/options/shell_words.h"
+#include "runtime/launch/plan/place_variables.h"
 #include "runtime/launch/supervise/mpirun_part.h"
 
 namespace ronda {
@@ -130,6 +131,17 @@ absl::StatusOr<MpirunCommand> CommandOf(const MpirunRequest& request) {
   return OpenMpiCommand(request);
 }
 
+Words LedByShell(const MpirunRequest& request) {
+  constexpr MpirunPlace kOpenMpisPlace = {.rank = "OMPI_COMM_WORLD_RANK",
+                                          .size = "OMPI_COMM_WORLD_SIZE",
+                                          .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
+                                          .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE"};
+  constexpr MpirunPlace kHydrasPlace = {
+      .rank = "PMI_RANK", .size = "PMI_SIZE", .local_rank = "MPI_LOCALRANKID", .local_size = "MPI_LOCALNRANKS"};
+  const MpirunPlace& place = request.mpirun == Mpirun::kHydra ? kHydrasPlace : kOpenMpisPlace;
+  return WithStartMark(request.command, PlaceScript(place, request.rank_count, request.ranks_per_host));
+}
+
 struct Answer {
   std::string text;
   int status = 0;  // as waitpid() has it
@@ -169,8 +181,7 @@ absl::StatusOr<Mpirun> DetectMpirun(absl::string_view version_text) {
 absl::StatusOr<MpirunCommand> MakeMpirunCommand(const MpirunRequest& request) {
   RONDA_ASSIGN_OR_RETURN(MpirunCommand command, CommandOf(request));
   Append(request.remote.mpi_arguments, &command.argv);
-  const bool is_marked = request.start_mark == MpirunRequest::StartMark::kGiven;
-  Append(is_marked ? WithStartMark(request.command) : request.command, &command.argv);
+  Append(request.lead == MpirunRequest::Lead::kShell ? LedByShell(request) : request.command, &command.argv);
   return command;
 }
 

@@ -30,7 +30,9 @@ struct MpirunRequest {
   absl::Duration grace_period = absl::Seconds(5);  // from SIGTERM to SIGKILL
   std::vector<std::string> variables;              // names of those that all ranks get
   std::vector<std::string> command;
-  enum class StartMark { kGiven, kNone } start_mark = StartMark::kGiven;
+  int ranks_per_host = 0;  // of each host; 0: they differ, or mpirun places ranks as the user has asked it to
+  // Whether a shell leads each rank, which prints a mark and sets the variables of the place.
+  enum class Lead { kShell, kNone } lead = Lead::kShell;
 };
 
 struct MpirunCommand {
@@ -40,8 +42,8 @@ struct MpirunCommand {
 
 // Pure. Variables are given by name only: their values travel in mpirun's own environment, and no secret is on a
 // command line, where all users of the machine can read it. Each piece of output gets a mark that says whose it is
-// (TaggedOutput), and each rank begins with one that says that it has started (WithStartMark), if that is wanted. The
-// user's --mpi-args come last, so that they replace arguments of rondarun.
+// (TaggedOutput), and the shell that leads a rank prints one that says that it has started (WithStartMark). The user's
+// --mpi-args come last, so that they replace arguments of rondarun.
 //
 // Errors: UNIMPLEMENTED if this mpirun cannot carry out an option.
 absl::StatusOr<MpirunCommand> MakeMpirunCommand(const MpirunRequest& request);

@@ -17,6 +17,7 @@
 #include "runtime/launch/options/hosts.h"
 #include "runtime/launch/options/shell_words.h"
 #include "runtime/launch/plan/launch_plan.h"
+#include "runtime/launch/plan/place_variables.h"
 #include "runtime/launch/supervise/agent.h"
 
 namespace ronda {
@@ -72,7 +73,7 @@ std::vector<HostRanks> RanksByHost(const LaunchPlan& plan) {
   for (const RankPlan& rank : plan.ranks) {
     if (hosts.empty() || rank.topology.local_rank == 0) hosts.push_back({.host = rank.topology.hostname});
     hosts.back().ranks.push_back(rank.topology.rank);
-    hosts.back().variables.push_back(PlaceVariables(rank.topology));
+    hosts.back().variables.push_back(PlaceVariables(rank.topology, rank.host));
   }
   return hosts;
 }

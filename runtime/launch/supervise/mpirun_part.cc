@@ -150,9 +150,10 @@ void TaggedOutput::EmitText(absl::string_view text, Emit emit) {
   EmitText(text.substr(newline + 1), emit);
 }
 
-std::vector<std::string> WithStartMark(const std::vector<std::string>& command) {
+std::vector<std::string> WithStartMark(const std::vector<std::string>& command, absl::string_view preparation) {
+  const std::string script = absl::StrCat("echo ronda-start $$ >&2; ", preparation, "exec \"$@\"");
   // The shell's complaints about the command begin with the last word.
-  std::vector<std::string> words = {"/bin/sh", "-c", "echo ronda-start $$ >&2; exec \"$@\"", "rondarun"};
+  std::vector<std::string> words = {"/bin/sh", "-c", script, "rondarun"};
   words.insert(words.end(), command.begin(), command.end());
   return words;
 }

@@ -52,8 +52,9 @@ class TaggedOutput {
 };
 
 // `command`, led by a shell that prints a mark on stderr, with its process id, and then becomes the command. So any
-// program can be seen to start, also one that prints nothing.
-std::vector<std::string> WithStartMark(const std::vector<std::string>& command);
+// program can be seen to start, also one that prints nothing. Between the two the shell runs `preparation`, which is
+// empty or ends with a separator.
+std::vector<std::string> WithStartMark(const std::vector<std::string>& command, absl::string_view preparation = "");
 
 // Takes the mark out of one stream of a rank, whose first line it is if it is there at all.
 //

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import os
 import shutil
+import socket
 import subprocess
 import sys
+import textwrap
 import unittest
+from concurrent import futures
+from unittest import mock
 
+import torch.distributed as dist
 from ronda._ports import free_port
+from ronda.torch.c10d import _rendezvous
 from ronda_test import RONDARUN, environment, finish, program, run
 
 # Prints one line on each rank: place and sum of the ranks' numbers from 1.
@@ -40,7 +49,56 @@ FOREIGN = (
 )
 
 
-def launch(*command: str, env: dict[str, str] | None = None):
+# Each rank starts a copy of itself, as Lightning does without a LOCAL_RANK, and waits for it.
+DOUBLED = """
+    import os
+    import subprocess
+    import sys
+    import torch.distributed as dist
+    import ronda.torch.c10d
+
+    is_copy = "COPY" in os.environ
+    if not is_copy:
+        copy = subprocess.Popen(
+            [sys.executable] + sys.argv,
+            env={**os.environ, "COPY": "1"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    try:
+        dist.init_process_group("ronda")
+        place = f"rank {dist.get_rank()}"
+    except RuntimeError as error:
+        place = f"refused: {error}"
+    print(place + ";", copy.communicate()[0].strip() if not is_copy else "", flush=True)
+"""
+# In the first round rank 1 fails, when both have met.
+RESTARTED = """
+    import os
+    import torch
+    import torch.distributed as dist
+    import ronda.torch.c10d
+
+    dist.init_process_group("ronda")
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+    if attempt == "0":
+        if dist.get_rank() == 1:
+            raise SystemExit(7)
+        dist.barrier()
+    print(f"round {attempt}: {int(total)}")
+"""
+MPIRUN = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", "-x", "PYTHONPATH")
+
+
+def torchrun(*options: str) -> tuple[str, ...]:
+    command = (sys.executable, "-m", "torch.distributed.run", f"--master_port={free_port()}")
+    # By its default torch 1.13's does not start on Python 3.11.
+    return (*command, "--redirects=1", "--tee=1", "--nproc_per_node=2", *options)
+
+
+def launch(*command: str, env: dict[str, str] | None = None, timeout: float = 120):
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -49,7 +107,7 @@ def launch(*command: str, env: dict[str, str] | None = None):
         env={**environment(), **(env or {})},
         start_new_session=True,
     )
-    return finish(process)
+    return finish(process, timeout)
 
 
 class LauncherTest(unittest.TestCase):
@@ -87,16 +145,23 @@ class LauncherTest(unittest.TestCase):
 
     def test_torchrun(self):
         path = program(PROGRAM.replace("ARGUMENTS", ""))
-        torchrun = (sys.executable, "-m", "torch.distributed.run", f"--master_port={free_port()}")
-        # By its default torch 1.13's does not start on Python 3.11.
-        torchrun += ("--redirects=1", "--tee=1")
-        self.check(launch(*torchrun, "--nproc_per_node=2", path))
+        self.check(launch(*torchrun(), path))
 
     @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
     def test_mpirun(self):
         path = program(PROGRAM.replace("ARGUMENTS", ""))
-        mpirun = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2")
-        self.check(launch(*mpirun, sys.executable, path))
+        self.check(launch(*MPIRUN, sys.executable, path))
+
+    @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
+    def test_a_program_that_copies_mpiruns_place_to_torchruns_names(self):
+        copy = """
+            import os
+
+            for own, mpiruns in {"RANK": "RANK", "WORLD_SIZE": "SIZE"}.items():
+                os.environ[own] = os.environ[f"OMPI_COMM_WORLD_{mpiruns}"]
+        """
+        source = textwrap.dedent(copy) + textwrap.dedent(PROGRAM.replace("ARGUMENTS", ""))
+        self.check(launch(*MPIRUN, sys.executable, program(source)))
 
     def test_a_program_that_names_other_backends(self):
         command = (str(RONDARUN), "-np", "2", sys.executable, "-m", "ronda.torch.c10d")
@@ -106,3 +171,125 @@ class LauncherTest(unittest.TestCase):
         finished = launch(sys.executable, "-m", "ronda.torch.c10d")
         self.assertEqual(finished.code, 1)
         self.assertIn("usage: python -m ronda.torch.c10d", finished.err)
+
+
+class PlaceTest(unittest.TestCase):
+    """Variables and arguments that tell a program its place before init_process_group()."""
+
+    def check_known(self, finished) -> None:
+        self.assertEqual(finished.code, 0, finished.err)
+        for rank in range(2):
+            self.assertIn(f"rank {rank} of 2, here {rank} of 2, host 0", finished.out)
+
+    KNOWN = """
+        import os
+
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
+        print("rank {} of {}, here {} of {}, host {}".format(*(os.environ[name] for name in names)))
+        assert os.environ["HOROVOD_RANK"] == os.environ["RANK"]
+        assert "MASTER_PORT" in os.environ
+    """
+
+    def test_rondarun(self):
+        self.check_known(run(self.KNOWN, 2))
+
+    @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
+    def test_mpirun_below_rondarun(self):
+        self.check_known(run(self.KNOWN, 2, ["--mpi"]))
+
+    @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
+    def test_mpirun_with_the_module(self):
+        command = (sys.executable, "-m", "ronda.torch.c10d", program(self.KNOWN))
+        self.check_known(launch(*MPIRUN, *command))
+
+    def test_a_place_that_the_program_gives_is_used_or_refused(self):
+        right = ", rank=int(os.environ['RANK']), world_size=2"
+        source = "    import os\n" + PROGRAM.lstrip("\n")
+        finished = run(source.replace("ARGUMENTS", right), 2, timeout=120)
+        self.assertEqual(finished.code, 0, finished.err)
+        self.assertIn("rank 1 of 2: 3", finished.out)
+        for wrong in (
+            ", rank=1 - int(os.environ['RANK']), world_size=2",
+            ", rank=0, world_size=1",
+        ):
+            finished = run(source.replace("ARGUMENTS", wrong), 2, timeout=120)
+            self.assertNotEqual(finished.code, 0, wrong)
+            self.assertRegex(finished.err, r"but it is rank \d of 2 in Ronda's job")
+
+    def test_the_argument_local_rank(self):
+        starts = {"--local_rank": (), "--local-rank": ("-m", "ronda.torch.c10d")}
+        for spelling, module in starts.items():
+            source = f"""
+                import argparse
+                import torch.distributed as dist
+                import ronda.torch.c10d
+                flags = argparse.ArgumentParser()
+                flags.add_argument("--lr", type=float)
+                flags.add_argument("{spelling}", default=-1, type=int)
+                print("local rank", flags.parse_args().local_rank)
+            """
+            command = (str(RONDARUN), "-np", "2", sys.executable, *module, program(source))
+            finished = launch(*command, "--lr", "1")
+            for rank in range(2):
+                self.assertIn(f"[{rank}]<stdout>: local rank {rank}", finished.out)
+            finished = launch(*command, f"{spelling}=5")
+            self.assertEqual(finished.out.count("local rank 5"), 2, "the user's is kept")
+
+
+class CopyTest(unittest.TestCase):
+    """A rank that starts a copy of itself before it joins."""
+
+    def check(self, finished) -> None:
+        self.assertEqual(finished.code, 0, finished.err)
+        for rank in range(2):
+            # Which of the two is the first is open.
+            self.assertEqual(finished.out.count(f"rank {rank};"), 1, finished.out)
+            self.assertIn(f"refused: rank {rank} of this job is process", finished.out)
+
+    def test_rondarun(self):
+        self.check(run(DOUBLED, 2, timeout=120))
+
+    def test_torchrun(self):
+        self.check(launch(*torchrun(), program(DOUBLED)))
+
+    @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
+    def test_mpirun(self):
+        self.check(launch(*MPIRUN, sys.executable, program(DOUBLED)))
+
+
+class RestartTest(unittest.TestCase):
+    def test_torchrun_starts_the_ranks_again(self):
+        finished = launch(*torchrun("--max_restarts=1"), program(RESTARTED), timeout=300)
+        self.assertEqual(finished.code, 0, finished.err)
+        self.assertEqual(finished.out.count("round 1: 2"), 2, finished.out)
+
+    @mock.patch.object(_rendezvous, "_meetings", itertools.repeat(0))  # of several ranks here
+    def test_a_round_does_not_read_the_key_of_the_round_before(self):
+        server = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+
+        def meet(rank: int) -> dict[str, object]:
+            store = dist.TCPStore("127.0.0.1", server.port, None, False, wait_for_workers=False)
+            return _rendezvous._meeting_point(store, rank, 2)
+
+        points = []
+        for attempt in range(2):
+            with (
+                mock.patch.dict(os.environ, TORCHELASTIC_RESTART_COUNT=str(attempt)),
+                futures.ThreadPoolExecutor() as pool,
+            ):
+                late = pool.submit(meet, 1)  # waits for what rank 0 has not said yet
+                points.append(meet(0))
+                self.assertEqual(late.result(60), points[-1])
+        self.assertNotEqual(points[0], points[1])
+
+    def test_one_living_process_publishes_as_rank_0(self):
+        store = dist.HashStore()
+        store.set("alive", json.dumps([socket.gethostname(), os.getppid()]))
+        with self.assertRaisesRegex(RuntimeError, f"rank 0 of this job is process {os.getppid()}"):
+            _rendezvous._claim_publication(store, "alive")
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        store.set("gone", json.dumps([socket.gethostname(), gone.pid]))
+        _rendezvous._claim_publication(store, "gone")
+        for _ in range(2):
+            _rendezvous._claim_publication(store, "own")

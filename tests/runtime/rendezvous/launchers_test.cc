@@ -99,6 +99,18 @@ TEST(LaunchersTest, MpirunOfOpenMpi) {
               "", MpiLauncher::kOpenMpi});
 }
 
+// Frameworks copy the launcher's place to torchrun's names, which say nothing of where the ranks meet.
+TEST(LaunchersTest, APlaceThatIsCopiedToTorchrunsNamesIsTheLaunchers) {
+  const Variables copied = {{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "3"}};
+  ExpectRead({"of Open MPI", OpenMpi(copied), kOpenMpiSource, 3, 4, 3, 4, "ompi-344588289", "", MpiLauncher::kOpenMpi});
+  ExpectRead({"of Slurm", Slurm({{"RANK", "3"}, {"WORLD_SIZE", "5"}}), kSlurmSource, 3, 5, 1, 2, "", "n07 20005"});
+  const Variables elsewhere = With(copied, {{"MASTER_ADDR", "alpha"}, {"MASTER_PORT", "29500"}});
+  ExpectRead({"with an address of the user's", OpenMpi(elsewhere), "torchrun-style variables", 3, 4, 3, std::nullopt,
+              "", "alpha 29500", MpiLauncher::kOpenMpi});
+  ExpectRead({"another place", OpenMpi({{"RANK", "0"}, {"WORLD_SIZE", "4"}}), "torchrun-style variables", 0, 4,
+              std::nullopt, std::nullopt, "", "", MpiLauncher::kOpenMpi});
+}
+
 TEST(LaunchersTest, MpiexecOfMpich) {
   ExpectRead({"two hosts", Mpich(), kMpichSource, 1, 4, 1, 2, "", "", MpiLauncher::kMpich});
   ExpectRead({"in an allocation of Slurm, whose srun has started the agents", With(Slurm(), Mpich()), kMpichSource, 1,

@@ -72,6 +72,7 @@ TEST(JobPlannerTest, MembersOfAnElasticJobAreMadeAsTheyAreNeeded) {
   EXPECT_THAT(Planned(options).commands[1], HasSubstr("RONDA_START_TIMEOUT=2s "));
   // A member's place is that of its slot, among all that there may be.
   EXPECT_THAT(plan.commands[1], AllOf(HasSubstr("RONDA_LOCAL_RANK=1 "), HasSubstr("RONDA_LOCAL_SIZE=4 ")));
+  EXPECT_THAT(plan.commands[1], Not(HasSubstr(" WORLD_SIZE=")));
 }
 
 TEST(JobPlannerTest, MonitorIsAPartThatDoesNotCarryTheJob) {
@@ -170,12 +171,21 @@ TEST(JobPlannerTest, RanksAreNotStartedByAShellThatWouldDropVariables) {
   auto plan = MakeJobPlan(MpirunOptions({}), facts);
   if (!plan.ok()) GTEST_SKIP() << plan.status().message();
   EXPECT_THAT(plan->commands, ::testing::Contains(HasSubstr("/bin/sh")));
+  EXPECT_THAT(plan->notes, ::testing::IsEmpty());
   EXPECT_LT(plan->start_timeout, absl::InfiniteDuration());
   facts.environment.push_back("BASH_FUNC_module%%=() { :; }");
   plan = MakeJobPlan(MpirunOptions({}), facts);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   EXPECT_THAT(plan->commands, ::testing::Each(Not(HasSubstr("/bin/sh"))));
   EXPECT_EQ(plan->start_timeout, absl::InfiniteDuration());
+  EXPECT_THAT(plan->notes, ::testing::Contains(HasSubstr("ranks get RANK, WORLD_SIZE and their companions when they")));
+}
+
+TEST(JobPlannerTest, AnExportedPlaceIsRefused) {
+  LaunchOptions options = Options(2);
+  options.settings["LOCAL_RANK"] = "0";
+  EXPECT_THAT(std::string(MakeJobPlan(options, Facts()).status().message()),
+              HasSubstr("-x LOCAL_RANK=0: rondarun itself tells each rank its place"));
 }
 
 TEST(JobPlannerTest, AgentsNeedNoInterfaceOfThisHost) {

@@ -47,14 +47,41 @@ TEST(LaunchPlanTest, EveryRankLearnsItsPlaceAndTheJob) {
   EXPECT_THAT(plan.ranks[0].environment, Contains("RONDA_RANK=0"));
 }
 
+TEST(LaunchPlanTest, RanksHaveTheVariablesOfTorchrunAndHorovodrun) {
+  PlanRequest request = Request(3);
+  request.hosts = {{"a", 2}, {"b", 1}};
+  EXPECT_THAT(Planned(request).ranks[2].environment,
+              IsSupersetOf({"RANK=2", "WORLD_SIZE=3", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "GROUP_RANK=1",
+                            "HOROVOD_RANK=2", "HOROVOD_SIZE=3", "HOROVOD_LOCAL_RANK=0", "HOROVOD_LOCAL_SIZE=1",
+                            "HOROVOD_CROSS_RANK=1", "HOROVOD_CROSS_SIZE=2"}));
+}
+
+TEST(LaunchPlanTest, MembersOfAnElasticJobKnowTheirSlotsAlone) {
+  PlanRequest request = Request(2);
+  request.places = PlanRequest::Places::kSlots;
+  request.environment = {"RANK=7", "WORLD_SIZE=8"};  // another job's
+  const std::vector<std::string> environment = Planned(request).ranks[1].environment;
+  EXPECT_THAT(environment, IsSupersetOf({"RONDA_LOCAL_RANK=1", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2"}));
+  for (const char* unknown : {"RANK=", "WORLD_SIZE=", "GROUP_RANK=", "HOROVOD_RANK=", "HOROVOD_SIZE="}) {
+    EXPECT_THAT(environment, Each(Not(StartsWith(unknown))));
+  }
+}
+
 TEST(LaunchPlanTest, InheritedPlaceOfAnotherJobIsReplaced) {
   PlanRequest request = Request(1);
-  request.environment = {"RONDA_RANK=7",       "RONDA_SIZE=8",          "RONDA_JOB_ID=old",
-                         "RONDA_JOB_SECRET=s", "RONDA_LOG_LEVEL=debug", "RONDA_OUTPUT_IS_TERMINAL=1"};
+  request.environment = {"RONDA_RANK=7",
+                         "RONDA_SIZE=8",
+                         "RONDA_JOB_ID=old",
+                         "RONDA_JOB_SECRET=s",
+                         "RONDA_LOG_LEVEL=debug",
+                         "RONDA_OUTPUT_IS_TERMINAL=1",
+                         "RANK=7",
+                         "HOROVOD_SIZE=8"};
   const std::vector<std::string> environment = Planned(request).ranks[0].environment;
   EXPECT_THAT(environment,
               IsSupersetOf({"RONDA_RANK=0", "RONDA_SIZE=1", "RONDA_JOB_ID=cafe", "RONDA_JOB_SECRET=f00d"}));
-  for (const char* old : {"RONDA_RANK=7", "RONDA_SIZE=8", "RONDA_JOB_ID=old", "RONDA_JOB_SECRET=s"}) {
+  for (const char* old :
+       {"RONDA_RANK=7", "RONDA_SIZE=8", "RONDA_JOB_ID=old", "RONDA_JOB_SECRET=s", "RANK=7", "HOROVOD_SIZE=8"}) {
     EXPECT_THAT(environment, Not(Contains(old)));
   }
   EXPECT_THAT(environment, Each(Not(StartsWith("RONDA_OUTPUT_IS_TERMINAL"))));
@@ -161,7 +188,7 @@ TEST(LaunchPlanTest, RanksOfANodeComeAfterThoseOfTheNodesBefore) {
   ASSERT_EQ(plan.ranks.size(), 2u);
   EXPECT_THAT(plan.ranks[1].environment,
               IsSupersetOf({"RONDA_RANK=3", "RONDA_SIZE=6", "RONDA_LOCAL_RANK=1", "RONDA_LOCAL_SIZE=2",
-                            "RONDA_CROSS_RANK=1", "RONDA_CROSS_SIZE=3", "RONDA_MASTER_ADDR=node0",
+                            "RONDA_CROSS_RANK=1", "RONDA_CROSS_SIZE=3", "GROUP_RANK=1", "RONDA_MASTER_ADDR=node0",
                             "RONDA_MASTER_PORT=4711", "RONDA_JOB_SECRET=f00d"}));
   EXPECT_THAT(plan.ranks[1].environment, Each(Not(StartsWith("RONDA_JOB_ID="))));
   EXPECT_EQ(plan.ranks[0].topology.rank, 2);

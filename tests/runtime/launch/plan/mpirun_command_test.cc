@@ -12,6 +12,7 @@ namespace ronda {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -34,17 +35,28 @@ MpirunCommand Made(const MpirunRequest& request) {
 std::string Line(const MpirunRequest& request) { return " " + absl::StrJoin(Made(request).argv, " ") + " "; }
 
 TEST(MpirunCommandTest, OpenMpiStartsTheRanksOnTheHosts) {
-  EXPECT_EQ(Line(Request(Mpirun::kOpenMpi)),
-            " mpirun --tag-output -np 3 -H a:2,b:1 -mca orte_keep_fqdn_hostnames 1 -bind-to none -map-by slot -mca "
-            "odls_base_sigkill_timeout 5 /bin/sh -c echo ronda-start $$ >&2; exec \"$@\" rondarun ./train --lr 0.1 ");
+  const std::string line = Line(Request(Mpirun::kOpenMpi));
+  EXPECT_THAT(line, StartsWith(" mpirun --tag-output -np 3 -H a:2,b:1 -mca orte_keep_fqdn_hostnames 1 -bind-to none "
+                               "-map-by slot -mca odls_base_sigkill_timeout 5 /bin/sh -c echo ronda-start $$ >&2; "));
+  EXPECT_THAT(line, HasSubstr("\"$OMPI_COMM_WORLD_RANK\" RONDA_RANK RANK HOROVOD_RANK; "));
+  EXPECT_THAT(line, Not(HasSubstr("GROUP_RANK")));
+  EXPECT_THAT(line, EndsWith(" exec \"$@\" rondarun ./train --lr 0.1 "));
   EXPECT_THAT(Made(Request(Mpirun::kOpenMpi)).environment, IsEmpty());
 }
 
 TEST(MpirunCommandTest, HydraStartsTheRanksOnTheHosts) {
-  EXPECT_EQ(
-      Line(Request(Mpirun::kHydra)),
-      " mpirun -prepend-pattern [1,%r]<stdout>: -print-all-exitcodes -np 3 -hosts a:2,b:1 -bind-to none -launcher "
-      "ssh /bin/sh -c echo ronda-start $$ >&2; exec \"$@\" rondarun ./train --lr 0.1 ");
+  const std::string line = Line(Request(Mpirun::kHydra));
+  EXPECT_THAT(line, StartsWith(" mpirun -prepend-pattern [1,%r]<stdout>: -print-all-exitcodes -np 3 -hosts a:2,b:1 "
+                               "-bind-to none -launcher ssh /bin/sh -c echo ronda-start $$ >&2; "));
+  EXPECT_THAT(line, HasSubstr("\"$PMI_RANK\" RONDA_RANK RANK HOROVOD_RANK; "));
+  EXPECT_THAT(line, HasSubstr("\"$MPI_LOCALNRANKS\" RONDA_LOCAL_SIZE LOCAL_WORLD_SIZE HOROVOD_LOCAL_SIZE; "));
+  EXPECT_THAT(line, EndsWith(" exec \"$@\" rondarun ./train --lr 0.1 "));
+}
+
+TEST(MpirunCommandTest, RanksKnowTheirHostWhereAllHostsAreAlike) {
+  MpirunRequest request = Request(Mpirun::kOpenMpi);
+  request.ranks_per_host = 3;
+  EXPECT_THAT(Line(request), HasSubstr("\"$((OMPI_COMM_WORLD_RANK / 3))\" GROUP_RANK; "));
 }
 
 TEST(MpirunCommandTest, OneHostMayHaveMoreRanksThanCores) {

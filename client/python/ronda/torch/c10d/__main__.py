@@ -2,6 +2,10 @@
 
     python -m ronda.torch.c10d [-m] PROGRAM [ARGUMENTS]
 
+The program finds RANK, WORLD_SIZE, LOCAL_RANK and their companions in its environment from its
+first line on, under each launcher, also those that do not set them: mpirun and srun. A program that
+asks for the argument --local_rank is given it.
+
 With RONDA_REPLACE_BACKEND=gloo,nccl,mpi in its environment, a program that names one of these
 backends runs on Ronda unchanged.
 """
@@ -13,6 +17,7 @@ import runpy
 import sys
 
 import ronda.torch.c10d  # noqa: F401  registers the backend
+from ronda import _env, _local_rank
 
 
 def main() -> None:
@@ -20,10 +25,12 @@ def main() -> None:
     del sys.argv[0]
     if not sys.argv:
         sys.exit("usage: python -m ronda.torch.c10d [-m] PROGRAM [ARGUMENTS]")
+    _env.announce()
     if sys.argv[0] == "-m":
         del sys.argv[0]
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     else:
+        _local_rank.hand_over(sys.argv[0])
         sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
         runpy.run_path(sys.argv[0], run_name="__main__")
 

@@ -8,22 +8,27 @@ the job: rank 0 publishes in the store where Ronda's ranks meet. Neither uses it
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import os
 import secrets
 import socket
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from torch._C._distributed_c10d import TCPStore
 
-from ronda import _env, job
+from ronda import _env, _local_rank, job
 from ronda._library import native
 from ronda._ports import free_port
 
 USER = "c10d"
 _KEY = "ronda/job"
+# Of this process, with a store of torch's. All ranks of a job have as many.
+_meetings = itertools.count()
 # Ranks of these find each other by what the launcher has told Ronda. Those of others meet in the
 # store of torch, which also tells them a secret.
 _LAUNCHERS = (
@@ -54,6 +59,10 @@ def join(store: Any, rank: int, size: int) -> None:
         job.init(USER)
     else:
         job.init(USER, rank=rank, size=size, **_local_place(), **_meeting_point(store, rank, size))
+    _check_place(rank, size)
+
+
+def _check_place(rank: int, size: int) -> None:
     if (native.rank(), native.size()) != (rank, size):
         raise RuntimeError(
             f"torch.distributed calls this process rank {rank} of {size}, but it is rank "
@@ -73,13 +82,50 @@ def _meeting_point(store: Any, rank: int, size: int) -> dict[str, object]:
     """Address, port and secret of the job, which rank 0 chooses."""
     if size == 1:
         return {}
+    key = _key(size)
     if rank == 0:
         address = os.environ.get("RONDA_MASTER_ADDR") or _own_address(size)
         port = int(os.environ.get("RONDA_MASTER_PORT") or free_port(address))
         secret = os.environ.get("RONDA_JOB_SECRET") or secrets.token_hex(16)
-        store.set(_KEY, json.dumps([address, port, secret]))
-    address, port, secret = json.loads(store.get(_KEY))
+        _claim_publication(store, f"{key}/publisher")
+        store.set(key, json.dumps([address, port, secret]))
+    address, port, secret = json.loads(store.get(key))
     return {"master_address": address, "master_port": port, "secret": secret}
+
+
+def _key(size: int) -> str:
+    """The key of this meeting, which no earlier one has had: torchrun keeps its store when it
+    starts the ranks again, and what the ranks of an earlier round have left there says nothing.
+    """
+    return f"{_KEY}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{size}/{next(_meetings)}"
+
+
+def _claim_publication(store: Any, key: str) -> None:
+    """Becomes the process that publishes where the ranks meet, as rank 0 of the job. What holds of
+    the other ranks, that no two processes are the same one, the library sees to where they meet.
+
+    Raises:
+        RuntimeError: a living process has done so already: a rank has started a copy of itself.
+    """
+    own = (socket.gethostname(), os.getpid())
+    # A key of its own: waiting ranks of torch 1.13 do not notice what compare_set has set.
+    host, pid = json.loads(store.compare_set(key, "", json.dumps(own)))
+    if (host, pid) != own and host == own[0] and _is_alive(pid):
+        raise RuntimeError(
+            f"rank 0 of this job is process {pid} already, and this process ({own[1]}) has the "
+            "same RANK: start each rank once, and remove its place (RANK, WORLD_SIZE, ...) from "
+            "the environment of copies"
+        )
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _own_address(size: int) -> str:
@@ -93,6 +139,8 @@ def serve_env() -> None:
     """Makes env:// ask Ronda where rondarun or mpirun has started the ranks.
 
     Each rendezvous has a store of its own, so that a program may leave its group and make another.
+    A program that rondarun has started and that asks for --local_rank is given it, as this is the
+    first that Ronda sees of the program.
     """
     # The function torch.distributed.rendezvous hides the module.
     handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
@@ -104,10 +152,22 @@ def serve_env() -> None:
             yield from original(url, **options)
             return
         job.init(USER)
+        _check_place(*_asked_place(url))
         yield _shared_store(options.get("timeout")), native.rank(), native.size()
         raise RuntimeError("a process joins its job once: there is no second rendezvous")
 
     handlers["env"] = from_env
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    if main is not None and _env.launcher() == _env.Launcher.RONDARUN:
+        _local_rank.hand_over(main)
+
+
+def _asked_place(url: str) -> tuple[int, int]:
+    """Rank and size that the program gives to init_process_group(), which torch puts into the URL;
+    the job's, where it gives none.
+    """
+    asked = dict(parse_qsl(urlsplit(url).query))
+    return int(asked.get("rank", native.rank())), int(asked.get("world_size", native.size()))
 
 
 def _shared_store(timeout: timedelta | None) -> Any:

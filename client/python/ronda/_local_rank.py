@@ -1,0 +1,59 @@
+"""The argument --local_rank, by which torch.distributed.launch told a program its local rank.
+
+Programs of its time have `parser.add_argument("--local_rank", default=0)`, later ones with
+"--local-rank". A program that is not given the argument takes its default on every rank: all ranks
+use one GPU, and each takes itself for the first.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import pathlib
+import re
+import sys
+
+_IN_CALL = r"add_argument\(\s*(?:\s*['\"]-[^'\"]*['\"]\s*,)*\s*['\"]"
+_SPELLINGS = ("--local_rank", "--local-rank")
+
+
+def asked_for_by(source: str) -> str | None:
+    """The spelling that a program's own add_argument() has, the older one if it has both."""
+    for spelling in _SPELLINGS:
+        if re.search(_IN_CALL + spelling + r"['\"]", source):
+            return spelling
+    return None
+
+
+def spelling_for(program: str) -> str:
+    """How to hand the argument to this program: as its main file asks for it, else as the
+    torch.distributed.launch of the installed torch would.
+    """
+    asked = asked_for_by(_text_of(program))
+    if asked is not None:
+        return asked
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        version = ""
+    return _SPELLINGS[0] if version.startswith("1.") else _SPELLINGS[1]
+
+
+def hand_over(program: str) -> None:
+    """Adds the argument to sys.argv, if the main file of this program asks for it and it is not
+    there.
+    """
+    local_rank = os.environ.get("LOCAL_RANK")
+    given = {argument.split("=")[0] for argument in sys.argv[1:]}
+    if local_rank is None or given & set(_SPELLINGS):
+        return
+    asked = asked_for_by(_text_of(program))
+    if asked is not None:
+        sys.argv.insert(1, f"{asked}={local_rank}")
+
+
+def _text_of(program: str) -> str:
+    try:
+        return pathlib.Path(program).read_text(errors="replace")
+    except OSError:
+        return ""  # a module, or none: it can still be asked by its name

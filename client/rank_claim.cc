@@ -1,0 +1,100 @@
+#include "client/rank_claim.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ronda {
+namespace {
+
+struct Address {
+  sockaddr_un name = {};
+  socklen_t size = 0;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
+};
+
+// The job's own name, or the place where its ranks meet; empty if there is neither.
+std::string NameOf(const JobEnvironment& job) {
+  if (!job.job_id.empty()) return job.job_id;
+  if (job.master_address.empty()) return "";
+  return absl::StrCat(job.master_address, ":", job.master_port);
+}
+
+// What there is room for in a socket's name: an id of a job, or the end of an address, whose port differs at least.
+constexpr size_t kMostOfName = 64;
+
+std::string EndOf(const std::string& name) {
+  return name.size() <= kMostOfName ? name : name.substr(name.size() - kMostOfName);
+}
+
+// A name that begins with a zero byte is in no file system.
+Address AddressOf(const JobEnvironment& job) {
+  const std::string text =
+      absl::StrCat("ronda-rank-", getuid(), "-", job.epoch, "-", job.rank, "-", EndOf(NameOf(job)));
+  Address address;
+  address.name.sun_family = AF_UNIX;
+  std::memcpy(address.name.sun_path + 1, text.data(), text.size());
+  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  return address;
+}
+
+int MakeSocket() { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
+
+// The process that listens there; nullopt if it is gone, or in a namespace of its own.
+std::optional<pid_t> HolderOf(const Address& address) {
+  const UniqueFd caller(MakeSocket());
+  ucred holder = {};
+  socklen_t size = sizeof(holder);
+  if (!caller.valid() || connect(caller.get(), address.get(), address.size) != 0) return std::nullopt;
+  if (getsockopt(caller.get(), SOL_SOCKET, SO_PEERCRED, &holder, &size) != 0 || holder.pid <= 0) return std::nullopt;
+  return holder.pid;
+}
+
+absl::Status AlreadyClaimed(const JobEnvironment& job, const Address& address) {
+  const std::optional<pid_t> holder = HolderOf(address);
+  const std::string other = holder.has_value() ? absl::StrCat("process ", *holder) : "another process";
+  return absl::FailedPreconditionError(absl::StrCat(
+      "rank ", job.rank, " of this job is ", other, " already, and this process (", getpid(),
+      ") has been told the same place, by ", job.source,
+      ": a program that a rank starts inherits its variables; start each rank once, and give copies an environment "
+      "without them"));
+}
+
+}  // namespace
+
+absl::Status RankClaim::Take(const JobEnvironment& job) {
+  Release();
+  if (job.size == 1 || NameOf(job).empty()) return absl::OkStatus();
+  const Address address = AddressOf(job);
+  socket_ = MakeSocket();
+  // A system without such sockets can run the job all the same.
+  if (::bind(socket_.load(), address.get(), address.size) == 0) {
+    listen(socket_.load(), 1);  // so that a caller learns the process id
+    return absl::OkStatus();
+  }
+  const bool is_taken = errno == EADDRINUSE;
+  Release();
+  return is_taken ? AlreadyClaimed(job, address) : absl::OkStatus();
+}
+
+void RankClaim::Release() {
+  const int socket = socket_.exchange(-1);
+  if (socket >= 0) close(socket);
+}
+
+void RankClaim::LeaveToParent() const {
+  const int socket = socket_.load();
+  if (socket >= 0) close(socket);
+}
+
+}  // namespace ronda

@@ -1,0 +1,120 @@
+#include "client/rank_claim.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A job of this test's own.
+JobEnvironment RankOf(const char* name, int rank) {
+  JobEnvironment job;
+  job.rank = rank;
+  job.size = 2;
+  job.job_id = absl::StrCat(name, "-", getpid());
+  job.source = "rondarun";
+  return job;
+}
+
+JobEnvironment At(const char* address, int port) {
+  JobEnvironment job = RankOf("", 0);
+  job.job_id = "";
+  job.master_address = address;
+  job.master_port = port;
+  return job;
+}
+
+TEST(RankClaimTest, SecondProcessOfARankIsToldWhichIsTheFirst) {
+  RankClaim first, second;
+  ASSERT_TRUE(first.Take(RankOf("twice", 1)).ok());
+  const absl::Status refused = second.Take(RankOf("twice", 1));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr(absl::StrCat("rank 1 of this job is process ", getpid(), " already")),
+                    HasSubstr("start each rank once")));
+}
+
+TEST(RankClaimTest, OtherRanksJobsAndEpochsAreOthers) {
+  RankClaim first, rank, job, epoch;
+  ASSERT_TRUE(first.Take(RankOf("others", 0)).ok());
+  EXPECT_TRUE(rank.Take(RankOf("others", 1)).ok());
+  EXPECT_TRUE(job.Take(RankOf("another", 0)).ok());
+  JobEnvironment next = RankOf("others", 0);
+  next.epoch = 1;
+  EXPECT_TRUE(epoch.Take(next).ok());
+}
+
+TEST(RankClaimTest, AJobWithoutANameIsKnownByItsAddress) {
+  RankClaim first, second, elsewhere;
+  ASSERT_TRUE(first.Take(At("10.0.0.1", getpid())).ok());
+  EXPECT_FALSE(second.Take(At("10.0.0.1", getpid())).ok());
+  EXPECT_TRUE(elsewhere.Take(At("10.0.0.2", getpid())).ok());
+}
+
+TEST(RankClaimTest, JobsThatNeedNoneClaimNothing) {
+  RankClaim first, second;
+  JobEnvironment alone = RankOf("alone", 0);
+  alone.size = 1;
+  EXPECT_TRUE(first.Take(alone).ok());
+  EXPECT_TRUE(second.Take(alone).ok());
+  EXPECT_TRUE(first.Take(At("", 0)).ok());
+  EXPECT_TRUE(second.Take(At("", 0)).ok());
+}
+
+TEST(RankClaimTest, ReleasedClaimIsAnothers) {
+  RankClaim first, second;
+  ASSERT_TRUE(first.Take(RankOf("released", 1)).ok());
+  EXPECT_TRUE(first.Take(RankOf("released", 1)).ok()) << "its own is no other";
+  first.Release();
+  EXPECT_TRUE(second.Take(RankOf("released", 1)).ok());
+}
+
+TEST(RankClaimTest, AForkedChildDoesNotKeepIt) {
+  RankClaim claim, next;
+  ASSERT_TRUE(claim.Take(RankOf("forked", 1)).ok());
+  int left[2];
+  ASSERT_EQ(pipe(left), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    claim.LeaveToParent();
+    if (write(left[1], "x", 1) != 1) _exit(1);
+    pause();
+    _exit(0);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(left[0], &byte, 1), 1);
+  claim.Release();
+  EXPECT_TRUE(next.Take(RankOf("forked", 1)).ok());
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  close(left[0]);
+  close(left[1]);
+}
+
+TEST(RankClaimTest, AProcessThatIsKilledLeavesNone) {
+  RankClaim next;
+  const JobEnvironment job = RankOf("killed", 1);
+  const pid_t child = fork();
+  if (child == 0) {
+    static RankClaim claim;
+    if (claim.Take(job).ok()) raise(SIGKILL);
+    _exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_TRUE(next.Take(job).ok());
+}
+
+}  // namespace
+}  // namespace ronda
