@@ -16,8 +16,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ronda._library import native
-from ronda.torch.c10d import _rendezvous, _versions
+from ronda.torch.c10d import _group, _rendezvous, _versions
 from ronda.torch.c10d._group import Group
 from ronda.torch.c10d._work import Work
 
@@ -33,15 +32,13 @@ def _create(options: Any, _backend_options: Any) -> Group:
         ValueError: this version of PyTorch cannot have a backend for each device.
     """
     _versions.check_devices()
-    ranks = list(options.global_ranks_in_group)
-    if not ranks:
-        _rendezvous.join(options.store, options.group_rank, options.group_size)
-        ranks, process_set = list(range(options.group_size)), 0
-    else:
-        process_set = native.create_process_set(sorted(ranks), f"c10d/{options.group_id}")
-    is_default = _versions.is_default_timeout(options.timeout)
-    timeout_s = 0.0 if is_default else options.timeout.total_seconds()
-    return Group(options.group_rank, ranks, process_set, options.group_id, timeout_s)
+    rank, ranks = options.group_rank, list(options.global_ranks_in_group)
+    if ranks:
+        return _group.create(rank, ranks, options.group_id, options.timeout)
+    size = options.group_size
+    _rendezvous.join(options.store, rank, size)
+    timeout_s = _versions.seconds(options.timeout)
+    return Group(rank, range(size), 0, options.group_id, timeout_s)
 
 
 def register() -> None:

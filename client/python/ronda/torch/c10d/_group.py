@@ -13,6 +13,19 @@ from ronda.torch.c10d import _versions
 from ronda.torch.c10d._exchanges import Exchanges
 
 
+def create(rank: int, ranks: Sequence[int], name: str, timeout: timedelta) -> Group:
+    """Makes a group of some ranks of the job, on these ranks.
+
+    Args:
+        rank: of this process in the group.
+        ranks: of the members in the job, in the order of the group.
+        name: of the group, the same on its members and on no other group.
+        timeout: of its collectives; torch's default stands for the job's.
+    """
+    process_set = native.create_process_set(sorted(ranks), f"c10d/{name}")
+    return Group(rank, ranks, process_set, name, _versions.seconds(timeout))
+
+
 @_versions.with_other_names
 class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
     """The ranks of one of Ronda's process sets, for torch.
@@ -34,6 +47,7 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         _versions.GroupBase.__init__(self, rank, len(ranks))
         Exchanges.__init__(self, rank, ranks, process_set, timeout_s)
         self._name = name
+        self._options = _versions.backend_options(name, ranks, timeout_s)
 
     # -- What torch asks a group about itself --
 
@@ -65,9 +79,36 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
     supports_completion_hooks = property(lambda _: False)
     _supports_time_estimate = property(lambda _: False)
 
+    @property
+    def options(self) -> Any:
+        """What torch copies for a group that is split from this one."""
+        return self._options
+
+    def split(self, _store: Any, ranks: Sequence[int], options: Any) -> Group:
+        """A group of some ranks of this one, on these.
+
+        Args:
+            ranks: in this group; their order is that of the new one.
+            options: with the new group's name and timeout.
+
+        Raises:
+            ValueError: this rank is not one of them. torch's C++ code crashes on None.
+        """
+        if self._group_rank not in ranks:
+            raise ValueError(
+                f"split_group: rank {self._group_rank} is in none of the groups. Give it one of "
+                f"its own, [{self._group_rank}], or use new_group()"
+            )
+        return create(
+            list(ranks).index(self._group_rank),
+            [self._ranks[rank] for rank in ranks],
+            options.group_name,
+            options._timeout,
+        )
+
     def set_timeout(self, timeout: timedelta) -> None:
         """The deadline of the group's collectives from now on."""
-        self._timeout_s = timeout.total_seconds()
+        self._timeout_s = _versions.seconds(timeout)
 
     _set_default_timeout = set_timeout
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -117,9 +117,21 @@ def barrier_timeout(timeout: Any) -> timedelta | None:
     return getattr(timeout, "timeout", timeout)
 
 
-def is_default_timeout(timeout: timedelta) -> bool:
-    """Whether the program has not chosen this timeout."""
-    return timeout == dist.distributed_c10d.default_pg_timeout
+def seconds(timeout: timedelta) -> float:
+    """A group's timeout; 0, which is the job's deadline, if the program has not chosen one."""
+    is_default = timeout == dist.distributed_c10d.default_pg_timeout
+    return 0.0 if is_default else timeout.total_seconds()
+
+
+def backend_options(name: str, ranks: Sequence[int], timeout_s: float) -> Any:
+    """torch's own options of a group, where it has them."""
+    if not HAS_BACKENDS:
+        return None
+    default = dist.distributed_c10d.default_pg_timeout
+    timeout = timedelta(seconds=timeout_s) if timeout_s else default
+    options = _c10d.Backend.Options("ronda", timeout)
+    options.group_name, options.global_ranks_in_group = name, list(ranks)
+    return options
 
 
 # -- Registration --
