@@ -18,7 +18,7 @@ from torch.futures import Future
 
 from ronda._library import native
 from ronda.torch import _tensors
-from ronda.torch.c10d import ProcessGroup, Work
+from ronda.torch.c10d import Work, group_of
 from ronda.types import ReduceOp, Wire
 
 _numbers = itertools.count()
@@ -49,11 +49,7 @@ class CompressionState:
         """
         c10d: Any = dist.distributed_c10d
         group = c10d._get_default_group() if process_group is None else process_group
-        if not isinstance(group, ProcessGroup):
-            raise ValueError(
-                f"the hook needs a process group of the backend 'ronda', not {group.name()!r}"
-            )
-        self.process_set = group.process_set
+        self.process_set = group_of(group).process_set
         self.wire = wire
         self.error_feedback = error_feedback
         self.detect_overflow = detect_overflow

@@ -17,10 +17,10 @@ from typing import Any
 import torch.distributed as dist
 
 from ronda.torch.c10d import _group, _rendezvous, _versions
-from ronda.torch.c10d._group import Group
+from ronda.torch.c10d._group import Group, group_of
 from ronda.torch.c10d._work import Work
 
-__all__ = ["Group", "Work", "register"]
+__all__ = ["Group", "Work", "group_of", "register"]
 
 _NAME = "ronda"
 

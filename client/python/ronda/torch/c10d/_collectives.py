@@ -54,7 +54,9 @@ def _root(opts: Any) -> int:
     return int(getattr(opts, "rootRank", opts))
 
 
-def _refused_for_all(operations: Callable[..., int] = lambda *_: 1) -> Callable[[_Method], _Method]:
+def _refused_for_all(
+    operations: Callable[..., int] = lambda *_, **__: 1,
+) -> Callable[[_Method], _Method]:
     """A collective that this rank refuses fails on the other ranks too: they wait for it.
 
     Args:
@@ -63,13 +65,13 @@ def _refused_for_all(operations: Callable[..., int] = lambda *_: 1) -> Callable[
 
     def decorate(method: _Method) -> _Method:
         @functools.wraps(method)
-        def call(self: Collectives, *args: Any) -> Any:
+        def call(self: Collectives, *args: Any, **kwargs: Any) -> Any:
             before = self._submitted
             try:
-                return method(self, *args)
+                return method(self, *args, **kwargs)
             except Exception as error:
                 if self._submitted == before:
-                    self._refuse(operations(self, *args), f"{type(error).__name__}: {error}")
+                    self._refuse(operations(self, *args, **kwargs), f"{type(error).__name__}: {error}")
                 raise
 
         return call  # type: ignore[return-value]
@@ -78,7 +80,7 @@ def _refused_for_all(operations: Callable[..., int] = lambda *_: 1) -> Callable[
 
 
 _collective = _refused_for_all()
-_coalesced = _refused_for_all(lambda _, tensors, *__: len(tensors))
+_coalesced = _refused_for_all(lambda _, tensors, *__, **___: len(tensors))
 
 
 class Collectives:

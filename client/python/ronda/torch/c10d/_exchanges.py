@@ -18,6 +18,7 @@ from ronda.torch.c10d._collectives import (
     _collective,
     _list,
     _only,
+    _refused_for_all,
     _root,
     _rows_of,
 )
@@ -92,7 +93,7 @@ class Exchanges(Collectives):
                 f"number {self._group_rank}, has {own.numel()}"
             )
 
-    @_coalesced
+    @_refused_for_all(lambda _, lists, inputs, *__, **___: len(inputs))
     def allgather_coalesced(
         self, lists: Any, inputs: list[Tensor], opts: Any = None
     ) -> Work | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import torch
 
+from ronda import job
 from ronda._library import native
 from ronda.torch.c10d import _versions
 from ronda.torch.c10d._exchanges import Exchanges
@@ -24,6 +26,23 @@ def create(rank: int, ranks: Sequence[int], name: str, timeout: timedelta) -> Gr
     """
     process_set = native.create_process_set(sorted(ranks), f"c10d/{name}")
     return Group(rank, ranks, process_set, name, _versions.seconds(timeout))
+
+
+def group_of(process_group: Any) -> Group:
+    """Ronda's part of a group of torch's.
+
+    Raises:
+        ValueError: the group has another backend.
+    """
+    if isinstance(process_group, Group):
+        return process_group
+    for device in process_group._device_types if _versions.HAS_BACKENDS else ():
+        backend = process_group._get_backend(device)
+        if isinstance(backend, Group):
+            return backend
+    raise ValueError(
+        f"this needs a process group of the backend 'ronda', not {process_group.name()!r}"
+    )
 
 
 @_versions.with_other_names
@@ -48,6 +67,9 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         Exchanges.__init__(self, rank, ranks, process_set, timeout_s)
         self._name = name
         self._options = _versions.backend_options(name, ranks, timeout_s)
+        # Before 2.15 torch tells the job's group only of its end, and drops the others.
+        self._end = weakref.finalize(self, _give_back, process_set, job.number())
+        self._end.atexit = False
 
     # -- What torch asks a group about itself --
 
@@ -116,6 +138,9 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
 
     def shutdown(self) -> None:
         """Gives the process set back. The job goes on, as other groups may use it."""
-        if self._set != 0 and native.is_initialized():
-            process_set, self._set = self._set, 0
-            native.release(native.remove_process_set_async(process_set))
+        self._end()
+
+
+def _give_back(process_set: int, job_number: int) -> None:
+    if process_set != 0 and native.is_initialized() and job.number() == job_number:
+        native.release(native.remove_process_set_async(process_set))

@@ -60,13 +60,13 @@ class InFlight:
     """Holds each work until it has ended, and so the tensors of those that nobody waits for.
 
     Older versions of PyTorch drop the Python half of a Work that only C++ code holds, and the C++
-    half then waits for ever. There the last 64 works that have ended stay as they are, and 16384
+    half then waits for ever. There the last 8 works that have ended stay as they are, and 16384
     before them without their tensors, so that C++ code may wait again.
 
     Thread-safety: all methods may be called from any thread.
     """
 
-    _KEPT = 0 if _versions.HAS_BACKENDS else 64
+    _KEPT = 0 if _versions.HAS_BACKENDS else 8
     _KEPT_HALVES = 0 if _versions.HAS_BACKENDS else 16384
 
     def __init__(self) -> None:

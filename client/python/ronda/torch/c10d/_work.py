@@ -88,8 +88,12 @@ class Work(_Base):  # type: ignore[misc]
         self._promise: Any = None  # what completes the future, until it has
 
     def __del__(self, release: Callable[[int], None] = native.release) -> None:
+        self._release(release)
+
+    def _release(self, release: Callable[[int], None]) -> None:
+        handles, self.handles = self.handles, ()
         if not self._parts:
-            for handle in self.handles:
+            for handle in handles:
                 release(handle)
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
@@ -183,7 +187,8 @@ class Work(_Base):  # type: ignore[misc]
         return self._number
 
     def forget_tensors(self) -> None:
-        """Lets go of what a Work that is over is needed for no more."""
+        """Lets go of memory. REQUIRES: it is over, and nobody asks for its result any more."""
+        self._release(native.release)
         self._tensors, self._parts = [], ()
 
     def get_future(self) -> Future[Any]:
