@@ -11,40 +11,37 @@ unchanged.
 
 from __future__ import annotations
 
-import inspect
 import os
 from typing import Any
 
 import torch.distributed as dist
 
 from ronda._library import native
-from ronda.torch.c10d import _rendezvous
-from ronda.torch.c10d._process_group import ProcessGroup
+from ronda.torch.c10d import _rendezvous, _versions
+from ronda.torch.c10d._group import Group
 from ronda.torch.c10d._work import Work
 
-__all__ = ["ProcessGroup", "Work", "register"]
+__all__ = ["Group", "Work", "register"]
 
 _NAME = "ronda"
 
 
-def _create(options: Any, _backend_options: Any) -> ProcessGroup:
+def _create(options: Any, _backend_options: Any) -> Group:
     """Makes a group, on its members; torch calls it.
 
     Raises:
-        ValueError: the ranks of the group are not in ascending order.
+        ValueError: this version of PyTorch cannot have a backend for each device.
     """
+    _versions.check_devices()
     ranks = list(options.global_ranks_in_group)
     if not ranks:
         _rendezvous.join(options.store, options.group_rank, options.group_size)
         ranks, process_set = list(range(options.group_size)), 0
     else:
-        if ranks != sorted(ranks):
-            raise ValueError(f"the ranks of a group must be in ascending order; these are {ranks}")
-        process_set = native.create_process_set(ranks, f"c10d/{options.group_id}")
-    default = dist.distributed_c10d.default_pg_timeout
-    is_default = options.timeout == default
+        process_set = native.create_process_set(sorted(ranks), f"c10d/{options.group_id}")
+    is_default = _versions.is_default_timeout(options.timeout)
     timeout_s = 0.0 if is_default else options.timeout.total_seconds()
-    return ProcessGroup(options.group_rank, ranks, process_set, options.group_id, timeout_s)
+    return Group(options.group_rank, ranks, process_set, options.group_id, timeout_s)
 
 
 def register() -> None:
@@ -52,9 +49,8 @@ def register() -> None:
     backend: Any = dist.Backend
     if _NAME.upper() in backend._plugins:
         return
-    has_devices = "devices" in inspect.signature(backend.register_backend).parameters
-    devices = {"devices": ["cpu", "cuda"]} if has_devices else {}
-    backend.register_backend(_NAME, _create, extended_api=True, **devices)
+    _versions.register(_NAME, _create)
+    _versions.complete_works()
     _rendezvous.serve_env()
     _replace_backends(os.environ.get("RONDA_REPLACE_BACKEND", ""))
 

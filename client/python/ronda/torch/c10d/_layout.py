@@ -14,6 +14,19 @@ Tensor = torch.Tensor
 Finish = Callable[[], None] | None
 
 
+def dense(tensor: Tensor) -> Tensor:
+    """The elements in row-major order: `tensor` itself if its memory holds them so.
+
+    A lazily conjugated or negated view is computed: its memory holds other values.
+    """
+    return tensor.resolve_conj().resolve_neg().contiguous()
+
+
+def flat(tensor: Tensor) -> Tensor:
+    """The same with one dimension."""
+    return dense(tensor).view(-1)
+
+
 def reducible(tensor: Tensor) -> tuple[int, Tensor]:
     """The DType and the elements of a tensor that is to be reduced.
 
@@ -23,30 +36,32 @@ def reducible(tensor: Tensor) -> tuple[int, Tensor]:
     Raises:
         ValueError: Ronda cannot reduce tensors of this dtype, layout or device.
     """
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor)
-    return _tensors.dtype_number(tensor), tensor.contiguous()
+    elements = dense(tensor)
+    if elements.is_complex():
+        elements = torch.view_as_real(elements)
+    return _tensors.dtype_number(elements), elements
 
 
-def movable(flat: Tensor) -> tuple[int, Tensor]:
-    """The same of a contiguous tensor that is only moved: as bytes, if need be."""
-    number = _tensors.DTYPES.get(flat.dtype)
+def movable(elements: Tensor) -> tuple[int, Tensor]:
+    """The same of a dense tensor that is only moved: as bytes, if need be."""
+    number = _tensors.DTYPES.get(elements.dtype)
     if number is not None:
-        return number, flat
-    if flat.is_complex():
-        return movable(torch.view_as_real(flat))
-    return _tensors.DTYPES[torch.uint8], flat.view(torch.uint8)
+        return number, elements
+    if elements.is_complex():
+        return movable(torch.view_as_real(elements))
+    return _tensors.DTYPES[torch.uint8], elements.view(torch.uint8)
 
 
-def copy_back(tensor: Tensor, dense: Tensor) -> Finish:
-    """What brings a result in `dense` to `tensor`: nothing if they share their memory."""
-    if tensor.data_ptr() == dense.data_ptr():
+def copy_back(tensor: Tensor, result: Tensor) -> Finish:
+    """What brings a result to `tensor`: nothing if they share their memory."""
+    if tensor.data_ptr() == result.data_ptr():
         return None
-    if tensor.is_complex() and not dense.is_complex():
-        dense = torch.view_as_complex(dense)
+    if tensor.is_complex() and not result.is_complex():
+        result = torch.view_as_complex(result)
 
     def finish() -> None:
-        tensor.copy_(dense.view(tensor.shape))
+        with torch.no_grad():
+            tensor.copy_(result.view(tensor.shape))
 
     return finish
 
@@ -69,11 +84,33 @@ def in_rows(tensor: Tensor) -> Tensor:
     return tensor.view(tensor.shape[0], math.prod(tensor.shape[1:]))
 
 
+def check_dtypes(what: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    """Raises ValueError unless all tensors have one dtype: an output is filled, not converted."""
+    wanted = inputs[0].dtype
+    for name, tensors in (("input", inputs), ("output", outputs)):
+        for index, tensor in enumerate(tensors):
+            if tensor.dtype is not wanted:
+                raise ValueError(
+                    f"{what}: {name} {index} is {_tensors.describe(tensor)}, but input 0 is of "
+                    f"{wanted}: all tensors of a collective have one dtype"
+                )
+
+
+def check_count(what: str, kind: str, tensors: Sequence[Tensor], size: int) -> None:
+    """Raises ValueError unless there is one tensor for each rank of the group."""
+    if len(tensors) != size:
+        raise ValueError(
+            f"{what}: {len(tensors)} {kind} tensors in a group of {size} ranks: pass one for each"
+        )
+
+
 def _adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
     """One flat tensor over the memory of all, if they lie there one behind the other."""
     address = tensors[0].data_ptr()
     for tensor in tensors:
-        if not tensor.is_contiguous() or tensor.data_ptr() != address:
+        if not tensor.is_contiguous() or tensor.is_neg() or tensor.is_conj():
+            return None
+        if tensor.data_ptr() != address:
             return None
         address += tensor.numel() * tensor.element_size()
     total = sum(tensor.numel() for tensor in tensors)
@@ -83,27 +120,28 @@ def _adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
     room = storage.nbytes() // first.element_size() - first.storage_offset()
     if total > room:
         return None
-    flat: Tensor = first.as_strided((total,), (1,))
-    return flat
+    whole: Tensor = first.detach().as_strided((total,), (1,))
+    return whole
 
 
 def together(tensors: Sequence[Tensor]) -> Tensor:
     """The elements of all tensors in one flat tensor: a view of them if they are adjacent."""
-    flat = _adjacent(tensors)
-    return torch.cat([tensor.reshape(-1) for tensor in tensors]) if flat is None else flat
+    whole = _adjacent(tensors)
+    return torch.cat([flat(tensor) for tensor in tensors]) if whole is None else whole
 
 
 def room_for(tensors: Sequence[Tensor]) -> tuple[Tensor, Finish]:
     """A flat tensor to which the results for all tensors can go, and what deals them out."""
-    flat = _adjacent(tensors)
-    if flat is not None:
-        return flat, None
+    whole = _adjacent(tensors)
+    if whole is not None:
+        return whole, None
     sizes = [tensor.numel() for tensor in tensors]
     room: Any = torch.empty(sum(sizes), dtype=tensors[0].dtype, device=tensors[0].device)
 
     def finish() -> None:
-        for tensor, part in zip(tensors, room.split(sizes)):
-            tensor.copy_(part.view(tensor.shape))
+        with torch.no_grad():
+            for tensor, part in zip(tensors, room.split(sizes)):
+                tensor.copy_(part.view(tensor.shape))
 
     return room, finish
 

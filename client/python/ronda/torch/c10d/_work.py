@@ -6,7 +6,7 @@ import concurrent.futures
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch._C import _distributed_c10d
@@ -15,6 +15,7 @@ from torch.futures import Future
 from ronda._library import native
 from ronda.errors import DeadlineError
 from ronda.torch import _tensors
+from ronda.torch.c10d import _versions
 
 _NO_TIMEOUT = timedelta(0)
 
@@ -38,14 +39,10 @@ _Base: Any = _distributed_c10d.Work
 class Work(_Base):  # type: ignore[misc]
     """One collective: its operations, and what is left to do when they have ended.
 
-    A Work that C++ code has asked for (DDP's reducer, a functional collective) has no owner in
-    Python, but calls wait() or get_future() of this object later. So a Work stays alive until one
-    of these has been called; one that is dropped without is kept until the process ends.
+    It may be waited for, and asked for its future, as often and by whom one likes.
 
     Thread-safety: all methods may be called from any thread.
     """
-
-    _unclaimed: ClassVar[set[Work]] = set()
 
     def __init__(
         self,
@@ -53,8 +50,11 @@ class Work(_Base):  # type: ignore[misc]
         handles: Sequence[int],
         tensors: list[torch.Tensor],
         finish: Callable[[], None] | None = None,
-        source: int = -1,
+        *,
+        number: int = 0,
+        source: Callable[[], int] | None = None,
         parts: Sequence[Work] = (),
+        ended: Callable[[], None] | None = None,
     ) -> None:
         """
         Args:
@@ -62,21 +62,25 @@ class Work(_Base):  # type: ignore[misc]
             handles: of the operations; the Work gives them back.
             tensors: the result, as result() and the future return it. They tell where it is.
             finish: called once, after the operations; moves results to where the caller wants them.
-            source: rank in the group that a received tensor comes from.
+            number: of the collective in its group.
+            source: tells, when the operations have ended, the rank in the group that a received
+                tensor comes from.
             parts: the Works that own the handles, if this one does not.
+            ended: called once, when all is over, with an error or without.
         """
         super().__init__()
         self._what = what
         self.handles = handles
         self._tensors = tensors
         self._finish = finish
+        self._number = number
         self._source = source
         self._parts = parts
+        self._ended = ended
         self._lock = threading.Lock()
         self._is_over = not handles
         self._error: Exception | None = None
         self._future: Future[Any] | None = None
-        Work._unclaimed.add(self)
 
     def __del__(self, release: Callable[[int], None] = native.release) -> None:
         if not self._parts:
@@ -93,13 +97,18 @@ class Work(_Base):  # type: ignore[misc]
             RondaError: the collective has failed.
             DeadlineError: the timeout is over. The collective goes on.
         """
-        Work._unclaimed.discard(self)
         if not self._is_over:
             self._synchronize(timeout.total_seconds())
             self._conclude()
         if self._error is not None:
             raise self._error
         return True
+
+    def wait_quietly(self) -> None:
+        """Waits, and leaves an error to the next wait()."""
+        if not self._is_over:
+            self._synchronize(0.0)
+            self._conclude()
 
     def _synchronize(self, timeout_s: float) -> None:
         stream = _stream(self._tensors)
@@ -127,6 +136,8 @@ class Work(_Base):  # type: ignore[misc]
                 self._error = error
             self._finish = None
             self._is_over = True
+            if self._ended is not None:
+                self._ended()
 
     def synchronize(self) -> None:
         """The same as wait()."""
@@ -154,17 +165,27 @@ class Work(_Base):  # type: ignore[misc]
         return self._tensors
 
     def source_rank(self) -> int:
-        """The rank in the group that a received tensor comes from."""
-        return self._source
+        """The rank in the group that a received tensor comes from; -1 for other collectives."""
+        return -1 if self._source is None else self._source()
+
+    _source_rank = source_rank
+
+    def _get_sequence_number(self) -> int:
+        return self._number
+
+    def forget_tensors(self) -> None:
+        """Lets go of what a Work that is over is needed for no more."""
+        self._tensors, self._parts = [], ()
 
     def get_future(self) -> Future[Any]:
         """A future of result(). On a GPU streams that wait for the future find the value."""
+        if _versions.answer(self):
+            return Future()
         with self._lock:
             first = self._future is None
             if first:
                 self._start_future()
         if first:
-            Work._unclaimed.discard(self)
             if getattr(_thread, "completes_futures", False):
                 _waiters.submit(self._wait_and_complete)
             else:

@@ -1,0 +1,512 @@
+"""The collectives of torch.distributed as operations of Ronda in one process set."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+
+from ronda._library import native
+from ronda.errors import MismatchError
+from ronda.torch import _tensors
+from ronda.torch.c10d import _layout, _profile, _versions
+from ronda.torch.c10d._in_flight import IN_FLIGHT, spans
+from ronda.torch.c10d._work import Work
+from ronda.types import ReduceOp
+
+Tensor = torch.Tensor
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+class _Call(NamedTuple):
+    """An operation that is ready to be submitted."""
+
+    submit: Callable[..., int]
+    arguments: tuple[Any, ...]
+    # What each member must have sent: rows of the result. None: Ronda itself compares the shapes.
+    expected_rows: Sequence[int] | None = None
+
+
+def _only(tensors: Any) -> Tensor:
+    """The tensor of a list with one entry, or a tensor by itself."""
+    if isinstance(tensors, Tensor):
+        return tensors
+    if len(tensors) != 1:
+        raise ValueError(
+            f"{len(tensors)} tensors on one rank: Ronda's ranks have one device, so pass one tensor"
+        )
+    tensor: Tensor = tensors[0]
+    return tensor
+
+
+def _list(tensors: Any) -> Sequence[Tensor]:
+    """The tensors of a list, or of the only list in a list; none for None."""
+    if not tensors:
+        return []
+    inner: Sequence[Tensor] = tensors[0] if isinstance(tensors[0], (list, tuple)) else tensors
+    return inner
+
+
+def _root(opts: Any) -> int:
+    return int(getattr(opts, "rootRank", opts))
+
+
+def _refused_for_all(operations: Callable[..., int] = lambda *_: 1) -> Callable[[_Method], _Method]:
+    """A collective that this rank refuses fails on the other ranks too: they wait for it.
+
+    Args:
+        operations: how many operations the others have submitted, from the method's arguments.
+    """
+
+    def decorate(method: _Method) -> _Method:
+        @functools.wraps(method)
+        def call(self: Collectives, *args: Any) -> Any:
+            before = self._submitted
+            try:
+                return method(self, *args)
+            except Exception as error:
+                if self._submitted == before:
+                    self._refuse(operations(*args), f"{type(error).__name__}: {error}")
+                raise
+
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+_collective = _refused_for_all()
+_coalesced = _refused_for_all(lambda _, tensors, *__: len(tensors))
+
+
+class Collectives:
+    """What a group of torch.distributed does, whatever class of torch's it is.
+
+    Operations have no names: the n-th collective of each rank meets the n-th of the others, as
+    torch.distributed demands. So steps that repeat are carried out by a locked schedule.
+
+    Each method takes what torch's function of that name passes, submits, and returns a Work, or
+    None where torch would wait for it at once and it has ended.
+
+    Thread-safety: collectives of a group are made by one thread at a time; the rest from any.
+    """
+
+    _group_rank: int  # of this process in the group
+    _set: int
+    _timeout_s: float
+
+    def __init__(self, rank: int, ranks: Sequence[int], process_set: int, timeout_s: float) -> None:
+        """
+        Args:
+            rank: of this process in the group.
+            ranks: of the members in the job, in the order of the group.
+            process_set: of these ranks.
+            timeout_s: deadline of the collectives; 0: the job's.
+        """
+        self._group_rank = rank
+        self._ranks = list(ranks)
+        self._set = process_set
+        self._timeout_s = timeout_s
+        # Process sets are in the order of the job's ranks; a group may be in another.
+        members = sorted(range(len(ranks)), key=self._ranks.__getitem__)
+        self._members = None if members == list(range(len(ranks))) else members
+        self._works: list[Work] | None = None  # of the collectives that are being coalesced
+        self._submitted = 0
+
+    @property
+    def process_set(self) -> int:
+        """The id of Ronda's process set."""
+        return self._set
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._submitted
+
+    def _set_sequence_number_for_group(self) -> None:
+        """Numbers start at 0 on every rank."""
+
+    # -- Coalescing: Ronda fuses by itself, so the operations are submitted as they come --
+
+    def start_coalescing(self, _device: Any = None) -> None:
+        self._works = []
+
+    def end_coalescing(self, _device: Any = None) -> Work:
+        works, self._works = self._works or [], None
+        handles = [handle for work in works for handle in work.handles]
+        tensors = [tensor for work in works for tensor in work.result()]
+
+        def finish() -> None:
+            for work in works:
+                work.wait()
+
+        whole = Work("coalesced operations", handles, tensors, finish, parts=works)
+        IN_FLIGHT.add(whole, [])
+        return whole
+
+    # -- How all of them are submitted --
+
+    def _start(
+        self,
+        what: str,
+        calls: Sequence[_Call],
+        results: Sequence[Tensor],
+        *,
+        opts: Any,
+        reads: Sequence[Tensor] = (),
+        writes: Sequence[Tensor] = (),
+        finish: _layout.Finish = None,
+        source: Callable[[int], int] | None = None,
+    ) -> Work | None:
+        """Submits a collective.
+
+        Args:
+            what: its name, as torch's functions are called.
+            calls: its operations.
+            results: what result() returns.
+            opts: torch's options.
+            reads: the tensors that it reads, as the caller passed them.
+            writes: those that it changes.
+            finish: brings results to where the caller wants them.
+            source: the rank in the group that a message came from, from the handle.
+        """
+        uses = spans(reads, writes)
+        if self._works is None:
+            IN_FLIGHT.wait_for_users_of(uses)
+        ended = _profile.begin(what, reads or writes) if _profile.is_on() else None
+        handles = []
+        for call in calls:
+            handles.append(call.submit(*call.arguments))
+            self._submitted += 1
+        work = Work(
+            what,
+            handles,
+            list(results),
+            _layout.all_of([_row_check(what, handles, calls), finish]),
+            number=self._submitted,
+            source=None if source is None else functools.partial(source, handles[0]),
+            ended=ended,
+        )
+        if self._works is not None:
+            self._works.append(work)
+        elif _versions.blocks(opts):
+            work.wait()
+            return None
+        else:
+            IN_FLIGHT.add(work, uses)
+        return work
+
+    def _refuse(self, operations: int, why: str) -> None:
+        """Fails the next operations of this group on its other ranks, which have this one's words."""
+        for _ in range(operations):
+            getattr(native, "refuse", lambda *_: None)(self._set, why)
+            self._submitted += 1
+
+    def _deadline(self, opts: Any = None) -> float:
+        timeout = getattr(opts, "timeout", None)
+        if isinstance(timeout, timedelta) and timeout > timedelta(0):
+            return timeout.total_seconds()
+        return self._timeout_s
+
+    def _by_member(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        """One tensor for each rank of the group, in the order of the process set."""
+        return tensors if self._members is None else [tensors[i] for i in self._members]
+
+    def _parts(self, tensor: Tensor) -> Sequence[Tensor]:
+        """A tensor cut for the ranks of the group, in the order of the group."""
+        return _layout.rows(tensor.reshape(-1), len(self._ranks)).unbind()
+
+    # -- Reductions --
+
+    @_collective
+    def allreduce(self, tensors: Any, opts: Any = None) -> Work | None:
+        tensor = _only(tensors)
+        if tensor.is_sparse:
+            return self._sparse_allreduce(tensor, opts)
+        arguments, finish = self._allreduce_arguments(tensor, opts)
+        if self._blocks_at_once(tensor, opts):
+            self._submitted += 1
+            native.allreduce(*arguments)
+            if finish is not None:
+                finish()
+            return None
+        return self._start(
+            "all_reduce",
+            [_Call(native.allreduce_async, arguments)],
+            [tensor],
+            opts=opts,
+            writes=[tensor],
+            finish=finish,
+        )
+
+    def _blocks_at_once(self, tensor: Tensor, opts: Any) -> bool:
+        """Whether an operation may run in the caller's thread, without a Work."""
+        if not _versions.blocks(opts) or self._works is not None:
+            return False
+        if tensor.is_cuda or _profile.is_on():
+            return False
+        IN_FLIGHT.wait_for_users_of(spans((), (tensor,)))
+        return True
+
+    @_coalesced
+    def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> Work | None:
+        prepared = [self._allreduce_arguments(tensor, opts) for tensor in tensors]
+        return self._start(
+            "all_reduce",
+            [_Call(native.allreduce_async, arguments) for arguments, _ in prepared],
+            tensors,
+            opts=opts,
+            writes=tensors,
+            finish=_layout.all_of([finish for _, finish in prepared]),
+        )
+
+    def _allreduce_arguments(
+        self, tensor: Tensor, opts: Any
+    ) -> tuple[tuple[Any, ...], _layout.Finish]:
+        op, prescale = _versions.reduce_op(opts)
+        number, dense = _layout.reducible(tensor)
+        address = dense.data_ptr()
+        arguments = (
+            None,
+            number,
+            tuple(dense.shape),
+            address,
+            address,
+            dense,
+            op,
+            0,
+            prescale,
+            1.0,
+            self._set,
+            False,
+            False,
+            self._deadline(opts),
+            _tensors.stream(dense),
+        )
+        return arguments, _layout.copy_back(tensor, dense)
+
+    allreduce_sparse = allreduce
+
+    def _sparse_allreduce(self, tensor: Tensor, opts: Any) -> Work | None:
+        """Every rank gets the rows of all ranks, and adds up those with the same indices."""
+        op, factor = _versions.reduce_op(opts)
+        is_average = op == ReduceOp.AVERAGE
+        if op not in (ReduceOp.SUM, ReduceOp.AVERAGE):
+            raise ValueError(
+                f"{_versions.op_name(opts)} of a sparse tensor: it can be reduced with SUM or AVG"
+            )
+        if is_average and not tensor.dtype.is_floating_point:
+            raise ValueError(f"AVG of {tensor.dtype}: the average of whole numbers is none")
+        if is_average:
+            factor /= len(self._ranks)
+        merged = tensor.coalesce()
+        parts = [merged._indices().t().contiguous(), _layout.dense(merged._values())]
+        calls = [self._allgather_call(part, None, opts) for part in parts]
+        handles: list[int] = []
+
+        def submit(call: _Call) -> Callable[..., int]:
+            def submit_one(*arguments: Any) -> int:
+                handles.append(call.submit(*arguments))
+                return handles[-1]
+
+            return submit_one
+
+        def finish() -> None:
+            indices, values = (
+                _tensors.copy_of_output(*native.output(handle)[:2], part)
+                for handle, part in zip(handles, parts)
+            )
+            tensor.copy_(_sum_of_rows(tensor, indices.t(), values, factor))
+
+        calls = [call._replace(submit=submit(call)) for call in calls]
+        return self._start("sparse_all_reduce", calls, [tensor], opts=opts, finish=finish)
+
+    @_collective
+    def reduce(self, tensors: Any, opts: Any, op: Any = None) -> Work | None:
+        tensor = _only(tensors)
+        number, dense = _layout.reducible(tensor)
+        reduce_op, prescale = _versions.reduce_op(opts if op is None else op)
+        address = dense.data_ptr()
+        arguments = (
+            None,
+            number,
+            tuple(dense.shape),
+            address,
+            address,
+            dense,
+            reduce_op,
+            self._ranks[_root(opts)],
+            0,
+            prescale,
+            1.0,
+            self._set,
+            self._deadline(opts),
+            _tensors.stream(dense),
+        )
+        is_root = _root(opts) == self._group_rank
+        return self._start(
+            "reduce",
+            [_Call(native.reduce_async, arguments)],
+            [tensor],
+            opts=opts,
+            reads=() if is_root else [tensor],
+            writes=[tensor] if is_root else (),
+            finish=_layout.copy_back(tensor, dense) if is_root else None,
+        )
+
+    @_collective
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Work | None:
+        output, parts = _only(outputs), _list(inputs)
+        _layout.check_count("reduce_scatter", "input", parts, len(self._ranks))
+        if any(part.numel() != output.numel() for part in parts):
+            raise ValueError(
+                "reduce_scatter: every input must have as many elements as the output, which has "
+                f"{output.numel()}; this rank's inputs have {[part.numel() for part in parts]}"
+            )
+        _layout.check_dtypes("reduce_scatter", parts, [output])
+        data = _layout.together(self._by_member(parts))
+        call, finish = self._reduce_scatter_call(output, data, opts)
+        return self._start(
+            "reduce_scatter",
+            [call],
+            [output],
+            opts=opts,
+            reads=parts,
+            writes=[output],
+            finish=finish,
+        )
+
+    @_collective
+    def reduce_scatter_single(
+        self, output: Tensor, input: Tensor, opts: Any = None
+    ) -> Work | None:
+        return self._reduce_scatter_singles("reduce_scatter_single", [output], [input], opts)
+
+    @_coalesced
+    def reduce_scatter_single_coalesced(
+        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None
+    ) -> Work | None:
+        return self._reduce_scatter_singles("reduce_scatter_single", outputs, inputs, opts)
+
+    def _reduce_scatter_singles(
+        self, what: str, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any
+    ) -> Work | None:
+        prepared = []
+        for output, data in zip(outputs, inputs):
+            _layout.check_dtypes(what, [data], [output])
+            if data.numel() != output.numel() * len(self._ranks):
+                raise ValueError(
+                    f"reduce_scatter: the input must have {len(self._ranks)} times as many "
+                    f"elements as the output; they have {data.numel()} and {output.numel()}"
+                )
+            if self._members is not None:
+                data = _layout.together(self._by_member(self._parts(data)))
+            prepared.append(self._reduce_scatter_call(output, data, opts))
+        return self._start(
+            what,
+            [call for call, _ in prepared],
+            outputs,
+            opts=opts,
+            reads=inputs,
+            writes=outputs,
+            finish=_layout.all_of([finish for _, finish in prepared]),
+        )
+
+    def _reduce_scatter_call(
+        self, output: Tensor, data: Tensor, opts: Any
+    ) -> tuple[_Call, _layout.Finish]:
+        op, prescale = _versions.reduce_op(opts)
+        number, elements = _layout.reducible(data)
+        _, room = _layout.reducible(output)
+        matrix = _layout.rows(_layout.apart(elements, room), len(self._ranks))
+        arguments = (
+            None,
+            number,
+            tuple(matrix.shape),
+            matrix.data_ptr(),
+            room.data_ptr(),
+            room.numel() * room.element_size(),
+            (matrix, room),
+            op,
+            0,
+            prescale,
+            1.0,
+            self._set,
+            self._deadline(opts),
+            _tensors.stream(matrix),
+        )
+        return _Call(native.reducescatter_async, arguments), _layout.copy_back(output, room)
+
+    # -- Used by gathers too, of sparse tensors and of others --
+
+    def _allgather_call(
+        self,
+        data: Tensor,
+        room: Tensor | None,
+        opts: Any,
+        counts: Sequence[int] | None = None,
+    ) -> _Call:
+        """A gather of dense tensors: into `room`, which is flat, or into memory of Ronda's.
+
+        Args:
+            data: of this rank; its rows are gathered.
+            room: for the rows of all members.
+            opts: torch's options.
+            counts: the elements that each member must send.
+        """
+        if room is not None:
+            data = _layout.apart(data, room)
+        number, elements = _layout.movable(data)
+        address, size = _layout.memory(room)
+        arguments = (
+            None,
+            number,
+            tuple(elements.shape),
+            elements.data_ptr(),
+            address,
+            size,
+            (elements, room),
+            self._set,
+            self._deadline(opts),
+            _tensors.stream(elements),
+        )
+        return _Call(native.allgather_async, arguments, _rows_of(counts, data, elements))
+
+
+def _rows_of(
+    counts: Sequence[int] | None, data: Tensor, elements: Tensor
+) -> Sequence[int] | None:
+    """Counts of elements as rows of what is sent, which may be bytes."""
+    if counts is None or elements.dtype is data.dtype or elements.dim() > data.dim():
+        return counts
+    return [count * data.element_size() for count in counts]
+
+
+def _row_check(what: str, handles: Sequence[int], calls: Sequence[_Call]) -> _layout.Finish:
+    """What raises MismatchError if members have sent other numbers of rows than expected."""
+    if all(call.expected_rows is None for call in calls):
+        return None
+
+    def check() -> None:
+        for handle, call in zip(handles, calls):
+            if call.expected_rows is None:
+                continue
+            received = native.output(handle)[2]
+            for member, (rows, wanted) in enumerate(zip(received, call.expected_rows)):
+                if rows != wanted:
+                    raise MismatchError(
+                        f"{what}: member {member} of the group has sent {rows} rows, and this rank "
+                        f"has room for {wanted}: the outputs must have the sizes of the inputs"
+                    )
+
+    return check
+
+
+def _sum_of_rows(like: Tensor, indices: Tensor, values: Tensor, factor: float) -> Tensor:
+    """The sparse tensor of rows, of which those with equal indices are added up."""
+    if values.dtype is torch.bool:
+        total = torch.sparse_coo_tensor(indices, values.to(torch.uint8), like.shape).coalesce()
+        return torch.sparse_coo_tensor(total._indices(), total._values().bool(), like.shape)
+    if factor != 1.0:
+        values = values * factor
+    return torch.sparse_coo_tensor(indices, values, like.shape).coalesce()

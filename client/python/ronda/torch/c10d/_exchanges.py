@@ -1,0 +1,447 @@
+"""Collectives of torch.distributed that move tensors, messages between two ranks, and barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+
+from ronda._library import native
+from ronda.torch import _tensors
+from ronda.torch.c10d import _layout, _versions
+from ronda.torch.c10d._collectives import (
+    Collectives,
+    _Call,
+    _coalesced,
+    _collective,
+    _list,
+    _only,
+    _root,
+    _rows_of,
+)
+from ronda.torch.c10d._work import Work
+
+Tensor = torch.Tensor
+
+
+class Exchanges(Collectives):
+    """The rest of what a group does."""
+
+    @_collective
+    def broadcast(self, tensors: Any, opts: Any) -> Work | None:
+        tensor = _only(tensors)
+        dense = _layout.dense(tensor)
+        number, flat = _layout.movable(dense.view(-1))
+        arguments = (
+            None,
+            number,
+            tuple(flat.shape),
+            flat.data_ptr(),
+            flat,
+            self._ranks[_root(opts)],
+            self._set,
+            self._deadline(opts),
+            _tensors.stream(flat),
+        )
+        is_root = _root(opts) == self._group_rank
+        return self._start(
+            "broadcast",
+            [_Call(native.broadcast_async, arguments)],
+            [tensor],
+            opts=opts,
+            reads=[tensor] if is_root else (),
+            writes=() if is_root else [tensor],
+            finish=None if is_root else _layout.copy_back(tensor, dense),
+        )
+
+    # -- Gathers --
+
+    @_collective
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Work | None:
+        tensors, data = _list(outputs), _only(inputs)
+        call, finish = self._gather_into(tensors, data, opts)
+        return self._start(
+            "all_gather",
+            [call],
+            tensors,
+            opts=opts,
+            reads=[data],
+            writes=tensors,
+            finish=finish,
+        )
+
+    def _gather_into(
+        self, outputs: Sequence[Tensor], data: Tensor, opts: Any
+    ) -> tuple[_Call, _layout.Finish]:
+        self._check_outputs("all_gather", outputs, data)
+        ordered = self._by_member(outputs)
+        room, finish = _layout.room_for(ordered)
+        counts = [output.numel() for output in ordered]
+        return self._allgather_call(_layout.flat(data), room, opts, counts), finish
+
+    def _check_outputs(self, what: str, outputs: Sequence[Tensor], data: Tensor) -> None:
+        _layout.check_count(what, "output", outputs, len(self._ranks))
+        _layout.check_dtypes(what, [data], outputs)
+        own = outputs[self._group_rank]
+        if own.numel() != data.numel():
+            raise ValueError(
+                f"{what}: this rank's input has {data.numel()} elements, and the output for it, "
+                f"number {self._group_rank}, has {own.numel()}"
+            )
+
+    @_coalesced
+    def allgather_coalesced(
+        self, lists: Any, inputs: list[Tensor], opts: Any = None
+    ) -> Work | None:
+        # The tensors of one rank are together in `lists`, those of one input in an operation.
+        columns = [list(column) for column in zip(*lists)]
+        if len(columns) != len(inputs):
+            raise ValueError(
+                f"all_gather_coalesced: {len(inputs)} inputs, and outputs for {len(columns)}"
+            )
+        return self._gather_columns("all_gather_coalesced", columns, inputs, opts)
+
+    def _gather_columns(
+        self, what: str, columns: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor], opts: Any
+    ) -> Work | None:
+        prepared = [self._gather_into(column, data, opts) for column, data in zip(columns, inputs)]
+        outputs = [tensor for column in columns for tensor in column]
+        return self._start(
+            what,
+            [call for call, _ in prepared],
+            outputs,
+            opts=opts,
+            reads=inputs,
+            writes=outputs,
+            finish=_layout.all_of([finish for _, finish in prepared]),
+        )
+
+    @_collective
+    def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work | None:
+        return self._all_gather_singles("all_gather_single", [output], [input], opts)
+
+    @_coalesced
+    def all_gather_single_coalesced(
+        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None
+    ) -> Work | None:
+        return self._all_gather_singles("all_gather_single", outputs, inputs, opts)
+
+    def _all_gather_singles(
+        self, what: str, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any
+    ) -> Work | None:
+        calls, finishes = [], []
+        for output, data in zip(outputs, inputs):
+            self._check_whole(what, output, data)
+            dense = _layout.dense(output)
+            room, deal_out = dense.view(-1), None
+            if self._members is not None:
+                room, deal_out = _layout.room_for(self._by_member(self._parts(dense)))
+            counts = [data.numel()] * len(self._ranks)
+            calls.append(self._allgather_call(_layout.flat(data), room, opts, counts))
+            finishes += [deal_out, _layout.copy_back(output, dense)]
+        return self._start(
+            what,
+            calls,
+            outputs,
+            opts=opts,
+            reads=inputs,
+            writes=outputs,
+            finish=_layout.all_of(finishes),
+        )
+
+    def _check_whole(self, what: str, output: Tensor, data: Tensor) -> None:
+        _layout.check_dtypes(what, [data], [output])
+        if output.numel() != data.numel() * len(self._ranks):
+            raise ValueError(
+                f"{what}: the output must have {len(self._ranks)} times as many elements as the "
+                f"input; they have {output.numel()} and {data.numel()}"
+            )
+
+    @_collective
+    def gather(self, outputs: Any, inputs: Any, opts: Any) -> Work | None:
+        data, tensors = _only(inputs), _list(outputs)
+        if _root(opts) == self._group_rank:
+            self._check_outputs("gather", tensors, data)
+        return self._gather("gather", tensors, tensors, data, opts)
+
+    @_collective
+    def gather_single(self, output: Any, input: Tensor, opts: Any) -> Work | None:
+        if _root(opts) != self._group_rank:
+            return self._gather("gather_single", [], [], input, opts)
+        self._check_whole("gather_single", output, input)
+        dense = _layout.dense(output)
+        finish = _layout.copy_back(output, dense)
+        return self._gather("gather_single", self._parts(dense), [output], input, opts, finish)
+
+    def _gather(
+        self,
+        what: str,
+        parts: Sequence[Tensor],
+        results: Sequence[Tensor],
+        data: Tensor,
+        opts: Any,
+        finish: _layout.Finish = None,
+    ) -> Work | None:
+        """Gathers into `parts`, one for each rank of the group; on the other ranks it is empty."""
+        elements = _layout.flat(data)
+        number, sent = _layout.movable(elements)
+        room, deal_out = _layout.room_for(self._by_member(parts)) if parts else (None, None)
+        address, size = _layout.memory(room)
+        counts = [part.numel() for part in self._by_member(parts)] if parts else None
+        arguments = (
+            None,
+            number,
+            tuple(sent.shape),
+            sent.data_ptr(),
+            address,
+            size,
+            (sent, room),
+            self._ranks[_root(opts)],
+            self._set,
+            self._deadline(opts),
+            _tensors.stream(sent),
+        )
+        return self._start(
+            what,
+            [_Call(native.gather_async, arguments, _rows_of(counts, elements, sent))],
+            results,
+            opts=opts,
+            reads=[data],
+            writes=results,
+            finish=_layout.all_of([deal_out, finish]),
+        )
+
+    # -- Scatters and exchanges --
+
+    @_collective
+    def scatter(self, outputs: Any, inputs: Any, opts: Any) -> Work | None:
+        output, parts = _only(outputs), _list(inputs)
+        dense = _layout.dense(output)
+        number, room = _layout.movable(dense.view(-1))
+        data = room.new_empty((0, room.numel()))
+        if _root(opts) == self._group_rank:
+            data = self._scattered(output, parts)
+        address, size = _layout.memory(room)
+        arguments = (
+            None,
+            number,
+            tuple(data.shape),
+            data.data_ptr(),
+            address,
+            size,
+            (data, room),
+            self._ranks[_root(opts)],
+            None,
+            self._set,
+            self._deadline(opts),
+            _tensors.stream(room),
+        )
+        return self._start(
+            "scatter",
+            [_Call(native.scatter_async, arguments)],
+            [output],
+            opts=opts,
+            reads=parts,
+            writes=[output],
+            finish=_layout.copy_back(output, dense),
+        )
+
+    def _scattered(self, output: Tensor, parts: Sequence[Tensor]) -> Tensor:
+        """What the root sends, a row for each member."""
+        _layout.check_count("scatter", "input", parts, len(self._ranks))
+        _layout.check_dtypes("scatter", parts, [output])
+        if any(part.numel() != output.numel() for part in parts):
+            raise ValueError(
+                "scatter: every input must have as many elements as the output, which has "
+                f"{output.numel()}; the root's inputs have {[part.numel() for part in parts]}"
+            )
+        together = _layout.apart(_layout.together(self._by_member(parts)), output)
+        return _layout.rows(_layout.movable(together)[1], len(self._ranks))
+
+    @_collective
+    def all_to_all_single(
+        self,
+        output: Tensor,
+        input: Tensor,
+        output_splits: Sequence[int],
+        input_splits: Sequence[int],
+        opts: Any = None,
+    ) -> Work | None:
+        what, size = "all_to_all_single", len(self._ranks)
+        _layout.check_dtypes(what, [input], [output])
+        dense = _layout.dense(output)
+        rooms = _layout.in_rows(dense)
+        sent = _layout.in_rows(_layout.dense(input))
+        to_receive = _splits("output", output_splits, rooms, size)
+        to_send = _splits("input", input_splits, sent, size)
+        if rooms.shape[1] != sent.shape[1]:
+            raise ValueError(
+                f"{what}: a row of the output has {rooms.shape[1]} elements, one of the input "
+                f"{sent.shape[1]}"
+            )
+        finishes: list[_layout.Finish] = [_layout.copy_back(output, dense)]
+        room = rooms.view(-1)
+        if self._members is not None:
+            parts = rooms.split(to_receive)
+            room, deal_out = _layout.room_for(self._by_member(parts))
+            data = self._by_member(sent.split(to_send))
+            sent = torch.cat(list(data))
+            to_send = [part.shape[0] for part in data]
+            to_receive = [part.shape[0] for part in self._by_member(parts)]
+            finishes.insert(0, deal_out)
+        return self._exchange(
+            what, sent, to_send, room, to_receive, [output], [input], finishes, opts
+        )
+
+    @_collective
+    def alltoall(
+        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None
+    ) -> Work | None:
+        _layout.check_count("all_to_all", "output", outputs, len(self._ranks))
+        _layout.check_count("all_to_all", "input", inputs, len(self._ranks))
+        _layout.check_dtypes("all_to_all", inputs, outputs)
+        rooms, data = self._by_member(outputs), self._by_member(inputs)
+        room, finish = _layout.room_for(rooms)
+        return self._exchange(
+            "all_to_all",
+            _layout.together(data).view(-1, 1),
+            [part.numel() for part in data],
+            room,
+            [part.numel() for part in rooms],
+            outputs,
+            inputs,
+            [finish],
+            opts,
+        )
+
+    def _exchange(
+        self,
+        what: str,
+        rows: Tensor,
+        to_send: Sequence[int],
+        room: Tensor,
+        to_receive: Sequence[int],
+        outputs: Sequence[Tensor],
+        inputs: Sequence[Tensor],
+        finishes: Sequence[_layout.Finish],
+        opts: Any,
+    ) -> Work | None:
+        """Sends `rows` and receives into `room`: so many of them to and from each member."""
+        number, sent = _layout.movable(_layout.apart(rows, room))
+        address, size = _layout.memory(room)
+        arguments = (
+            None,
+            number,
+            tuple(sent.shape),
+            sent.data_ptr(),
+            address,
+            size,
+            (sent, room),
+            to_send,
+            self._set,
+            self._deadline(opts),
+            _tensors.stream(sent),
+        )
+        return self._start(
+            what,
+            [_Call(native.alltoall_async, arguments, to_receive)],
+            outputs,
+            opts=opts,
+            reads=inputs,
+            writes=outputs,
+            finish=_layout.all_of(finishes),
+        )
+
+    # -- One rank to another --
+
+    def send(self, tensors: Any, destination: int, tag: int) -> Work | None:
+        tensor = _only(tensors)
+        number, data = _layout.movable(_layout.flat(tensor))
+        arguments = (
+            number,
+            tuple(data.shape),
+            data.data_ptr(),
+            data,
+            self._ranks[destination],
+            tag,
+            self._set,
+            self._timeout_s,
+            _tensors.stream(data),
+        )
+        call = _Call(native.send_async, arguments)
+        return self._start("send", [call], [tensor], opts=None, reads=[tensor])
+
+    def recv(self, tensors: Any, source: int, tag: int) -> Work | None:
+        return self._receive(_only(tensors), self._ranks[source], tag)
+
+    def recv_anysource(self, tensors: Any, tag: int) -> Work | None:
+        return self._receive(_only(tensors), _ANY, tag)
+
+    def _receive(self, tensor: Tensor, source: int, tag: int) -> Work | None:
+        dense = _layout.dense(tensor)
+        number, room = _layout.movable(dense.view(-1))
+        arguments = (
+            number,
+            tuple(room.shape),
+            room.data_ptr(),
+            room,
+            source,
+            tag,
+            self._set,
+            self._timeout_s,
+            _tensors.stream(room),
+        )
+
+        def sender(handle: int) -> int:
+            return self._ranks.index(native.source(handle) if source == _ANY else source)
+
+        return self._start(
+            "recv",
+            [_Call(native.recv_async, arguments)],
+            [tensor],
+            opts=None,
+            writes=[tensor],
+            finish=_layout.copy_back(tensor, dense),
+            source=sender,
+        )
+
+    # -- Barriers --
+
+    @_collective
+    def barrier(self, opts: Any = None) -> Work | None:
+        call = _Call(native.barrier_async, (self._set,))
+        return self._start("barrier", [call], [], opts=opts)
+
+    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        """Blocks until every rank has called it; the error names every rank that is missing.
+
+        Args:
+            timeout: the longest time to wait, or options that have it; None: the group's.
+            wait_all_ranks: not looked at: all missing ranks are named in any case.
+        """
+        limit: timedelta | None = _versions.barrier_timeout(timeout)
+        seconds = self._timeout_s if limit is None else limit.total_seconds()
+        # For Ronda 0 is the job's deadline; for torch it means not to wait.
+        native.monitored_barrier(self._set, seconds if limit is None else max(seconds, 1e-3))
+
+
+_ANY = -1
+
+
+def _splits(kind: str, splits: Sequence[int], rows: Tensor, size: int) -> list[int]:
+    """The rows for each rank of the group; without splits all have the same number.
+
+    Raises:
+        ValueError: they do not add up to the rows that the tensor has.
+    """
+    count = rows.shape[0]
+    if not splits and count % size == 0:
+        return [count // size] * size
+    if len(splits) != size or sum(splits) != count:
+        raise ValueError(
+            f"all_to_all: {kind}_split_sizes {list(splits)} do not add up to the {kind}'s first "
+            f"dimension, {count}, for {size} ranks"
+        )
+    return list(splits)

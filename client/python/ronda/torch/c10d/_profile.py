@@ -1,0 +1,46 @@
+"""Collectives as events of torch.profiler: "ronda:all_reduce" and its like, with shapes.
+
+An event begins with the submission and ends with the collective, on whatever thread that is.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.autograd import profiler
+
+from ronda.torch.c10d import _versions
+
+_autograd: Any = getattr(torch._C, "_autograd", torch.autograd)
+
+is_on: Callable[[], bool] = getattr(
+    _autograd, "_profiler_enabled", torch.autograd._profiler_enabled
+)
+
+# torch takes an event for that of an asynchronous operation if another thread ends it.
+_ending = concurrent.futures.ThreadPoolExecutor(1, "ronda-profile")
+
+
+def begin(what: str, tensors: Sequence[torch.Tensor]) -> Callable[[], None]:
+    """Begins the event of a collective.
+
+    Args:
+        what: the collective, as torch's functions are called: "all_reduce".
+        tensors: its inputs. Versions before 2.15 do not record their shapes.
+
+    Returns:
+        What ends the event.
+    """
+    name = f"ronda:{what}"
+    if _versions.HAS_BACKENDS:
+        event = torch._C._profiler._RecordFunctionFast(name, list(tensors))
+        event.__enter__()
+        return lambda: _ending.submit(event.__exit__, None, None, None).result()
+    ended: Any = torch.futures.Future()
+    record: Any = profiler.record_function(name)
+    record.__enter__()
+    record._call_end_callbacks_on_future(ended)
+    return lambda: _ending.submit(ended.set_result, None).result()

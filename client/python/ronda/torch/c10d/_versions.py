@@ -1,0 +1,213 @@
+"""What differs between versions of PyTorch, for the backend of torch.distributed.
+
+From the version on that lets Python subclass its Backend (2.15 does) a group of torch holds one
+Backend for each device, and ours is one of them. Before, a subclass of ProcessGroup took the place
+of the whole group.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C import _distributed_c10d
+
+from ronda.types import ReduceOp
+
+_c10d: Any = _distributed_c10d
+
+# Whether Python can subclass Backend, with today's names of its methods.
+HAS_BACKENDS = hasattr(getattr(_c10d, "Backend", None), "all_gather_single")
+
+GroupBase: Any = _c10d.Backend if HAS_BACKENDS else _c10d.ProcessGroup
+
+# Names that methods have in other versions, of the group and of what it is coalesced by.
+_OTHER_NAMES = {
+    "all_gather_single": ("_allgather_base",),
+    "all_gather_single_coalesced": ("allgather_into_tensor_coalesced",),
+    "reduce_scatter_single": ("_reduce_scatter_base",),
+    "reduce_scatter_single_coalesced": ("reduce_scatter_tensor_coalesced",),
+    "gather_single": ("gather_into_tensor",),
+    "all_to_all_single": ("alltoall_base",),
+    "start_coalescing": ("_start_coalescing",),
+    "end_coalescing": ("_end_coalescing",),
+    "set_group_name": ("_set_group_name", "setGroupName"),
+    "group_name_of_torch": ("getGroupName",),
+    "source_rank": ("_source_rank",),
+}
+
+
+def with_other_names(group: type) -> type:
+    """Adds the names that other versions of PyTorch call the methods of a class by."""
+    for name, others in _OTHER_NAMES.items():
+        method = getattr(group, name, None)
+        for other in others if method is not None else ():
+            setattr(group, other, method)
+    return group
+
+
+# -- Options --
+
+# By the number of torch's RedOpType.
+_OPS = {
+    0: ReduceOp.SUM,
+    1: ReduceOp.AVERAGE,
+    2: ReduceOp.PRODUCT,
+    3: ReduceOp.MIN,
+    4: ReduceOp.MAX,
+    5: ReduceOp.BAND,
+    6: ReduceOp.BOR,
+    7: ReduceOp.BXOR,
+}
+_PREMUL_SUM = 8
+_OP_NAMES = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM")
+
+
+def op_name(opts: Any) -> str:
+    """The reduce op of a collective's options as torch spells it."""
+    number = _op_number(opts)
+    name = _OP_NAMES[number] if number < len(_OP_NAMES) else str(number)
+    return f"ReduceOp.{name}"
+
+
+def _op_number(opts: Any) -> int:
+    op = getattr(opts, "reduceOp", opts)
+    return int(getattr(op, "op", op))
+
+
+def reduce_op(opts: Any) -> tuple[int, float]:
+    """The op and the prescale of a collective's options, or of a ReduceOp in their place.
+
+    Raises:
+        ValueError: torch has an op of this name, and Ronda has none.
+        NotImplementedError: this version of torch hides what the op multiplies by.
+    """
+    if opts is None:
+        return int(ReduceOp.SUM), 1.0
+    number = _op_number(opts)
+    if number in _OPS:
+        return int(_OPS[number]), 1.0
+    if number != _PREMUL_SUM:
+        raise ValueError(f"{op_name(opts)} is no op that Ronda reduces by")
+    op = getattr(opts, "reduceOp", opts)
+    state = getattr(type(op), "__getstate__", None) and op.__getstate__()
+    pickled = state[1] if isinstance(state, tuple) and len(state) == 2 else None
+    factor = getattr(op, "factor", pickled)
+    if factor is None:
+        raise NotImplementedError(
+            f"torch {torch.__version__} does not tell the factor of PREMUL_SUM: multiply the "
+            "tensor before a SUM, or use PyTorch 2"
+        )
+    return int(ReduceOp.SUM), float(factor)
+
+
+def blocks(opts: Any) -> bool:
+    """Whether torch will wait for the collective at once, and takes None for a Work that is over."""
+    return HAS_BACKENDS and not getattr(opts, "asyncOp", True)
+
+
+def barrier_timeout(timeout: Any) -> timedelta | None:
+    """The timeout that monitored_barrier() was given: options of a barrier, in today's torch."""
+    return getattr(timeout, "timeout", timeout)
+
+
+def is_default_timeout(timeout: timedelta) -> bool:
+    """Whether the program has not chosen this timeout."""
+    return timeout == dist.distributed_c10d.default_pg_timeout
+
+
+# -- Registration --
+
+
+def register(name: str, create: Callable[..., Any]) -> None:
+    """Makes a backend known to torch, for tensors on CPUs and on CUDA devices."""
+    register_backend: Any = dist.Backend.register_backend
+    has_devices = "devices" in inspect.signature(register_backend).parameters
+    devices = {"devices": ["cpu", "cuda"]} if has_devices else {}
+    register_backend(name, create, extended_api=True, **devices)
+
+
+def check_devices() -> None:
+    """Refuses "cpu:gloo,cuda:ronda" where one backend serves all devices of a group.
+
+    Such versions do not tell a backend what the user has asked for. Their function that calls it
+    knows.
+    """
+    if HAS_BACKENDS:
+        return
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_name != "_new_process_group_helper":
+        frame = frame.f_back
+    config = frame.f_locals.get("backend_config") if frame is not None else None
+    backends: Mapping[str, str] = config.get_device_backend_map() if config is not None else {}
+    if len(set(backends.values())) > 1:
+        raise ValueError(
+            f"backend '{config}': with torch {torch.__version__} Ronda serves all devices of a "
+            "group or none. Pass 'ronda' alone, or use PyTorch 2.15"
+        )
+
+
+# -- Works --
+
+_UNKNOWN_OPERATION = 100
+_asking = threading.local()
+
+
+def answer(work: Any) -> bool:
+    """Whether get_future() is called by work_behind(), which then knows `work`."""
+    if not getattr(_asking, "is_open", False):
+        return False
+    _asking.work = work
+    return True
+
+
+def work_behind(holder: Any) -> Any:
+    """Ronda's Work behind a Work of torch's, or None.
+
+    C++ code wraps a Work that is written in Python, and hands on calls of wait() and get_future()
+    alone. So get_future() is how to reach the other.
+    """
+    if type(holder) is not _c10d.Work or holder._get_op_type() != _UNKNOWN_OPERATION:
+        return None
+    _asking.is_open, _asking.work = True, None
+    try:
+        holder.get_future()
+    except RuntimeError:
+        pass  # another backend's, without futures
+    finally:
+        _asking.is_open = False
+    work, _asking.work = _asking.work, None
+    return work
+
+
+def _handed_on(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def method(self: Any, *args: Any) -> Any:
+        work = work_behind(self)
+        return original(self, *args) if work is None else getattr(work, original.__name__)(*args)
+
+    return method
+
+
+def complete_works() -> None:
+    """Makes torch's wrapper of our Works hand on what it drops: without that is_completed() is
+    False for ever.
+    """
+    if HAS_BACKENDS:
+        for name in (
+            "is_completed",
+            "is_success",
+            "exception",
+            "result",
+            "source_rank",
+            "_source_rank",
+            "synchronize",
+            "_get_sequence_number",
+        ):
+            setattr(_c10d.Work, name, _handed_on(getattr(_c10d.Work, name)))
