@@ -257,21 +257,16 @@ void SetOutput(const Args& args, Submission* submission) {
   submission->output_bytes = args.output_bytes;
 }
 
-// The facts that a send and its receive agree on.
-struct Channel {
-  int from;
-  int to;
-  int tag;
-};
-
 absl::Status SetChannel(const Channel& channel, Submission* submission) {
   if (channel.tag < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(Describe(*submission), ": tag is ", channel.tag, ": it must not be negative"));
   }
-  submission->request.root = channel.from;
+  const bool is_from_any = channel.from == RONDA_ANY_SOURCE;
+  submission->request.root = is_from_any ? channel.to : channel.from;
   submission->request.receiver = channel.to;
-  submission->request.name = absl::StrCat("ronda/sendrecv/", channel.from, "-", channel.to, "/", channel.tag);
+  const std::string tag = absl::StrCat(channel.tag);
+  submission->request.name = is_from_any ? ReceiveName(channel.to, tag) : ChannelName(channel.from, channel.to, tag);
   return absl::OkStatus();
 }
 
@@ -379,6 +374,22 @@ absl::Status Fill(const ronda_object_args& args, const Caller& caller, Submissio
       absl::StrCat("object '", args.name, "': call.memory is RONDA_MEMORY_CUDA, but objects are in host memory"));
 }
 
+// Characters that a log, or protobuf, would not take are replaced.
+std::string OneLine(absl::string_view text) {
+  size_t end = std::min(text.size(), size_t{RONDA_MAX_NAME_LENGTH});
+  const auto is_inside_character = [&] { return end < text.size() && (text[end] & 0xc0) == 0x80; };
+  while (end > 0 && is_inside_character()) --end;
+  std::string line(text.substr(0, end));
+  for (char& byte : line) {
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(byte))) byte = ' ';
+  }
+  if (IsPrintableUtf8(line)) return line;
+  for (char& byte : line) {
+    if (!absl::ascii_isprint(static_cast<unsigned char>(byte))) byte = '?';
+  }
+  return line;
+}
+
 // The structs that become one submission each.
 #define RONDA_SUBMISSION_ARGS(ROW) \
   ROW(ronda_allreduce_args)        \
@@ -405,6 +416,15 @@ const Args* At(const Args* args, size_t stride, size_t i) {
 }
 
 }  // namespace
+
+absl::StatusOr<Submission> RefusalSubmission(ronda_process_set set, const Channel* channel, const char* message) {
+  const bool has_words = message != nullptr && *message != '\0';
+  Submission submission = {.request = {.process_set = set,
+                                       .op = channel == nullptr ? OpType::kBarrier : OpType::kSendRecv,
+                                       .refusal = has_words ? OneLine(message) : "it gives no reason"}};
+  if (channel != nullptr) RONDA_RETURN_IF_ERROR(SetChannel(*channel, &submission));
+  return submission;
+}
 
 template <typename Args>
 absl::Status ToSubmission(const Args* args, const Caller& caller, Submission* submission) {

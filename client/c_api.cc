@@ -250,6 +250,7 @@ absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(Session& session, ronda_proce
 // Not numbered, as the caller tells creations apart by their tags.
 absl::StatusOr<std::shared_ptr<Handle>> CreateProcessSet(Session& session, const int* ranks, int count,
                                                          const char* tag) {
+  session.ForgetRemovedSets();
   RONDA_ASSIGN_OR_RETURN(const Submission submission, CreateProcessSetSubmission(ranks, count, tag));
   absl::StatusOr<std::shared_ptr<Handle>> handle = session.runtime().Submit(submission);
   if (!absl::IsAlreadyExists(handle.status())) return handle;
@@ -427,6 +428,7 @@ ronda_status ronda_add_process_set(const int* ranks, int count, ronda_process_se
   std::shared_ptr<ronda::Handle> handle;
   const ronda_status status = ronda::SubmitAndWait(
       [&](ronda::Session& session) -> absl::StatusOr<std::shared_ptr<ronda::Handle>> {
+        session.ForgetRemovedSets();
         RONDA_ASSIGN_OR_RETURN(ronda::Submission submission, ronda::AddProcessSetSubmission(ranks, count));
         return session.SubmitNumbered(std::move(submission));
       },
@@ -448,6 +450,7 @@ ronda_status ronda_remove_process_set(ronda_process_set id) {
   std::shared_ptr<ronda::Handle> handle;
   return ronda::SubmitAndWait(
       [&](ronda::Session& session) {
+        session.ForgetRemovedSets();
         const ronda::ProcessSetId by = session.runtime().RemoversOf(id);
         return session.SubmitNumbered(ronda::RemoveProcessSetSubmission(id, by));
       },

@@ -191,6 +191,17 @@ ronda_status ronda_found_inf(ronda_handle handle, int* found) {
       });
 }
 
+ronda_status ronda_source(ronda_handle handle, int* rank) {
+  constexpr char kFunction[] = "ronda_source";
+  if (rank == nullptr) return ronda::Call([&] { return ronda::NullArgument(kFunction, "rank"); });
+  return ronda::ReadResult(
+      kFunction, handle,
+      [](const ronda::Operation& operation) {
+        return operation.op() == ronda::OpType::kSendRecv ? ronda::Applicable::kOnceComplete : ronda::Applicable::kNo;
+      },
+      [&](const ronda::Operation& operation) { *rank = static_cast<int>(operation.handle().result().number); });
+}
+
 ronda_status ronda_last_rank(ronda_handle handle, int* last_rank) {
   constexpr char kFunction[] = "ronda_last_rank";
   if (last_rank == nullptr) return ronda::Call([&] { return ronda::NullArgument(kFunction, "last_rank"); });

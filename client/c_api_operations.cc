@@ -179,9 +179,18 @@ void HandOutSparse(Submitted& submitted, const SparseValues& values, ronda_handl
   HandOut(kSparseOperations, operation, submitted, handles);
 }
 
-absl::Status Barrier(ronda_process_set set, Session& session, Submitted* submitted) {
-  RONDA_ASSIGN_OR_RETURN(Submission submission, BarrierSubmission(set, 0, session.caller()));
+absl::Status Barrier(ronda_process_set set, double timeout_s, Session& session, Submitted* submitted) {
+  RONDA_ASSIGN_OR_RETURN(Submission submission, BarrierSubmission(set, timeout_s, session.caller()));
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, session.SubmitNumbered(std::move(submission)));
+  submitted->handles().push_back(std::move(handle));
+  return absl::OkStatus();
+}
+
+absl::Status RemoveUnawaited(ronda_process_set id, Session& session, Submitted* submitted) {
+  session.ForgetRemovedSets();
+  const ProcessSetId by = session.runtime().RemoversOf(id);
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle,
+                         session.SubmitNumbered(UnawaitedRemovalSubmission(id, by, session.caller())));
   submitted->handles().push_back(std::move(handle));
   return absl::OkStatus();
 }
@@ -191,6 +200,14 @@ absl::Status Join(ronda_process_set set, const ronda_absent& absent, Session& se
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, session.SubmitJoin(submission));
   submitted->handles().push_back(std::move(handle));
   return absl::OkStatus();
+}
+
+ronda_status Refuse(ronda_process_set set, const Channel* channel, const char* message) {
+  return CallWithSession([&](Session& session) -> Outcome {
+    absl::StatusOr<Submission> refusal = RefusalSubmission(set, channel, message);
+    const absl::Status status = refusal.ok() ? session.Refuse(*std::move(refusal)) : refusal.status();
+    return Failure(status, Answer::kSubmission);
+  });
 }
 
 // The session that a blocking call acts for. The call gives the session up before it waits without the runtime. A rank
@@ -395,10 +412,31 @@ ronda_status ronda_cuda_zero(void* data, size_t bytes, void* stream) {
   });
 }
 
+ronda_status ronda_refuse(ronda_process_set process_set, const char* message) {
+  return ronda::Refuse(process_set, nullptr, message);
+}
+
+ronda_status ronda_refuse_message(ronda_process_set process_set, int from, int to, int tag, const char* message) {
+  const ronda::Channel channel = {.from = from, .to = to, .tag = tag};
+  return ronda::Refuse(process_set, &channel, message);
+}
+
 ronda_status ronda_barrier_async(ronda_process_set process_set, ronda_handle* handle) {
   return ronda::SubmitAsItIs(
       "ronda_barrier_async", ronda::OpType::kBarrier, handle, 1,
-      [&](auto& session, auto* submitted) { return ronda::Barrier(process_set, session, submitted); });
+      [&](auto& session, auto* submitted) { return ronda::Barrier(process_set, 0, session, submitted); });
+}
+
+ronda_status ronda_monitored_barrier_async(ronda_process_set process_set, double timeout_s, ronda_handle* handle) {
+  return ronda::SubmitAsItIs(
+      "ronda_monitored_barrier_async", ronda::OpType::kBarrier, handle, 1,
+      [&](auto& session, auto* submitted) { return ronda::Barrier(process_set, timeout_s, session, submitted); });
+}
+
+ronda_status ronda_remove_process_set_async(ronda_process_set id, ronda_handle* handle) {
+  return ronda::SubmitAsItIs(
+      "ronda_remove_process_set_async", ronda::OpType::kRemoveProcessSet, handle, 1,
+      [&](auto& session, auto* submitted) { return ronda::RemoveUnawaited(id, session, submitted); });
 }
 
 ronda_status ronda_join_async(ronda_process_set process_set, ronda_absent absent, ronda_handle* handle) {

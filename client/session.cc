@@ -59,7 +59,7 @@ absl::Status TooMany(OpType op, RankId sender, RankId receiver) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Handle>> Session::Submit(Submission* submission) {
-  if (submission->request.op == OpType::kSendRecv) return SubmitNumbered(*submission);
+  if (submission->request.op == OpType::kSendRecv) return SubmitMessage(submission);
   return submission->request.name.empty() ? SubmitUnnamed(submission) : runtime_.Submit(*submission);
 }
 
@@ -84,10 +84,51 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitUnnamed(Submission* submi
   return handle;
 }
 
+absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitMessage(Submission* submission) {
+  TensorRequest& request = submission->request;
+  MutexLock lock(&mu_);
+  SettleJoinLocked(request.process_set);
+  const bool receives = request.receiver == topology().rank;
+  if (!receives || (receives_.empty() && !IsFromAnyRank(request))) return SubmitNumberedLocked(*submission);
+  const absl::string_view name = request.name;
+  const std::string in_order = ReceiveName(request.receiver, name.substr(name.rfind('/') + 1));
+  if (!IsInOrderLocked(request, in_order)) return SubmitNumberedLocked(*submission);
+  request.name = in_order;
+  std::vector<std::shared_ptr<const Handle>>& waiting = receives_[{request.process_set, in_order}];
+  waiting.reserve(waiting.size() + 1);  // a receive that is under way cannot be taken back
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, SubmitNumberedLocked(*submission));
+  waiting.push_back(handle);
+  return handle;
+}
+
+bool Session::IsInOrderLocked(const TensorRequest& request, const std::string& name) {
+  const auto found = receives_.find({request.process_set, name});
+  if (found == receives_.end()) return IsFromAnyRank(request);
+  const absl::string_view tag = absl::string_view(name).substr(name.rfind('/') + 1);
+  std::vector<std::shared_ptr<const Handle>> in_flight;
+  for (std::shared_ptr<const Handle>& receive : found->second) {
+    if (!receive->done()) {
+      in_flight.push_back(std::move(receive));
+    } else if (const std::optional<RankId> sender = receive->sender()) {
+      NumberSequence& sequence = sequences_[{request.process_set, ChannelName(*sender, request.receiver, tag)}];
+      sequence.Next();
+      sequence.Take(std::move(receive));
+    }
+  }
+  found->second = std::move(in_flight);
+  if (!found->second.empty()) return true;
+  receives_.erase(found);
+  return IsFromAnyRank(request);
+}
+
 absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitNumbered(Submission submission) {
-  std::string& name = submission.request.name;
   MutexLock lock(&mu_);
   SettleJoinLocked(submission.request.process_set);
+  return SubmitNumberedLocked(std::move(submission));
+}
+
+absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitNumberedLocked(Submission submission) {
+  std::string& name = submission.request.name;
   NumberSequence& sequence = sequences_[{submission.request.process_set, name}];
   // A few names, used in turn, stay in the response cache; a new name an operation would empty it.
   absl::StrAppend(&name, "/", sequence.Next() % kConcurrentOfAKind);
@@ -97,6 +138,15 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitNumbered(Submission submi
   if (absl::IsAlreadyExists(handle.status())) return TooMany(op, sender, receiver);
   if (handle.ok()) sequence.Take(*handle);
   return handle;
+}
+
+void Session::ForgetRemovedSets() {
+  const auto is_gone = [this](ProcessSetId set) { return !runtime_.ProcessSet(set).ok(); };
+  MutexLock lock(&mu_);
+  absl::erase_if(sequences_, [&](const auto& sequence) { return is_gone(sequence.first.first); });
+  absl::erase_if(receives_, [&](const auto& receives) { return is_gone(receives.first.first); });
+  absl::erase_if(unnamed_, [&](const auto& calls) { return is_gone(calls.first); });
+  absl::erase_if(joins_, [&](const auto& join) { return is_gone(join.first); });
 }
 
 absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitJoin(const Submission& submission) {
@@ -129,6 +179,7 @@ void Session::SettleJoinLocked(ProcessSetId set) {
   if (status.ok() || absl::IsFailedPrecondition(status)) {
     if (set == kGlobalProcessSet) ++joins_of_all_;
     absl::erase_if(sequences_, [set](const auto& sequence) { return sequence.first.first == set; });
+    absl::erase_if(receives_, [set](const auto& receives) { return receives.first.first == set; });
     unnamed_.erase(set);
   }
   joins_.erase(join);
@@ -239,6 +290,12 @@ absl::StatusOr<Submission> CreateProcessSetSubmission(const int* ranks, int coun
 Submission RemoveProcessSetSubmission(ronda_process_set id, ProcessSetId by) {
   return {.request = {
               .name = "ronda/remove_process_set", .process_set = by, .op = OpType::kRemoveProcessSet, .subject = id}};
+}
+
+Submission UnawaitedRemovalSubmission(ronda_process_set id, ProcessSetId by, const Caller& caller) {
+  Submission submission = RemoveProcessSetSubmission(id, by);
+  submission.request.limits = {.warning = absl::InfiniteDuration(), .deadline = caller.limits.deadline};
+  return submission;
 }
 
 }  // namespace ronda

@@ -79,7 +79,7 @@ struct UnnamedCalls {
 class Session {
  public:
   // Operations of one kind (barriers of a process set, tensors from a to b with a tag) that may be in flight at once.
-  static constexpr uint64_t kConcurrentOfAKind = 64;
+  static constexpr uint64_t kConcurrentOfAKind = kMessageNumbers;
 
   // `limits` are those that this rank would give the job.
   Session(std::unique_ptr<Runtime> runtime, WaitLimits limits)
@@ -108,6 +108,14 @@ class Session {
   // Errors: Runtime::Submit's; ALREADY_EXISTS if kConcurrentOfAKind are in flight.
   absl::StatusOr<std::shared_ptr<Handle>> SubmitNumbered(Submission submission);
 
+  // Has the operation fail that `refusal` (RefusalSubmission) stands for: this rank's next one without a name in the
+  // process set, or its next message of a kind. Waits for no rank.
+  // Errors: as Submit.
+  absl::Status Refuse(Submission refusal) { return Submit(&refusal).status(); }
+
+  // Forgets the numbers of process sets that have been removed.
+  void ForgetRemovedSets();
+
   // Submits a join. Ranks that have joined do not count the further operations of the others. So the numbers of the
   // process set begin anew, on every rank, once all have joined.
   // Errors: Runtime::Submit's.
@@ -124,6 +132,12 @@ class Session {
 
  private:
   absl::StatusOr<std::shared_ptr<Handle>> SubmitUnnamed(Submission* submission);
+  absl::StatusOr<std::shared_ptr<Handle>> SubmitMessage(Submission* submission);
+  absl::StatusOr<std::shared_ptr<Handle>> SubmitNumberedLocked(Submission submission)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether this receive takes messages in the order of their arrival: it is from any rank, or one with its tag that
+  // does so is in flight. `name` is ReceiveName().
+  bool IsInOrderLocked(const TensorRequest& request, const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Begins the numbers of a process set anew if its join has ended since.
   void SettleJoinLocked(ProcessSetId set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -133,8 +147,10 @@ class Session {
   const std::shared_ptr<StopAgreement> stop_agreement_ = std::make_shared<StopAgreement>();
   const std::shared_ptr<StopAgreement> change_agreement_ = std::make_shared<StopAgreement>("elastic_poll");
   Mutex mu_;
-  // By process set and name.
-  absl::flat_hash_map<std::pair<ProcessSetId, std::string>, NumberSequence> sequences_ ABSL_GUARDED_BY(mu_);
+  using Kind = std::pair<ProcessSetId, std::string>;  // a process set and a name
+  absl::flat_hash_map<Kind, NumberSequence> sequences_ ABSL_GUARDED_BY(mu_);
+  // Receives in order of arrival, by ReceiveName(), which do not count yet as receives from their senders.
+  absl::flat_hash_map<Kind, std::vector<std::shared_ptr<const Handle>>> receives_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<ProcessSetId, UnnamedCalls> unnamed_ ABSL_GUARDED_BY(mu_);
   // This rank's last join of each process set, until it is settled; null: not submitted.
   absl::flat_hash_map<ProcessSetId, std::shared_ptr<const Handle>> joins_ ABSL_GUARDED_BY(mu_);
@@ -217,6 +233,9 @@ absl::StatusOr<Submission> CreateProcessSetSubmission(const int* ranks, int coun
 
 // The end of a set, by the ranks of the set `by` (Runtime::RemoversOf).
 Submission RemoveProcessSetSubmission(ronda_process_set id, ProcessSetId by);
+
+// The same for a rank that does not wait for the others, so that it is no news that they come late.
+Submission UnawaitedRemovalSubmission(ronda_process_set id, ProcessSetId by, const Caller& caller);
 
 }  // namespace ronda
 

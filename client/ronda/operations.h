@@ -20,8 +20,9 @@ extern "C" {
  * meets the n-th of the other ranks, and is not told apart by time. A step that repeats itself is as fast as one with
  * names: at most 1,024 such operations are one step. Ranks that differ in the n-th operation get RONDA_ERROR_MISMATCH
  * from it, with n and what two of the ranks have called. These operations count:
- *  - those that were submitted: a call whose arguments are refused does not count, and one that failed with
- *    RONDA_ERROR_DEADLINE, because a rank was late, is made good by the next one, which repeats it;
+ *  - those that were submitted: a call whose arguments are refused does not count, unless the program counts it with
+ *    ronda_refuse(), and one that failed with RONDA_ERROR_DEADLINE, because a rank was late, is made good by the next
+ *    one, which repeats it;
  *  - from the beginning, or from the last time that all ranks of the set had joined.
  * Threads of a rank that make them in the same process set at the same time have no order: one thread makes them, or
  * each thread has a process set of its own. Two that are alike and follow each other may run one after the other, not
@@ -191,7 +192,11 @@ typedef struct ronda_alltoall_args {
   { sizeof(ronda_alltoall_args), RONDA_TENSOR_INIT, NULL, NULL, 0, RONDA_CALL_OPTIONS_INIT, NULL, 0 }
 
 /* One tensor from one rank to another. The n-th send from a to b with a tag meets the n-th receive on b from a with
- * that tag; up to 64 of them may be in flight. tensor.name is not looked at. */
+ * that tag; up to 64 of them may be in flight. tensor.name is not looked at.
+ *
+ * A receive from RONDA_ANY_SOURCE takes the first message with its tag that arrives, from any rank of the process set,
+ * and that no earlier receive takes; it counts as the receive from that rank, which ronda_source() tells. Receives with
+ * the tag that follow it before it has ended, from one rank or any, take their messages in their order as well. */
 typedef struct ronda_send_args {
   size_t struct_size;
   ronda_tensor tensor;
@@ -203,11 +208,13 @@ typedef struct ronda_send_args {
 #define RONDA_SEND_ARGS_INIT \
   { sizeof(ronda_send_args), RONDA_TENSOR_INIT, NULL, 0, 0, RONDA_CALL_OPTIONS_INIT }
 
+#define RONDA_ANY_SOURCE (-1)
+
 typedef struct ronda_recv_args {
   size_t struct_size;
   ronda_tensor tensor; /* dtype and shape as sent */
   void* output;
-  int from;
+  int from; /* or RONDA_ANY_SOURCE */
   int tag;
   ronda_call_options call;
 } ronda_recv_args;
@@ -284,6 +291,15 @@ ronda_status ronda_grouped_reducescatter_async(const ronda_reducescatter_args* a
 /* The first of these, and waits. */
 ronda_status ronda_grouped_allreduce(const ronda_allreduce_args* args, size_t count, const char* group);
 
+/* This rank's next operation without a name in the process set is one that it cannot take part in, because it has found
+ * its own arguments wrong, for instance. It counts as made, and fails on the other ranks, once all of them have made
+ * it, with RONDA_ERROR_MISMATCH and a text that names this rank and has the first 1,024 bytes of `message`. If several
+ * ranks refuse, the first of them is named. Waits for no rank; nothing but the end of the job tells this rank more. */
+ronda_status ronda_refuse(ronda_process_set process_set, const char* message);
+
+/* The same for the next message from rank `from` to rank `to` with this tag, which one of the two refuses. */
+ronda_status ronda_refuse_message(ronda_process_set process_set, int from, int to, int tag, const char* message);
+
 /* Blocks until every rank of the set has called it. */
 ronda_status ronda_barrier(ronda_process_set process_set);
 
@@ -294,6 +310,16 @@ ronda_status ronda_barrier_async(ronda_process_set process_set, ronda_handle* ha
 /* The same, for at most `timeout_s` seconds (0: the job's deadline; negative: for ever). RONDA_ERROR_DEADLINE then
  * names every rank that is missing. */
 ronda_status ronda_monitored_barrier(ronda_process_set process_set, double timeout_s);
+
+/* ronda_barrier_async() with the deadline of ronda_monitored_barrier(). A rank that does not want to wait gives it a
+ * millisecond: the error then names the ranks that have not come by now. */
+ronda_status ronda_monitored_barrier_async(ronda_process_set process_set, double timeout_s, ronda_handle* handle);
+
+/* ronda_remove_process_set() without blocking: the set is gone when every rank that has to has called either form. A
+ * program that does not want to know when gives the handle back: the ranks may then end several sets each in its own
+ * order, and late. That a rank is late is not warned of, and ronda_shutdown() does not wait for it; the handle then has
+ * an error. */
+ronda_status ronda_remove_process_set_async(ronda_process_set id, ronda_handle* handle);
 
 /* Sets `bytes` bytes of a GPU's memory to zero, after the work that `stream` (a cudaStream_t) has been given so far.
  * Only the stream waits for it. A rank that has nothing to add to a tensor submits zeros. */
@@ -356,6 +382,9 @@ ronda_status ronda_output(ronda_handle handle, const void** data, int64_t* rows,
 /* Whether the result of a completed reduction has an element that is infinite or not a number, on any rank: the same
  * answer on every rank. For operations submitted with detect_overflow; 0 for others, which are not searched. */
 ronda_status ronda_found_inf(ronda_handle handle, int* found);
+
+/* The rank that has sent the tensor, of a completed ronda_send_async() or ronda_recv_async(). */
+ronda_status ronda_source(ronda_handle handle, int* rank);
 
 /* The last rank to join, of a completed ronda_join_async(). */
 ronda_status ronda_last_rank(ronda_handle handle, int* last_rank);

@@ -36,6 +36,16 @@ WaitLimits LimitsOfVote(const WaitLimits& limits) {
   return {.warning = std::min(limits.warning, limits.deadline), .deadline = AnswerDeadline(limits)};
 }
 
+// Ranks that have agreed on an operation come to it at once, unless their machine is overloaded, and one that does not
+// fails the job. So a short deadline of the operation's own is for the agreement.
+WaitLimits LimitsOf(const TensorRequest& request, const WaitLimits& jobs) {
+  constexpr absl::Duration kLeast = absl::Seconds(10);
+  if (!request.limits) return jobs;
+  WaitLimits limits = *request.limits;
+  limits.deadline = std::max(limits.deadline, std::min(kLeast, jobs.deadline));
+  return limits;
+}
+
 // A GPU driver's error names no tensor.
 absl::Status WhileGiving(const CallInfo& info, const absl::Status& status) {
   if (status.code() != absl::StatusCode::kInternal) return status;
@@ -103,7 +113,7 @@ BucketRun Executor::MakeRun(const AgreedBucket& bucket, const Group& group) {
           .info = {.label = label_,
                    .group = group.size() == parts_.communicator->size() ? nullptr : &group,
                    .op = first.op,
-                   .limits = first.limits.value_or(limits_)},
+                   .limits = LimitsOf(first, limits_)},
           .position = group.PositionOf(parts_.communicator->rank()),
           .entries = entries_,
           .results = absl::MakeSpan(results_)};
@@ -295,6 +305,7 @@ absl::Status Executor::SettleMembership(const BucketRun& run) {
 void Executor::DropSet(ProcessSetId process_set) {
   host_.reductions.Drop(process_set);
   if (device_) device_->reductions.Drop(process_set);
+  parts_.queue->Forget(process_set);
 }
 
 absl::StatusOr<ResultData> HostPlane::Allocate(const TensorRequest& request, size_t bytes) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,7 +56,8 @@ struct OperationResult {
   // allgather, gather (on the root), alltoall: how many rows each member of the process set has sent; scatter,
   // reducescatter: one entry, the number of rows received.
   RowCounts first_dims;
-  // join: the last rank to join; add_process_set: the set's id; allgather, gather: how many ranks an average counts.
+  // send/recv: the sender; join: the last rank to join; add_process_set: the set's id; allgather, gather: how many
+  // ranks an average counts.
   int64_t number = 0;
   // Whether the result, on any rank, has an element that is infinite or NaN. If detection was asked for.
   enum class Overflow : uint8_t { kNone, kFound } overflow = Overflow::kNone;
@@ -75,8 +77,8 @@ struct OperationResult {
 // threads. An operation in the memory of a device is then merely under way there; OperationResult::completion tells of
 // the rest.
 //
-// Thread-safe. Memory ordering: status_ and result_ are written before state_ becomes kDone with release, and not after
-// that; a thread that loads kDone with acquire may read them without the lock.
+// Thread-safe. Memory ordering: status_, result_ and sender_ are written before state_ becomes kDone with release, and
+// not after that; a thread that loads kDone with acquire may read them without the lock.
 //
 // No wake-up is lost, and none costs anything where no thread waits: a thread that is about to sleep, or leaves a
 // callback, changes kPending to kAwaited under the lock. If completion comes first, that fails. If not, the completing
@@ -145,6 +147,13 @@ class Handle {
   // give; `callback` will not be called.
   absl::Status OnCompletion(std::function<void(const absl::Status&)> callback);
 
+  // A receive in order of arrival (IsOrderedReceive): the rank whose message it has got, also if that has failed since;
+  // nullopt while there is none. REQUIRES: launched().
+  std::optional<int> sender() const { return sender_; }
+
+  // Only the progress thread, before Complete: the message is of this rank.
+  void NoteSender(int rank) { sender_ = rank; }
+
   // Only the progress thread (progress_engine.h): the operation has ended. Allocates nothing. The second call is
   // a bug.
   void Complete(absl::Status status);
@@ -188,6 +197,7 @@ class Handle {
   absl::Status status_;  // these two are written before state_ is kDone, and read after; of an operation on a device:
                          // as far as the host can tell
   OperationResult result_;
+  std::optional<int> sender_;
 };
 
 // Keeps the memory of objects that come and go all the time, as handles do: once as many have been there at once

@@ -375,6 +375,7 @@ absl::Status Exchange::SendRecv() {
   AlltoallCall call = {.info = run_.info, .bytes = bytes};
   if (run_.position == sender) call.input = run_.submission(i_).input;
   if (run_.position == receiver) call.output = run_.submission(i_).output;
+  if (run_.takes_part()) run_.results[i_].number = request_.root;
   return plane_.communicator().Alltoall(call);
 }
 

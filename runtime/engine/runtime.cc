@@ -400,7 +400,7 @@ void Runtime::TakeFresh(absl::Time now) {
 void Runtime::ShutDownIfDone(absl::Time now) {
   // Tensors in flight may be part of a bucket that will never have the rest.
   schedule_->RequestUnlock();
-  if (departure_ != Departure::kNotYet || !queue_.empty()) return;
+  if (departure_ != Departure::kNotYet || !queue_.has_only_removals()) return;
   // In this order: operations that a device completes have callbacks.
   if (!devices_.idle() || !callbacks_->idle()) return;
   reporter_->ShutDown();
@@ -490,6 +490,7 @@ absl::Status Runtime::Begin(const std::string& list) {
   RONDA_ASSIGN_OR_RETURN(Reporter::Work work, reporter_->Apply(decoded));
   orders_.emplace(Orders{.work = std::move(work)});
   if (orders_->work.settings) ApplySettings(*orders_->work.settings);
+  for (const ReceiveMatch& match : orders_->work.matches) RONDA_RETURN_IF_ERROR(queue_.Match(match));
   for (const TensorError& error : orders_->work.errors) RONDA_RETURN_IF_ERROR(Answer(error));
   if (orders_->has_buckets()) log_.Cycled();
   RecordOrders(orders_->work.buckets);

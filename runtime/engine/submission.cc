@@ -30,6 +30,7 @@ class Check {
     if (request_.name.empty()) return absl::InvalidArgumentError("a tensor needs a name, the same on every rank");
     RONDA_RETURN_IF_ERROR(ProcessSet());
     RONDA_RETURN_IF_ERROR(Root());
+    if (!request_.refusal.empty()) return absl::OkStatus();  // it brings no tensor
     RONDA_RETURN_IF_ERROR(Extent());
     RONDA_RETURN_IF_ERROR(Buffers());
     RONDA_RETURN_IF_ERROR(Overlap());
@@ -56,7 +57,7 @@ class Check {
       case Side::kMembers:
         return true;
       case Side::kRoot:
-        return submitter_.rank == request_.root;
+        return submitter_.rank == request_.root && !IsOrderedReceive(request_);
       case Side::kReceiver:
         return submitter_.rank == request_.receiver;
     }
@@ -88,6 +89,9 @@ class Check {
     RONDA_RETURN_IF_ERROR(InSet(traits_.root, request_.root));
     if (request_.op != OpType::kSendRecv) return absl::OkStatus();
     RONDA_RETURN_IF_ERROR(InSet("receiver", request_.receiver));
+    if (IsFromAnyRank(request_) && IsOne(Side::kReceiver)) {
+      return set_->size() > 1 ? absl::OkStatus() : Invalid("there is no other rank that could send: leave it out");
+    }
     if (request_.root == request_.receiver) {
       return Invalid("rank ", request_.root, " is sender and receiver: copy the tensor instead");
     }

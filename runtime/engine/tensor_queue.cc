@@ -193,7 +193,7 @@ void TensorQueue::Copy(const Submission& submission, Submission* kept) {
 TensorQueue::Slot& TensorQueue::SlotLocked(TensorKeyView key) {
   if (likely_ != idle_.end() && likely_->key == key) return *likely_;
   if (const auto found = slots_.find(key); found != slots_.end()) return *found->second;
-  if (idle_.size() >= std::max(kMaxIdle, most_in_flight_)) ForgetOldestLocked();
+  if (idle_.size() >= std::max(kMaxIdle, most_in_flight_)) ForgetLocked(idle_.begin());
   SlotList added;
   Slot& slot = added.emplace_back(key);
   slot.place = added.begin();
@@ -209,10 +209,10 @@ void TensorQueue::ExpectAfterLocked(const Slot& slot) {
   for (size_t at = 0; at < sizeof(Slot); at += kCacheLineBytes) __builtin_prefetch(next + at, kToWrite);
 }
 
-void TensorQueue::ForgetOldestLocked() {
-  if (likely_ == idle_.begin()) ++likely_;
-  slots_.erase(idle_.front().key);
-  idle_.pop_front();
+void TensorQueue::ForgetLocked(SlotList::iterator idle) {
+  if (likely_ == idle) ++likely_;
+  slots_.erase(idle->key);
+  idle_.erase(idle);
 }
 
 void TensorQueue::RecordLocked(size_t first) {
@@ -281,6 +281,32 @@ const TensorEntry* TensorQueue::Find(TensorKeyView key) const {
   return it == slots_.end() || !it->second->in_flight() ? nullptr : it->second;
 }
 
+absl::Status TensorQueue::Match(const ReceiveMatch& match) {
+  MutexLock lock(&mu_);
+  const auto it = slots_.find({.process_set = match.process_set, .name = match.receive});
+  Slot& message = SlotLocked({.process_set = match.process_set, .name = match.message});
+  if (it == slots_.end() || !it->second->in_flight() || message.in_flight()) {
+    return absl::InternalError(absl::StrCat("the coordinator rank gives '", match.receive, "' the message '",
+                                            match.message, "', and the one is not in flight here, or the other is"));
+  }
+  Slot& receive = *it->second;
+  Submission submission = receive.submission;
+  submission.request.name = match.message;
+  submission.request.root = match.sender;
+  Assign(submission, message);
+  message.ready = std::move(receive.ready);
+  message.since = receive.since;
+  message.taken = receive.taken;
+  message.reported = receive.reported;
+  message.learned_of = receive.learned_of;
+  receive.handle->NoteSender(match.sender);
+  message.handle = std::move(receive.handle);
+  ExpectAfterLocked(message);
+  in_flight_.splice(receive.place, idle_, message.place);
+  idle_.splice(idle_.end(), in_flight_, receive.place);
+  return absl::OkStatus();
+}
+
 std::shared_ptr<Handle> TensorQueue::RetireLocked(Slot& slot) {
   RONDA_CHECK(slot.in_flight());
   idle_.splice(idle_.end(), in_flight_, slot.place);
@@ -289,7 +315,11 @@ std::shared_ptr<Handle> TensorQueue::RetireLocked(Slot& slot) {
   std::shared_ptr<Handle> handle = std::move(slot.handle);
   if (slot.undecided != nullptr) handle.reset();
   slot.undecided.reset();
-  if (!slot.followers.empty()) AdvanceLocked(slot);
+  if (!slot.followers.empty()) {
+    AdvanceLocked(slot);
+  } else if (TraitsOf(slot.submission.request.op).membership) {
+    ForgetLocked(slot.place);
+  }
   return handle;
 }
 
@@ -335,6 +365,20 @@ void TensorQueue::CompleteAll(absl::Span<const TensorEntry* const> entries, absl
 void TensorQueue::Refuse(absl::Status status) {
   MutexLock lock(&mu_);
   if (refusal_.ok()) refusal_ = std::move(status);
+}
+
+void TensorQueue::Forget(ProcessSetId process_set) {
+  MutexLock lock(&mu_);
+  for (auto next = idle_.begin(); next != idle_.end();) {
+    const auto slot = next++;
+    if (slot->key.process_set == process_set) ForgetLocked(slot);
+  }
+}
+
+bool TensorQueue::has_only_removals() const {
+  MutexLock lock(&mu_);
+  return std::all_of(in_flight_.begin(), in_flight_.end(),
+                     [](const Slot& slot) { return slot.submission.request.op == OpType::kRemoveProcessSet; });
 }
 
 void TensorQueue::Close(const absl::Status& status) {

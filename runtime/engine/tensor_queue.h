@@ -23,6 +23,7 @@
 #include "runtime/engine/progress_engine.h"
 #include "runtime/engine/submission.h"
 #include "runtime/engine/tensor_log.h"
+#include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/tensor_request.h"
 #include "runtime/schedule/locked_schedule.h"
 
@@ -60,7 +61,8 @@ struct TensorEntry {
 //
 // The memory of a tensor is kept, idle, for the next submission of the same name: a training step that is like those
 // before allocates nothing. Names that have not been in flight for the longest time are forgotten when there are too
-// many (kMaxIdle, or as many as have been in flight at once).
+// many (kMaxIdle, or as many as have been in flight at once). Those of joins and of changes of process sets, which may
+// never come again, are forgotten at once, and so are those of a process set that is removed.
 //
 // Thread-safe. Entries are completed by the engine only, so the pointers that it gets stay valid until it completes or
 // closes.
@@ -108,6 +110,10 @@ class TensorQueue {
   // nullptr if no tensor of this name is in flight in this process set.
   const TensorEntry* Find(TensorKeyView key) const;
 
+  // The receive `match.receive` gets a message, whose name it has from now on. Its handle learns of the sender.
+  // Errors: INTERNAL if it is not in flight, or if a tensor of that name is.
+  absl::Status Match(const ReceiveMatch& match);
+
   // Frees the name, then completes the handle. If a rank was late, so that it may still come to this one, the unnamed
   // tensors behind are given up too: it must not meet them instead.
   // REQUIRES: `entry` is in the queue.
@@ -126,6 +132,9 @@ class TensorQueue {
   // From now on Add returns `status`. The first call wins.
   void Refuse(absl::Status status);
 
+  // The process set is no more: its names are forgotten, but for those in flight.
+  void Forget(ProcessSetId process_set);
+
   // Refuse, and complete every entry with `status`, prefixed by its name.
   void Close(const absl::Status& status);
 
@@ -134,6 +143,9 @@ class TensorQueue {
 
   // Finds every submission that was accepted before something that this thread knows of.
   bool empty() const { return in_flight_count_.load(std::memory_order_relaxed) == 0; }
+
+  // Whether nothing is in flight but removals of process sets, which a rank that shuts down need not wait for.
+  bool has_only_removals() const;
 
  private:
   // A tensor that waits for the one of its name to be complete.
@@ -191,7 +203,7 @@ class TensorQueue {
   // `slot` is about to leave the idle ones. A program that repeats its steps submits next the tensor that was completed
   // next.
   void ExpectAfterLocked(const Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ForgetOldestLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ForgetLocked(SlotList::iterator idle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static Slot& SlotOf(const TensorEntry* entry) { return *static_cast<const Slot*>(entry)->place; }
   // Takes a copy of `submission` into the memory that the slot has.
   static void Assign(const Submission& submission, Slot& slot);

@@ -119,7 +119,7 @@ std::vector<ProcessSetId> JoinTable::sets() const {
 
 std::shared_ptr<const Group> ParticipantsOf(const TensorRequest& request, std::shared_ptr<const Group> members) {
   if (TraitsOf(request.op).by_new_members) return std::make_shared<const Group>(request.members);
-  if (request.op != OpType::kSendRecv) return members;
+  if (request.op != OpType::kSendRecv || IsFromAnyRank(request)) return members;
   const auto [low, high] = std::minmax(request.root, request.receiver);
   return std::make_shared<const Group>(std::vector<RankId>{low, high});
 }
@@ -138,7 +138,9 @@ absl::Status CheckRequest(RankId rank, const TensorRequest& request, const Proce
   RONDA_RETURN_IF_ERROR(CheckMember(TraitsOf(request.op).root, request.root, rank, request, members, ranks));
   if (request.op != OpType::kSendRecv) return absl::OkStatus();
   RONDA_RETURN_IF_ERROR(CheckMember("receiver", request.receiver, rank, request, members, ranks));
-  if (request.root != request.receiver && (rank == request.root || rank == request.receiver)) return absl::OkStatus();
+  const bool has_two_ends = request.root != request.receiver || IsFromAnyRank(request);
+  const bool is_end = rank == request.receiver || (rank == request.root && !IsOrderedReceive(request));
+  if (has_two_ends && is_end) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(ranks.Describe(rank), " submits ", DescribeTensor(request),
                                                  ", from rank ", request.root, " to rank ", request.receiver));
 }

@@ -245,6 +245,24 @@ absl::StatusOr<TensorError> FromProto(const v1::TensorError& proto) {
   return error;
 }
 
+void ToProto(const ReceiveMatch& match, v1::ReceiveMatch* proto) {
+  proto->set_process_set(match.process_set);
+  proto->set_receiver(match.receiver);
+  proto->set_receive(match.receive);
+  proto->set_message(match.message);
+  proto->set_sender(match.sender);
+}
+
+absl::StatusOr<ReceiveMatch> FromProto(const v1::ReceiveMatch& proto) {
+  if (proto.receiver() < 0 || proto.sender() < 0) return DamagedField("ranks", proto.receive());
+  if (proto.message().empty()) return DamagedField("new name", proto.receive());
+  return ReceiveMatch{.process_set = proto.process_set(),
+                      .receiver = proto.receiver(),
+                      .receive = proto.receive(),
+                      .message = proto.message(),
+                      .sender = proto.sender()};
+}
+
 absl::StatusOr<JobSettings> FromProto(const v1::JobSettings& proto) {
   WaitLimits limits;
   if (!Take(proto.limits(), &limits)) return Damaged("the wait limits of the job are negative");
@@ -319,6 +337,7 @@ std::string Encode(const RankReport& report) {
 std::string Encode(const ResponseList& list) {
   v1::ResponseList proto;
   if (list.settings) ToProto(*list.settings, proto.mutable_settings());
+  for (const ReceiveMatch& match : list.matches) ToProto(match, proto.add_matches());
   for (const TensorError& error : list.errors) ToProto(error, proto.add_errors());
   for (const Bucket& bucket : list.buckets) ToProto(bucket, proto.add_buckets());
   if (list.schedule) ToProto(*list.schedule, proto.mutable_schedule());
@@ -358,6 +377,10 @@ absl::StatusOr<ResponseList> DecodeResponseList(absl::string_view bytes) {
   ResponseList list;
   if (proto.has_settings()) {
     RONDA_ASSIGN_OR_RETURN(list.settings, FromProto(proto.settings()));
+  }
+  for (const v1::ReceiveMatch& match : proto.matches()) {
+    RONDA_ASSIGN_OR_RETURN(ReceiveMatch decoded, FromProto(match));
+    list.matches.push_back(std::move(decoded));
   }
   for (const v1::TensorError& error : proto.errors()) {
     RONDA_ASSIGN_OR_RETURN(TensorError decoded, FromProto(error));

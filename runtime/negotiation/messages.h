@@ -97,6 +97,18 @@ struct TensorError {
   TensorKeyView key() const { return {process_set, name}; }
 };
 
+// The message that a receive in order of arrival (IsOrderedReceive) gets. From now on the receiver's submission has the
+// message's name; an error or a bucket of the same list answers it.
+struct ReceiveMatch {
+  ProcessSetId process_set = kGlobalProcessSet;
+  RankId receiver = 0;
+  std::string receive;  // the name that it was submitted under
+  std::string message;  // its new name
+  RankId sender = 0;
+
+  friend bool operator==(const ReceiveMatch&, const ReceiveMatch&) = default;
+};
+
 // Settings that must be the same on every rank, or should be: rank 0's. The cache capacity never changes.
 struct JobSettings {
   uint64_t cache_capacity = 0;
@@ -117,14 +129,16 @@ struct Schedule {
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
-// The next work of all ranks, in this order: settings, errors, buckets, schedule.
+// The next work of all ranks, in this order: settings, matches, errors, buckets, schedule.
 struct ResponseList {
   std::optional<JobSettings> settings;  // in the first list, and in any that changes them
+  std::vector<ReceiveMatch> matches;
   std::vector<TensorError> errors;
   std::vector<Bucket> buckets;
   std::optional<Schedule> schedule;
   enum class Job : uint8_t { kGoesOn, kEnds } job = Job::kGoesOn;  // kEnds: all ranks have shut down
 
+  // A match comes with what answers it.
   bool empty() const { return !settings && errors.empty() && buckets.empty() && !schedule && job == Job::kGoesOn; }
 };
 

@@ -57,6 +57,7 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
     const bool joins = request.op == OpType::kJoin;
     RONDA_RETURN_IF_ERROR(joins ? SubmitJoin(rank, request) : Submit(rank, request, Time::kNow));
   }
+  if (!receives_.empty()) MatchReceives();
   ReleaseGroups();
   if (report.membership == RankReport::Membership::kShuttingDown) ShutDown(rank);
   return absl::OkStatus();
@@ -143,6 +144,11 @@ absl::Status Negotiator::Submit(RankId rank, const TensorRequest& request, Time 
     pending_.SpellOut(tensor);
   }
   Merge(rank, request, tensor);
+  if (IsOrderedReceive(request)) {
+    const TensorKey key(request.key());
+    std::erase(receives_, key);  // an earlier one of this name has failed
+    receives_.push_back(key);
+  }
   return Arrive(rank, tensor);
 }
 
@@ -163,6 +169,38 @@ PendingTensor* Negotiator::Start(RankId rank, PendingTensor* tensor) {
   return tensor;
 }
 
+void Negotiator::MatchReceives() {
+  std::erase_if(receives_, [this](const TensorKey& key) {
+    PendingTensor* receive = pending_.Find(key);
+    return receive == nullptr || MatchReceive(receive);
+  });
+}
+
+// The receive becomes the receiver's submission of the message.
+bool Negotiator::MatchReceive(PendingTensor* receive) {
+  // An earlier request of one of the two ranks may still come if an id of it was ignored.
+  const auto is_told = [this](RankId rank) { return inboxes_[rank].ignored.empty(); };
+  if (!is_told(receive->request().receiver)) return false;
+  PendingTensor* const message = OldestMessageFor(receive->request(), pending_, is_told);
+  if (message == nullptr) return false;
+  const std::unique_ptr<PendingTensor> matched = pending_.Extract(receive);
+  TensorRequest request = matched->request();
+  request.name = message->request().name;
+  request.root = message->request().root;
+  matches_.push_back({.process_set = request.process_set,
+                      .receiver = request.receiver,
+                      .receive = matched->request().name,
+                      .message = request.name,
+                      .sender = request.root});
+  if (message->request() != request) {
+    pending_.SpellOut(message);
+    Merge(request.receiver, request, message);
+  }
+  const absl::Status arrived = Arrive(request.receiver, message);
+  RONDA_CHECK(arrived.ok());
+  return true;
+}
+
 // A submission in full. Remembers how it differs from the first one.
 void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor* tensor) {
   TensorRequest& first = tensor->spelled;
@@ -171,8 +209,10 @@ void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor*
     first.limits = {.warning = std::min(a.warning, b.warning), .deadline = std::min(a.deadline, b.deadline)};
     own_limits_ = WaitingView::OwnLimits::kPossible;
   }
-  if (rank == tensor->first_rank && tensor->submitted.count() == 0) {
-    // This is the submission that the tensor began with.
+  if (!request.refusal.empty()) {
+    MergeRefusal(rank, request, tensor);
+  } else if (!first.refusal.empty() || (rank == tensor->first_rank && tensor->submitted.count() == 0)) {
+    // The tensor began with a refusal, which says nothing of what it is, or with this very submission.
   } else if (tensor->mismatch.empty()) {
     const RankId other = tensor->first_rank;
     const auto mismatch = other < rank ? DescribeMismatch(first, Describe(other), request, Describe(rank))
@@ -186,6 +226,13 @@ void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor*
   if (meaning == FirstDimension::kOfRoot && rank == request.root && !first.shape.empty()) {
     first.shape.front() = request.shape.front();
   }
+}
+
+// Of several ranks the first has its say, whichever comes first.
+void Negotiator::MergeRefusal(RankId rank, const TensorRequest& request, PendingTensor* tensor) const {
+  if (!tensor->refusal.empty() && tensor->refused_by < rank) return;
+  tensor->refusal = absl::StrCat(Describe(rank), " has refused to take part: ", request.refusal);
+  tensor->refused_by = rank;
 }
 
 absl::Status Negotiator::Arrive(RankId rank, PendingTensor* tensor) {
@@ -303,6 +350,11 @@ void Negotiator::ShutDown(RankId rank) {
 }
 
 void Negotiator::FailForDeparture(PendingTensor* tensor) {
+  if (IsFromAnyRank(tensor->request())) {
+    const std::vector<RankId>& ranks = tensor->participants->ranks();
+    const auto may_send = [&](RankId rank) { return rank != tensor->request().receiver && !ranks_.HasShutDown(rank); };
+    if (std::any_of(ranks.begin(), ranks.end(), may_send)) return;
+  }
   for (RankId departed : ranks_.departures()) {
     const std::optional<int> position = tensor->participants->PositionOf(departed);
     if (!position || tensor->submitted.Contains(*position)) continue;
@@ -354,6 +406,7 @@ std::vector<RankId> Negotiator::JoinedWithout(const PendingTensor& tensor) const
 }
 
 absl::Status Negotiator::Verdict(const PendingTensor& tensor, const std::vector<RankId>& joined) const {
+  if (!tensor.refusal.empty()) return absl::FailedPreconditionError(tensor.refusal);
   if (!tensor.mismatch.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("ranks disagree: ", tensor.mismatch, "; submit the same on every rank"));
@@ -436,6 +489,7 @@ void Negotiator::Answer(std::unique_ptr<PendingTensor> tensor, const absl::Statu
 ResponseList Negotiator::TakeResponses() {
   ResponseList list;
   if (!errors_.empty()) detector_.Break();
+  list.matches = std::exchange(matches_, {});
   list.errors = std::exchange(errors_, {});
   list.buckets = FusionPlanner({.threshold = sizes_.threshold}).Plan(std::exchange(agreed_, {}));
   const auto evicted = cache_.Apply(list);

@@ -26,8 +26,9 @@ namespace ronda {
 // Ranks report whenever they have something new; there are no rounds. A tensor is agreed on when the last rank of its
 // process set has reported it or joined, and tensors are run in the order in which they were agreed on. Submissions
 // that contradict each other still wait for the last rank, and then fail on all of them, with a text that has the words
-// of two ranks. A rank that shuts down fails every tensor that lacks its submission, now and later. docs/protocol.md
-// has the states and the rules.
+// of two ranks; so do tensors that a rank has refused. A receive in order of arrival gets the message that has waited
+// for the longest, of those that no other receive has named. A rank that shuts down fails every tensor that lacks its
+// submission, now and later. docs/protocol.md has the states and the rules.
 //
 // When the job repeats itself, a list begins a schedule (locked_schedule.h). Nothing is negotiated until the unlock.
 //
@@ -109,6 +110,7 @@ class Negotiator {
   absl::Status SubmitJoin(RankId rank, const TensorRequest& request);
   PendingTensor* Start(RankId rank, PendingTensor* tensor);
   void Merge(RankId rank, const TensorRequest& request, PendingTensor* tensor);
+  void MergeRefusal(RankId rank, const TensorRequest& request, PendingTensor* tensor) const;
   absl::Status Arrive(RankId rank, PendingTensor* tensor);
   bool HasJoined(RankId rank, ProcessSetId set) const;
   void Refuse(RankId rank, TensorKeyView tensor, absl::Status status);
@@ -122,6 +124,10 @@ class Negotiator {
   void ShutDown(RankId rank);
   void FailForDeparture(PendingTensor* tensor);
   absl::Status DepartureError(RankId rank, const TensorRequest& request) const;
+
+  // Receives in order of arrival.
+  void MatchReceives();
+  bool MatchReceive(PendingTensor* receive);
 
   // Conclusions.
   void Conclude(PendingTensor* tensor);
@@ -157,8 +163,10 @@ class Negotiator {
   absl::Time submitted_;                     // when the last of its submissions was made
   const ReadyCallback* on_ready_ = nullptr;  // of this report
   WaitingView::OwnLimits own_limits_ = WaitingView::OwnLimits::kNone;
-  std::vector<TensorError> errors_;  // decided, not yet taken
-  std::vector<Agreed> agreed_;       // decided, not yet taken
+  std::vector<TensorKey> receives_;    // those in order of arrival, as they came; some may have failed since
+  std::vector<ReceiveMatch> matches_;  // decided, not yet taken
+  std::vector<TensorError> errors_;    // decided, not yet taken
+  std::vector<Agreed> agreed_;         // decided, not yet taken
   ScheduleDetector detector_;
   ScheduleMemory memory_;
   uint64_t schedules_ = 0;  // number of schedules that have begun

@@ -106,6 +106,7 @@ std::unique_ptr<PendingTensor> PendingTable::Fresh() {
   tensor->cached_as = 0;
   tensor->first_dims.clear();
   tensor->mismatch.clear();
+  tensor->refusal.clear();
   return tensor;
 }
 
@@ -114,6 +115,27 @@ PendingTensor* PendingTable::Insert(std::unique_ptr<PendingTensor> tensor) {
   PendingTensor* raw = tensor.get();
   RONDA_CHECK(tensors_.insert(std::move(tensor)).second);
   return raw;
+}
+
+PendingTensor* OldestMessageFor(const TensorRequest& receive, const PendingTable& pending,
+                                const std::function<bool(RankId)>& may_send) {
+  const absl::string_view tag = PartsOfMessageName(receive.name).tag;
+  const std::vector<PendingTensor*> messages = pending.Select([&](const PendingTensor& tensor) {
+    const TensorRequest& request = tensor.request();
+    return request.op == OpType::kSendRecv && request.process_set == receive.process_set &&
+           request.receiver == receive.receiver && !IsOrderedReceive(request) &&
+           (IsFromAnyRank(receive) || request.root == receive.root) && PartsOfMessageName(request.name).tag == tag &&
+           !tensor.submitted.Contains(*tensor.participants->PositionOf(receive.receiver)) && may_send(request.root);
+  });
+  // Those of one sender that wait have consecutive numbers, for the receiver names messages in their order.
+  absl::flat_hash_set<std::pair<RankId, uint64_t>> numbers;
+  const auto number_of = [](const PendingTensor& message) { return PartsOfMessageName(message.request().name).number; };
+  for (const PendingTensor* message : messages) numbers.emplace(message->request().root, number_of(*message));
+  for (PendingTensor* message : messages) {
+    const uint64_t before = (number_of(*message) + kMessageNumbers - 1) % kMessageNumbers;
+    if (!numbers.contains({message->request().root, before})) return message;
+  }
+  return messages.empty() ? nullptr : messages.front();
 }
 
 absl::Status HeldGroup::Verdict() const {

@@ -49,6 +49,8 @@ struct PendingTensor {
   absl::Time since;                           // when that was
   uint64_t sequence = 0;                      // the order in which tensors became pending
   std::string mismatch;                       // empty while the submissions agree
+  std::string refusal;                        // the words of the first in rank order that has refused it; empty: none
+  RankId refused_by = 0;                      // that rank
 };
 
 // The tensors that wait for ranks, by name and by id. An entry does not move until it is extracted. The memory of
@@ -117,6 +119,11 @@ class PendingTable {
   std::vector<std::unique_ptr<PendingTensor>> spare_;
   uint64_t next_sequence_ = 0;
 };
+
+// The message that `receive`, a receive in order of arrival, takes of those in `pending`: the first that has come, and
+// of each sender for which `may_send` is true the one with the lowest number. nullptr if there is none.
+PendingTensor* OldestMessageFor(const TensorRequest& receive, const PendingTable& pending,
+                                const std::function<bool(RankId)>& may_send);
 
 // A tensor that every rank has submitted, and the verdict on it.
 struct ConcludedTensor {

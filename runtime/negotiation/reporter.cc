@@ -78,6 +78,9 @@ absl::StatusOr<Reporter::Work> Reporter::Apply(const ResponseList& list) {
   work.settings = list.settings;
   if (list.settings) RONDA_RETURN_IF_ERROR(TakeSettings(*list.settings));
   if (!cache_) return absl::InvalidArgumentError("the first response list does not begin with the job's settings");
+  for (const ReceiveMatch& match : list.matches) {
+    if (match.receiver == options_.rank) work.matches.push_back(match);
+  }
   for (const TensorError& error : list.errors) {
     if (!std::binary_search(error.ranks.begin(), error.ranks.end(), options_.rank)) continue;
     Answered(error.key());

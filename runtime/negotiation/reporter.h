@@ -70,6 +70,7 @@ class Reporter {
   // also those of process sets that it is not in.
   struct Work {
     std::optional<JobSettings> settings;  // in the first work, and whenever they change
+    std::vector<ReceiveMatch> matches;    // of this rank's receives
     std::vector<TensorError> errors;      // those that answer this rank's submissions
     std::vector<AgreedBucket> buckets;
     // Begins after the buckets: the caller submits all that is in flight to it.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
@@ -91,9 +92,30 @@ const char* Hint(const TensorRequest& a, const TensorRequest& b) {
 
 }  // namespace
 
+std::string ChannelName(RankId from, RankId to, absl::string_view tag) {
+  return absl::StrCat("ronda/sendrecv/", from, "-", to, "/", tag);
+}
+
+std::string ReceiveName(RankId to, absl::string_view tag) { return absl::StrCat(kReceivePrefix, to, "/", tag); }
+
+MessageNameParts PartsOfMessageName(absl::string_view name) {
+  const size_t number = name.rfind('/');
+  if (number == 0 || number == absl::string_view::npos) return {};
+  const size_t tag = name.rfind('/', number - 1);
+  if (tag == absl::string_view::npos) return {};
+  MessageNameParts parts = {.tag = name.substr(tag + 1, number - tag - 1)};
+  return absl::SimpleAtoi(name.substr(number + 1), &parts.number) ? parts : MessageNameParts();
+}
+
 std::string NameForErrors(const TensorRequest& request) {
+  if (IsOrderedReceive(request)) {
+    const std::string sender = IsFromAnyRank(request) ? "any rank" : absl::StrCat("rank ", request.root);
+    return absl::StrCat("the message from ", sender, " with tag ", PartsOfMessageName(request.name).tag,
+                        OfSet(request));
+  }
   switch (request.op) {
     case OpType::kBarrier:
+      if (!request.refusal.empty()) return absl::StrCat("the unnamed tensor", OfSet(request));
       return absl::StrCat("the barrier", OfSet(request));
     case OpType::kJoin:
       return absl::StrCat("the join of process set ", request.process_set);

@@ -73,6 +73,23 @@ inline constexpr absl::string_view kJoinName = "ronda/join";
 // The names of tensors that the caller has not named begin with it.
 inline constexpr absl::string_view kUnnamedPrefix = "ronda/unnamed/";
 
+// The names of receives in order of arrival begin with it.
+inline constexpr absl::string_view kReceivePrefix = "ronda/receive/";
+
+// The names of messages. The n-th message of a channel, from one rank to another with a tag, has the channel's name, a
+// slash, and n modulo kMessageNumbers; so many may be in flight. A receive that takes messages in the order of their
+// arrival has a name of its own instead: ReceiveName(), a slash and such a number.
+inline constexpr uint64_t kMessageNumbers = 64;
+std::string ChannelName(RankId from, RankId to, absl::string_view tag);
+std::string ReceiveName(RankId to, absl::string_view tag);
+
+// The last two parts of either.
+struct MessageNameParts {
+  absl::string_view tag;
+  uint64_t number = 0;
+};
+MessageNameParts PartsOfMessageName(absl::string_view name);
+
 // One tensor that a rank is ready to operate on. Ranks are numbered as in the job, not as in the process set.
 struct TensorRequest {
   std::string name;  // with the process set, brings the ranks' requests together
@@ -100,6 +117,11 @@ struct TensorRequest {
   ProcessSetId subject = 0;     // kRemoveProcessSet
 
   std::optional<WaitLimits> limits;  // nullopt: the job's. Ranks may differ in it; the shortest holds
+
+  // Not empty: the rank takes the place that it has in the operation, so that the other ranks do not wait for it, and
+  // says why it cannot take part. The operation fails on all of them with this text. What the rank would have called is
+  // not known: `op` is kBarrier, or kSendRecv.
+  std::string refusal;
 
   TensorKeyView key() const { return {process_set, name}; }
 
@@ -131,7 +153,8 @@ inline constexpr unsigned kFused = 2;   // tensors that differ in it never trave
   LIST(members, members, "members", kAgreed)                                \
   SCALAR(subject, subject, "process set", kAgreed)                          \
   SCALAR(process_set, process_set, "process set of the operation", kFused)  \
-  MESSAGE(limits, limits, "wait limits", kFused)
+  MESSAGE(limits, limits, "wait limits", kFused)                            \
+  SCALAR(refusal, refusal, "refusal", 0)
 
 // Does not compile while the list lacks a field.
 inline void CheckEveryFieldIsListed(const TensorRequest& request) {
@@ -160,6 +183,17 @@ inline bool CanBeScheduled(const TensorRequest& request) { return TraitsOf(reque
 
 // Whether the caller has given the tensor no name, so that it meets those of other ranks by the order of the calls.
 inline bool IsUnnamed(const TensorRequest& request) { return absl::StartsWith(request.name, kUnnamedPrefix); }
+
+// Whether it receives the first message that arrives, with its tag and of its sender, and that no earlier receive
+// takes; other receives say by their name which message it is.
+inline bool IsOrderedReceive(const TensorRequest& request) {
+  return request.op == OpType::kSendRecv && absl::StartsWith(request.name, kReceivePrefix);
+}
+
+// Whether that may be a message of any rank: it names itself as the sender.
+inline bool IsFromAnyRank(const TensorRequest& request) {
+  return request.root == request.receiver && IsOrderedReceive(request);
+}
 
 // Equal for two requests of a rank on which DescribeMismatch() would find nothing but for their names, and else
 // different, as far as 64 bits can tell. Another process has other numbers.

@@ -193,7 +193,7 @@ TEST(CHandlesTest, ABarrierWithAHandleEndsWhenEveryRankHasSubmittedIt) {
     EXPECT_EQ(ronda_barrier_async(9, &handle), RONDA_ERROR_INVALID_ARGUMENT);
     EXPECT_THAT(ronda_last_error(), HasSubstr("process set 9"));
     if (ronda_rank() == 0) {
-      ASSERT_EQ(ronda_barrier_async(0, &handle), RONDA_OK) << ronda_last_error();
+      ASSERT_EQ(ronda_monitored_barrier_async(0, 60, &handle), RONDA_OK) << ronda_last_error();
       int done = -1;
       EXPECT_EQ(ronda_poll(handle, &done), RONDA_OK) << ronda_last_error();
       EXPECT_EQ(done, 0);

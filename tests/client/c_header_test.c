@@ -76,6 +76,23 @@ static void test_join(void) {
   expect(ronda_remove_process_set(set) == RONDA_OK, "ronda_remove_process_set");
 }
 
+static void test_operations_that_name_nothing(void) {
+  ronda_handle handle = 0;
+  ronda_process_set set = 0;
+  const int ranks[1] = {0};
+  int sender = -1;
+  expect(ronda_refuse(0, "a mistake") == RONDA_OK, "ronda_refuse");
+  expect(ronda_refuse_message(0, 0, 0, 0, NULL) == RONDA_ERROR_INVALID_ARGUMENT, "ronda_refuse_message");
+  expect(ronda_monitored_barrier_async(0, 30, &handle) == RONDA_OK, "ronda_monitored_barrier_async");
+  expect(ronda_synchronize(handle) == RONDA_OK, "ronda_synchronize");
+  expect(ronda_source(handle, &sender) == RONDA_ERROR_INVALID_ARGUMENT, "ronda_source");
+  expect(ronda_release(handle) == RONDA_OK, "ronda_release");
+  expect(ronda_create_process_set(ranks, 1, NULL, &set) == RONDA_OK, "ronda_create_process_set");
+  expect(ronda_remove_process_set_async(set, &handle) == RONDA_OK, "ronda_remove_process_set_async");
+  expect(ronda_synchronize(handle) == RONDA_OK && ronda_process_set_size(set) == -1, "it is gone");
+  expect(ronda_release(handle) == RONDA_OK, "ronda_release");
+}
+
 static void test_barrier_and_handles(void) {
   ronda_handle handles[2] = {0, 0};
   int done = 0;
@@ -148,6 +165,7 @@ int main(void) {
   test_allreduce();
   test_join();
   test_elastic();
+  test_operations_that_name_nothing();
   test_barrier_and_handles();
   test_group();
   test_create_process_set();

@@ -45,11 +45,12 @@ _STATUS_FUNCTIONS = (
     "scatter_async:pp alltoall_async:pp send_async:pp recv_async:pp "
     "broadcast_object_async:pp allgather_object_async:pp sparse_allreduce_async:ppp "
     "grouped_allreduce_async:pzsp grouped_allgather_async:pzsp "
-    "grouped_reducescatter_async:pzsp barrier_async:up monitored_barrier:ud join_async:uip "
-    "allreduce_for:pdp cuda_zero:pzp poll:hp poll_all:pzp synchronize:h synchronize_for:hdp "
-    "synchronize_all:pz synchronize_on_stream_for:hpdp synchronize_on_stream_async:hppp "
-    "on_completion:hpp output:hpppp found_inf:hp last_rank:hp release:h release_on_stream:hp "
-    "prepare_group:pzsp group_ready:pz group_ready_at:pzp group_wait_for:pdp "
+    "grouped_reducescatter_async:pzsp monitored_barrier_async:udp monitored_barrier:ud "
+    "join_async:uip remove_process_set_async:up refuse:us refuse_message:uiiis allreduce_for:pdp "
+    "cuda_zero:pzp poll:hp poll_all:pzp synchronize:h synchronize_for:hdp synchronize_all:pz "
+    "synchronize_on_stream_for:hpdp synchronize_on_stream_async:hppp "
+    "on_completion:hpp output:hpppp found_inf:hp last_rank:hp source:hp release:h "
+    "release_on_stream:hp prepare_group:pzsp group_ready:pz group_ready_at:pzp group_wait_for:pdp "
     "group_wait_on_stream_for:ppdp group_found_inf:pp group_release:p"
 )
 

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_uint32, c_void_p
-from typing import Any
+from typing import Any, TypeVar
 
 from ronda._ctypes import (
     OPERATIONS,
@@ -158,9 +158,9 @@ def is_initialized() -> bool:
     return bool(library.ronda_is_initialized())
 
 
-def _number(name: str) -> Callable[[], int]:
+def _number(name: str) -> Callable[..., int]:
     function = getattr(library, "ronda_" + name)
-    return lambda: int(function())
+    return lambda *arguments: int(function(*arguments))
 
 
 rank = _number("rank")
@@ -176,19 +176,23 @@ def make_current(context: int, /) -> None:
     _check(library.ronda_make_current(context))
 
 
-def _flag(name: str) -> Callable[..., bool]:
+_T = TypeVar("_T")
+
+
+def _ask(name: str, kind: Callable[[int], _T]) -> Callable[..., _T]:
     """A function of the C ABI whose last parameter is where it writes an int."""
     function = getattr(library, "ronda_" + name)
 
-    def ask(*arguments: int) -> bool:
-        flag = c_int()
-        _check(function(*arguments, byref(flag)))
-        return bool(flag.value)
+    def ask(*arguments: int) -> _T:
+        answer = c_int()
+        _check(function(*arguments, byref(answer)))
+        return kind(answer.value)
 
     return ask
 
 
-should_stop = _flag("should_stop")
+should_stop = _ask("should_stop", bool)
+elastic_poll = _ask("elastic_poll", int)
 
 
 def elastic_reform(reason: str | None = None, /) -> None:
@@ -205,12 +209,6 @@ def elastic_sync(snapshot_step: int, /) -> tuple[int, int, int, int, int]:
     found = Source(struct_size=ctypes.sizeof(Source))
     _interruptibly(lambda: int(library.ronda_elastic_sync(snapshot_step, byref(found))))
     return found.step, found.rank, found.is_snapshot, found.is_behind, found.any_behind
-
-
-def elastic_poll() -> int:
-    change = c_int()
-    _check(library.ronda_elastic_poll(byref(change)))
-    return change.value
 
 
 def place() -> dict[str, Any]:
@@ -260,12 +258,8 @@ def remove_process_set(id: int, /) -> None:
     _interruptibly(lambda: int(library.ronda_remove_process_set(id)))
 
 
-def process_set_size(id: int, /) -> int:
-    return int(library.ronda_process_set_size(id))
-
-
-def process_set_rank(id: int, /) -> int:
-    return int(library.ronda_process_set_rank(id))
+process_set_size = _number("process_set_size")
+process_set_rank = _number("process_set_rank")
 
 
 def process_set_ranks(id: int, /) -> list[int]:
@@ -288,14 +282,19 @@ _kept: dict[int, object] = {}  # by handle
 _kept_by_group: dict[int, object] = {}
 
 
+def _submit(function: Any, *arguments: object) -> int:
+    handle = c_int64()
+    _check(function(*arguments, byref(handle)))
+    return handle.value
+
+
 def _async(name: str) -> Callable[..., int]:
     operation, function = OPERATIONS[name], getattr(library, "ronda_" + name)
 
     def submit(*values: object) -> int:
-        arguments, handle = operation.read(values), c_int64()
-        _check(function(byref(arguments), byref(handle)))
-        _kept[handle.value] = operation.keep(values)
-        return handle.value
+        handle = _submit(function, byref(operation.read(values)))
+        _kept[handle] = operation.keep(values)
+        return handle
 
     return submit
 
@@ -315,12 +314,11 @@ recv_async = _async("recv_async")
 def _submit_object(
     name: str | None, data: bytes | None, root: int, process_set: int, function: Any
 ) -> int:
-    handle = c_int64()
     arguments = Object(ctypes.sizeof(Object), encode(name), data, len(data or b""), root)
     arguments.call.process_set = process_set
-    _check(function(byref(arguments), byref(handle)))
-    _kept[handle.value] = data
-    return handle.value
+    handle = _submit(function, byref(arguments))
+    _kept[handle] = data
+    return handle
 
 
 def broadcast_object_async(
@@ -363,10 +361,8 @@ grouped_allgather_async = _grouped("allgather_async")
 grouped_reducescatter_async = _grouped("reducescatter_async")
 
 
-def barrier_async(process_set: int = 0, /) -> int:
-    handle = c_int64()
-    _check(library.ronda_barrier_async(process_set, byref(handle)))
-    return handle.value
+def barrier_async(process_set: int = 0, deadline_s: float = 0.0, /) -> int:
+    return _submit(library.ronda_monitored_barrier_async, process_set, deadline_s)
 
 
 def monitored_barrier(process_set: int = 0, timeout_s: float = 0.0, /) -> None:
@@ -374,9 +370,19 @@ def monitored_barrier(process_set: int = 0, timeout_s: float = 0.0, /) -> None:
 
 
 def join_async(process_set: int = 0, absent: int = 0, /) -> int:
-    handle = c_int64()
-    _check(library.ronda_join_async(process_set, absent, byref(handle)))
-    return handle.value
+    return _submit(library.ronda_join_async, process_set, absent)
+
+
+def remove_process_set_async(id: int, /) -> int:
+    return _submit(library.ronda_remove_process_set_async, id)
+
+
+def refuse(process_set: int, message: str, /) -> None:
+    _check(library.ronda_refuse(process_set, encode(message)))
+
+
+def refuse_message(process_set: int, source: int, to: int, tag: int, message: str, /) -> None:
+    _check(library.ronda_refuse_message(process_set, source, to, tag, encode(message)))
 
 
 def allreduce(*values: object) -> None:
@@ -403,8 +409,10 @@ def _handles(handles: Sequence[int]) -> ctypes.Array[c_int64]:
     return (c_int64 * len(handles))(*handles)
 
 
-poll = _flag("poll")
-found_inf = _flag("found_inf")
+poll = _ask("poll", bool)
+found_inf = _ask("found_inf", bool)
+last_rank = _ask("last_rank", int)
+source = _ask("source", int)
 
 
 def poll_all(handles: Sequence[int], /) -> bool:
@@ -491,12 +499,6 @@ def output(handle: int, /) -> tuple[int, int, list[int]]:
 def output_bytes(handle: int, row_bytes: int = 1, /) -> bytes:
     data, rows, _ = _read_output(handle)
     return ctypes.string_at(data, rows * row_bytes)
-
-
-def last_rank(handle: int, /) -> int:
-    rank = c_int()
-    _check(library.ronda_last_rank(handle, byref(rank)))
-    return rank.value
 
 
 def keep(handle: int, /) -> object:

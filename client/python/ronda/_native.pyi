@@ -69,6 +69,9 @@ def stop_timeline() -> None: ...
 def add_process_set(ranks: Sequence[int]) -> int: ...
 def create_process_set(ranks: Sequence[int], tag: str | None = None) -> int: ...
 def remove_process_set(id: int) -> None: ...
+def remove_process_set_async(id: int, /) -> int:
+    """The same, for a handle. If that is released at once, each rank may end sets in its own order."""
+
 def process_set_size(id: int) -> int: ...
 def process_set_rank(id: int) -> int: ...
 def process_set_ranks(id: int) -> list[int]: ...
@@ -221,7 +224,9 @@ def recv_async(
     deadline_s: float = 0.0,
     stream: int | None = None,
     /,
-) -> int: ...
+) -> int:
+    """From rank `source`, or from any if that is -1 (see ronda_recv_args)."""
+
 def broadcast_object_async(
     name: str | None, data: bytes | None, root: int, process_set: int = 0, /
 ) -> int: ...
@@ -250,9 +255,20 @@ def grouped_allgather_async(
 def grouped_reducescatter_async(
     arguments: Sequence[tuple[object, ...]], group: str, /
 ) -> list[int]: ...
-def barrier_async(process_set: int = 0, /) -> int: ...
-def monitored_barrier(process_set: int = 0, timeout_s: float = 0.0, /) -> None: ...
+def barrier_async(process_set: int = 0, deadline_s: float = 0.0, /) -> int: ...
+def monitored_barrier(process_set: int = 0, timeout_s: float = 0.0, /) -> None:
+    """A rank that does not want to wait gives it 0.001: the error names those that are missing."""
+
 def join_async(process_set: int = 0, absent: int = 0, /) -> int: ...
+def refuse(process_set: int, message: str, /) -> None:
+    """Counts as this rank's next operation without a name in the set, which it cannot take part in.
+
+    It fails on the other ranks, with this rank's number and `message`. This rank does not wait.
+    """
+
+def refuse_message(process_set: int, source: int, to: int, tag: int, message: str, /) -> None:
+    """The same of the next message between the two ranks with this tag, one of which refuses."""
+
 def allreduce(
     name: str | None,
     dtype: int,
@@ -311,6 +327,9 @@ def output_bytes(handle: int, row_bytes: int = 1, /) -> bytes:
 
 def found_inf(handle: int, /) -> bool: ...
 def last_rank(handle: int, /) -> int: ...
+def source(handle: int, /) -> int:
+    """The rank that has sent the tensor, of a recv_async() that is complete."""
+
 def keep(handle: int, /) -> object:
     """The object that was given at the submission."""
 

@@ -160,13 +160,22 @@ static PyObject* FoundInf(PyObject* module, PyObject* value) {
   return status == RONDA_OK ? PyBool_FromLong(found) : NoneOrRaise(status);
 }
 
-static PyObject* LastRank(PyObject* module, PyObject* value) {
-  (void)module;
+static PyObject* RankOf(PyObject* value, ronda_status (*ask)(ronda_handle handle, int* rank)) {
   const ronda_handle handle = ToHandle(value);
   if (FAILED(handle)) return NULL;
   int rank = -1;
-  const ronda_status status = ronda_last_rank(handle, &rank);
+  const ronda_status status = ask(handle, &rank);
   return status == RONDA_OK ? PyLong_FromLong(rank) : NoneOrRaise(status);
+}
+
+static PyObject* LastRank(PyObject* module, PyObject* value) {
+  (void)module;
+  return RankOf(value, ronda_last_rank);
+}
+
+static PyObject* Source(PyObject* module, PyObject* value) {
+  (void)module;
+  return RankOf(value, ronda_source);
 }
 
 static PyObject* Keep(PyObject* module, PyObject* value) {
@@ -383,6 +392,7 @@ PyMethodDef handle_methods[] = {
     FAST("output_bytes", OutputBytes),
     ONE("found_inf", FoundInf),
     ONE("last_rank", LastRank),
+    ONE("source", Source),
     ONE("keep", Keep),
     ONE("release", ReleaseOf),
     FAST("release_on_stream", ReleaseOnStream),

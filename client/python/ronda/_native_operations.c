@@ -15,6 +15,7 @@ typedef struct Operation {
 
 typedef struct BarrierArguments {
   ronda_process_set process_set;
+  double deadline_s;
 } BarrierArguments;
 
 typedef struct JoinArguments {
@@ -133,7 +134,8 @@ static const Field kSparseFields[] = {
     FIELD(ronda_sparse_allreduce_args, kInt, op),
     CALL(ronda_sparse_allreduce_args),
 };
-static const Field kBarrierFields[] = {FIELD(BarrierArguments, kSet, process_set)};
+static const Field kBarrierFields[] = {FIELD(BarrierArguments, kSet, process_set),
+                                       FIELD(BarrierArguments, kReal, deadline_s)};
 static const Field kJoinFields[] = {FIELD(JoinArguments, kSet, process_set), FIELD(JoinArguments, kInt, absent)};
 
 /* -- One operation -- */
@@ -160,7 +162,7 @@ static PyObject* Submit(const Operation* operation, PyObject* const* values, Py_
 }
 
 static ronda_status SubmitBarrier(const BarrierArguments* arguments, ronda_handle* handle) {
-  return ronda_barrier_async(arguments->process_set, handle);
+  return ronda_monitored_barrier_async(arguments->process_set, arguments->deadline_s, handle);
 }
 
 static ronda_status SubmitJoin(const JoinArguments* arguments, ronda_handle* handle) {
@@ -201,6 +203,14 @@ OBJECT_OPERATION(allgather_object, kAllgatherObjectFields, 2)
 
 static const BarrierArguments barrier_async_defaults = {0};
 OPERATION(barrier_async, SubmitBarrier, kBarrierFields, 0)
+
+static ronda_status SubmitRemoval(const BarrierArguments* arguments, ronda_handle* handle) {
+  return ronda_remove_process_set_async(arguments->process_set, handle);
+}
+
+static const BarrierArguments remove_process_set_async_defaults = {0};
+static const Field kRemovalFields[] = {FIELD(BarrierArguments, kSet, process_set)};
+OPERATION(remove_process_set_async, SubmitRemoval, kRemovalFields, 1)
 
 static const JoinArguments join_async_defaults = {0};
 OPERATION(join_async, SubmitJoin, kJoinFields, 0)
@@ -477,6 +487,54 @@ static PyObject* GroupRelease(PyObject* module, PyObject* value) {
   return result;
 }
 
+typedef struct RefusalArguments {
+  ronda_process_set process_set;
+  int from;
+  int to;
+  int tag;
+  const char* message;
+} RefusalArguments;
+
+static const Field kRefuseFields[] = {FIELD(RefusalArguments, kSet, process_set),
+                                      FIELD(RefusalArguments, kText, message)};
+static const Field kRefuseMessageFields[] = {
+    FIELD(RefusalArguments, kSet, process_set), FIELD(RefusalArguments, kInt, from),
+    FIELD(RefusalArguments, kInt, to),          FIELD(RefusalArguments, kInt, tag),
+    FIELD(RefusalArguments, kText, message),
+};
+
+static ronda_status DoRefuse(const RefusalArguments* arguments) {
+  return ronda_refuse(arguments->process_set, arguments->message);
+}
+
+static ronda_status DoRefuseMessage(const RefusalArguments* arguments) {
+  return ronda_refuse_message(arguments->process_set, arguments->from, arguments->to, arguments->tag,
+                              arguments->message);
+}
+
+static PyObject* RunRefusal(const Signature* signature, ronda_status (*refuse)(const RefusalArguments* arguments),
+                            PyObject* const* values, Py_ssize_t count) {
+  RefusalArguments arguments = {0, 0, 0, 0, NULL};
+  Reader reader;
+  BeginReading(&reader);
+  const int failed = Read(signature, values, count, &arguments, &reader);
+  PyObject* const result = failed ? NULL : NoneOrRaise(refuse(&arguments));
+  EndReading(&reader);
+  return result;
+}
+
+static PyObject* Refuse(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = SIGNATURE("refuse", kRefuseFields, 2);
+  return RunRefusal(&kSignature, DoRefuse, values, count);
+}
+
+static PyObject* RefuseMessage(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = SIGNATURE("refuse_message", kRefuseMessageFields, 5);
+  return RunRefusal(&kSignature, DoRefuseMessage, values, count);
+}
+
 typedef struct ZeroArguments {
   void* data;
   size_t bytes;
@@ -513,6 +571,9 @@ PyMethodDef operation_methods[] = {
     FAST("grouped_reducescatter_async", grouped_reducescatter_async),
     FAST("barrier_async", barrier_async),
     FAST("join_async", join_async),
+    FAST("remove_process_set_async", remove_process_set_async),
+    FAST("refuse", Refuse),
+    FAST("refuse_message", RefuseMessage),
     FAST("allreduce", Allreduce),
     FAST("cuda_zero", CudaZero),
     FAST("prepare_group", PrepareGroup),

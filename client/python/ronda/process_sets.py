@@ -172,6 +172,8 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     if id is None or id == _GLOBAL_ID:
         return False
     process_set._belongs_to_job(None)
+    if process_set in _known:
+        _known.remove(process_set)
     native.remove_process_set(id)
     return True
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import unittest
 
 import ronda
+import ronda.torch
 import torch
 from ronda import apex
 from torch import nn
@@ -86,6 +88,19 @@ class ParallelTest(unittest.TestCase):
     def test_what_is_not_there(self):
         with self.assertRaisesRegex(NotImplementedError, "retain_allreduce_buffers"):
             apex.parallel.DistributedDataParallel(network(), retain_allreduce_buffers=True)
+        for name, value, remedy in (
+            ("device_ids", [0], "model.to"),
+            ("output_device", 0, "module's device"),
+            ("find_unused_parameters", True, "delay_allreduce=True"),
+            ("process_group", object(), "all ranks"),
+            ("bucket_cap_mb", 25, "RONDA_FUSION_THRESHOLD"),
+        ):
+            with self.subTest(name), self.assertRaisesRegex(TypeError, f"^{name} is.*{remedy}"):
+                apex.parallel.DistributedDataParallel(network(), **{name: value})
+        with self.assertRaisesRegex(TypeError, "^device_ids is"):
+            apex.parallel.DistributedDataParallel(network(), [0])
+        with self.assertRaisesRegex(TypeError, "no argument 'mesage_size'"):
+            apex.parallel.DistributedDataParallel(network(), mesage_size=1)
         with self.assertRaisesRegex(NotImplementedError, "all ranks"):
             apex.parallel.convert_syncbn_model(network(), process_group=object())
 
@@ -164,6 +179,63 @@ class AmpTest(unittest.TestCase):
         step(1.0)
         self.assertFalse(torch.equal(model.module[3].bias, before[-1]))
         self.assertEqual(apex.amp.state_dict()["loss_scaler0"]["unskipped"], 1)
+
+    def test_gradients_of_several_losses_add_up(self):
+        for delay in (False, True):
+            for fraction in (1.0, 0.5):
+                with self.subTest(delay_unscale=delay, scale=fraction * 128):
+                    model = network()
+                    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+                    apex.amp.initialize(model, optimizer, opt_level="O0", loss_scale=fraction * 128)
+                    expected = gradients(network(), RANK)
+                    for i in range(3):
+                        loss = model(inputs(RANK)).square().sum()
+                        with apex.amp.scale_loss(
+                            loss, optimizer, delay_unscale=delay and i < 2
+                        ) as scaled:
+                            scaled.backward()
+                    for parameter, gradient in zip(model.parameters(), expected):
+                        torch.testing.assert_close(parameter.grad, 3 * gradient)
+
+    def test_optimizers_of_apex(self):
+        for make in (
+            lambda p: apex.optimizers.FusedAdam(p, 0.05),
+            lambda p: apex.optimizers.FusedSGD(p, 0.05, momentum=0.9),
+            lambda p: apex.optimizers.FusedLAMB(p, 0.05),
+        ):
+            model = network()
+            model, optimizer = apex.amp.initialize(model, make(model.parameters()))
+            model = apex.parallel.DistributedDataParallel(model)
+            losses = []
+            for _ in range(10):
+                optimizer.zero_grad()
+                loss = model(inputs(RANK)).square().mean()
+                losses.append(loss.item())
+                with apex.amp.scale_loss(loss, optimizer) as scaled:
+                    scaled.backward()
+                optimizer.step()
+            self.assertLess(losses[-1], losses[0])
+            # Equal on all ranks.
+            for parameter in model.parameters():
+                largest = ronda.torch.allreduce(parameter.detach(), op=ronda.ReduceOp.MAX)
+                self.assertTrue(torch.equal(largest, parameter.detach()))
+
+    def test_half_optimizer_over_distributed_gradients(self):
+        model = network().to(torch.bfloat16)
+        model = apex.parallel.DistributedDataParallel(model)
+        optimizer = apex.fp16_utils.FP16_Optimizer(
+            torch.optim.SGD(model.parameters(), 0.1), dynamic_loss_scale=True
+        )
+        before = [parameter.detach().clone() for parameter in model.parameters()]
+        for has_overflowed in (True, False):
+            factor = math.inf if has_overflowed and RANK == SIZE - 1 else 1.0
+            optimizer.zero_grad()
+            optimizer.backward(model(inputs(RANK).bfloat16()).float().sum() * factor)
+            self.assertEqual(optimizer.overflow, has_overflowed)
+            optimizer.step()
+            is_same = all(map(torch.equal, before, model.parameters()))
+            self.assertEqual(is_same, has_overflowed)
+        self.assertEqual(optimizer.loss_scale, 2.0**31)
 
     def test_state(self):
         apex.amp.initialize(network(), num_losses=2)

@@ -319,8 +319,20 @@ class PointToPointTest(TensorsAreEqual):
         self.check(received, data(previous, 5))
 
     def test_any_source(self):
-        with self.assertRaisesRegex(NotImplementedError, "pass src"):
-            dist.recv(torch.empty(1))
+        """Each message is received once, and its sender is told; named receives go on counting."""
+        if RANK != 0:
+            for number in range(2):
+                dist.send(torch.tensor([10.0 * RANK + number]), 0, tag=3)
+            return
+        received: dict[int, list[float]] = {rank: [] for rank in range(1, SIZE)}
+        tensor = torch.empty(1)
+        for _ in range(SIZE - 1):
+            received[dist.recv(tensor, tag=3)].append(tensor.item())
+        for rank in received:
+            while len(received[rank]) < 2:
+                self.assertEqual(dist.recv(tensor, rank, tag=3), rank)
+                received[rank].append(tensor.item())
+        self.assertEqual(received, {rank: [10.0 * rank, 10.0 * rank + 1] for rank in received})
 
 
 class WorkTest(TensorsAreEqual):

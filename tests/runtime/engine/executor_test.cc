@@ -192,6 +192,9 @@ TEST_F(ExecutorTest, LimitsAreTheCallsOwnOrTheJobs) {
   request.limits = WaitLimits{.warning = absl::Seconds(1), .deadline = absl::Seconds(20)};
   ASSERT_TRUE(executor_.Execute(BucketOf({request}, {0, 2})).ok());
   EXPECT_EQ(communicator_.limits_, *request.limits);
+  request.limits->deadline = absl::Milliseconds(1);
+  ASSERT_TRUE(executor_.Execute(BucketOf({request}, {0, 2})).ok());
+  EXPECT_EQ(communicator_.limits_.deadline, job.deadline) << "all ranks have come: it shall not fail the job";
 }
 
 TEST_F(ExecutorTest, JoinedRanksAreToldWhenTheJoinIsComplete) {

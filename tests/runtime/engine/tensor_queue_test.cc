@@ -100,6 +100,53 @@ TEST_F(TensorQueueTest, NameMayBeInFlightInTwoProcessSets) {
   EXPECT_NE(Find("a"), nullptr);
 }
 
+TEST_F(TensorQueueTest, NamesOfARemovedProcessSetAreForgotten) {
+  const auto submit = [&](ProcessSetId set, int64_t rows) {
+    Submission submission = Named("a", set);
+    submission.request.shape = {rows};
+    EXPECT_TRUE(queue_.Add(submission, kStart).ok());
+    return Find("a", set);
+  };
+  for (const ProcessSetId set : {1, 2}) {
+    queue_.Complete(submit(set, 3), absl::OkStatus());
+    queue_.Complete(submit(set, 4), absl::OkStatus());
+  }
+  queue_.Forget(1);
+  EXPECT_EQ(submit(1, 4)->version, 1u) << "it begins anew";
+  EXPECT_EQ(submit(2, 4)->version, 2u);
+  queue_.Forget(1);
+  EXPECT_NE(Find("a", 1), nullptr) << "it is in flight";
+}
+
+TEST_F(TensorQueueTest, OnlyRemovalsOfProcessSetsNeedNoWait) {
+  EXPECT_TRUE(queue_.has_only_removals());
+  ASSERT_TRUE(queue_.Add({.request = {.name = "r", .op = OpType::kRemoveProcessSet, .subject = 1}}, kStart).ok());
+  EXPECT_TRUE(queue_.has_only_removals());
+  ASSERT_TRUE(queue_.Add(Named("a"), kStart).ok());
+  EXPECT_FALSE(queue_.has_only_removals());
+}
+
+TEST_F(TensorQueueTest, AReceiveThatIsMatchedHasTheNameOfItsMessage) {
+  const auto handle = queue_.Add(Named("receive"), kStart);
+  ASSERT_TRUE(handle.ok());
+  ASSERT_TRUE(queue_.Add(Named("later"), kStart).ok());
+  EXPECT_THAT(Fresh(), SizeIs(2));
+  const ReceiveMatch match = {.receiver = 0, .receive = "receive", .message = "message", .sender = 3};
+  ASSERT_TRUE(queue_.Match(match).ok());
+  EXPECT_EQ(Find("receive"), nullptr);
+  const TensorEntry* const entry = Find("message");
+  ASSERT_NE(entry, nullptr);
+  EXPECT_EQ(entry->submission.request.name, "message");
+  EXPECT_EQ(entry->submission.request.root, 3);
+  EXPECT_EQ(queue_.Taken().front(), entry) << "the order stays";
+  EXPECT_FALSE(queue_.Match(match).ok());
+  EXPECT_FALSE(queue_.Match({.receive = "later", .message = "message"}).ok());
+  queue_.Complete(entry, absl::OkStatus());
+  EXPECT_TRUE((*handle)->done());
+  EXPECT_EQ((*handle)->sender(), 3);
+  ASSERT_TRUE(queue_.Add(Named("receive"), kStart).ok()) << "the name is free";
+}
+
 TEST_F(TensorQueueTest, AllAreAddedOrNone) {
   ASSERT_TRUE(queue_.Add(Named("b"), kStart).ok());
   EXPECT_EQ(AddAll({Named("a"), Named("b"), Named("c")}).code(), absl::StatusCode::kAlreadyExists);

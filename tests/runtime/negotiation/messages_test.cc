@@ -54,11 +54,13 @@ TensorRequest Everything() {
           .group_size = 2,
           .absent = TensorRequest::Absent::kCountedAsZeros,
           .subject = 9,
-          .limits = WaitLimits{.warning = absl::Milliseconds(5), .deadline = absl::InfiniteDuration()}};
+          .limits = WaitLimits{.warning = absl::Milliseconds(5), .deadline = absl::InfiniteDuration()},
+          .refusal = "it will not"};
 }
 
 ResponseList SomeList() {
   ResponseList list;
+  list.matches = {{.process_set = 4, .receiver = 3, .receive = "any", .message = "m", .sender = 2}};
   list.errors = {{"x", 4, absl::DeadlineExceededError("late"), {0, 4}}};
   list.buckets = {{{CacheId{7}, CacheId{8}, CacheId{9}, CacheId{3}, Response{Everything(), {}}, CacheId{4}}},
                   {{Response{{.name = "g", .op = OpType::kAllgather, .shape = {0, 2}}, {1, 0, 3}}},
@@ -91,6 +93,7 @@ TEST(Messages, ResponseListSurvivesTheRoundTrip) {
   const ResponseList sent = SomeList();
   const auto got = DecodeResponseList(Encode(sent));
   ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(got->matches, sent.matches);
   ASSERT_EQ(got->errors.size(), 1u);
   EXPECT_EQ(got->errors[0].name, "x");
   EXPECT_EQ(got->errors[0].process_set, 4u);

@@ -40,6 +40,10 @@ inline TensorRequest InGroup(const std::string& group, int size, TensorRequest r
   return request;
 }
 
+inline TensorRequest Refusal(const std::string& name, const std::string& words) {
+  return {.name = name, .op = OpType::kBarrier, .refusal = words};
+}
+
 inline RankReport Report(std::vector<TensorRequest> requests) { return {.requests = std::move(requests)}; }
 
 inline RankReport ReportById(CacheId id) { return {.cached = {id}}; }

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -21,36 +22,16 @@ from torch import nn
 from torch.amp.autocast_mode import autocast
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ronda.apex._loss_scale import LossScale, are_finite, multiply
+
 __all__ = ["initialize", "load_state_dict", "master_params", "scale_loss", "state_dict"]
 
 _LEVELS = ("O0", "O1", "O2", "O3")
 
 
-class LossScaler:
-    """The factor of a loss: halved by a step that overflows, doubled by 2,000 that do not."""
-
-    GROWTH_INTERVAL = 2000  # steps
-
-    def __init__(self, scale: float | str, smallest: float | None, largest: float) -> None:
-        self.is_dynamic = scale == "dynamic"
-        self.scale = min(2.0**16, largest) if self.is_dynamic else float(scale)
-        self.unskipped = 0
-        self._smallest = smallest or 1.0
-        self._largest = largest
-
-    def update(self, has_overflowed: bool) -> None:
-        """Learns how a step went."""
-        if not self.is_dynamic:
-            return
-        self.unskipped = 0 if has_overflowed else self.unskipped + 1
-        if has_overflowed:
-            self.scale = max(self.scale / 2, self._smallest)
-        elif self.unskipped == self.GROWTH_INTERVAL:
-            self.scale = min(self.scale * 2, self._largest)
-            self.unskipped = 0
-
-
-_scalers: list[LossScaler] = [LossScaler(1.0, None, 1.0)]
+_scales: list[LossScale] = [LossScale(1.0)]
+# Optimizers whose gradients still have the scale, by delay_unscale.
+_delayed: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 
 
 def initialize(
@@ -102,10 +83,16 @@ def initialize(
             loss_scale = "dynamic" if opt_level in ("O1", "O2") else 1.0
     else:
         loss_scale = 1.0
-    _scalers[:] = [
-        LossScaler(loss_scale, min_loss_scale, max_loss_scale) for _ in range(num_losses)
-    ]
+    _scales[:] = [_scale(loss_scale, min_loss_scale, max_loss_scale) for _ in range(num_losses)]
     return models if optimizers is None else (models, optimizers)
+
+
+def _scale(scale: float | str, smallest: float | None, largest: float) -> LossScale:
+    if scale != "dynamic":
+        return LossScale(float(scale))
+    return LossScale(
+        min(2.0**16, largest), is_dynamic=True, smallest=smallest or 1.0, largest=largest
+    )
 
 
 def _prepare(model: nn.Module, level: str, dtype: torch.dtype | None, keeps_norms: bool) -> None:
@@ -156,6 +143,7 @@ def scale_loss(
 ) -> Iterator[torch.Tensor]:
     """Gives the scaled loss; behind the block the gradients are those of the loss itself.
 
+    Gradients of earlier blocks stay what they are: the sum is that of the losses' gradients.
     After an overflow the next step() of each optimizer is skipped. Over distributed gradients all
     ranks come to the same decision, as they have the same gradients.
 
@@ -167,29 +155,26 @@ def scale_loss(
         delay_unscale: another backward() adds to these gradients before they are unscaled.
         delay_overflow_check: not looked at.
     """
-    scaler = _scalers[loss_id]
-    yield loss.float() * scaler.scale
+    scale = _scales[loss_id]
+    several: Sequence[Any] = optimizers if isinstance(optimizers, (list, tuple)) else [optimizers]
+    # backward() adds to gradients of earlier calls, which the end of this one divides too.
+    multiply(_gradients(each for each in several if each not in _delayed), scale.value)
+    yield loss.float() * scale.value
     if delay_unscale:
+        _delayed.update(several)
         return
-    several = optimizers if isinstance(optimizers, (list, tuple)) else [optimizers]
-    gradients = [p.grad for each in several for p in master_params(each) if p.grad is not None]
-    gradients = [gradient for gradient in gradients if gradient.numel() > 0]
-    if scaler.scale != 1.0:
-        for gradient in gradients:
-            gradient.div_(scaler.scale)
-    has_overflowed = scaler.is_dynamic and not _are_finite(gradients)
-    scaler.update(has_overflowed)
+    _delayed.difference_update(several)
+    gradients = _gradients(several)
+    multiply(gradients, 1.0 / scale.value)
+    has_overflowed = scale.is_dynamic and not are_finite(gradients)
+    scale.update(has_overflowed)
     if has_overflowed:
         for optimizer in several:
             _skip_next_step(optimizer)
 
 
-def _are_finite(gradients: Sequence[torch.Tensor]) -> bool:
-    if not gradients:
-        return True
-    # One number goes to the host.
-    largest = torch.stack([gradient.detach().float().abs().max() for gradient in gradients])
-    return bool(torch.isfinite(largest).all())
+def _gradients(optimizers: Iterable[torch.optim.Optimizer]) -> list[torch.Tensor]:
+    return [p.grad for each in optimizers for p in master_params(each) if p.grad is not None]
 
 
 def _skip_next_step(optimizer: Any) -> None:
@@ -207,8 +192,8 @@ def _skip_next_step(optimizer: Any) -> None:
 def state_dict() -> dict[str, dict[str, float]]:
     """The scales, in Apex's form."""
     return {
-        f"loss_scaler{i}": {"loss_scale": scaler.scale, "unskipped": scaler.unskipped}
-        for i, scaler in enumerate(_scalers)
+        f"loss_scaler{i}": {"loss_scale": scale.value, "unskipped": scale.unskipped}
+        for i, scale in enumerate(_scales)
     }
 
 
@@ -218,8 +203,8 @@ def load_state_dict(state: dict[str, dict[str, float]]) -> None:
     Raises:
         ValueError: it holds another number of losses.
     """
-    if len(state) != len(_scalers):
-        raise ValueError(f"the state has {len(state)} losses, and initialize() {len(_scalers)}")
-    for i, scaler in enumerate(_scalers):
-        scaler.scale = state[f"loss_scaler{i}"]["loss_scale"]
-        scaler.unskipped = int(state[f"loss_scaler{i}"]["unskipped"])
+    if len(state) != len(_scales):
+        raise ValueError(f"the state has {len(state)} losses, and initialize() {len(_scales)}")
+    for i, scale in enumerate(_scales):
+        scale.value = state[f"loss_scaler{i}"]["loss_scale"]
+        scale.unskipped = int(state[f"loss_scaler{i}"]["unskipped"])

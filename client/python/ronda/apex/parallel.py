@@ -62,6 +62,40 @@ def _check_job() -> None:
         )
 
 
+# What to do instead of passing the arguments of torch's class of that name, which Apex refuses too.
+_OF_TORCH = {
+    "device_ids": "move the module to its device first: model.to(device)",
+    "output_device": "outputs stay on the module's device",
+    "dim": "a batch is not divided: give each rank its own",
+    "broadcast_buffers": "buffers are rank 0's at first, then each rank's own; "
+    "convert_syncbn_model() keeps those of batch normalization equal",
+    "init_sync": "the constructor always gives the module rank 0's parameters and buffers",
+    "process_group": "the gradients are those of all ranks",
+    "bucket_cap_mb": "RONDA_FUSION_THRESHOLD says how much is fused",
+    "find_unused_parameters": "a parameter that backward does not reach counts as zeros; "
+    "delay_allreduce=True leaves it out",
+    "check_reduction": "nothing has to be checked",
+    "gradient_as_bucket_view": "gradients are reduced in place already",
+    "static_graph": "steps that repeat themselves are found out",
+    "delay_all_reduce_named_params": "delay_allreduce=True delays all of them",
+    "param_to_hook_all_reduce": "delay_allreduce=True delays all of them",
+    "mixed_precision": "ronda.apex.amp.initialize() has mixed precision",
+    "device_mesh": "the gradients are those of all ranks",
+    "skip_all_reduce_unused_params": "delay_allreduce=True does so",
+}
+
+
+def _refuse(name: str) -> TypeError:
+    remedy = _OF_TORCH.get(name)
+    if remedy is None:
+        return TypeError(f"apex's DistributedDataParallel has no argument {name!r}")
+    return TypeError(
+        f"{name} is an argument of torch's DistributedDataParallel, not of apex's: leave it out "
+        f"({remedy}), or use torch.nn.parallel.DistributedDataParallel over "
+        "init_process_group('ronda')"
+    )
+
+
 class DistributedDataParallel(nn.Module):
     """Averages the gradients of a module over the ranks while backward computes them.
 
@@ -86,6 +120,7 @@ class DistributedDataParallel(nn.Module):
         gradient_predivide_factor: float = 1.0,
         gradient_average_split_factor: float | None = None,
         prof: bool = False,
+        **others: Any,
     ) -> None:
         """
         Args:
@@ -101,12 +136,18 @@ class DistributedDataParallel(nn.Module):
             gradient_average: divide by the number of ranks.
             gradient_predivide_factor: divide by it before the sum, by the rest after it.
             gradient_average_split_factor: Apex's older name of the factor before.
+            others: must be empty. The error says what to do instead of passing torch's arguments.
 
         Raises:
             NotImplementedError: an argument is not what it must be.
             RuntimeError: the process has joined no job.
+            TypeError: there is no such argument, or device_ids stands where message_size does.
         """
         super().__init__()
+        for name in others:
+            raise _refuse(name)
+        if not isinstance(message_size, (int, float)):
+            raise _refuse("device_ids")  # torch's second argument
         if retain_allreduce_buffers or allreduce_communicators is not None:
             raise NotImplementedError(
                 "retain_allreduce_buffers and allreduce_communicators are not there: gradients are "

@@ -1,0 +1,63 @@
+"""The factor of a loss, and the search for gradients that are not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+__all__ = ["LossScale", "are_finite", "multiply"]
+
+
+class LossScale:
+    """The factor of a loss: divided after a step that overflows, multiplied after `window` others.
+
+    Attributes:
+        is_dynamic: False: update() leaves the scale as it is.
+        value: the factor.
+        unskipped: steps without an overflow since the last one, or since the scale has grown.
+    """
+
+    def __init__(
+        self,
+        value: float,
+        is_dynamic: bool = False,
+        factor: float = 2.0,
+        window: int = 2000,
+        smallest: float = 1.0,
+        largest: float = float("inf"),
+    ) -> None:
+        self.is_dynamic = is_dynamic
+        self.value = float(value)
+        self.unskipped = 0
+        self._factor = factor
+        self._window = window
+        self._smallest = smallest
+        self._largest = largest
+
+    def update(self, has_overflowed: bool) -> None:
+        """Learns how a step went."""
+        if not self.is_dynamic:
+            return
+        self.unskipped = 0 if has_overflowed else self.unskipped + 1
+        if has_overflowed:
+            self.value = max(self.value / self._factor, self._smallest)
+        elif self.unskipped == self._window:
+            self.value = min(self.value * self._factor, self._largest)
+            self.unskipped = 0
+
+
+def are_finite(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
+    """One boolean, as a tensor on the device of `tensors`: the host does not wait for a GPU."""
+    dense = [tensor.detach() for tensor in tensors if tensor.numel() > 0]
+    if not dense:
+        return torch.tensor(True)
+    # Of float32: the CPU's kernels of old versions know no float16.
+    return torch.stack([tensor.float().abs().max() for tensor in dense]).isfinite().all()
+
+
+def multiply(tensors: Iterable[torch.Tensor], factor: float) -> None:
+    """Multiplies tensors in place."""
+    several = list(tensors)
+    if several and factor != 1.0:
+        torch._foreach_mul_(several, factor)

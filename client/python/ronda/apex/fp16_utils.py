@@ -1,0 +1,467 @@
+"""apex.fp16_utils: models of float16, and optimizers with master parameters of float32.
+
+Functions of these names convert to float16 on every device. PyTorch computes with float16 on CPUs
+from version 2 on; ronda.apex.amp takes bfloat16 there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.utils import clip_grad_norm_ as clip_grad_norm
+
+from ronda.apex._loss_scale import LossScale, are_finite, multiply
+
+__all__ = [
+    "BN_convert_float",
+    "DynamicLossScaler",
+    "FP16Model",
+    "FP16_Optimizer",
+    "LossScaler",
+    "clip_grad_norm",
+    "convert_module",
+    "convert_network",
+    "master_params_to_model_params",
+    "model_grads_to_master_grads",
+    "network_to_half",
+    "prep_param_lists",
+    "to_python_float",
+    "tofp16",
+]
+
+
+def to_python_float(t: Any) -> float:
+    """The number in a tensor, or in a sequence, of one element."""
+    return t.item() if hasattr(t, "item") else t[0]  # type: ignore[no-any-return]
+
+
+class tofp16(nn.Module):  # noqa: N801
+    """Converts its input to float16."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return input.half()
+
+
+def BN_convert_float(module: nn.Module) -> nn.Module:  # noqa: N802
+    """Converts every batch normalization in `module`, which is returned, to float32."""
+    for each in module.modules():
+        if isinstance(each, _BatchNorm):
+            each.float()
+    return module
+
+
+def network_to_half(network: nn.Module) -> nn.Module:
+    """Converts `network` in place to float16, but for batch normalization, and its input too."""
+    return nn.Sequential(tofp16(), BN_convert_float(network.half()))
+
+
+def convert_module(module: nn.Module, dtype: torch.dtype) -> None:
+    """Converts what `module` itself has to `dtype`: parameters, gradients and buffers of floats."""
+    own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+    for tensor in own:
+        if tensor.is_floating_point():
+            tensor.data = tensor.data.to(dtype)
+            if tensor.grad is not None:
+                tensor.grad = tensor.grad.to(dtype)
+
+
+def convert_network(network: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """Converts `network`, which is returned, but for batch normalization with parameters."""
+    for module in network.modules():
+        if isinstance(module, _BatchNorm) and module.affine:
+            continue
+        convert_module(module, dtype)
+        if isinstance(module, nn.RNNBase):
+            module.flatten_parameters()
+    return network
+
+
+class FP16Model(nn.Module):
+    """Converts a network by convert_network() and its inputs to float16."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = convert_network(network, dtype=torch.half)
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self.network(*(each.half() for each in inputs))
+
+
+def prep_param_lists(
+    model: nn.Module, flat_master: bool = False
+) -> tuple[list[nn.Parameter], list[torch.Tensor]]:
+    """Makes float32 copies of the parameters that are trained.
+
+    Args:
+        model: whose parameters are copied.
+        flat_master: one tensor has the copies of all.
+
+    Returns:
+        The model's parameters, and the copies, which an optimizer is to update.
+
+    Raises:
+        ValueError: flat_master, and the parameters have several dtypes.
+    """
+    model_params = [each for each in model.parameters() if each.requires_grad]
+    if not flat_master:
+        copies = [each.detach().clone().float() for each in model_params]
+        return model_params, [each.requires_grad_() for each in copies]
+    dtypes = {each.dtype for each in model_params}
+    if len(dtypes) > 1:
+        raise ValueError(
+            f"the model has parameters of {', '.join(sorted(map(str, dtypes)))}: flat_master=True "
+            "takes those of one dtype. Pass flat_master=False, or use FP16_Optimizer"
+        )
+    master = nn.Parameter(_flat([each.detach() for each in model_params]).float())
+    master.grad = torch.zeros_like(master)
+    return model_params, [master]
+
+
+@torch.no_grad()
+def model_grads_to_master_grads(
+    model_params: Sequence[torch.Tensor],
+    master_params: Sequence[torch.Tensor],
+    flat_master: bool = False,
+) -> None:
+    """Copies gradients; of a parameter without one the copy has none either.
+
+    Args:
+        model_params, master_params, flat_master: as of prep_param_lists().
+
+    Raises:
+        ValueError: flat_master, and a parameter has no gradient.
+    """
+    if flat_master:
+        gradients = [each.grad for each in model_params if each.grad is not None]
+        if len(gradients) != len(model_params):
+            missing = [i for i, each in enumerate(model_params) if each.grad is None]
+            raise ValueError(
+                f"parameters {missing} of model_params have no gradient, and the flat master would "
+                "step on them as well: pass flat_master=False"
+            )
+        master_params[0].grad = _flat(gradients).to(master_params[0].dtype)
+        return
+    for model, master in zip(model_params, master_params):
+        if model.grad is None:
+            master.grad = None
+        elif master.grad is None:
+            master.grad = model.grad.to(master.dtype, copy=True)
+        else:
+            master.grad.copy_(model.grad)
+
+
+@torch.no_grad()
+def master_params_to_model_params(
+    model_params: Sequence[torch.Tensor],
+    master_params: Sequence[torch.Tensor],
+    flat_master: bool = False,
+) -> None:
+    """Copies parameters back, after the optimizer has updated the master parameters.
+
+    Args:
+        model_params, master_params, flat_master: as of prep_param_lists().
+    """
+    masters: Iterable[torch.Tensor] = master_params
+    if flat_master:
+        masters = torch.split(master_params[0], [each.numel() for each in model_params])
+    for model, master in zip(model_params, masters):
+        model.copy_(master.view(model.shape) if flat_master else master)
+
+
+def _flat(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])
+
+
+class LossScaler:
+    """A factor of the loss that stays as it is."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self._scale = LossScale(scale)
+
+    @property
+    def loss_scale(self) -> float:
+        """The factor."""
+        return self._scale.value
+
+    @loss_scale.setter
+    def loss_scale(self, value: float) -> None:
+        self._scale.value = float(value)
+
+    cur_scale = loss_scale
+
+    def has_overflow(self, params: Iterable[torch.Tensor]) -> bool:
+        """Whether the scale is to fall because of the gradients of `params`."""
+        gradients = (each.grad for each in params if each.grad is not None)
+        return self._scale.is_dynamic and not are_finite(gradients)
+
+    def update_scale(self, overflow: bool) -> None:
+        """Learns how a step went."""
+        self._scale.update(overflow)
+
+    def scale_gradient(
+        self, module: nn.Module, grad_in: Sequence[torch.Tensor], grad_out: Any
+    ) -> tuple[torch.Tensor, ...]:
+        """Scales gradients, as a backward hook of `module`."""
+        return tuple(self.loss_scale * each for each in grad_in)
+
+    def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> None:
+        """Computes the gradients of the scaled loss."""
+        scaled: Any = loss * self.loss_scale
+        scaled.backward(retain_graph=retain_graph)
+
+    def state_dict(self) -> dict[str, float]:
+        """The scale, and the steps since the last overflow."""
+        return {"loss_scale": self._scale.value, "unskipped": self._scale.unskipped}
+
+    def load_state_dict(self, state_dict: dict[str, float]) -> None:
+        """Sets them to what state_dict() has returned."""
+        self._scale.value = float(state_dict["loss_scale"])
+        self._scale.unskipped = int(state_dict["unskipped"])
+
+
+class DynamicLossScaler(LossScaler):
+    """A factor of the loss that falls after an overflow and rises after `scale_window` other steps.
+
+    Args:
+        init_scale: at first.
+        scale_factor: what the scale is divided or multiplied by.
+        scale_window: steps.
+    """
+
+    def __init__(
+        self, init_scale: float = 2.0**32, scale_factor: float = 2.0, scale_window: int = 1000
+    ) -> None:
+        self._scale = LossScale(
+            init_scale, is_dynamic=True, factor=scale_factor, window=scale_window
+        )
+
+
+class FP16_Optimizer:  # noqa: N801
+    """An optimizer over float32 copies of the parameters of 16 bits, with a scale of the loss.
+
+    optimizer = FP16_Optimizer(torch.optim.SGD(model.parameters(), 0.1), dynamic_loss_scale=True)
+    optimizer.zero_grad()
+    optimizer.backward(loss)
+    optimizer.step()
+
+    Over distributed gradients all ranks skip the same steps, as they have the same gradients.
+
+    Attributes:
+        optimizer: which the constructor got. It updates the copies now.
+        overflow: the last gradients were not finite, and step() leaves the parameters as they are.
+        loss_scaler: the LossScaler or DynamicLossScaler.
+        fp16_groups, fp32_from_fp16_groups, fp32_from_fp32_groups: for each group, the parameters of
+            16 bits, their copies, and the other parameters.
+    """
+
+    def __init__(
+        self,
+        init_optimizer: torch.optim.Optimizer,
+        static_loss_scale: float = 1.0,
+        dynamic_loss_scale: bool = False,
+        dynamic_loss_args: dict[str, Any] | None = None,
+        verbose: bool = True,
+    ) -> None:
+        """
+        Args:
+            init_optimizer: over parameters of 16 or 32 bits. Is changed.
+            static_loss_scale: unless dynamic_loss_scale.
+            dynamic_loss_scale: the scale is a DynamicLossScaler's.
+            dynamic_loss_args: of its constructor.
+            verbose: not looked at: nothing is printed.
+
+        Raises:
+            TypeError: a parameter has another dtype.
+        """
+        self.optimizer = init_optimizer
+        self.overflow = False
+        self.dynamic_loss_scale = dynamic_loss_scale
+        self.loss_scaler: LossScaler = (
+            DynamicLossScaler(**(dynamic_loss_args or {}))
+            if dynamic_loss_scale
+            else LossScaler(static_loss_scale)
+        )
+        self.fp16_groups: list[list[torch.Tensor]] = []
+        self.fp32_from_fp16_groups: list[list[torch.Tensor]] = []
+        self.fp32_from_fp32_groups: list[list[torch.Tensor]] = []
+        self._is_unscaled = False  # the gradients of parameters of 32 bits
+        for group in self.optimizer.param_groups:
+            self._copy_parameters(group)
+        # Casts a state that there is to the dtype of the copies.
+        self.optimizer.load_state_dict(self.optimizer.state_dict())
+
+    def _copy_parameters(self, group: dict[str, Any]) -> None:
+        narrow: list[torch.Tensor] = []
+        copies: list[torch.Tensor] = []
+        others: list[torch.Tensor] = []
+        for i, parameter in enumerate(group["params"]):
+            if not parameter.requires_grad:
+                continue
+            if parameter.dtype in (torch.float16, torch.bfloat16):
+                master = parameter.detach().clone().float().requires_grad_()
+                group["params"][i] = master
+                if parameter in self.optimizer.state:
+                    self.optimizer.state[master] = self.optimizer.state.pop(parameter)
+                narrow.append(parameter)
+                copies.append(master)
+            elif parameter.dtype == torch.float32:
+                others.append(parameter)
+            else:
+                raise TypeError(
+                    f"a parameter of shape {tuple(parameter.shape)} is of {parameter.dtype}: "
+                    "FP16_Optimizer takes float16, bfloat16 and float32"
+                )
+        self.fp16_groups.append(narrow)
+        self.fp32_from_fp16_groups.append(copies)
+        self.fp32_from_fp32_groups.append(others)
+
+    def zero_grad(self, set_grads_to_None: bool = False) -> None:  # noqa: N803
+        """Sets the gradients of the model and of the copies to zero, or removes them."""
+        for parameter in itertools.chain(self._model_params(), self._masters()):
+            if set_grads_to_None:
+                parameter.grad = None
+            elif parameter.grad is not None:
+                parameter.grad = parameter.grad.detach().zero_()
+
+    def backward(
+        self, loss: torch.Tensor, update_master_grads: bool = True, retain_graph: bool = False
+    ) -> None:
+        """Computes gradients, in place of loss.backward(), and adds them to those that there are.
+
+        Args:
+            loss: is scaled in float32.
+            update_master_grads: False: update_master_grads() is called after the last of several
+                losses.
+            retain_graph: another backward pass takes the graph.
+        """
+        if self._is_unscaled:
+            multiply(_gradients(self._others()), self.loss_scale)
+            self._is_unscaled = False
+        self.loss_scaler.backward(loss.float(), retain_graph=retain_graph)
+        if update_master_grads:
+            self.update_master_grads()
+
+    def update_master_grads(self) -> None:
+        """Copies the gradients to the copies of the parameters, and takes the scale out of them."""
+        self.overflow = self.loss_scaler.has_overflow(self._model_params())
+        if self.overflow:
+            return
+        for model_params, masters in zip(self.fp16_groups, self.fp32_from_fp16_groups):
+            model_grads_to_master_grads(model_params, masters)
+        multiply(_gradients(self._masters()), 1.0 / self.loss_scale)
+        self._is_unscaled = True
+
+    def clip_master_grads(self, max_norm: float, norm_type: float = 2) -> Any:
+        """Clips the gradients that step() takes by their norm.
+
+        Returns:
+            Their norm before; -1 after an overflow.
+        """
+        if self.overflow:
+            return -1
+        return clip_grad_norm(list(self._masters()), max_norm, norm_type)
+
+    def inspect_master_grad_data(self) -> list[list[torch.Tensor | None]] | None:
+        """The gradients that step() takes, for each group; None after an overflow."""
+        if self.overflow:
+            return None
+        return [[each.grad for each in group["params"]] for group in self.param_groups]
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Updates the copies, then the model; after an overflow only the scale.
+
+        Args:
+            closure: computes the loss anew by zero_grad() and backward() of this object.
+
+        Returns:
+            What the optimizer's step() returns.
+
+        Raises:
+            TypeError: a closure with a dynamic scale: a step cannot be skipped in the middle.
+        """
+        if closure is not None and self.dynamic_loss_scale:
+            raise TypeError("step() takes a closure with a static loss scale only")
+        self.loss_scaler.update_scale(self.overflow)
+        if self.overflow:
+            return None
+        result = self.optimizer.step(self._fresh(closure)) if closure else self.optimizer.step()
+        self._update_model()
+        return result
+
+    def _fresh(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        def call() -> Any:
+            self._update_model()  # an optimizer may call the closure several times
+            return closure()
+
+        return call
+
+    def state_dict(self) -> dict[str, Any]:
+        """The optimizer's state, the scale and the copies of the parameters."""
+        return {
+            "loss_scaler": self.loss_scaler.state_dict(),
+            "dynamic_loss_scale": self.dynamic_loss_scale,
+            "overflow": self.overflow,
+            "optimizer_state_dict": self.optimizer.state_dict(),
+            "fp32_from_fp16": [
+                [each.detach().clone() for each in group] for group in self.fp32_from_fp16_groups
+            ],
+        }
+
+    @torch.no_grad()
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Sets the state to what state_dict() has returned; the model's is loaded by itself.
+
+        Raises:
+            ValueError: the state is of the other kind of loss scale.
+        """
+        if state_dict["dynamic_loss_scale"] != self.dynamic_loss_scale:
+            raise ValueError(
+                f"the state is of dynamic_loss_scale={state_dict['dynamic_loss_scale']}: pass it "
+                "to the constructor"
+            )
+        self.loss_scaler.load_state_dict(state_dict["loss_scaler"])
+        self.overflow = state_dict["overflow"]
+        self.optimizer.load_state_dict(state_dict["optimizer_state_dict"])
+        for masters, saved in zip(self.fp32_from_fp16_groups, state_dict["fp32_from_fp16"]):
+            master_params_to_model_params(masters, saved)
+
+    @property
+    def loss_scale(self) -> float:
+        """The factor of the loss, which may be set."""
+        return self.loss_scaler.loss_scale
+
+    @loss_scale.setter
+    def loss_scale(self, value: float) -> None:
+        self.loss_scaler.loss_scale = value
+
+    @property
+    def state(self) -> Any:
+        """The optimizer's."""
+        return self.optimizer.state
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The optimizer's, for instance to set the learning rate."""
+        return self.optimizer.param_groups
+
+    def _update_model(self) -> None:
+        for model_params, masters in zip(self.fp16_groups, self.fp32_from_fp16_groups):
+            master_params_to_model_params(model_params, masters)
+
+    def _model_params(self) -> Iterator[torch.Tensor]:
+        return itertools.chain(*self.fp16_groups, *self.fp32_from_fp32_groups)
+
+    def _others(self) -> Iterator[torch.Tensor]:
+        return itertools.chain(*self.fp32_from_fp32_groups)
+
+    def _masters(self) -> Iterator[torch.Tensor]:
+        return itertools.chain(*self.fp32_from_fp16_groups, *self.fp32_from_fp32_groups)
+
+
+def _gradients(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    return [each.grad for each in parameters if each.grad is not None]
