@@ -39,7 +39,7 @@ class Result:
 
 
 def run_test(test: unittest.TestSuite) -> None:
-    """Runs a suite of one test and ends the process: the end of a case's body that uses unittest."""
+    """Runs a suite of one test and ends the process, as the body of a case."""
     result = unittest.TextTestRunner(verbosity=2).run(test)
     if result.skipped:
         print(_SKIPPED + result.skipped[0][1], flush=True)

@@ -34,7 +34,9 @@ def _let_ddp_take_device_ids() -> None:
     ddp = torch.nn.parallel.DistributedDataParallel
     original = ddp.__init__
 
-    def init(self: Any, module: Any, device_ids: Any = None, output_device: Any = None, **kwargs: Any) -> None:
+    def init(
+        self: Any, module: Any, device_ids: Any = None, output_device: Any = None, **kwargs: Any
+    ) -> None:
         original(self, module, **kwargs)
 
     ddp.__init__ = init
@@ -50,14 +52,18 @@ class _OnCpu(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        kwargs = {name: _on_cpu(value) if name == "device" else value for name, value in (kwargs or {}).items()}
+        kwargs = {
+            name: _on_cpu(value) if name == "device" else value
+            for name, value in (kwargs or {}).items()
+        }
         if func is torch.Tensor.cuda:
             return args[0]
         if func is torch.Tensor.to:
-            args = (args[0], *(torch.device("cpu") if type(a) is int else _on_cpu(a) for a in args[1:]))
+            args = (args[0], *map(_on_cpu, args[1:]))
         return func(*args, **kwargs)
 
 
 def _on_cpu(device: Any) -> Any:
+    """The CPU in place of "cuda:0", torch.device("cuda", 0) or 0; anything else as it is."""
     is_gpu = isinstance(device, (str, torch.device)) and str(device).startswith("cuda")
-    return torch.device("cpu") if is_gpu else device
+    return torch.device("cpu") if is_gpu or type(device) is int else device

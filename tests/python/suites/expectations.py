@@ -43,7 +43,7 @@ def read(path: pathlib.Path) -> list[Expectation]:
         cells = [cell.strip() for cell in line.split("|")]
         if len(cells) != 6 or not all(cells) or cells[4] not in ("fails", "may fail"):
             raise ValueError(
-                f"{path.name}:{number}: want suite | test | torch | ranks | fails or may fail | reason"
+                f"{path.name}:{number}: want suite | test | torch | ranks | fails or may fail | why"
             )
         rows.append(Expectation(*cells))
     return rows

@@ -38,7 +38,9 @@ def cases(folder: pathlib.Path, ranks: int) -> list[Case]:
     _map_horovod()
     sys.path.insert(0, str(folder / "test" / "parallel"))
     modules = [importlib.import_module(name) for name in _MODULES]
-    tests = [test for m in modules for test in _tests(unittest.defaultTestLoader.loadTestsFromModule(m))]
+    tests = [
+        test for m in modules for test in _tests(unittest.defaultTestLoader.loadTestsFromModule(m))
+    ]
     return [
         Case("horovod", test.id(), ranks, functools.partial(_run_job, test, ranks))
         for test in tests
@@ -54,7 +56,7 @@ def _tests(suite: unittest.TestSuite | unittest.TestCase) -> Iterator[unittest.T
 
 
 def _map_horovod() -> None:
-    import ronda.torch
+    import ronda.torch  # noqa: F401  loads what is mapped
 
     for name, module in list(sys.modules.items()):
         if name == "ronda" or name.startswith("ronda.torch"):
@@ -100,4 +102,5 @@ def _run_rank(test: unittest.TestCase, rank: int, ranks: int, job: str) -> None:
     for name, value in place.items():
         os.environ[f"RONDA_{name}"] = os.environ[f"HOROVOD_{name}"] = str(value)
     os.environ["RONDA_JOB_ID"] = job
+    os.environ.setdefault("RONDA_STALL_DEADLINE", "30s")  # ranks that fail apart wait for no longer
     run_test(unittest.TestSuite([test]))
