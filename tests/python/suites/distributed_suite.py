@@ -57,7 +57,8 @@ def _run(backend: str, name: str, ranks: int, of_gpus: bool) -> None:
     """Runs one test: this process starts the ranks and judges how they end."""
     from torch.testing._internal.distributed import distributed_test
 
-    os.environ["BACKEND"] = distributed_test.BACKEND = backend
+    os.environ["BACKEND"] = backend
+    distributed_test.BACKEND = _TakenForGloo(backend)
     if backend == "ronda":
         import ronda.torch.c10d  # noqa: F401  makes the backend known
 
@@ -67,6 +68,18 @@ def _run(backend: str, name: str, ranks: int, of_gpus: bool) -> None:
 
         cpus_for_gpus.install(ranks)
     run_test(unittest.TestSuite([_load(ranks)(name)]))
+
+
+class _TakenForGloo(str):
+    """The name of a backend for which tests do what they do for gloo."""
+
+    def __eq__(self, other: object) -> bool:
+        return other == "gloo" or str.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
 
 
 def _expect_profiles_of(backend: str, tests: Any) -> None:
