@@ -6,7 +6,7 @@ BAZEL ?= bazel
 # Where the output is no terminal: a line a minute.
 PROGRESS := $(shell [ -t 2 ] || echo --show_progress_rate_limit=60)
 
-.PHONY: help setup demo build test test-torch test-paddle bench chaos fuzz gpu-test gpu-bench gpu-bundle install wheel deb lint format asan ubsan tsan clean
+.PHONY: help setup demo build test test-torch test-paddle suites bench chaos fuzz gpu-test gpu-bench gpu-bundle install wheel deb lint format asan ubsan tsan clean
 .DEFAULT_GOAL := help
 
 help: ## list these commands
@@ -35,6 +35,14 @@ test-torch: ## the tests of the Python package and of ronda/torch.hpp with anoth
 test-paddle: ## the tests of ronda.paddle with PyPI's Paddle for CPUs, in a virtual environment (PADDLE=2.6.2)
 	@third_party/install.sh build test
 	@BAZEL=$(BAZEL) tools/paddle/test_paddle.sh "$(or $(PADDLE),2.6.2)"
+
+suites: RANKS = 3
+suites: ## other people's suites over Ronda: torch's DistributedTest, Horovod's tests (HOROVOD=checkout, PYTHON=python3, RANKS=3, SUITES="...")
+	@third_party/install.sh build test
+	$(BAZEL) build $(PROGRESS) //client/python:package
+	@PYTHONPATH="$(CURDIR)/.bazel/bin/client/python/package" OMP_NUM_THREADS=1 $(or $(PYTHON),python3) tests/python/suites/run_suites.py \
+	  --ranks $(RANKS) --jobs "$$(nproc)" \
+	  $(if $(HOROVOD),--horovod "$(HOROVOD)") $(SUITES:%=--suite %) $(if $(FILTER),--filter "$(FILTER)")
 
 chaos: ## 300 rounds of random operations and injuries; three elastic jobs, 10 minutes of kills each (CHAOS_ROUNDS=n, CHAOS_SECONDS=n, CHAOS_SEED=n)
 	@third_party/install.sh build test

@@ -263,6 +263,19 @@ class ParametersTest(Case):
             start -= 1 / hvd.size()
             torch.testing.assert_close(extra.detach(), torch.full((3,), start))
 
+    def test_their_names_are_where_horovod_has_them(self):
+        for op in (hvd.Average, hvd.Adasum):
+            first, second = torch.nn.Parameter(torch.ones(1)), torch.nn.Parameter(torch.ones(1))
+            optimizer = hvd.DistributedOptimizer(
+                torch.optim.SGD([first], lr=1.0), [("first", first)], op=op
+            )
+            self.assertEqual(optimizer._parameter_names, {first: "first"})
+            optimizer.add_param_group({"params": [second]})
+            self.assertEqual(optimizer._parameter_names[second], "allreduce.noname.1.0")
+            first.grad, second.grad = torch.ones(1), torch.ones(1)
+            optimizer.step()
+            self.assertEqual(second.item(), 0.0)
+
     def test_those_that_nobody_uses_have_zeros(self):
         unused = torch.nn.Parameter(torch.ones(2))
         optimizer = hvd.DistributedOptimizer(torch.optim.SGD([unused], lr=1.0))

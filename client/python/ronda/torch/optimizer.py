@@ -70,9 +70,12 @@ class _Distributed(_Base):
     """What all distributed optimizers share. Comes before the program's class among the bases."""
 
     process_set: ProcessSet
+    _parameter_names: dict[
+        torch.Tensor, str
+    ]  # Horovod's name: programs that extend its class read it
 
     @classmethod
-    def _wrap(cls, optimizer: torch.optim.Optimizer) -> Any:
+    def _wrap(cls, optimizer: torch.optim.Optimizer, names: dict[torch.Tensor, str]) -> Any:
         """An optimizer of a new class, derived from `cls` and `optimizer`'s, with its contents.
 
         The contents are shared, so that a learning rate scheduler made for `optimizer` serves both.
@@ -81,8 +84,15 @@ class _Distributed(_Base):
         wrapped_class: Any = type(own.__name__, (cls, own), {"__module__": __name__})
         wrapped = wrapped_class.__new__(wrapped_class)
         wrapped.__dict__.update(optimizer.__dict__)
+        wrapped._parameter_names = names
         wrapped.__dict__.pop("step", None)  # a scheduler's wrapper around the other one's step()
         return wrapped
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """As of the program's optimizer; what is reduced of the new parameters gets names."""
+        super().add_param_group(param_group)
+        number = len(self.param_groups) - 1
+        self._parameter_names.update(_number_parameters(self.param_groups[-1:], number))
 
 
 class _DistributedOptimizer(_Distributed):
@@ -107,8 +117,8 @@ class _DistributedOptimizer(_Distributed):
         """As of the program's optimizer; the gradients of the new parameters are reduced, too."""
         super().add_param_group(param_group)
         if self._reducer is not None:
-            added = self.param_groups[-1:]
-            self._reducer.add(_number_parameters(added, len(self.param_groups) - 1))
+            added = self.param_groups[-1]["params"]
+            self._reducer.add({each: self._parameter_names[each] for each in added})
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """As of the program's optimizer; begins a new step."""
@@ -187,7 +197,6 @@ class _DistributedOptimizer(_Distributed):
 class _DistributedAdasumOptimizer(_Distributed):
     """Each rank takes its own step; the changes of the parameters are combined by Adasum."""
 
-    _names: dict[torch.Tensor, str]
     _compression: type[Compressor]
 
     def set_backward_passes_per_step(self, passes: int) -> None:
@@ -216,7 +225,7 @@ class _DistributedAdasumOptimizer(_Distributed):
 
     def _begin(self, parameter: torch.Tensor, start: torch.Tensor) -> tuple[Any, object]:
         short, context = self._compression.compress((parameter - start).contiguous())
-        name, process_set = self._names[parameter], self.process_set
+        name, process_set = self._parameter_names[parameter], self.process_set
         return allreduce_async_(short, name=name, op=Adasum, process_set=process_set), context
 
 
@@ -234,9 +243,8 @@ def _wrap_for_adasum(
     compression: type[Compressor],
     process_set: ProcessSet,
 ) -> Any:
-    wrapped = _DistributedAdasumOptimizer._wrap(optimizer)
-    wrapped._names, wrapped._compression = names, compression
-    wrapped.process_set = process_set
+    wrapped = _DistributedAdasumOptimizer._wrap(optimizer, names)
+    wrapped.process_set, wrapped._compression = process_set, compression
     return wrapped
 
 
@@ -322,7 +330,7 @@ def DistributedOptimizer(
     takes_part = bool(process_set.included()) and process_set.size() != 1
     if op == Adasum and takes_part:
         return _wrap_for_adasum(optimizer, names, compression, process_set)
-    wrapped = _DistributedOptimizer._wrap(optimizer)
+    wrapped = _DistributedOptimizer._wrap(optimizer, names)
     wrapped.process_set, wrapped._reducer = process_set, None
     wrapped.set_backward_passes_per_step(backward_passes_per_step)
     if takes_part:

@@ -1,0 +1,108 @@
+"""Runs tests of other people's suites, each in a child of its own with a deadline."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import multiprocessing.connection
+import os
+import pathlib
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import unittest
+from collections.abc import Callable, Sequence
+
+_SKIPPED = "suites: skipped: "
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One test on so many ranks."""
+
+    suite: str
+    test: str
+    ranks: int
+    body: Callable[[], None]  # runs in a child; returns, or ends it with an exit code
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """How a case ended."""
+
+    case: Case
+    outcome: str  # "pass", "skip" or "fail"
+    seconds: float
+    output: str  # of all its processes
+
+
+def run_test(test: unittest.TestSuite) -> None:
+    """Runs a suite of one test and ends the process, as the body of a case."""
+    result = unittest.TextTestRunner(verbosity=2).run(test)
+    if result.skipped:
+        print(_SKIPPED + result.skipped[0][1], flush=True)
+    sys.exit(0 if result.wasSuccessful() and result.testsRun == 1 else 1)
+
+
+def run(
+    cases: Sequence[Case], jobs: int, deadline: float, report: Callable[[Result], None]
+) -> list[Result]:
+    """Runs `jobs` cases at a time, each for at most `deadline` seconds; reports each as it ends."""
+    waiting, running, results = list(reversed(cases)), [], []
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            running.append(_Child(waiting.pop(), deadline))
+        left = min(child.end for child in running) - time.monotonic()
+        multiprocessing.connection.wait([child.sentinel for child in running], max(0.0, left))
+        for child in [child for child in running if child.has_ended()]:
+            running.remove(child)
+            results.append(child.result())
+            report(results[-1])
+    return results
+
+
+class _Child:
+    """A process group that runs a case, with a folder of its own for temporary files."""
+
+    def __init__(self, case: Case, deadline: float) -> None:
+        self._case = case
+        self._begin = time.monotonic()
+        self.end = self._begin + deadline
+        self._folder = pathlib.Path(tempfile.mkdtemp(prefix="suites-"))
+        # A fork: what the parent has imported, PyTorch above all, is not imported again.
+        context = multiprocessing.get_context("fork")
+        self._process = context.Process(target=self._run)
+        self._process.start()
+        # The case's processes hold the other end of this pipe: it closes with the last of them.
+        self.sentinel = self._process.sentinel
+
+    def _run(self) -> None:
+        os.setsid()
+        output = os.open(self._folder / "output", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.environ["TMPDIR"] = tempfile.tempdir = str(self._folder)
+        os.chdir(self._folder)
+        self._case.body()
+
+    def has_ended(self) -> bool:
+        return not self._process.is_alive() or time.monotonic() > self.end
+
+    def result(self) -> Result:
+        """Ends what is left of the case's processes."""
+        is_late = self._process.is_alive()
+        try:
+            os.killpg(self._process.pid or 0, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.join()
+        seconds = time.monotonic() - self._begin
+        output = (self._folder / "output").read_text(errors="replace")
+        if is_late:
+            output += f"\nsuites: killed after {seconds:.0f} s\n"
+        shutil.rmtree(self._folder, ignore_errors=True)
+        code = self._process.exitcode
+        outcome = "fail" if code != 0 else "skip" if _SKIPPED in output else "pass"
+        return Result(self._case, outcome, seconds, output)

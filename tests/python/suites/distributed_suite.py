@@ -1,0 +1,97 @@
+"""torch's own tests of torch.distributed, DistributedTest, with Ronda in the place of gloo.
+
+The tests ask in decorators, at the import, whether the backend is one of those they know. They are
+imported with gloo's name, so that Ronda is held to all that gloo is held to; what the tests start
+gets the backend's own name.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import multiprocessing
+import os
+import re
+import unittest
+from typing import Any
+
+import stand_ins
+from cases import Case, run_test
+
+
+def cases(backend: str, ranks: int, *, of_gpus: bool) -> list[Case]:
+    """The tests; `of_gpus`: those that want GPUs, on CPUs (see cpus_for_gpus.py)."""
+    tests = _load(ranks)
+    suite = "distributed_gpu" if of_gpus else "distributed"
+    return [
+        Case(suite, name, ranks, functools.partial(_run, backend, name, ranks, of_gpus))
+        for name in unittest.defaultTestLoader.getTestCaseNames(tests)
+        if not of_gpus or _is_of_gpus(getattr(tests, name))
+    ]
+
+
+@functools.lru_cache
+def _load(ranks: int) -> type[unittest.TestCase]:
+    stand_ins.install("expecttest")
+    os.environ.update(BACKEND="gloo", WORLD_SIZE=str(ranks), INIT_METHOD="file://")
+    from torch.testing._internal.distributed import distributed_test
+
+    class TestDistributed(
+        distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase
+    ):
+        def setUp(self) -> None:
+            super().setUp()
+            distributed_test.INIT_METHOD = os.environ["INIT_METHOD"]  # a new file for each test
+            # torch spawns the ranks; forks need no import of PyTorch each.
+            self._start_processes(multiprocessing.get_context("fork").Process)
+
+    return TestDistributed
+
+
+def _is_of_gpus(test: Any) -> bool:
+    """Whether a test's source, decorators included, speaks of GPUs."""
+    return re.search("gpu|cuda|nccl", inspect.getsource(inspect.unwrap(test)), re.I) is not None
+
+
+def _run(backend: str, name: str, ranks: int, of_gpus: bool) -> None:
+    """Runs one test: this process starts the ranks and judges how they end."""
+    from torch.testing._internal.distributed import distributed_test
+
+    os.environ["BACKEND"] = backend
+    distributed_test.BACKEND = _TakenForGloo(backend)
+    if backend == "ronda":
+        import ronda.torch.c10d  # noqa: F401  makes the backend known
+
+        _expect_profiles_of(backend, distributed_test)
+    if of_gpus:
+        import cpus_for_gpus
+
+        cpus_for_gpus.install(ranks)
+    run_test(unittest.TestSuite([_load(ranks)(name)]))
+
+
+class _TakenForGloo(str):
+    """The name of a backend for which tests do what they do for gloo."""
+
+    def __eq__(self, other: object) -> bool:
+        return other == "gloo" or str.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+
+def _expect_profiles_of(backend: str, tests: Any) -> None:
+    """Makes the tests ask for the backend's events in profiles, as they do of gloo."""
+    for group in ("PROFILING", "CUDA_PROFILING", "SEND_RECV_PROFILING"):
+        getattr(tests, f"{group}_SUPPORTED_BACKENDS").append(backend)
+    original = tests.get_profiling_event
+
+    def events(*args: Any, **kwargs: Any) -> list[Any]:
+        found: list[Any] = original(*args, **kwargs)
+        for event in found:
+            event.is_async = True  # a mark that torch lets no Python set; the tests want it
+        return found
+
+    tests.get_profiling_event = events

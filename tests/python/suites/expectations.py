@@ -1,0 +1,83 @@
+"""Which tests of other people's suites fail, and why: expected.txt, read and held to."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import pathlib
+from collections.abc import Iterable
+
+from cases import Case, Result
+
+
+@dataclasses.dataclass(frozen=True)
+class Expectation:
+    """A row of the table."""
+
+    suite: str
+    test: str  # a name, or a pattern as the shell has it
+    torch: str  # "*", "2.6", "2.6+" or "1.13-2.6"
+    ranks: str  # "*" or a number
+    how: str  # "fails", or "may fail": a race of the test's own
+    reason: str
+
+    def covers(self, case: Case, torch: str) -> bool:
+        return (
+            self.suite == case.suite
+            and fnmatch.fnmatchcase(case.test, self.test)
+            and self.ranks in ("*", str(case.ranks))
+            and _is_in(torch, self.torch)
+        )
+
+
+def read(path: pathlib.Path) -> list[Expectation]:
+    """Reads the table.
+
+    Raises:
+        ValueError: a line is no row; the message names it.
+    """
+    rows = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if not line or line.startswith("#"):
+            continue
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) != 6 or not all(cells) or cells[4] not in ("fails", "may fail"):
+            raise ValueError(
+                f"{path.name}:{number}: want suite | test | torch | ranks | fails or may fail | why"
+            )
+        rows.append(Expectation(*cells))
+    return rows
+
+
+def surprises(results: Iterable[Result], rows: Iterable[Expectation], torch: str) -> list[str]:
+    """Sentences about each result that is not as the table has it."""
+    sentences = []
+    for result in results:
+        row = expectation(result.case, rows, torch)
+        if result.outcome == "fail" and row is None:
+            sentences.append(f"{result.case.test} fails and is not listed")
+        if result.outcome != "fail" and row is not None and row.how == "fails":
+            ended = {"pass": "passes", "skip": "is skipped"}[result.outcome]
+            sentences.append(f"{result.case.test} {ended}, and is listed: {row.reason}")
+    return sentences
+
+
+def expectation(case: Case, rows: Iterable[Expectation], torch: str) -> Expectation | None:
+    """The first row that covers a case with a version of torch."""
+    return next((row for row in rows if row.covers(case, torch)), None)
+
+
+def _is_in(version: str, span: str) -> bool:
+    if span == "*":
+        return True
+    first, _, last = span.removesuffix("+").partition("-")
+    is_open = span.endswith("+")
+    return _numbers(first) <= _numbers(version) and (
+        is_open or _numbers(version) <= _numbers(last or first)
+    )
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    """(2, 6) of 2.6.0+cpu."""
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)

@@ -1,0 +1,59 @@
+"""Small modules that other people's suites import, for Pythons that lack them.
+
+A suite wants a decorator or a base class of each: nothing that is worth an installation.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import types
+import unittest
+import unittest.mock
+from collections.abc import Callable
+from typing import Any
+
+
+def install(*names: str) -> None:
+    """Makes modules importable: "pytest", "mock", "packaging", "expecttest".
+
+    `pytest` is replaced even where it is installed: its marks mean nothing to unittest, which runs
+    the suites here.
+    """
+    makers = {"pytest": _pytest, "mock": _mock, "packaging": _packaging, "expecttest": _expecttest}
+    for name in names:
+        if name == "pytest" or importlib.util.find_spec(name) is None:
+            sys.modules[name] = makers[name]()
+
+
+def _module(name: str, **attributes: Any) -> types.ModuleType:
+    module = types.ModuleType(name)
+    module.__dict__.update(attributes)
+    return module
+
+
+def _pytest() -> types.ModuleType:
+    def skip_if(condition: bool, reason: str = "") -> Callable[..., Any]:
+        return unittest.skipIf(condition, reason)
+
+    def skip(reason: str = "") -> Callable[..., Any]:
+        return unittest.skip(reason)
+
+    return _module("pytest", mark=types.SimpleNamespace(skip=skip, skipif=skip_if))
+
+
+def _mock() -> types.ModuleType:
+    return unittest.mock
+
+
+def _packaging() -> types.ModuleType:
+    def parse(version: str) -> tuple[int, ...]:
+        return tuple(map(int, re.findall(r"\d+", version.partition("+")[0])))
+
+    version = sys.modules["packaging.version"] = _module("packaging.version", parse=parse)
+    return _module("packaging", version=version)
+
+
+def _expecttest() -> types.ModuleType:
+    return _module("expecttest", ACCEPT=False, TestCase=unittest.TestCase)
