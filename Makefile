@@ -6,11 +6,11 @@ BAZEL ?= bazel
 # Where the output is no terminal: a line a minute.
 PROGRESS := $(shell [ -t 2 ] || echo --show_progress_rate_limit=60)
 
-.PHONY: help setup demo build test test-torch test-paddle suites bench chaos fuzz gpu-test gpu-bench gpu-bundle install wheel deb lint format asan ubsan tsan clean
+.PHONY: help setup demo build test test-torch test-frameworks test-paddle suites bench chaos fuzz gpu-test gpu-bench gpu-bundle install wheel deb lint format asan ubsan tsan clean
 .DEFAULT_GOAL := help
 
 help: ## list these commands
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 setup: ## install the Debian packages that are missing (once)
 	@third_party/install.sh build test
@@ -31,6 +31,10 @@ test: ## run every test, those of PyTorch with Debian's and with pip's newest; e
 test-torch: ## the tests of the Python package and of ronda/torch.hpp with another PyTorch (TORCH=2.6.0; or the newest)
 	@third_party/install.sh build test
 	@BAZEL=$(BAZEL) tools/torch/test_torch.sh "$(or $(TORCH),newest)"
+
+test-frameworks: ## the tests of Accelerate, transformers, Lightning, ignite, DeepSpeed and Ray beside PyPI's newest PyTorch (TORCH=2.15.0 for another)
+	@third_party/install.sh build test
+	@BAZEL=$(BAZEL) tools/frameworks/test_frameworks.sh $(TORCH)
 
 test-paddle: ## the tests of ronda.paddle with PyPI's Paddle for CPUs, in a virtual environment (PADDLE=2.6.2)
 	@third_party/install.sh build test

@@ -46,20 +46,6 @@ newest() {
   say "pip finds no torch (is there a network?): the newest in $cache is taken"
 }
 
-# What torch requires, but for the libraries that a GPU needs.
-requirements() {
-  "$python" - << 'END'
-import importlib.metadata
-from pip._vendor.packaging.requirements import Requirement
-
-for line in importlib.metadata.requires("torch") or []:
-    requirement = Requirement(line)
-    is_wanted = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
-    if is_wanted and not requirement.name.startswith(("nvidia-", "cuda-", "triton")):
-        print(f"{requirement.name}{requirement.specifier}")
-END
-}
-
 install() {
   local reason
   "$python" -m pip install --quiet "$@" >&2 2> "$folder/errors" && return
@@ -75,7 +61,7 @@ make_environment() {
   make_venv "$folder"
   install --no-deps "torch==$version"
   [[ $version =~ ^(1|2\.[0-2])\. ]] && numpy='numpy<2'  # torch before 2.3 was built for NumPy 1
-  mapfile -t wanted < <(requirements)
+  mapfile -t wanted < <("$python" tools/torch/requirements.py torch)
   install "${wanted[@]}" "$numpy" cloudpickle
   "$python" tools/torch/stand_ins.py "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" >&2 ||
     fail "$version cannot be had: stand_ins.py fails"

@@ -11,6 +11,7 @@ unchanged.
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import Any
 
@@ -35,6 +36,7 @@ def _create(options: Any, _backend_options: Any) -> Group:
     rank, ranks = options.group_rank, list(options.global_ranks_in_group)
     if ranks:
         return _group.create(rank, ranks, options.group_id, options.timeout)
+    importlib.import_module("ronda.torch.frameworks").tell_imported()
     size = options.group_size
     _rendezvous.join(options.store, rank, size)
     timeout_s = _versions.seconds(options.timeout)
