@@ -35,7 +35,7 @@ _PROGRAM = """
 
     def start_ray():
         ray.init(
-            num_cpus=2, include_dashboard=False, _node_ip_address="127.0.0.1",
+            num_cpus=4, include_dashboard=False, _node_ip_address="127.0.0.1",
             object_store_memory=100 << 20,
         )
 
@@ -55,7 +55,13 @@ _PROGRAM = """
     assert os.path.exists(mark) == (dies == "dies")
 """
 
-_ENV = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "200"}
+_ENV = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "200",
+    # Actors that watch a cluster: each is one more process that imports Ray.
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+    "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
+}
 
 
 class RayTest(unittest.TestCase):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -52,6 +52,9 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
     A Backend in today's PyTorch; a whole ProcessGroup in older versions (see _versions).
     """
 
+    # C++ code that holds a Backend does not always hold its Python half.
+    _alive: ClassVar[set[Group]] = set()
+
     def __init__(
         self, rank: int, ranks: Sequence[int], process_set: int, name: str, timeout_s: float
     ) -> None:
@@ -70,6 +73,8 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         # Before 2.15 torch tells the job's group only of its end, and drops the others.
         self._end = weakref.finalize(self, _give_back, process_set, job.number())
         self._end.atexit = False
+        if _versions.HAS_BACKENDS:
+            Group._alive.add(self)
 
     # -- What torch asks a group about itself --
 
@@ -139,6 +144,7 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
     def shutdown(self) -> None:
         """Gives the process set back. The job goes on, as other groups may use it."""
         self._end()
+        Group._alive.discard(self)
 
 
 def _give_back(process_set: int, job_number: int) -> None:
