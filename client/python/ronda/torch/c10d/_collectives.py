@@ -21,6 +21,9 @@ Tensor = torch.Tensor
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
+_MESSAGES = ("send", "recv", "recvAnySource")
+
+
 class _Call(NamedTuple):
     """An operation that is ready to be submitted."""
 
@@ -186,7 +189,7 @@ class Collectives:
             list(results),
             _layout.all_of([_row_check(what, handles, calls), finish]),
             number=self._submitted,
-            process_set=None if what in ("send", "recv") else self._set,
+            process_set=None if what in _MESSAGES else self._set,
             source=None if source is None else functools.partial(source, handles[0]),
             ended=ended,
         )

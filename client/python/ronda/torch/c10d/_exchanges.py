@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 
 from ronda._library import native
+from ronda.errors import DeadlineError
 from ronda.torch import _tensors
 from ronda.torch.c10d import _layout, _versions
 from ronda.torch.c10d._collectives import (
@@ -400,7 +402,7 @@ class Exchanges(Collectives):
             return self._ranks.index(native.source(handle) if source == _ANY else source)
 
         return self._start(
-            "recv",
+            "recvAnySource" if source == _ANY else "recv",
             [_Call(native.recv_async, arguments)],
             [tensor],
             opts=None,
@@ -428,8 +430,24 @@ class Exchanges(Collectives):
         """
         limit: timedelta | None = _versions.barrier_timeout(timeout)
         seconds = self._timeout_s if limit is None else limit.total_seconds()
-        # For Ronda 0 is the job's deadline; for torch it means not to wait.
-        native.monitored_barrier(self._set, seconds if limit is None else max(seconds, 1e-3))
+        try:
+            # For Ronda 0 is the job's deadline; for torch it means not to wait.
+            native.monitored_barrier(self._set, seconds if limit is None else max(seconds, 1e-3))
+        except DeadlineError as error:
+            raise DeadlineError(f"{self._barrier_words(seconds, str(error))}: {error}") from None
+
+    def _barrier_words(self, seconds: float, error: str) -> str:
+        """How gloo's errors of a barrier begin, by which programs recognise them."""
+        missing = re.search(r"missing: rank (\d+)", error)
+        if self._group_rank != 0 or missing is None:
+            return (
+                f"Rank {self._group_rank} successfully reached monitoredBarrier, but received "
+                "errors while waiting for send/recv from rank 0"
+            )
+        if seconds <= 0:
+            return f"Rank {self._group_rank} timed out in monitoredBarrier after 0 ms"
+        first = self._ranks.index(int(missing.group(1)))
+        return f"Rank {first} failed to pass monitoredBarrier in {1000 * seconds:g} ms"
 
 
 _ANY = -1

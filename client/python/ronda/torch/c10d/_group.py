@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Sequence
 from datetime import timedelta
@@ -11,6 +12,7 @@ import torch
 
 from ronda import job
 from ronda._library import native
+from ronda.errors import PeerFailedError
 from ronda.torch.c10d import _versions
 from ronda.torch.c10d._exchanges import Exchanges
 
@@ -148,5 +150,8 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
 
 
 def _give_back(process_set: int, job_number: int) -> None:
-    if process_set != 0 and native.is_initialized() and job.number() == job_number:
+    if process_set == 0 or not native.is_initialized() or job.number() != job_number:
+        return
+    # A job that has failed gives back all its sets.
+    with contextlib.suppress(PeerFailedError):
         native.release(native.remove_process_set_async(process_set))

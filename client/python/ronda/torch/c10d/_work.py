@@ -129,7 +129,7 @@ class Work(_Base):  # type: ignore[misc]
                 else:
                     is_over = native.synchronize(handle, timeout_s if timeout_s > 0 else -1.0)
             except RuntimeError as error:
-                self._error = self._error or error
+                self._error = self._error or _in_torchs_words(error)
             if not is_over:
                 raise DeadlineError(f"{self._what} has not ended within {timeout_s:g} s")
 
@@ -228,7 +228,7 @@ class Work(_Base):  # type: ignore[misc]
     def _advance(self, index: int, status: int, message: str | None) -> None:
         """The operations before `index` have ended; the last of them with this status."""
         if status != 0:
-            self._error = self._error or native.error(status, message or "")
+            self._error = self._error or _in_torchs_words(native.error(status, message or ""))
         if index == len(self.handles):
             self._conclude_on_side_stream()
             return
@@ -252,6 +252,13 @@ class Work(_Base):  # type: ignore[misc]
         _thread.completes_futures = True
         with torch.cuda.stream(self._side_stream):
             self._conclude()
+
+
+def _in_torchs_words(error: Exception) -> Exception:
+    """The error of a deadline says "timeout": programs for torch look for the word."""
+    if type(error) is DeadlineError:
+        return DeadlineError(f"the timeout is over: {error}")
+    return error
 
 
 def _stream(tensors: list[torch.Tensor]) -> int | None:
