@@ -142,6 +142,24 @@ class BackendTest(unittest.TestCase):
                 dist.split_group(None, [[0]])
         dist.barrier()
 
+    def test_gather_single(self):
+        for root in range(SIZE):
+            whole = torch.empty(2 * SIZE) if root == RANK else None
+            dist.gather_single(torch.full((2,), float(RANK)), whole, root)
+            if whole is not None:
+                self.assertEqual(whole.tolist(), [float(i // 2) for i in range(2 * SIZE)])
+
+    def test_groups_of_a_group_with_a_device(self):
+        world = dist.group.WORLD
+        world.bound_device_id = torch.device("cpu", 0)
+        try:
+            group = dist.new_group([0])
+        finally:
+            world.bound_device_id = None
+        if RANK == 0:
+            self.assertEqual(group.size(), 1)
+        dist.barrier()
+
     def test_mesh_of_two_dimensions(self):
         from torch.distributed.device_mesh import init_device_mesh
 

@@ -50,6 +50,7 @@ def register() -> None:
         return
     _versions.register(_NAME, _create)
     _versions.complete_works()
+    _versions.complete_groups(_group.backend_of)
     _rendezvous.serve_env()
     _replace_backends(os.environ.get("RONDA_REPLACE_BACKEND", ""))
 

@@ -30,6 +30,12 @@ def create(rank: int, ranks: Sequence[int], name: str, timeout: timedelta) -> Gr
     return Group(rank, ranks, process_set, name, _versions.seconds(timeout))
 
 
+def backend_of(process_group: Any, device: torch.device) -> Group | None:
+    """Ronda's part of a group for a device; None where another backend serves it."""
+    backend = process_group._get_backend(device)
+    return backend if isinstance(backend, Group) else None
+
+
 def group_of(process_group: Any) -> Group:
     """Ronda's part of a group of torch's.
 
@@ -39,9 +45,9 @@ def group_of(process_group: Any) -> Group:
     if isinstance(process_group, Group):
         return process_group
     for device in process_group._device_types if _versions.HAS_BACKENDS else ():
-        backend = process_group._get_backend(device)
-        if isinstance(backend, Group):
-            return backend
+        group = backend_of(process_group, device)
+        if group is not None:
+            return group
     raise ValueError(
         f"this needs a process group of the backend 'ronda', not {process_group.name()!r}"
     )
@@ -134,6 +140,9 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
             options.group_name,
             options._timeout,
         )
+
+    def perform_nocolor_split(self, _device: Any) -> None:
+        """torch tells ranks of a group with a device that others split a group off."""
 
     def set_timeout(self, timeout: timedelta) -> None:
         """The deadline of the group's collectives from now on."""

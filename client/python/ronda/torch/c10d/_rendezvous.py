@@ -178,9 +178,12 @@ def _shared_store(timeout: timedelta | None) -> Any:
         address = "127.0.0.1" if alone else _own_address(native.size())
         store = TCPStore(address, 0, native.size(), True, wait_for_workers=False, **limit)
         _broadcast(json.dumps([address, store.port]).encode())
-        return store
-    address, port = json.loads(_broadcast(None))
-    return TCPStore(address, port, native.size(), False, wait_for_workers=False, **limit)
+    else:
+        address, port = json.loads(_broadcast(None))
+        store = TCPStore(address, port, native.size(), False, wait_for_workers=False, **limit)
+    # The server lives as long as rank 0's store, which an error of rank 0's drops at once.
+    native.monitored_barrier(0)
+    return store
 
 
 def _broadcast(data: bytes | None) -> bytes:

@@ -207,6 +207,26 @@ def _handed_on(original: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+def complete_groups(backend_of: Callable[[Any, Any], Any]) -> None:
+    """Makes groups hand gather_single() on: torch's C++ code finds no such method in Python.
+
+    Args:
+        backend_of: Ronda's part of a group for a device; None where another backend serves it.
+    """
+    if not HAS_BACKENDS:
+        return
+    original = _c10d.ProcessGroup.gather_single
+
+    def gather_single(self: Any, output: Any, input: Any, opts: Any) -> Any:
+        group = backend_of(self, input.device)
+        if group is None:
+            return original(self, output, input, opts)
+        return group.gather_single(output, input, opts)
+
+    _c10d.ProcessGroup.gather_single = gather_single
+    _c10d.ProcessGroup.gather_into_tensor = gather_single
+
+
 def complete_works() -> None:
     """Makes torch's wrapper of our Works hand on what it drops: without that is_completed() is
     False for ever.
