@@ -134,9 +134,7 @@ class RefusalTest(unittest.TestCase):
         own = "dtype" if RANK == 0 else "rank 0 .*refused.*dtype"
         # The group's own methods: torch's functions look at the dtypes before, and tell no one.
         group = dist.distributed_c10d._get_default_group()
-        self.refused(
-            "all_gather", lambda: group.allgather([outputs], [data]).wait(), own
-        )
+        self.refused("all_gather", lambda: group.allgather([outputs], [data]).wait(), own)
         self.refused(
             "reduce_scatter", lambda: group.reduce_scatter([room], [[data] * SIZE]).wait(), own
         )
@@ -149,9 +147,7 @@ class RefusalTest(unittest.TestCase):
 
     def test_ops_are_named(self):
         sparse = torch.eye(3).to_sparse()
-        self.refused(
-            "sparse", lambda: dist.all_reduce(sparse, dist.ReduceOp.MAX), "ReduceOp.MAX"
-        )
+        self.refused("sparse", lambda: dist.all_reduce(sparse, dist.ReduceOp.MAX), "ReduceOp.MAX")
 
 
 class SparseTest(unittest.TestCase):

@@ -34,8 +34,8 @@ def of_all(shape=(5, 3), dtype=torch.float32):
 
 
 def parameters_for(kind, model):
-    """Those that an optimizer of class `kind` takes: Muon, which newer versions of torch have, takes
-    matrices alone.
+    """Those that an optimizer of class `kind` takes: Muon, which newer versions of torch have,
+    takes matrices alone.
     """
     matrices_only = kind.__name__ == "Muon"
     return [each for each in model.parameters() if not matrices_only or each.ndim == 2]

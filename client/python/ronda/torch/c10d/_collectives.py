@@ -74,7 +74,8 @@ def _refused_for_all(
                 return method(self, *args, **kwargs)
             except Exception as error:
                 if self._submitted == before:
-                    self._refuse(operations(self, *args, **kwargs), f"{type(error).__name__}: {error}")
+                    count = operations(self, *args, **kwargs)
+                    self._refuse(count, f"{type(error).__name__}: {error}")
                 raise
 
         return call  # type: ignore[return-value]
@@ -204,7 +205,7 @@ class Collectives:
         return work
 
     def _refuse(self, operations: int, why: str) -> None:
-        """Fails the next operations of this group on its other ranks, which have this one's words."""
+        """Fails the next operations of this group on its other ranks, with this rank's words."""
         for _ in range(operations):
             native.refuse(self._set, why)
         self._submitted += operations
@@ -384,9 +385,7 @@ class Collectives:
         )
 
     @_collective
-    def reduce_scatter_single(
-        self, output: Tensor, input: Tensor, opts: Any = None
-    ) -> Work | None:
+    def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work | None:
         return self._reduce_scatter_singles("reduce_scatter_single", [output], [input], opts)
 
     @_coalesced
@@ -480,9 +479,7 @@ class Collectives:
         return _Call(native.allgather_async, arguments, _rows_of(counts, data, elements))
 
 
-def _rows_of(
-    counts: Sequence[int] | None, data: Tensor, elements: Tensor
-) -> Sequence[int] | None:
+def _rows_of(counts: Sequence[int] | None, data: Tensor, elements: Tensor) -> Sequence[int] | None:
     """Counts of elements as rows of what is sent, which may be bytes."""
     if counts is None or elements.dtype is data.dtype or elements.dim() > data.dim():
         return counts

@@ -108,7 +108,7 @@ def reduce_op(opts: Any) -> tuple[int, float]:
 
 
 def blocks(opts: Any) -> bool:
-    """Whether torch will wait for the collective at once, and takes None for a Work that is over."""
+    """Whether torch waits for the collective at once, and takes None for a Work that is over."""
     return HAS_BACKENDS and not getattr(opts, "asyncOp", True)
 
 
