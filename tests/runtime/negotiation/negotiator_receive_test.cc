@@ -119,8 +119,7 @@ TEST(NegotiatorReceive, OfAnotherSizeFailsOnBoth) {
   ASSERT_THAT(list.errors, SizeIs(1));
   EXPECT_EQ(list.errors[0].name, Message(1, 0).name);
   EXPECT_EQ(list.errors[0].ranks, (std::vector<RankId>{0, 1}));
-  EXPECT_THAT(std::string(list.errors[0].status.message()),
-              HasSubstr("rank 0 says shape [3], rank 1 says shape [2]"));
+  EXPECT_THAT(std::string(list.errors[0].status.message()), HasSubstr("rank 0 says shape [3], rank 1 says shape [2]"));
   EXPECT_FALSE(negotiator->anything_waits());
 }
 
