@@ -97,8 +97,13 @@ def run(
 
 
 def environment() -> dict[str, str]:
-    """This process' environment without what tells a rank its place in a job."""
+    """This process' environment without what tells a rank its place in a job.
+
+    Also without the functions that Bazel's shell exports, for which rondarun below mpirun sets no
+    variables.
+    """
     place = (
+        "BASH_FUNC_",
         "RONDA_RANK",
         "RONDA_SIZE",
         "RONDA_LOCAL_",
