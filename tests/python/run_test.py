@@ -30,9 +30,9 @@ class RunTest(unittest.TestCase):
         def read():
             import os
 
-            return os.environ["OF_THE_USER"], os.environ["RANK"] if "RANK" in os.environ else None
+            return os.environ["OF_THE_USER"], os.environ["RANK"]
 
-        self.assertEqual(ronda.run(read, env={"OF_THE_USER": "1"}), [("1", None)] * 2)
+        self.assertEqual(ronda.run(read, env={"OF_THE_USER": "1"}), [("1", "0"), ("1", "1")])
 
     def test_exception_of_a_rank(self):
         def fail():
