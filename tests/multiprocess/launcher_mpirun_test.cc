@@ -107,7 +107,7 @@ TEST_P(LauncherMpirunTest, RanksKnowTheirPlaceBeforeTheyBegin) {
   LauncherRun hosts({"-np", "3", "-H", "a:2,b:1", "--launch-agent", directory_ + "/agent", "sh", "-c", say}, Options());
   EXPECT_EQ(hosts.Finish(), 0) << hosts.err();
   for (const std::string& line : Lines(hosts.out())) {
-    EXPECT_THAT(line, MatchesRegex("\\[([0-2])\\]<stdout>: [0-2]/3 [0-1]/[1-3] host= "));
+    EXPECT_THAT(line, MatchesRegex("\\[([0-2])\\]<stdout>: [0-2]/3 [0-1]/[1-3] host="));
   }
 }
 
