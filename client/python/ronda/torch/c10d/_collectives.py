@@ -13,7 +13,7 @@ from ronda._library import native
 from ronda.errors import MismatchError
 from ronda.torch import _tensors
 from ronda.torch.c10d import _layout, _profile, _versions
-from ronda.torch.c10d._in_flight import _LOOKED_AT, IN_FLIGHT, spans
+from ronda.torch.c10d._in_flight import IN_FLIGHT, LOOKED_AT, Span, spans
 from ronda.torch.c10d._work import Work
 from ronda.types import ReduceOp
 
@@ -119,6 +119,7 @@ class Collectives:
         members = sorted(range(len(ranks)), key=self._ranks.__getitem__)
         self._members = None if members == list(range(len(ranks))) else members
         self._works: list[Work] | None = None  # of the collectives that are being coalesced
+        self._uses: list[Span] = []  # the memory of these
         self._submitted = 0
 
     @property
@@ -135,7 +136,7 @@ class Collectives:
     # -- Coalescing: Ronda fuses by itself, so the operations are submitted as they come --
 
     def start_coalescing(self, _device: Any = None) -> None:
-        self._works = []
+        self._works, self._uses = [], []
 
     def end_coalescing(self, _device: Any = None) -> Work:
         works, self._works = self._works or [], None
@@ -147,7 +148,7 @@ class Collectives:
                 work.wait()
 
         whole = Work("coalesced operations", handles, tensors, finish, parts=works)
-        IN_FLIGHT.add(whole, [])
+        IN_FLIGHT.add(whole, self._uses)
         return whole
 
     # -- How all of them are submitted --
@@ -196,9 +197,10 @@ class Collectives:
         )
         if self._works is not None:
             self._works.append(work)
+            self._uses += uses
         elif _versions.blocks(opts):
             work.wait()
-            IN_FLIGHT.forget_ended(_LOOKED_AT)
+            IN_FLIGHT.forget_ended(LOOKED_AT)
             return None
         else:
             IN_FLIGHT.add(work, uses)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ronda.torch.c10d._work import Work
 
 
-_LOOKED_AT = 16  # works per call: more than are added
+LOOKED_AT = 8  # works per call: more than are added
 
 
 class Span(NamedTuple):
@@ -79,7 +79,7 @@ class InFlight:
         """Waits for the works whose memory a collective is about to change, or to read changed."""
         if not self._works:
             return
-        self.forget_ended(_LOOKED_AT)
+        self.forget_ended(LOOKED_AT)
         with self._lock:
             earlier = [
                 work
@@ -100,7 +100,7 @@ class InFlight:
 
     def add(self, work: Work, uses: list[Span]) -> None:
         """Remembers a work."""
-        self.forget_ended(_LOOKED_AT)
+        self.forget_ended(LOOKED_AT)
         with self._lock:
             self._works.append((work, uses))
 

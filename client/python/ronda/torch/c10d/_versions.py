@@ -39,7 +39,6 @@ _OTHER_NAMES = {
     "end_coalescing": ("_end_coalescing",),
     "set_group_name": ("_set_group_name", "setGroupName"),
     "group_name_of_torch": ("getGroupName",),
-    "source_rank": ("_source_rank",),
 }
 
 
