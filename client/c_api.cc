@@ -369,6 +369,20 @@ ronda_status ronda_shutdown(void) {
   });
 }
 
+ronda_status ronda_abort(const char* reason) {
+  return ronda::CallWithSession([&](ronda::Session& session) -> ronda::Outcome {
+    if (reason == nullptr) return ronda::NullArgument("ronda_abort", "reason");
+    session.runtime().Abandon(absl::UnavailableError(absl::StrCat("this rank has aborted the job: ", reason)));
+    return {};
+  });
+}
+
+ronda_status ronda_job_status(void) {
+  return ronda::CallWithSession([](ronda::Session& session) {
+    return ronda::Failure(session.runtime().failure(), ronda::Answer::kCompletion);
+  });
+}
+
 ronda_status ronda_elastic_reform(const ronda_elastic_reform_options* options) {
   return ronda::Call([&] {
     if (ronda::IsForkOfRank()) return ronda::InitInForkOfRank();

@@ -166,6 +166,16 @@ ronda_status ronda_init(const ronda_options* options);
  * counts as failed. */
 ronda_status ronda_shutdown(void);
 
+/* Fails the job at once, for all of its ranks: operations that have not ended, and further ones, have
+ * RONDA_ERROR_PEER_FAILED with `reason`, a sentence for the other ranks. Waits for nobody; any thread may call it while
+ * others are in a wait. ronda_shutdown() then ends the job for this process without the others, and ronda_init() may
+ * join another. A job that has failed keeps its first failure. Errors: RONDA_ERROR_NOT_INITIALIZED. */
+ronda_status ronda_abort(const char* reason);
+
+/* RONDA_OK while the job goes on; else its failure, with which its operations end. Asks no other rank. Errors:
+ * RONDA_ERROR_NOT_INITIALIZED. */
+ronda_status ronda_job_status(void);
+
 int ronda_is_initialized(void); /* 1 or 0 */
 
 /* Whose variables tell a process its place in the job. */

@@ -122,6 +122,14 @@ inline void init(const Options& options = {}) { try_init(options).throw_if_error
 inline Status try_shutdown() { return detail::to_status(ronda_shutdown()); }
 inline void shutdown() { try_shutdown().throw_if_error(); }
 
+// Fails the job at once, for all of its ranks; ronda.h has the details. Waits for nobody.
+// Errors: RONDA_ERROR_NOT_INITIALIZED.
+inline Status try_abort(const std::string& reason) { return detail::to_status(ronda_abort(reason.c_str())); }
+inline void abort(const std::string& reason) { try_abort(reason).throw_if_error(); }
+
+// OK while the job goes on; else its failure, with which its operations end. Asks no other rank.
+inline Status job_status() { return detail::to_status(ronda_job_status()); }
+
 inline bool is_initialized() noexcept { return ronda_is_initialized() != 0; }
 
 // This rank's number, 0 <= rank() < size(), and the job's number of ranks.

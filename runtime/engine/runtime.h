@@ -155,6 +155,9 @@ class Runtime : private ProgressEngine::Steps {
   // This rank gives up: the job fails with `cause`, for all ranks, unless it has ended.
   void Abandon(const absl::Status& cause);
 
+  // The job's failure, as far as this rank knows; OK while there is none.
+  absl::Status failure() const { return control_->failure(); }
+
  private:
   // A response list that is being carried out.
   struct Orders {

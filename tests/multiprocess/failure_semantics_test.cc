@@ -211,6 +211,31 @@ void EndsWithoutShutdown() {
   ReportAndShutDown(status);
 }
 
+// While the others are in a wait. All of them join another job then.
+void AbortsTheJob() {
+  EXPECT_EQ(try_abort("too early").code(), RONDA_ERROR_NOT_INITIALIZED);
+  init();
+  EXPECT_TRUE(job_status().ok());
+  barrier();
+  Status status;
+  if (rank() == 1) {
+    abort("the loss is not a number");
+    status = job_status();
+  } else {
+    status = try_barrier();
+  }
+  EXPECT_EQ(status.code(), RONDA_ERROR_PEER_FAILED);
+  EXPECT_EQ(job_status().message(), status.message());
+  abort("the first failure is kept");
+  ReportAndShutDown(status);
+
+  Options options;
+  options.epoch = 1;
+  init(options);
+  barrier();
+  shutdown();
+}
+
 void CannotAllocateSharedMemory() {
   const Status status = try_init();
   EXPECT_EQ(status.code(), RONDA_ERROR_OUT_OF_MEMORY);
@@ -383,6 +408,13 @@ TEST(FailureSemanticsTest, ARankThatEndsWithoutShutdownIsNamedToAllOthers) {
   EXPECT_THAT(FirstFailure(result), HasSubstr("rank 1 (host "));
 }
 
+TEST(FailureSemanticsTest, AJobIsAbortedForAllWithTheReasonAndRanksMeetAgain) {
+  const JobResult result = RunRankProgram("AbortsTheJob", 3);
+  ExpectAllEndWell(result);
+  EXPECT_THAT(FirstFailure(result),
+              AllOf(HasSubstr("rank 1 (host "), HasSubstr("has aborted the job: the loss is not a number")));
+}
+
 TEST(FailureSemanticsTest, AFullDevShmIsReportedByInitOnAllRanks) {
   testing::ForkedChild child([](const testing::ForkedChild::SayReady&) -> std::string {
     const bool has_own_mounts = unshare(CLONE_NEWNS) == 0 &&
@@ -439,6 +471,7 @@ std::vector<testing::RankProgram> FailurePrograms() {
       {"CallbackThrows", CallbackThrows},
       {"ShutsDownInACallback", ShutsDownInACallback},
       {"EndsWithoutShutdown", EndsWithoutShutdown},
+      {"AbortsTheJob", AbortsTheJob},
       {"CannotAllocateSharedMemory", CannotAllocateSharedMemory},
       {"RunsOutOfMemory", RunsOutOfMemory},
       {"DiesInALockedSchedule", DiesInALockedSchedule},

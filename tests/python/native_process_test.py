@@ -214,6 +214,32 @@ except errors.PeerFailedError:
         for result in results[:2]:
             self.assertEqual((result.code, result.out), (0, "told\n"), result.err)
 
+    def test_an_aborted_job(self):
+        """Both learn why, and meet again."""
+        source = """
+native.init()
+native.job_status()
+native.monitored_barrier()
+if native.rank() == 1:
+    native.abort("it is late")
+for wait in (native.monitored_barrier, native.job_status, native.shutdown):
+    try:
+        wait()
+    except errors.PeerFailedError as error:
+        assert "rank 1" in str(error) and "it is late" in str(error), error
+    else:
+        raise AssertionError("nothing was raised")
+native.init({"epoch": 1})
+native.monitored_barrier()
+native.shutdown()
+say("again")
+"""
+        port = free_port()
+        processes = [start_rank(source, rank, 2, port) for rank in range(2)]
+        for process in processes:
+            result = ronda_test.finish(process)
+            self.assertEqual((result.code, result.out), (0, "again\n"), result.err)
+
 
 class LibraryTest(unittest.TestCase):
     """The choice of the binding."""

@@ -11,7 +11,7 @@ readonly python=$folder/bin/python
 
 # All that require torch, which pip would install once more with its libraries for GPUs.
 readonly frameworks=(
-  accelerate transformers lightning pytorch-lightning torchmetrics pytorch-ignite deepspeed 'ray[train]'
+  accelerate transformers lightning pytorch-lightning torchmetrics pytorch-ignite deepspeed 'ray[train]' torchft
 )
 
 purelib() { "$1" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }

@@ -37,8 +37,8 @@ _PARAMETERS: dict[str, Any] = {
 }
 
 _STATUS_FUNCTIONS = (
-    "init:p shutdown: make_current:h should_stop:p elastic_reform:p elastic_sync:hp "
-    "elastic_poll:p get_place:p get_statistics:p start_timeline:s "
+    "init:p shutdown: abort:s job_status: make_current:h should_stop:p elastic_reform:p "
+    "elastic_sync:hp elastic_poll:p get_place:p get_statistics:p start_timeline:s "
     "stop_timeline: add_process_set:pip create_process_set:pisp remove_process_set:u "
     "process_set_ranks:up process_set_ids:pip allreduce_async:pp reduce_async:pp "
     "reducescatter_async:pp broadcast_async:pp allgather_async:pp gather_async:pp "

@@ -70,9 +70,8 @@ _this_thread = threading.local()
 def _interruptibly(body: Callable[[], int]) -> None:
     """Runs `body`, which may wait for other ranks, on another thread: this one sees signals."""
     if getattr(_this_thread, "in_callback", False):
-        _check(
-            body()
-        )  # it finds out by its thread that it would wait for the callback that calls it
+        # It finds out by its thread that it would wait for the callback that calls it.
+        _check(body())
         return
     context, ended = current(), threading.Event()
     status, message = 0, ""
@@ -150,8 +149,14 @@ def init(options: Mapping[str, object] | None = None) -> None:
     _interruptibly(lambda: int(library.ronda_init(byref(arguments))))
 
 
-def shutdown() -> None:
-    _interruptibly(lambda: int(library.ronda_shutdown()))
+def _waits(name: str) -> Callable[..., None]:
+    """A function of the C ABI that may wait for other ranks or for a disk."""
+    function = getattr(library, "ronda_" + name)
+    return lambda *arguments: _interruptibly(lambda: int(function(*arguments)))
+
+
+shutdown = _waits("shutdown")
+job_status = _waits("job_status")
 
 
 def is_initialized() -> bool:
@@ -191,13 +196,20 @@ def _ask(name: str, kind: Callable[[int], _T]) -> Callable[..., _T]:
     return ask
 
 
+def _tells(name: str) -> Callable[..., None]:
+    """A function of the C ABI whose last parameter is a text."""
+    function = getattr(library, "ronda_" + name)
+    return lambda *arguments: _check(function(*arguments[:-1], encode(arguments[-1])))
+
+
+abort = _tells("abort")
+start_timeline = _tells("start_timeline")
 should_stop = _ask("should_stop", bool)
 elastic_poll = _ask("elastic_poll", int)
 
 
 def elastic_reform(reason: str | None = None, /) -> None:
-    text = encode(reason)
-    options = ReformOptions(struct_size=ctypes.sizeof(ReformOptions), reason=text)
+    options = ReformOptions(struct_size=ctypes.sizeof(ReformOptions), reason=encode(reason))
     _interruptibly(lambda: int(library.ronda_elastic_reform(byref(options))))
 
 
@@ -229,13 +241,7 @@ def statistics() -> dict[str, int]:
     return {field[0]: getattr(counts, field[0]) for field in Statistics._fields_[1:]}
 
 
-def start_timeline(path: str, /) -> None:
-    _check(library.ronda_start_timeline(encode(path)))
-
-
-def stop_timeline() -> None:
-    _check(library.ronda_stop_timeline())
-
+stop_timeline = _waits("stop_timeline")
 
 # -- Process sets --
 
@@ -254,10 +260,7 @@ def create_process_set(ranks: Sequence[int], tag: str | None = None, /) -> int:
     return id.value
 
 
-def remove_process_set(id: int, /) -> None:
-    _interruptibly(lambda: int(library.ronda_remove_process_set(id)))
-
-
+remove_process_set = _waits("remove_process_set")
 process_set_size = _number("process_set_size")
 process_set_rank = _number("process_set_rank")
 
@@ -377,12 +380,8 @@ def remove_process_set_async(id: int, /) -> int:
     return _submit(library.ronda_remove_process_set_async, id)
 
 
-def refuse(process_set: int, message: str, /) -> None:
-    _check(library.ronda_refuse(process_set, encode(message)))
-
-
-def refuse_message(process_set: int, source: int, to: int, tag: int, message: str, /) -> None:
-    _check(library.ronda_refuse_message(process_set, source, to, tag, encode(message)))
+refuse = _tells("refuse")
+refuse_message = _tells("refuse_message")
 
 
 def allreduce(*values: object) -> None:

@@ -249,16 +249,30 @@ static PyObject* GetPlace(PyObject* module, PyObject* none) {
   return NULL;
 }
 
-typedef struct TimelineArguments {
+static PyObject* JobStatus(PyObject* module, PyObject* none) {
+  (void)module, (void)none;
+  return NoneOrRaise(ronda_job_status());
+}
+
+typedef struct TextArguments {
   const char* path;
-} TimelineArguments;
+  const char* reason;
+} TextArguments;
 
 static PyObject* StartTimeline(PyObject* module, PyObject* value) {
   (void)module;
-  static const Field kPath = FIELD(TimelineArguments, kText, path);
-  TimelineArguments arguments = {NULL};
+  static const Field kPath = FIELD(TextArguments, kText, path);
+  TextArguments arguments = {NULL, NULL};
   if (ReadField(&kPath, value, &arguments, NULL) != 0) return NULL;
   return NoneOrRaise(ronda_start_timeline(arguments.path));
+}
+
+static PyObject* Abort(PyObject* module, PyObject* value) {
+  (void)module;
+  static const Field kReason = FIELD(TextArguments, kText, reason);
+  TextArguments arguments = {NULL, NULL};
+  if (ReadField(&kReason, value, &arguments, NULL) != 0) return NULL;
+  return NoneOrRaise(ronda_abort(arguments.reason));
 }
 
 static PyObject* StopTimeline(PyObject* module, PyObject* none) {
@@ -456,6 +470,8 @@ static PyMethodDef job_methods[] = {
     NONE("version", Version),
     FAST("init", Init),
     NONE("shutdown", Shutdown),
+    ONE("abort", Abort),
+    NONE("job_status", JobStatus),
     NONE("is_initialized", IsInitialized),
     NONE("rank", rank),
     NONE("size", size),

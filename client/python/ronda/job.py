@@ -5,11 +5,13 @@ one.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import sys
 import threading
 
 from ronda import _env
 from ronda._library import native
+from ronda.errors import RondaError
 
 _lock = threading.Lock()
 _users: set[str] = set()
@@ -71,6 +73,38 @@ def reform(reason: str | None) -> None:
         native.elastic_reform(reason)
         _number += 1
         _env.export()
+
+
+def abort(reason: str) -> None:
+    """Fails the job at once, for all of its ranks; see ronda_abort(). Without a job it does
+    nothing.
+    """
+    if native.is_initialized():
+        native.abort(reason)
+
+
+def rejoin(user: str, reason: str, **options: object) -> None:
+    """Leaves the job at once, if there is one, and joins another, for all users.
+
+    Args:
+        user: who needs the job.
+        reason: what ranks of the job that do not leave it are told; they fail.
+        **options: as those of init(), with a place in the other job.
+
+    Raises:
+        RondaError: the ranks have not met. This process then has no job.
+    """
+    global _number
+    with _lock:
+        if native.is_initialized():
+            native.abort(reason)
+            with contextlib.suppress(RondaError):  # that of abort(), or of before
+                native.shutdown()
+        _env.withdraw()
+        _number += 1
+        native.init(options)
+        _env.export()
+        _users.add(user)
 
 
 def is_initialized(user: str = "ronda") -> bool:

@@ -19,6 +19,7 @@ import torch.distributed as dist
 
 from ronda.torch.c10d import _group, _rendezvous, _versions
 from ronda.torch.c10d._group import Group, group_of
+from ronda.torch.c10d._membership import ReconfigurableGroup
 from ronda.torch.c10d._work import Work
 
 __all__ = ["Group", "Work", "group_of", "register"]
@@ -26,13 +27,14 @@ __all__ = ["Group", "Work", "group_of", "register"]
 _NAME = "ronda"
 
 
-def _create(options: Any, _backend_options: Any) -> Group:
+def _create(options: Any, _backend_options: Any) -> Group | ReconfigurableGroup:
     """Makes a group, on its members; torch calls it.
 
     Raises:
-        ValueError: this version of PyTorch cannot have a backend for each device.
+        ValueError: this group cannot have a backend for each device.
     """
-    _versions.check_devices()
+    is_reconfigurable = getattr(options, "enable_reconfigure", False)
+    _versions.check_devices(is_reconfigurable)
     rank, ranks = options.group_rank, list(options.global_ranks_in_group)
     if ranks:
         return _group.create(rank, ranks, options.group_id, options.timeout)
@@ -40,7 +42,8 @@ def _create(options: Any, _backend_options: Any) -> Group:
     size = options.group_size
     _rendezvous.join(options.store, rank, size)
     timeout_s = _versions.seconds(options.timeout)
-    return Group(rank, range(size), 0, options.group_id, timeout_s)
+    group = Group(rank, range(size), 0, options.group_id, timeout_s, options.store)
+    return ReconfigurableGroup(options.store, group) if is_reconfigurable else group
 
 
 def register() -> None:

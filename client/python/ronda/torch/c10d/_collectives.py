@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -9,8 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
+from ronda import job
 from ronda._library import native
-from ronda.errors import MismatchError
+from ronda.errors import MismatchError, NotInitializedError, PeerFailedError, RondaError
 from ronda.torch import _tensors
 from ronda.torch.c10d import _layout, _profile, _versions
 from ronda.torch.c10d._in_flight import IN_FLIGHT, LOOKED_AT, Span, spans
@@ -75,7 +77,8 @@ def _refused_for_all(
             except Exception as error:
                 if self._submitted == before:
                     count = operations(self, *args, **kwargs)
-                    self._refuse(count, f"{type(error).__name__}: {error}")
+                    with contextlib.suppress(RondaError):  # no job, so nobody waits
+                        self._refuse(count, f"{type(error).__name__}: {error}")
                 raise
 
         return call  # type: ignore[return-value]
@@ -100,7 +103,6 @@ class Collectives:
     """
 
     _group_rank: int  # of this process in the group
-    _set: int
     _timeout_s: float
 
     def __init__(self, rank: int, ranks: Sequence[int], process_set: int, timeout_s: float) -> None:
@@ -111,10 +113,15 @@ class Collectives:
             process_set: of these ranks.
             timeout_s: deadline of the collectives; 0: the job's.
         """
+        self._timeout_s = timeout_s
+        self._begin(rank, ranks, process_set)
+
+    def _begin(self, rank: int, ranks: Sequence[int], process_set: int) -> None:
+        """Becomes a group of these ranks, in the job that there is now; see __init__()."""
         self._group_rank = rank
         self._ranks = list(ranks)
-        self._set = process_set
-        self._timeout_s = timeout_s
+        self._process_set = process_set
+        self._job = job.number()
         # Process sets are in the order of the job's ranks; a group may be in another.
         members = sorted(range(len(ranks)), key=self._ranks.__getitem__)
         self._members = None if members == list(range(len(ranks))) else members
@@ -124,8 +131,19 @@ class Collectives:
 
     @property
     def process_set(self) -> int:
-        """The id of Ronda's process set."""
-        return self._set
+        """The id of Ronda's process set.
+
+        Raises:
+            NotInitializedError: this process has left the job that has the set.
+        """
+        if self._job != job.number():
+            raise NotInitializedError(
+                "this process group is one of a job that this process has left since: make the "
+                "group again, or let reconfigure() do so"
+            )
+        return self._process_set
+
+    _set = process_set
 
     def _get_sequence_number_for_group(self) -> int:
         return self._submitted
@@ -181,10 +199,16 @@ class Collectives:
         if self._works is None:
             IN_FLIGHT.wait_for_users_of(uses)
         ended = _profile.begin(what, reads or writes) if _profile.is_on() else None
-        handles = []
-        for call in calls:
-            handles.append(call.submit(*call.arguments))
-            self._submitted += 1
+        handles, failure = [], None
+        try:
+            for call in calls:
+                self._submitted += 1
+                handles.append(call.submit(*call.arguments))
+        except PeerFailedError as error:
+            failure = error  # the Work's, as if the job had failed a moment later
+        except Exception:
+            self._submitted -= 1
+            raise
         work = Work(
             what,
             handles,
@@ -194,6 +218,7 @@ class Collectives:
             process_set=None if what in _MESSAGES else self._set,
             source=None if source is None else functools.partial(source, handles[0]),
             ended=ended,
+            error=failure,
         )
         if self._works is not None:
             self._works.append(work)

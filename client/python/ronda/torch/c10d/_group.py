@@ -13,7 +13,7 @@ import torch
 from ronda import job
 from ronda._library import native
 from ronda.errors import PeerFailedError
-from ronda.torch.c10d import _versions
+from ronda.torch.c10d import _membership, _versions
 from ronda.torch.c10d._exchanges import Exchanges
 
 
@@ -64,7 +64,13 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
     _alive: ClassVar[set[Group]] = set()
 
     def __init__(
-        self, rank: int, ranks: Sequence[int], process_set: int, name: str, timeout_s: float
+        self,
+        rank: int,
+        ranks: Sequence[int],
+        process_set: int,
+        name: str,
+        timeout_s: float,
+        store: Any = None,
     ) -> None:
         """
         Args:
@@ -73,10 +79,12 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
             process_set: of these ranks; given back by shutdown(), unless it is that of all ranks.
             name: of the group.
             timeout_s: deadline of its collectives; 0: the job's.
+            store: torch's, of the group of all ranks.
         """
         _versions.GroupBase.__init__(self, rank, len(ranks))
         Exchanges.__init__(self, rank, ranks, process_set, timeout_s)
         self._name = name
+        self.store = store
         self._options = _versions.backend_options(name, ranks, timeout_s)
         # Before 2.15 torch tells the job's group only of its end, and drops the others.
         self._end = weakref.finalize(self, _give_back, process_set, job.number())
@@ -85,6 +93,17 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
             Group._alive.add(self)
 
     # -- What torch asks a group about itself --
+
+    def rank(self) -> int:
+        return self._group_rank
+
+    def size(self) -> int:
+        return len(self._ranks)
+
+    @property
+    def ranks(self) -> Sequence[int]:
+        """The members in the job, in the order of the group."""
+        return self._ranks
 
     def getBackendName(self) -> str:  # noqa: N802
         return "ronda"
@@ -107,7 +126,7 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
     # torch looks each of these up here: what it has itself asks a subclass, and so on for ever.
     supports_coalescing = property(lambda _: True)
     supports_splitting = property(lambda _: True)
-    supports_shrinking = property(lambda _: False)
+    supports_shrinking = property(lambda _: True)
     supports_reconfigure = property(lambda _: False)
     supports_window = property(lambda _: False)
     supports_abort_hooks = property(lambda _: False)
@@ -141,6 +160,16 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
             options._timeout,
         )
 
+    def shrink(self, excluded: Sequence[int], _flags: int = 0, options: Any = None) -> Group:
+        """A group without some ranks of this one, on the others; see _membership."""
+        timeout_s = self._timeout_s if options is None else _versions.seconds(options._timeout)
+        return _membership.shrink(self, excluded, timeout_s)
+
+    def become(self, rank: int, size: int) -> None:
+        """Becomes the group of all ranks of the job that this process has joined now."""
+        self._begin(rank, range(size), 0)
+        self._options = _versions.backend_options(self._name, self._ranks, self._timeout_s)
+
     def perform_nocolor_split(self, _device: Any) -> None:
         """torch tells ranks of a group with a device that others split a group off."""
 
@@ -151,6 +180,14 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
     _set_default_timeout = set_timeout
 
     # -- Its end --
+
+    def abort(self) -> None:
+        """Ends the group at once. That of all ranks ends the job, and operations that are in
+        flight on any rank fail.
+        """
+        if self._process_set == 0 and self._job == job.number():
+            job.abort(f"the process group {self._name!r} was aborted")
+        self.shutdown()
 
     def shutdown(self) -> None:
         """Gives the process set back. The job goes on, as other groups may use it."""

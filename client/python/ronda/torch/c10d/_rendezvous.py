@@ -58,7 +58,8 @@ def join(store: Any, rank: int, size: int) -> None:
     if native.is_initialized() or is_launched_for_ronda():
         job.init(USER)
     else:
-        job.init(USER, rank=rank, size=size, **_local_place(), **_meeting_point(store, rank, size))
+        place = meeting_point(store, _key(size), rank, size, _own_address(size))
+        job.init(USER, rank=rank, size=size, **_local_place(), **place)
     _check_place(rank, size)
 
 
@@ -78,13 +79,22 @@ def _local_place() -> dict[str, int]:
     return {option: int(os.environ[name]) for option, name in names.items()}
 
 
-def _meeting_point(store: Any, rank: int, size: int) -> dict[str, object]:
-    """Address, port and secret of the job, which rank 0 chooses."""
+def meeting_point(
+    store: Any, key: str, rank: int, size: int, own_address: str
+) -> dict[str, object]:
+    """Where the ranks of a job meet, which rank 0 chooses: options of the job.
+
+    Args:
+        store: of torch, that all ranks reach.
+        key: of this meeting in the store.
+        rank: of this process in the job.
+        size: of the job.
+        own_address: where the other ranks reach this process, if it is rank 0.
+    """
     if size == 1:
         return {}
-    key = _key(size)
     if rank == 0:
-        address = os.environ.get("RONDA_MASTER_ADDR") or _own_address(size)
+        address = os.environ.get("RONDA_MASTER_ADDR") or own_address
         port = int(os.environ.get("RONDA_MASTER_PORT") or free_port(address))
         secret = os.environ.get("RONDA_JOB_SECRET") or secrets.token_hex(16)
         _claim_publication(store, f"{key}/publisher")

@@ -144,13 +144,12 @@ def register(name: str, create: Callable[..., Any]) -> None:
     register_backend(name, create, extended_api=True, **devices)
 
 
-def check_devices() -> None:
+def check_devices(is_reconfigurable: bool) -> None:
     """Refuses "cpu:gloo,cuda:ronda" where one backend serves all devices of a group.
 
-    Such versions do not tell a backend what the user has asked for. Their function that calls it
-    knows.
+    torch does not tell a backend what the user has asked for. Its function that calls it knows.
     """
-    if HAS_BACKENDS:
+    if HAS_BACKENDS and not is_reconfigurable:
         return
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_name != "_new_process_group_helper":
@@ -160,7 +159,7 @@ def check_devices() -> None:
     if len(set(backends.values())) > 1:
         raise ValueError(
             f"backend '{config}': with torch {torch.__version__} Ronda serves all devices of a "
-            "group or none. Pass 'ronda' alone, or use PyTorch 2.15"
+            "group or none. Pass 'ronda' alone, or use PyTorch 2.15 without enable_reconfigure"
         )
 
 

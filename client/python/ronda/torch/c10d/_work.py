@@ -57,6 +57,7 @@ class Work(_Base):  # type: ignore[misc]
         source: Callable[[], int] | None = None,
         parts: Sequence[Work] = (),
         ended: Callable[[], None] | None = None,
+        error: Exception | None = None,
     ) -> None:
         """
         Args:
@@ -70,6 +71,7 @@ class Work(_Base):  # type: ignore[misc]
                 tensor comes from.
             parts: the Works that own the handles, if this one does not.
             ended: called once, when all is over, with an error or without.
+            error: why the collective has failed already.
         """
         super().__init__()
         self._what = what
@@ -82,8 +84,8 @@ class Work(_Base):  # type: ignore[misc]
         self._parts = parts
         self._ended = ended
         self._lock = threading.Lock()
-        self._is_over = not handles
-        self._error: Exception | None = None
+        self._is_over = not handles or error is not None
+        self._error = error
         self._future: Future[Any] | None = None
         self._promise: Any = None  # what completes the future, until it has
 

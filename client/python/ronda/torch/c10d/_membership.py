@@ -1,0 +1,175 @@
+"""Groups of torch.distributed whose members change: ranks die or are left out, and others go on.
+
+A process is in one job of Ronda at a time. So the group of all ranks changes its members by a move
+of this process to another job. The job that it leaves fails on the ranks that do not leave it, and
+its other groups end with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from ronda import job
+from ronda._library import native
+from ronda._ports import free_port
+from ronda.torch.c10d import _rendezvous
+from ronda.torch.c10d._work import Work
+
+if TYPE_CHECKING:
+    from ronda.torch.c10d._group import Group
+
+_EPOCHS = 10**9
+
+
+def shrink(group: Group, excluded: Sequence[int], timeout_s: float) -> Group:
+    """A group without some ranks of another, on those that remain; torch calls it.
+
+    The remaining ranks of the group of all ranks meet in torch's store. Its server is a process
+    that has to be there still. Other groups have to be of a job that has not failed.
+
+    Args:
+        group: the other.
+        excluded: ranks in it.
+        timeout_s: deadline of the collectives; 0: the job's.
+    """
+    remaining = [rank for rank in range(group.size()) if rank not in set(excluded)]
+    rank, name = remaining.index(group.rank()), f"{group.group_name} without {list(excluded)}"
+    members = [group.ranks[rank] for rank in remaining]
+    if group.process_set != 0:
+        process_set = native.create_process_set(sorted(members), f"c10d/{name}")
+        return type(group)(rank, members, process_set, name, timeout_s)
+    size, is_one_host = len(members), native.local_size() == native.size()
+    address = "127.0.0.1" if is_one_host else socket.gethostname()
+    place = _rendezvous.meeting_point(group.store, f"ronda/{name}", rank, size, address)
+    _await_all(group.store, f"ronda/{name}/ready", size)
+    reason = f"shrink_group() has left out the ranks {list(excluded)}"
+    job.rejoin(_rendezvous.USER, reason, rank=rank, size=size, **place)
+    return type(group)(rank, range(size), 0, name, timeout_s, group.store)
+
+
+def _await_all(store: Any, key: str, size: int) -> None:
+    """Returns when so many ranks have come, so that none fails in what it did before."""
+    if store.add(key, 1) == size:
+        store.set(f"{key}/all", "")
+    store.wait([f"{key}/all"])
+
+
+class _Handle(NamedTuple):
+    """Where a process can be met, as it tells the others."""
+
+    host: str
+    port: int
+    nonce: str  # tells processes apart, and nobody else guesses it
+
+    @classmethod
+    def parse(cls, text: str) -> _Handle:
+        try:
+            host, port, nonce = json.loads(text)
+            return cls(str(host), int(port), str(nonce))
+        except (ValueError, TypeError):
+            raise ValueError(
+                f"reconfigure: {text!r} is no handle of Ronda's: pass what "
+                "get_reconfigure_handle() has returned in each process"
+            ) from None
+
+
+class ReconfigurableGroup(dist.ProcessGroup):
+    """The group of all ranks, of a program that says who they are as often as it likes.
+
+    A whole group of torch's, as torch does not ask a Backend that is written in Python for its rank
+    and size a second time.
+    """
+
+    def __init__(self, store: Any, group: Group) -> None:
+        """
+        Args:
+            store: of torch.
+            group: of the ranks at the start; it does the work, and changes its members.
+        """
+        super().__init__(store, group.rank(), group.size())
+        self._group = group
+        kind: Any = dist.ProcessGroup.BackendType.CUSTOM
+        for device in ("cpu", "cuda"):
+            self._register_backend(torch.device(device), kind, group)
+        self._set_default_backend(kind)
+        self._handle = ""
+        self._uuids: set[int] = set()
+
+    # What torch's C++ code asks, and what Python code does.
+
+    def getRank(self) -> int:  # noqa: N802
+        return self._group.rank()
+
+    def getSize(self) -> int:  # noqa: N802
+        return self._group.size()
+
+    rank, size = getRank, getSize
+    supports_reconfigure = property(lambda _: True)
+
+    def get_reconfigure_handle(self) -> str:
+        """Where the other members find this process in the next reconfigure(). After it the process
+        has another: so nobody comes to a meeting too early.
+        """
+        if not self._handle:
+            host = socket.gethostname()
+            self._handle = json.dumps(_Handle(host, free_port(host), secrets.token_hex(16)))
+        return self._handle
+
+    def reconfigure(self, opts: Any) -> Work:
+        """Becomes the group of the processes with these handles; blocks until they have met.
+
+        Operations that are in flight fail. The first process is rank 0; a set of handles is taken
+        in their order as texts.
+
+        Raises:
+            ValueError: handles, uuid or hints do not fit.
+            RondaError: the processes have not met in time. This process then is in no group; it may
+                call this again, with another uuid.
+        """
+        members = list(opts.handles) if isinstance(opts.handles, list) else sorted(opts.handles)
+        self._check(opts, members)
+        rank, size = members.index(self._handle), len(members)
+        first = [_Handle.parse(member) for member in members][0]
+        self._uuids.add(opts.uuid)
+        self._handle = ""
+        secret = hashlib.sha256(json.dumps([opts.uuid, members]).encode()).hexdigest()
+        limit = {} if opts.timeout is None else {"start_timeout_s": opts.timeout.total_seconds()}
+        job.rejoin(
+            _rendezvous.USER,
+            "reconfigure() makes another group",
+            rank=rank,
+            size=size,
+            master_address=first.host,
+            master_port=first.port,
+            secret=secret,
+            epoch=opts.uuid % _EPOCHS,
+            **limit,
+        )
+        self._group.become(rank, size)
+        # torch notes the members of a group when it is made.
+        dist.distributed_c10d._world.pg_group_ranks[self] = {i: i for i in range(size)}
+        return Work("reconfigure", [], [])
+
+    def _check(self, opts: Any, members: Sequence[str]) -> None:
+        if not self._handle or self._handle not in members:
+            raise ValueError(
+                "reconfigure: the handles lack this process' own: each member passes what "
+                "get_reconfigure_handle() has returned in each, since its last reconfigure()"
+            )
+        if len(set(members)) != len(members):
+            raise ValueError("reconfigure: a handle is there twice: each process has one rank")
+        if opts.uuid in self._uuids:
+            raise ValueError(
+                f"reconfigure: the uuid {opts.uuid} was used before: pass a new one, the same in "
+                "each process"
+            )
+        if opts.hints:
+            raise ValueError(f"reconfigure: Ronda takes no hints, but got {sorted(opts.hints)}")

@@ -1,0 +1,74 @@
+"""Has torchft average over Ronda.
+
+    from ronda.torch.frameworks.torchft import ProcessGroupRonda
+    manager = torchft.Manager(pg=ProcessGroupRonda(), ...)
+
+When a replica dies or comes, torchft's manager tells the others who they are now, and each joins
+the job of these.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torchft.process_group import ProcessGroupWrapper
+
+from ronda import job
+from ronda._library import native
+from ronda.errors import NotInitializedError, RondaError
+from ronda.torch.c10d import Group, _rendezvous
+
+
+class ProcessGroupRonda(ProcessGroupWrapper):  # type: ignore[misc]
+    """The same rank of all replicas.
+
+    A process is in one job of Ronda at a time: groups inside a replica of several ranks need
+    another backend.
+    """
+
+    def _create_pg(self, store: Any, rank: int, world_size: int) -> Any:
+        """Joins the job of the replicas; torchft calls it, with a store that no other job has.
+
+        Raises:
+            RondaError: they have not met in the group's timeout.
+        """
+        place = _rendezvous.meeting_point(
+            store, "ronda/job", rank, world_size, socket.gethostname()
+        )
+        job.rejoin(
+            _rendezvous.USER,
+            f"torchft has made another group, quorum {self._quorum_id}",
+            rank=rank,
+            size=world_size,
+            start_timeout_s=self._timeout.total_seconds(),
+            **place,
+        )
+        name = f"torchft/{self._quorum_id}"
+        group = Group(rank, range(world_size), 0, name, self._timeout.total_seconds(), store)
+        whole: Any = dist.ProcessGroup(store, rank, world_size)
+        kind: Any = dist.ProcessGroup.BackendType.CUSTOM
+        for device in ("cpu", "cuda"):
+            whole._register_backend(torch.device(device), kind, group)
+        whole._set_default_backend(kind)
+        return whole
+
+    def errored(self) -> Exception | None:
+        """The failure of the job, after which the replicas need another group."""
+        try:
+            with contextlib.suppress(NotInitializedError):
+                native.job_status()
+        except RondaError as failure:
+            return failure
+        return None
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        with contextlib.suppress(RondaError):  # the job had failed
+            job.shutdown(_rendezvous.USER)
+
+    def getBackendName(self) -> str:  # noqa: N802
+        return "torchft-ronda"

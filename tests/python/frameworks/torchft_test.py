@@ -1,0 +1,219 @@
+"""torchft's Manager over Ronda: replicas die and come, and the others go on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+from collections.abc import Iterator, Sequence
+
+import torch
+from ronda_test import environment, eventually, finish, program
+from torchft.coordination import LighthouseServer
+
+RATE = 0.1  # of SGD
+
+_HEAD = """
+    import os
+    import pathlib
+    import signal
+    import sys
+    import time
+    from datetime import timedelta
+
+    import torch
+    import torch.distributed as dist
+    import torchft
+    from ronda.torch.frameworks.torchft import ProcessGroupRonda
+
+    number, lighthouse = int(sys.argv[1]), sys.argv[2]
+    folder = pathlib.Path(sys.argv[3])
+    torch.manual_seed(1)
+    plain = torch.nn.Linear(4, 1)
+    descent = torch.optim.SGD(plain.parameters(), lr=RATE)
+
+    def load(state):
+        plain.load_state_dict(state["model"])
+        descent.load_state_dict(state["optimizer"])
+
+    def save():
+        return {"model": plain.state_dict(), "optimizer": descent.state_dict()}
+
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    group = ProcessGroupRonda(timeout=timedelta(seconds=60))
+    manager = torchft.Manager(
+        pg=group, load_state_dict=load, state_dict=save, min_replica_size=1, init_sync=False,
+        rank=0, world_size=1, store_addr="127.0.0.1", store_port=store.port,
+        lighthouse_addr=lighthouse, replica_id=f"replica_{number}_", hostname="127.0.0.1",
+    )
+    model = torchft.DistributedDataParallel(manager, plain) if WRAPPED else plain
+    optimizer = torchft.Optimizer(manager, descent)
+
+    def step():
+        # Returns how many replicas have made it; nothing if it does not count.
+        before = manager.current_step()
+        generator = torch.Generator().manual_seed(100 * before + number)
+        inputs = torch.randn(8, 4, generator=generator)
+        optimizer.zero_grad()
+        model(inputs).square().mean().backward()
+        if not WRAPPED:
+            for work in [manager.allreduce(value.grad) for value in plain.parameters()]:
+                work.wait()
+        optimizer.step()
+        (folder / f"began{number}").touch()
+        return [manager.num_participants()] * (manager.current_step() > before)
+
+    def await_file(name):
+        while not (folder / name).exists():
+            time.sleep(0.01)
+
+    def end():
+        torch.save([value.detach() for value in plain.parameters()], folder / f"{number}.pt")
+        manager.shutdown(wait=False)
+        os._exit(0)  # threads of torchft's wait for their peers
+""".replace("RATE", str(RATE))
+
+# Replica 1 dies when both have made so many steps together; then the other makes as many alone.
+_STEPS = 5
+_LOSS = (
+    _HEAD
+    + f"""
+    made = []  # participants of each step
+    while made.count(2) < {_STEPS}:
+        made += step()
+    (folder / f"half{{number}}").touch()
+    await_file("half0")
+    await_file("half1")
+    DEATH
+    while len(made) - made.index(2) < 2 * {_STEPS}:
+        made += step()
+    print("participants", *made, flush=True)
+    end()
+"""
+)
+_BETWEEN_STEPS = """
+    if number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while group.errored() is None:
+        time.sleep(0.01)
+    print(f"{type(group.errored()).__name__}: {group.errored()}", flush=True)
+"""
+# The other has its promise to take part.
+_WITHIN_A_STEP = """
+    if number == 1:
+        optimizer.zero_grad()
+        manager.wait_quorum()
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+# Each replica makes steps with the other; the first one makes some alone before.
+_NEWCOMER = (
+    _HEAD
+    + f"""
+    together = 0
+    while together < {_STEPS}:
+        together += step() == [2]
+    end()
+"""
+)
+
+
+def expected(participants: Sequence[int]) -> list[torch.Tensor]:
+    """The parameters after steps of so many replicas, in one process."""
+    torch.manual_seed(1)
+    model = torch.nn.Linear(4, 1)
+    descent = torch.optim.SGD(model.parameters(), lr=RATE)
+    for step, replicas in enumerate(participants):
+        descent.zero_grad()
+        for replica in range(replicas):
+            generator = torch.Generator().manual_seed(100 * step + replica)
+            inputs = torch.randn(8, 4, generator=generator)
+            (model(inputs).square().mean() / replicas).backward()
+        descent.step()
+    return [parameter.detach() for parameter in model.parameters()]
+
+
+class TorchftTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    @contextlib.contextmanager
+    def lighthouse(self) -> Iterator[str]:
+        """Where replicas ask who they are; those that it hears of no more are lost."""
+        server = LighthouseServer(
+            bind="127.0.0.1:0", min_replicas=1, join_timeout_ms=60000, heartbeat_timeout_ms=2000
+        )
+        try:
+            yield server.address().replace(os.uname().nodename, "127.0.0.1")
+        finally:
+            server.shutdown()
+
+    def start(self, source: str, number: int, lighthouse: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, program(source), str(number), lighthouse, str(self.folder)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            # It logs each step, more than a pipe takes that nobody reads.
+            env={**environment(), "OMP_NUM_THREADS": "1", "RUST_LOG": "error"},
+            start_new_session=True,
+        )
+        self.addCleanup(self.kill, process)
+        return process
+
+    def start_both(self, source: str, lighthouse: str) -> Sequence[subprocess.Popen[str]]:
+        """The second when the first has made a step."""
+        first = self.start(source, 0, lighthouse)
+        self.assertTrue(eventually((self.folder / "began0").exists, 200))
+        return first, self.start(source, 1, lighthouse)
+
+    @staticmethod
+    def kill(process: subprocess.Popen[str]) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+    def parameters(self, number: int) -> list[torch.Tensor]:
+        return torch.load(self.folder / f"{number}.pt")
+
+    def lose(self, death: str, wrapped: bool) -> str:
+        """What replica 0 says, whose peer dies."""
+        death = death.replace("\n    ", "\n").strip().replace("\n", "\n    ")
+        source = _LOSS.replace("DEATH", death).replace("WRAPPED", str(wrapped))
+        with self.lighthouse() as address:
+            first, second = self.start_both(source, address)
+            self.assertEqual(finish(second).code, -signal.SIGKILL)
+            finished = finish(first)
+        self.assertEqual(finished.code, 0, finished.out)
+        [line] = [line for line in finished.out.splitlines() if line.startswith("participants")]
+        participants = [int(number) for number in line.split()[1:]]
+        self.assertEqual(participants[-2 * _STEPS :], [2] * _STEPS + [1] * _STEPS)
+        for mine, right in zip(self.parameters(0), expected(participants)):
+            torch.testing.assert_close(mine, right)
+        return finished.out
+
+    def test_a_replica_is_lost(self) -> None:
+        """The other one makes the steps that are left, with gradients of its own."""
+        out = self.lose(_BETWEEN_STEPS, wrapped=True)
+        self.assertIn("PeerFailedError: rank 1", out)
+
+    def test_a_replica_is_lost_in_a_step(self) -> None:
+        """The step is made again, which torchft 0.2.0's DistributedDataParallel cannot do."""
+        self.lose(_WITHIN_A_STEP, wrapped=False)
+
+    def test_a_replica_comes(self) -> None:
+        """It is given the state of the other."""
+        source = _NEWCOMER.replace("WRAPPED", "True")
+        with self.lighthouse() as address:
+            for process in self.start_both(source, address):
+                finished = finish(process)
+                self.assertEqual(finished.code, 0, finished.out)
+        for mine, other in zip(self.parameters(0), self.parameters(1)):
+            self.assertTrue(torch.equal(mine, other))
