@@ -15,7 +15,7 @@ def ronda_python_test(name, srcs, ranks = 0, needs = [], data = [], tags = [], *
       data: files that the tests use.
       tags: as of every test; "nosan" is added, as the interpreter is built without sanitizers, and "torch" if that is
         needed: tests/run_every_test.sh runs these targets with a second version.
-      **kwargs: passed to sh_test; the size is "medium" by default, the timeout "long" where torch is needed.
+      **kwargs: passed to sh_test; the size is "medium" by default, the timeout at least "long" where torch is needed.
     """
     if type(ranks) != "list":
         _test(name, srcs, ranks, needs, data, tags, **kwargs)
@@ -25,7 +25,7 @@ def ronda_python_test(name, srcs, ranks = 0, needs = [], data = [], tags = [], *
     native.test_suite(name = name, tests = ["%s_np%d" % (name, count) for count in ranks])
 
 def _test(name, srcs, ranks, needs, data, tags, size = "medium", **kwargs):
-    if "torch" in needs:
+    if "torch" in needs and size != "enormous":
         kwargs.setdefault("timeout", "long")  # on a busy machine, the import of a new torch takes a minute
     modules = [source for source in srcs if source.endswith("_test.py")]
     native.sh_test(

@@ -11,6 +11,7 @@ import ronda.torch.c10d  # noqa: F401
 import torch
 import torch.distributed as dist
 
+HAS_BACKENDS = hasattr(getattr(torch._C._distributed_c10d, "Backend", None), "all_gather_single")
 RANK = SIZE = 0
 
 
@@ -199,27 +200,41 @@ class OrderTest(unittest.TestCase):
 
 
 class TimeoutTest(unittest.TestCase):
-    def group(self) -> tuple[object, object]:
-        # torch 1.13 makes the group itself within this time, too.
-        group = dist.new_group(timeout=datetime.timedelta(seconds=3))
-        return group, dist.distributed_c10d._get_default_store()
+    """Rank 0 calls alone; the others wait until its call has failed, and all go on."""
 
-    def test_barriers_know_the_groups_timeout(self):
-        group, store = self.group()
-        if RANK == 0:
-            with self.assertRaisesRegex(TimeoutError, "rank 1"):
-                dist.barrier(group)
-            store.set("barrier", "1")
-        else:
-            store.wait(["barrier"], datetime.timedelta(seconds=60))
-        dist.barrier()
+    def group(self, timeout_s: float = 500) -> dist.ProcessGroup:
+        return dist.new_group(timeout=datetime.timedelta(seconds=timeout_s))
 
-    def test_monitored_barrier_without_patience_ends_at_once(self):
-        group, store = self.group()
+    def check_late(self, call: Callable[[], object]) -> None:
+        store = dist.distributed_c10d._get_default_store()
         if RANK == 0:
             with self.assertRaisesRegex(RuntimeError, "rank 1"):
-                group.monitored_barrier(datetime.timedelta(0))
-            store.set("monitored", "1")
+                call()
+            store.set(self.id(), "1")
         else:
-            store.wait(["monitored"], datetime.timedelta(seconds=60))
+            store.wait([self.id()], datetime.timedelta(seconds=60))
         dist.barrier()
+
+    def test_barriers_know_the_groups_timeout(self):
+        # torch 1.13 makes the group itself within this time, too.
+        group = self.group(3)
+        self.check_late(lambda: dist.barrier(group))
+
+    def test_a_collective_knows_the_timeout_of_its_call(self):
+        group = self.group()
+        opts = dist.distributed_c10d.AllreduceOptions()
+        opts.timeout = datetime.timedelta(seconds=1)
+        self.check_late(lambda: group.allreduce([torch.ones(1)], opts).wait())
+
+    def test_monitored_barrier_knows_the_timeout_of_its_call(self):
+        group = self.group()
+        self.check_late(lambda: group.monitored_barrier(datetime.timedelta(seconds=1)))
+
+    @unittest.skipUnless(HAS_BACKENDS, "before 2.15 torch refuses all backends but gloo")
+    def test_torch_s_monitored_barrier_knows_the_timeout_of_its_call(self):
+        group, limit = self.group(), datetime.timedelta(seconds=1)
+        self.check_late(lambda: dist.monitored_barrier(group, timeout=limit))
+
+    def test_monitored_barrier_without_patience_ends_at_once(self):
+        group = self.group()
+        self.check_late(lambda: group.monitored_barrier(datetime.timedelta(0)))

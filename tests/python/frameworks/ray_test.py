@@ -35,7 +35,7 @@ _PROGRAM = """
 
     def start_ray():
         ray.init(
-            num_cpus=4, include_dashboard=False, _node_ip_address="127.0.0.1",
+            num_cpus=jobs.RANKS, include_dashboard=False, _node_ip_address="127.0.0.1",
             object_store_memory=100 << 20,
         )
 
@@ -56,6 +56,8 @@ _PROGRAM = """
 """
 
 _ENV = {
+    # By its default Ray's processes yield to all others, and stand still on a busy host.
+    "RAY_worker_niceness": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "200",
     # Actors that watch a cluster: each is one more process that imports Ray.

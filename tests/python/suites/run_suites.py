@@ -34,7 +34,8 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--filter", default="", help="a regular expression: only tests that match")
     parser.add_argument("--jobs", type=int, default=1, help="tests at a time (1)")
-    parser.add_argument("--deadline", type=float, default=180, help="seconds a test (180)")
+    # torch gives its longest test, which takes 80 s of two idle cores, 400 s itself.
+    parser.add_argument("--deadline", type=float, default=450, help="seconds a test (450)")
     return parser.parse_args(args)
 
 
@@ -51,23 +52,34 @@ def _report(result: cases.Result) -> None:
     print(f"{result.outcome} {result.case.test} ({result.seconds:.1f} s)", flush=True)
 
 
-def _run(wanted: Sequence[cases.Case], options: argparse.Namespace) -> list[cases.Result]:
-    """Runs the cases; those that fail beside others run again alone, as many have short deadlines
-    of their own.
+def _run(
+    wanted: Sequence[cases.Case],
+    options: argparse.Namespace,
+    rows: Sequence[expectations.Expectation] = (),
+) -> list[cases.Result]:
+    """Runs the cases; those that fail beside others, and are in no row, run again alone, as many
+    have short deadlines of their own.
     """
     results = cases.run(wanted, options.jobs, options.deadline, _report)
-    failed = [result.case for result in results if result.outcome == "fail"]
-    if failed and options.jobs > 1:
-        print(f"again, alone: {len(failed)} tests")
-        again = cases.run(failed, 1, options.deadline, _report)
-        results = [result for result in results if result.outcome != "fail"] + again
+    again = [result for result in results if _is_news(result, rows)] if options.jobs > 1 else []
+    if again:
+        print(f"again, alone: {len(again)} tests")
+        kept = [result for result in results if result not in again]
+        alone = [result.case for result in again]
+        results = kept + cases.run(alone, 1, options.deadline, _report)
     return results
 
 
-def _with_gloo(failed: Sequence[cases.Result], options: argparse.Namespace) -> dict[str, str]:
+def _is_news(result: cases.Result, rows: Sequence[expectations.Expectation]) -> bool:
+    """Whether a test fails that is in no row."""
+    row = expectations.expectation(result.case, rows, torch.__version__)
+    return result.outcome == "fail" and row is None
+
+
+def _with_gloo(news: Sequence[cases.Result], options: argparse.Namespace) -> dict[str, str]:
     """What tests that fail over Ronda do over gloo."""
-    names = {result.case.test for result in failed}
-    suite = failed[0].case.suite
+    names = {result.case.test for result in news}
+    suite = news[0].case.suite
     wanted = [case for case in _cases(suite, options, "gloo") if case.test in names]
     outcomes = _run(wanted, options)
     return {result.case.test: f"; over gloo: {result.outcome}" for result in outcomes}
@@ -79,22 +91,22 @@ def _judge(suite: str, options: argparse.Namespace) -> list[str]:
     wanted = [case for case in of_suite if re.search(options.filter, case.test)]
     if not wanted:
         return []
-    results = _run(wanted, options)
-    failed = sorted(
-        (result for result in results if result.outcome == "fail"),
-        key=lambda result: result.case.test,
-    )
-    rows = expectations.read(pathlib.Path(__file__).with_name("expected.txt"))
-    is_compared = failed and suite != "horovod" and options.backend == "ronda"
-    gloo = _with_gloo(failed, options) if is_compared else {}
-    for result in failed:
+    backend = "ronda" if suite == "horovod" else options.backend
+    table = expectations.read(pathlib.Path(__file__).with_name("expected.txt"))
+    rows = table if backend == "ronda" else []
+    results = _run(wanted, options, rows)
+    news = [result for result in results if _is_news(result, rows)]
+    is_compared = news and suite != "horovod" and backend == "ronda"
+    gloo = _with_gloo(news, options) if is_compared else {}
+    for result in sorted(results, key=lambda result: result.case.test):
+        if result.outcome != "fail":
+            continue
         row = expectations.expectation(result.case, rows, torch.__version__)
         why = row.reason if row else "not listed"
         print(f"fails: {result.case.test}{gloo.get(result.case.test, '')}: {why}")
         if row is None:
             print("\n".join("    " + line for line in result.output.splitlines()[-_OUTPUT_LINES:]))
     counts = collections.Counter(result.outcome for result in results)
-    backend = "ronda" if suite == "horovod" else options.backend
     print(
         f"{suite} over {backend}, torch {torch.__version__}, {options.ranks} ranks: "
         f"{counts['pass']} pass, {counts['skip']} skip, {counts['fail']} fail",

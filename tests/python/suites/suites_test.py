@@ -14,9 +14,11 @@ VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
 class SuitesTest(unittest.TestCase):
     @unittest.skipIf(VERSION < (2, 15), "the table of failures is kept for today's torch")
     def test_torch_s_own_tests_end_as_the_table_has_it(self) -> None:
-        command = [sys.executable, str(RUNNER), "--suite", "distributed", "--jobs", "2"]
-        # Prints as it goes, so that a test that stands still can be seen.
-        self.assertEqual(subprocess.run(command).returncode, 0)
+        for suite in ("distributed", "distributed_gpu"):
+            command = [sys.executable, str(RUNNER), "--suite", suite, "--jobs", "2"]
+            # Prints as it goes, so that a test that stands still can be seen.
+            with self.subTest(suite):
+                self.assertEqual(subprocess.run(command).returncode, 0)
 
 
 if __name__ == "__main__":
