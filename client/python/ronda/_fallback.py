@@ -381,6 +381,10 @@ def refuse(process_set: int, message: str, /) -> None:
     _check(library.ronda_refuse(process_set, encode(message)))
 
 
+def refuse_tensor(process_set: int, name: str | None, message: str, /) -> None:
+    _check(library.ronda_refuse_tensor(process_set, encode(name), encode(message)))
+
+
 def refuse_message(process_set: int, source: int, to: int, tag: int, message: str, /) -> None:
     _check(library.ronda_refuse_message(process_set, source, to, tag, encode(message)))
 
