@@ -9,6 +9,7 @@ import sys
 import threading
 
 from ronda import _env
+from ronda._in_flight import IN_FLIGHT
 from ronda._library import native
 
 _lock = threading.Lock()
@@ -52,6 +53,7 @@ def shutdown(user: str = "ronda") -> None:
             try:
                 native.shutdown()
             finally:
+                IN_FLIGHT.clear()
                 _env.end()
 
 
@@ -69,6 +71,7 @@ def reform(reason: str | None) -> None:
     with _lock:
         _env.withdraw()
         native.elastic_reform(reason)
+        IN_FLIGHT.clear()
         _number += 1
         _env.export()
 
