@@ -105,7 +105,7 @@ TEST(NegotiatorRefusal, NamesTheRankThatIsLateAtTheDeadline) {
 }
 
 TEST(Refusal, FailsEachTensorOfAGroupThatARankRefusesInAnyOrder) {
-  for (const std::string& refused_first : {"g.0", "g.1"}) {
+  for (const std::string refused_first : {"g.0", "g.1"}) {
     NegotiatorDriver negotiator(2);
     negotiator.Submit(0, {Refusal(refused_first, "no")});
     negotiator.Submit(1, {InGroup("g", 2, Allreduce("g.0")), InGroup("g", 2, Allreduce("g.1"))});
