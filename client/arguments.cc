@@ -417,12 +417,17 @@ const Args* At(const Args* args, size_t stride, size_t i) {
 
 }  // namespace
 
-absl::StatusOr<Submission> RefusalSubmission(ronda_process_set set, const Channel* channel, const char* message) {
+absl::StatusOr<Submission> RefusalSubmission(ronda_process_set set, const char* name, const Channel* channel,
+                                             const char* message) {
   const bool has_words = message != nullptr && *message != '\0';
   Submission submission = {.request = {.process_set = set,
                                        .op = channel == nullptr ? OpType::kBarrier : OpType::kSendRecv,
                                        .refusal = has_words ? OneLine(message) : "it gives no reason"}};
   if (channel != nullptr) RONDA_RETURN_IF_ERROR(SetChannel(*channel, &submission));
+  if (name != nullptr) {
+    RONDA_RETURN_IF_ERROR(CheckName("refuse_tensor", "name", name));
+    submission.request.name = name;
+  }
   return submission;
 }
 
@@ -457,6 +462,7 @@ absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_arg
   values.input = known.values;
   values.request.group = values.request.name;
   values.request.group_size = 2;
+  values.request.function = TensorRequest::Function::kSparseAllreduce;
   values.request.reduction = *reduction;
   // A scalar has no rows; the runtime refuses it.
   const int64_t rows = values.request.shape.empty() ? 0 : values.request.shape.front();

@@ -118,10 +118,11 @@ struct Channel {
   int tag;
 };
 
-// What a rank submits in the place of an operation that it cannot take part in: of its next one without a name in the
-// process set or, with a channel, of the next message there. The other ranks are told the first
-// RONDA_MAX_NAME_LENGTH bytes of `message`, which may be null, on one line.
-absl::StatusOr<Submission> RefusalSubmission(ronda_process_set set, const Channel* channel, const char* message);
+// What a rank submits in the place of an operation that it cannot take part in: of the one of this name, which may be
+// null, or else of its next one without a name in the process set or, with a channel, of the next message there. The
+// other ranks are told the first RONDA_MAX_NAME_LENGTH bytes of `message`, which may be null, on one line.
+absl::StatusOr<Submission> RefusalSubmission(ronda_process_set set, const char* name, const Channel* channel,
+                                             const char* message);
 
 // Args are those of one operation: ronda_allreduce_args, ronda_send_args and so on. `args` may be null, which is an
 // error. The content of `*submission` is lost; its memory is reused.

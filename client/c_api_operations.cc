@@ -131,6 +131,7 @@ absl::StatusOr<std::shared_ptr<const ObjectBroadcast::Plan>> BroadcastObject(con
                                                                              Session& session, Submitted* submitted) {
   Submission object;
   RONDA_RETURN_IF_ERROR(ToSubmission(args, session.caller(), &object));
+  object.request.function = TensorRequest::Function::kBroadcastObject;
   RONDA_ASSIGN_OR_RETURN(auto members, session.runtime().ProcessSet(object.request.process_set));
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const ObjectBroadcast::Plan> plan,
                          ObjectBroadcast::Prepare(std::move(members), session.caller().rank, &object));
@@ -142,6 +143,7 @@ absl::StatusOr<std::shared_ptr<const ObjectBroadcast::Plan>> BroadcastObject(con
 absl::Status AllgatherObject(const ronda_object_args* args, Session& session, Submitted* submitted) {
   Submission object;
   RONDA_RETURN_IF_ERROR(ToSubmission(args, session.caller(), &object));
+  object.request.function = TensorRequest::Function::kAllgatherObject;
   object.request.root = 0;  // an allgather has none
   return SubmitTo(session, &object, &submitted->handles());
 }
@@ -202,9 +204,9 @@ absl::Status Join(ronda_process_set set, const ronda_absent& absent, Session& se
   return absl::OkStatus();
 }
 
-ronda_status Refuse(ronda_process_set set, const Channel* channel, const char* message) {
+ronda_status Refuse(ronda_process_set set, const char* name, const Channel* channel, const char* message) {
   return CallWithSession([&](Session& session) -> Outcome {
-    absl::StatusOr<Submission> refusal = RefusalSubmission(set, channel, message);
+    absl::StatusOr<Submission> refusal = RefusalSubmission(set, name, channel, message);
     const absl::Status status = refusal.ok() ? session.Refuse(*std::move(refusal)) : refusal.status();
     return Failure(status, Answer::kSubmission);
   });
@@ -413,12 +415,16 @@ ronda_status ronda_cuda_zero(void* data, size_t bytes, void* stream) {
 }
 
 ronda_status ronda_refuse(ronda_process_set process_set, const char* message) {
-  return ronda::Refuse(process_set, nullptr, message);
+  return ronda::Refuse(process_set, nullptr, nullptr, message);
+}
+
+ronda_status ronda_refuse_tensor(ronda_process_set process_set, const char* name, const char* message) {
+  return ronda::Refuse(process_set, name, nullptr, message);
 }
 
 ronda_status ronda_refuse_message(ronda_process_set process_set, int from, int to, int tag, const char* message) {
   const ronda::Channel channel = {.from = from, .to = to, .tag = tag};
-  return ronda::Refuse(process_set, &channel, message);
+  return ronda::Refuse(process_set, nullptr, &channel, message);
 }
 
 ronda_status ronda_barrier_async(ronda_process_set process_set, ronda_handle* handle) {

@@ -85,7 +85,11 @@ ronda_status ToRondaStatus(absl::StatusCode code, Answer from) {
   return RONDA_ERROR_INTERNAL;
 }
 
-Outcome NotInitialized() { return {RONDA_ERROR_NOT_INITIALIZED, "Ronda is not initialized: call ronda_init() first"}; }
+Outcome NotInitialized() {
+  const bool has_ended = globals().runtime.has_ended();
+  return {RONDA_ERROR_NOT_INITIALIZED, has_ended ? "Ronda has been shut down: call ronda_init() to join a job again"
+                                                 : "Ronda is not initialized: call ronda_init() first"};
+}
 
 const char* DefaultRuntime::DescribeConflict(State state) {
   switch (state) {
@@ -101,6 +105,7 @@ const char* DefaultRuntime::DescribeConflict(State state) {
 
 void DefaultRuntime::SetStateLocked(State state) {
   if (state == State::kNone) claim_.Release();
+  if (state == State::kStopping) has_ended_.store(true, std::memory_order_relaxed);
   state_ = state;
   exists_.store(state != State::kNone, std::memory_order_release);
 }

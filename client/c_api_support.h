@@ -79,6 +79,9 @@ class DefaultRuntime {
   // thread's lock stays locked.
   bool Exists() const { return exists_.load(std::memory_order_acquire); }
 
+  // Whether there has been one that was shut down. Takes no lock, as Exists().
+  bool has_ended() const { return has_ended_.load(std::memory_order_relaxed); }
+
   // For the factory of Start(): released with the runtime, or when the factory has failed.
   RankClaim& claim() { return claim_; }
   const RankClaim& claim() const { return claim_; }
@@ -93,6 +96,7 @@ class DefaultRuntime {
   mutable Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kNone;
   std::atomic<bool> exists_{false};                        // follows state_
+  std::atomic<bool> has_ended_{false};                     // once kStopping
   std::shared_ptr<Session> session_ ABSL_GUARDED_BY(mu_);  // null unless kRunning
   absl::Status usable_ ABSL_GUARDED_BY(mu_);               // why this process can be in no job again; OK: it can
 };

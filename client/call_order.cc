@@ -54,6 +54,7 @@ uint64_t CallOrder::FindStep(uint64_t call) {
 }
 
 void CallOrder::RestartAfter(uint64_t call) {
+  if (call < first_) return;
   call = std::max(call, count_ - std::min(count_, kRemembered));
   first_ = call + 1;
   step_ = 0;

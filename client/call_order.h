@@ -43,7 +43,8 @@ class CallOrder {
   void Add(uint64_t signature);
 
   // Ranks have differed in call `call`, and so perhaps in what they would take for a step. Names the calls to come as
-  // if nothing were known of it and those before, which is the same on every rank that does so, at whatever time.
+  // if nothing were known of it and those before, which is the same on every rank that does so, at whatever time. Of
+  // several such calls the last one counts.
   void RestartAfter(uint64_t call);
 
  private:

@@ -69,8 +69,9 @@ typedef enum ronda_reduce_op {
   RONDA_MIN = 1,
   RONDA_MAX = 2,
   RONDA_PRODUCT = 3,
-  RONDA_AVERAGE = 4, /* the sum, which wraps in integers, by the number of ranks, towards zero; not for RONDA_BOOL */
-  RONDA_BAND = 5,    /* bit by bit; integers and RONDA_BOOL */
+  RONDA_AVERAGE =
+      4,          /* the sum, of integers in a wider type, by the number of ranks, towards zero; not for RONDA_BOOL */
+  RONDA_BAND = 5, /* bit by bit; integers and RONDA_BOOL */
   RONDA_BOR = 6,
   RONDA_BXOR = 7,
   RONDA_ADASUM = 8 /* adaptive sum, which scales with the ranks' agreement; allreduce of floating-point numbers */

@@ -80,6 +80,8 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitUnnamed(Submission* submi
   submission->unnamed_call = number + 1;
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime_.Submit(*submission));
   if (!again) calls.order.Add(SignatureOf(request));
+  // Here ranks differ, as all will know once it has failed; this one need not wait to know.
+  if (!request.refusal.empty()) calls.order.RestartAfter(number);
   calls.numbers.Take(handle);
   return handle;
 }

@@ -149,7 +149,8 @@ namespace kernels {
 //
 // Floating-point types multiply by multiplier / divisor, computed once in fp64 and rounded to the type the arithmetic
 // is done in (fp32 for 16-bit types). Integer types compute (x * multiplier) / divisor in fp64 and round towards zero,
-// saturating at the type's limits; with multiplier 1 the division is the exact integer division. bool ignores scales.
+// saturating at the type's limits; with multiplier 1 the division is the exact integer division. x is an element, or a
+// sum in a wider type (AddsWide). bool ignores scales.
 struct Scale {
   double multiplier = 1.0;
   int64_t divisor = 1;  // the number of ranks for an average; > 0
@@ -171,12 +172,41 @@ constexpr T SaturatingTruncate(double value) {
   return value == value ? static_cast<T>(value) : T{0};
 }
 
-// Scales one element as the comment on Scale says.
+// The type of an integer sum that is scaled afterwards: it holds the sum of 2^32 elements of type T, and more.
 template <class T>
-constexpr T ScaleInteger(T value, const Scale& scale) {
-  using Widest = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
-  if (scale.multiplier == 1.0) return static_cast<T>(Widest{value} / static_cast<Widest>(scale.divisor));
-  return SaturatingTruncate<T>(static_cast<double>(value) * scale.multiplier / static_cast<double>(scale.divisor));
+struct WideInteger {
+  using Type = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
+};
+template <>
+struct WideInteger<int64_t> {
+  __extension__ using Type = __int128;
+};
+template <>
+struct WideInteger<uint64_t> {
+  __extension__ using Type = unsigned __int128;
+};
+
+// Whether a reduction adds elements of `dtype` up in their WideInteger: an average is right where the sum does not fit.
+// Integer sums that are not scaled wrap.
+constexpr bool AddsWide(ReduceOp op, DType dtype, const Scale& scale) {
+  const DTypeKind kind = InfoOf(dtype).kind;
+  const bool is_integer = kind == DTypeKind::kSigned || kind == DTypeKind::kUnsigned;
+  return op == ReduceOp::kSum && is_integer && !scale.IsIdentity();
+}
+
+// Scales an element, or a sum of elements, as the comment on Scale says.
+template <class T>
+constexpr T ScaleInteger(typename WideInteger<T>::Type value, const Scale& scale) {
+  using Wide = typename WideInteger<T>::Type;
+  if (scale.multiplier != 1.0) {
+    return SaturatingTruncate<T>(static_cast<double>(value) * scale.multiplier / static_cast<double>(scale.divisor));
+  }
+  const Wide quotient = value / static_cast<Wide>(scale.divisor);
+  if (quotient > Wide{std::numeric_limits<T>::max()}) return std::numeric_limits<T>::max();
+  if constexpr (std::is_signed_v<T>) {
+    if (quotient < Wide{std::numeric_limits<T>::min()}) return std::numeric_limits<T>::min();
+  }
+  return static_cast<T>(quotient);
 }
 
 // The 8-bit wire formats: blocks of 256 codes that share one scale.

@@ -297,6 +297,9 @@ ronda_status ronda_grouped_allreduce(const ronda_allreduce_args* args, size_t co
  * ranks refuse, the first of them is named. Waits for no rank; nothing but the end of the job tells this rank more. */
 ronda_status ronda_refuse(ronda_process_set process_set, const char* message);
 
+/* The same for the operation on the tensor of this name. The name is free again once the operation has failed. */
+ronda_status ronda_refuse_tensor(ronda_process_set process_set, const char* name, const char* message);
+
 /* The same for the next message from rank `from` to rank `to` with this tag, which one of the two refuses. */
 ronda_status ronda_refuse_message(ronda_process_set process_set, int from, int to, int tag, const char* message);
 

@@ -131,7 +131,7 @@ void ScaleIntegers(const void* src, void* dst, size_t count, const Scale& scale)
   for (size_t i = 0; i < count; ++i) {
     T value;
     std::memcpy(&value, from + i * sizeof(T), sizeof(T));
-    value = ScaleInteger(value, scale);
+    value = ScaleInteger<T>(value, scale);
     std::memcpy(to + i * sizeof(T), &value, sizeof(T));
   }
 }

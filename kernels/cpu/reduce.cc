@@ -1,6 +1,7 @@
 #include "kernels/cpu/reduce.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -260,6 +261,33 @@ void ReduceThenConvert(const ReduceArgs& args, double factor, const Scale& then_
   }
 }
 
+// Elements that AddWide adds up at a time, one source after the other: their sums stay in the L1 cache.
+constexpr size_t kWideElements = 512;
+
+// See AddsWide. `dst` may be a source: all sources of a block are read before the block is written.
+template <class E>
+void AddWide(const ReduceArgs& args) {
+  using Wide = typename WideInteger<E>::Type;
+  std::array<Wide, kWideElements> sums;
+  auto* dst = static_cast<uint8_t*>(args.dst);
+  for (size_t begin = 0; begin < args.count; begin += kWideElements) {
+    const size_t count = std::min(kWideElements, args.count - begin);
+    sums.fill(0);
+    for (const void* source : args.sources) {
+      const uint8_t* const from = static_cast<const uint8_t*>(source) + begin * sizeof(E);
+      for (size_t i = 0; i < count; ++i) {
+        E element;
+        std::memcpy(&element, from + i * sizeof(E), sizeof(E));
+        sums[i] += element;
+      }
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const E result = ScaleInteger<E>(sums[i], args.scale);
+      std::memcpy(dst + (begin + i) * sizeof(E), &result, sizeof(E));
+    }
+  }
+}
+
 }  // namespace
 
 void Reduce(const ReduceArgs& args) {
@@ -268,6 +296,11 @@ void Reduce(const ReduceArgs& args) {
       is_floating && SizeOf(args.dtype) < sizeof(float) && args.dst_dtype == DType::kFloat32;
   if (args.dtype != args.dst_dtype && !widens_in_registers) {
     return ReduceThenConvert(args, args.scale.Factor(), Scale{});
+  }
+  if (AddsWide(args.op, args.dtype, args.scale)) {
+    return VisitDType(args.dtype, [&]<class E>(ElementType<E>) {
+      if constexpr (kKindOf<E> == DTypeKind::kSigned || kKindOf<E> == DTypeKind::kUnsigned) AddWide<E>(args);
+    });
   }
   const bool scales_integers = !is_floating && args.dtype != DType::kBool && !args.scale.IsIdentity();
   if (scales_integers) return ReduceThenConvert(args, 1.0, args.scale);

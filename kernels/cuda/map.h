@@ -210,7 +210,7 @@ struct ScaleIntegers {
   using From = E;
   using To = E;
   static constexpr bool kHasFeedback = false;
-  RONDA_HOST_DEVICE E operator()(E element) const { return ScaleInteger(element, scale); }
+  RONDA_HOST_DEVICE E operator()(E element) const { return ScaleInteger<E>(element, scale); }
 
   Scale scale;
 };

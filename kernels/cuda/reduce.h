@@ -112,10 +112,28 @@ struct IntegerArithmetic {
   RONDA_HOST_DEVICE void VisitOperator(const Visitor& visit) const {
     VisitIntegerOperator<E>(op, visit);
   }
-  RONDA_HOST_DEVICE E Last(E sum) const { return is_scaled ? ScaleInteger(sum, scale) : sum; }
+  RONDA_HOST_DEVICE E Last(E sum) const { return is_scaled ? ScaleInteger<E>(sum, scale) : sum; }
 
   ReduceOp op;
   bool is_scaled;
+  Scale scale;
+};
+
+// Sums of integers that are scaled: see AddsWide.
+template <class E>
+struct WideArithmetic {
+  using Element = E;
+  using Accumulator = typename WideInteger<E>::Type;
+
+  explicit WideArithmetic(const Scale& result_scale) : scale(result_scale) {}
+
+  RONDA_HOST_DEVICE Accumulator First(E element) const { return element; }
+  template <class Visitor>
+  RONDA_HOST_DEVICE void VisitOperator(const Visitor& visit) const {
+    visit([](Accumulator a, Accumulator b) { return a + b; });
+  }
+  RONDA_HOST_DEVICE E Last(Accumulator sum) const { return ScaleInteger<E>(sum, scale); }
+
   Scale scale;
 };
 
@@ -313,8 +331,10 @@ int LaunchReduceElements(const ReduceCall& call, const Launch& launch) {
   };
   if (call.wire.dtype == DType::kBool) return reduce(BoolArithmetic(call.op, call.scale));
   if (!IsFloatingPoint(call.wire.dtype)) {
-    return VisitInteger(call.wire.dtype,
-                        [&]<class E>(ElementType<E>) { return reduce(IntegerArithmetic<E>(call.op, call.scale)); });
+    return VisitInteger(call.wire.dtype, [&]<class E>(ElementType<E>) {
+      if (AddsWide(call.op, call.wire.dtype, call.scale)) return reduce(WideArithmetic<E>(call.scale));
+      return reduce(IntegerArithmetic<E>(call.op, call.scale));
+    });
   }
   return VisitFloat(call.wire.dtype,
                     [&]<class E>(ElementType<E>) { return reduce(FloatArithmetic<E>(call.op, call.scale)); });

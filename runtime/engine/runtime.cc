@@ -400,12 +400,20 @@ void Runtime::TakeFresh(absl::Time now) {
 void Runtime::ShutDownIfDone(absl::Time now) {
   // Tensors in flight may be part of a bucket that will never have the rest.
   schedule_->RequestUnlock();
-  if (departure_ != Departure::kNotYet || !queue_.has_only_removals()) return;
+  if (departure_ == Departure::kReported) return;
+  if (!queue_.has_only_removals()) return Drain();
   // In this order: operations that a device completes have callbacks.
   if (!devices_.idle() || !callbacks_->idle()) return;
   reporter_->ShutDown();
   departure_ = Departure::kReported;
   answers_.ExpectEnd(now);
+}
+
+// Other ranks may wait for what this rank does not submit any more, and keep it waiting for its own operations.
+void Runtime::Drain() {
+  if (departure_ != Departure::kNotYet || queue_.has_followers() || !held_.empty()) return;
+  reporter_->Drain();
+  departure_ = Departure::kDraining;
 }
 
 void Runtime::Report(TensorEntry& entry) {

@@ -219,6 +219,8 @@ class Runtime : private ProgressEngine::Steps {
   absl::Status ReportFresh(absl::Time now);
   void TakeFresh(absl::Time now);
   void ShutDownIfDone(absl::Time now);
+  // Reports, once, that this rank submits nothing more, when all that it has submitted is reported.
+  void Drain();
   void Report(TensorEntry& entry);
   // Once more those that were not to be reported yet.
   void ReportHeld();
@@ -267,7 +269,7 @@ class Runtime : private ProgressEngine::Steps {
   std::vector<ControlMessage> reports_;  // on the coordinator: received, not taken
   std::deque<std::string> lists_;        // received, not begun
   std::optional<Orders> orders_;         // begun, not finished
-  enum class Departure { kNotYet, kReported } departure_ = Departure::kNotYet;
+  enum class Departure { kNotYet, kDraining, kReported } departure_ = Departure::kNotYet;
   absl::Status outcome_;  // once the job is over: OK after a shutdown of all ranks, else the job's failure
   // Made beforehand: there is no memory for it when it is needed.
   const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory in the progress engine");

@@ -193,8 +193,13 @@ class TensorQueue {
   // REQUIRES: ReserveLocked; `slot` is in flight.
   std::shared_ptr<Handle> FollowLocked(const Submission& submission, const Ready& ready, absl::Time now, Slot& slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether another submission may follow the one in flight, though it is named.
-  static bool IsFree(const Slot& slot) { return slot.undecided != nullptr && slot.followers.empty(); }
+  // Whether another submission may follow those in flight, though it is named. A refusal has no handle that its caller
+  // could wait for.
+  static bool IsFree(const Slot& slot) {
+    const Submission& last = slot.followers.empty() ? slot.submission : slot.followers.back().submission;
+    if (!last.request.refusal.empty()) return true;
+    return slot.undecided != nullptr && slot.followers.empty();
+  }
   // The first follower of an idle slot goes in flight. Allocates nothing.
   void AdvanceLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Handle> MakeHandle(const Slot& slot);

@@ -25,7 +25,7 @@ namespace ronda {
 // Thread-compatible.
 class JobRanks {
  public:
-  explicit JobRanks(int size) : identities_(size), departed_(size, false) {}
+  explicit JobRanks(int size) : identities_(size), drained_(size, false), departed_(size, false) {}
 
   void Introduce(RankId rank, std::string identity) { identities_[rank] = std::move(identity); }
 
@@ -35,26 +35,36 @@ class JobRanks {
     return absl::StrCat("rank ", rank, " (", identities_[rank], ")");
   }
 
-  void ShutDown(RankId rank, absl::Time now) {
-    if (departures_.empty()) first_departure_ = now;
-    departed_[rank] = true;
+  // The rank submits nothing more.
+  void Drain(RankId rank) {
+    if (!Submits(rank)) return;
+    drained_[rank] = true;
     departures_.push_back(rank);
+  }
+  // Nor has it anything in flight.
+  void ShutDown(RankId rank, absl::Time now) {
+    Drain(rank);
+    if (departed_count_++ == 0) first_departure_ = now;
+    departed_[rank] = true;
   }
 
   int size() const { return static_cast<int>(departed_.size()); }
   bool Has(RankId rank) const { return rank >= 0 && rank < size(); }
+  bool Submits(RankId rank) const { return !drained_[rank]; }
   bool HasShutDown(RankId rank) const { return departed_[rank]; }
-  const std::vector<RankId>& departures() const { return departures_; }  // in the order in which they shut down
-  bool all_departed() const { return static_cast<int>(departures_.size()) == size(); }
-  bool some_departed() const { return !departures_.empty() && !all_departed(); }
+  const std::vector<RankId>& departures() const { return departures_; }  // that submit nothing more, in this order
+  bool all_departed() const { return departed_count_ == size(); }
+  bool some_departed() const { return departed_count_ > 0 && !all_departed(); }
 
   // REQUIRES: a rank has shut down.
   absl::Time first_departure() const { return first_departure_; }
 
  private:
   std::vector<std::string> identities_;  // by rank; empty until it introduces itself
+  std::vector<bool> drained_;            // by rank
   std::vector<bool> departed_;           // by rank
   std::vector<RankId> departures_;
+  int departed_count_ = 0;
   absl::Time first_departure_;
 };
 

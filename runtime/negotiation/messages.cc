@@ -97,6 +97,11 @@ bool Take(uint32_t value, OpType* field) { return TakeIf(OpTypeFromInt(value), f
 bool Take(uint32_t value, DType* field) { return TakeIf(DTypeFromInt(value), field); }
 bool Take(uint32_t value, Memory* field) { return TakeIf(MemoryFromInt(value), field); }
 bool Take(uint32_t value, Reduction* field) { return TakeIf(ReductionFromInt(value), field); }
+bool Take(uint32_t value, TensorRequest::Function* field) {
+  if (value >= static_cast<uint32_t>(kFunctionCount)) return false;
+  *field = static_cast<TensorRequest::Function>(value);
+  return true;
+}
 bool Take(uint32_t value, WireFormat* field) { return TakeIf(WireFormatFromInt(value), field); }
 // Ranks and sizes.
 bool Take(int32_t value, int* field) {
@@ -325,6 +330,7 @@ std::string Encode(const RankReport& report) {
     ToProto(repeated.request, out->mutable_request());
   }
   for (const TensorRequest& request : report.requests) ToProto(request, proto.add_requests());
+  proto.set_draining(report.membership == RankReport::Membership::kDraining);
   proto.set_leaving(report.membership == RankReport::Membership::kShuttingDown);
   proto.set_identity(report.identity);
   proto.set_schedule(report.schedule);
@@ -361,7 +367,8 @@ absl::StatusOr<RankReport> DecodeRankReport(absl::string_view bytes) {
     RONDA_ASSIGN_OR_RETURN(TensorRequest decoded, FromProto(request));
     report.requests.push_back(std::move(decoded));
   }
-  report.membership = proto.leaving() ? RankReport::Membership::kShuttingDown : RankReport::Membership::kPresent;
+  if (proto.draining()) report.membership = RankReport::Membership::kDraining;
+  if (proto.leaving()) report.membership = RankReport::Membership::kShuttingDown;
   report.identity = proto.identity();
   report.schedule = proto.schedule();
   report.waited = proto.not_waited() ? RankReport::Waited::kNo : RankReport::Waited::kPerhaps;

@@ -36,7 +36,9 @@ struct RankReport {
   std::vector<CacheId> cached;            // requests equal to the cached one of this id
   std::vector<RepeatedRequest> repeated;  // counts if the coordinator no longer knew the id
   std::vector<TensorRequest> requests;    // all others, in the order of their submission
-  enum class Membership : uint8_t { kPresent, kShuttingDown } membership = Membership::kPresent;
+  // kDraining: the rank submits nothing more, and waits for what it has in flight. kShuttingDown: nothing is, and this
+  // report is its last.
+  enum class Membership : uint8_t { kPresent, kDraining, kShuttingDown } membership = Membership::kPresent;
   std::string identity;  // in the first report: "host h, pid 42"
   // The number of the last schedule that this rank has begun; 0: none. A report that was sent before a schedule began
   // is ignored: its submissions are part of the schedule, or are reported again after the unlock.

@@ -58,8 +58,12 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
     RONDA_RETURN_IF_ERROR(joins ? SubmitJoin(rank, request) : Submit(rank, request, Time::kNow));
   }
   if (!receives_.empty()) MatchReceives();
+  // Only now: the rank has reported all tensors of its groups.
+  for (const auto& [group, status] : std::exchange(torn_groups_, {})) FailGroup(group, status);
   ReleaseGroups();
-  if (report.membership == RankReport::Membership::kShuttingDown) ShutDown(rank);
+  if (report.membership == RankReport::Membership::kDraining) ranks_.Drain(rank);
+  if (report.membership == RankReport::Membership::kShuttingDown) ranks_.ShutDown(rank, now_);
+  if (report.membership != RankReport::Membership::kPresent) FailWithout(rank);
   return absl::OkStatus();
 }
 
@@ -213,11 +217,8 @@ void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor*
     MergeRefusal(rank, request, tensor);
   } else if (!first.refusal.empty() || (rank == tensor->first_rank && tensor->submitted.count() == 0)) {
     // The tensor began with a refusal, which says nothing of what it is, or with this very submission.
-  } else if (tensor->mismatch.empty()) {
-    const RankId other = tensor->first_rank;
-    const auto mismatch = other < rank ? DescribeMismatch(first, Describe(other), request, Describe(rank))
-                                       : DescribeMismatch(request, Describe(rank), first, Describe(other));
-    tensor->mismatch = mismatch.value_or("");
+  } else {
+    MergeDifference(rank, request, tensor);
   }
   if (request.op != first.op || request.shape.empty()) return;
   const FirstDimension meaning = TraitsOf(request.op).first_dimension;
@@ -226,6 +227,18 @@ void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor*
   if (meaning == FirstDimension::kOfRoot && rank == request.root && !first.shape.empty()) {
     first.shape.front() = request.shape.front();
   }
+}
+
+void Negotiator::MergeDifference(RankId rank, const TensorRequest& request, PendingTensor* tensor) const {
+  const TensorRequest& first = tensor->spelled;
+  std::vector<std::string>& others = tensor->other_groups;
+  const bool is_known = std::find(others.begin(), others.end(), request.group) != others.end();
+  if (request.group != first.group && !is_known) others.push_back(request.group);
+  if (!tensor->mismatch.empty()) return;
+  const RankId other = tensor->first_rank;
+  const auto mismatch = other < rank ? DescribeMismatch(first, Describe(other), request, Describe(rank))
+                                     : DescribeMismatch(request, Describe(rank), first, Describe(other));
+  tensor->mismatch = mismatch.value_or("");
 }
 
 // Of several ranks the first has its say, whichever comes first.
@@ -323,7 +336,7 @@ void Negotiator::FailJoins(ProcessSetId set, const absl::Status& status) {
 void Negotiator::FailJoinsForDeparture(ProcessSetId set) {
   const SetJoins* joins = joins_.Find(set);
   for (RankId departed : ranks_.departures()) {
-    if (!joins->members->Contains(departed)) continue;
+    if (!joins->members->Contains(departed) || joins->Contains(departed)) continue;
     FailJoins(set, DepartureError(departed, joins->request));
     return;
   }
@@ -334,8 +347,7 @@ absl::Status Negotiator::DepartureError(RankId rank, const TensorRequest& reques
       absl::StrCat(Describe(rank), " has shut down and will not submit ", DescribeTensor(request)));
 }
 
-void Negotiator::ShutDown(RankId rank) {
-  ranks_.ShutDown(rank, now_);
+void Negotiator::FailWithout(RankId rank) {
   const auto lacks_it = [&](const PendingTensor& tensor) {
     const std::optional<int> position = tensor.participants->PositionOf(rank);
     return position && !tensor.submitted.Contains(*position);
@@ -358,6 +370,10 @@ void Negotiator::FailForDeparture(PendingTensor* tensor) {
   for (RankId departed : ranks_.departures()) {
     const std::optional<int> position = tensor->participants->PositionOf(departed);
     if (!position || tensor->submitted.Contains(*position)) continue;
+    // Its join is in flight.
+    if (HasJoined(departed, tensor->request().process_set)) continue;
+    // A message that it has sent may still wait for this receive.
+    if (IsOrderedReceive(tensor->request()) && !ranks_.HasShutDown(departed)) continue;
     const TensorKey key(tensor->request().key());
     Fail(key, DepartureError(departed, tensor->request()));
     return;
@@ -385,12 +401,29 @@ void Negotiator::Conclude(PendingTensor* tensor) {
   if (!concluded.joined.empty()) concluded.absent = joins_.Find(tensor->request().process_set)->request.absent;
   concluded.verdict = Verdict(*tensor, concluded.joined);
   concluded.tensor = pending_.Extract(tensor);
-  if (!concluded.tensor->request().group.empty()) {
+  if (!concluded.tensor->other_groups.empty()) {
+    TearGroups(*concluded.tensor, concluded.verdict);
+    Answer(std::move(concluded.tensor), concluded.verdict);
+  } else if (!concluded.tensor->refusal.empty()) {
+    // Not held: a refusal names no group, and a rank that refuses a group refuses each of its tensors.
+    Answer(std::move(concluded.tensor), concluded.verdict);
+  } else if (!concluded.tensor->request().group.empty()) {
     groups_.Hold(std::move(concluded), now_);
   } else if (concluded.verdict.ok()) {
     Release(std::move(concluded));
   } else {
     Answer(std::move(concluded.tensor), concluded.verdict);
+  }
+}
+
+void Negotiator::TearGroups(const PendingTensor& tensor, const absl::Status& verdict) {
+  TensorRequest culprit = {.name = tensor.request().name, .process_set = tensor.request().process_set};
+  std::vector<std::string> groups = tensor.other_groups;
+  groups.push_back(tensor.request().group);
+  for (const std::string& group : groups) {
+    if (group.empty()) continue;
+    culprit.group = group;
+    torn_groups_.emplace_back(TensorKey(GroupOf(culprit)), BecauseOf(culprit, verdict));
   }
 }
 

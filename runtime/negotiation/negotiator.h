@@ -110,6 +110,7 @@ class Negotiator {
   absl::Status SubmitJoin(RankId rank, const TensorRequest& request);
   PendingTensor* Start(RankId rank, PendingTensor* tensor);
   void Merge(RankId rank, const TensorRequest& request, PendingTensor* tensor);
+  void MergeDifference(RankId rank, const TensorRequest& request, PendingTensor* tensor) const;
   void MergeRefusal(RankId rank, const TensorRequest& request, PendingTensor* tensor) const;
   absl::Status Arrive(RankId rank, PendingTensor* tensor);
   bool HasJoined(RankId rank, ProcessSetId set) const;
@@ -121,7 +122,8 @@ class Negotiator {
   void ConcludeJoins(ProcessSetId set);
   void FailJoins(ProcessSetId set, const absl::Status& status);
   void FailJoinsForDeparture(ProcessSetId set);
-  void ShutDown(RankId rank);
+  // Fails what waits for a rank that submits nothing more.
+  void FailWithout(RankId rank);
   void FailForDeparture(PendingTensor* tensor);
   absl::Status DepartureError(RankId rank, const TensorRequest& request) const;
 
@@ -138,6 +140,8 @@ class Negotiator {
   void ChangeProcessSets(TensorRequest* request);
   void FailAllOf(ProcessSetId set);
   void FailGroup(TensorKeyView group, const absl::Status& status);
+  // The groups in which ranks have submitted the tensor, each in another one, will fail with its verdict.
+  void TearGroups(const PendingTensor& tensor, const absl::Status& verdict);
   void AnswerAll(HeldGroup group, const absl::Status& status);
   void Answer(std::unique_ptr<PendingTensor> tensor, const absl::Status& status);
 
@@ -167,6 +171,8 @@ class Negotiator {
   std::vector<ReceiveMatch> matches_;  // decided, not yet taken
   std::vector<TensorError> errors_;    // decided, not yet taken
   std::vector<Agreed> agreed_;         // decided, not yet taken
+  // Groups that are to fail because ranks differ in which tensors they have.
+  std::vector<std::pair<TensorKey, absl::Status>> torn_groups_;
   ScheduleDetector detector_;
   ScheduleMemory memory_;
   uint64_t schedules_ = 0;  // number of schedules that have begun

@@ -106,6 +106,7 @@ std::unique_ptr<PendingTensor> PendingTable::Fresh() {
   tensor->cached_as = 0;
   tensor->first_dims.clear();
   tensor->mismatch.clear();
+  tensor->other_groups.clear();
   tensor->refusal.clear();
   return tensor;
 }

@@ -49,6 +49,7 @@ struct PendingTensor {
   absl::Time since;                           // when that was
   uint64_t sequence = 0;                      // the order in which tensors became pending
   std::string mismatch;                       // empty while the submissions agree
+  std::vector<std::string> other_groups;      // than the first submission's, in which ranks have submitted it
   std::string refusal;                        // the words of the first in rank order that has refused it; empty: none
   RankId refused_by = 0;                      // that rank
 };

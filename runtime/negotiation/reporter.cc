@@ -47,16 +47,14 @@ std::optional<CacheId> Reporter::Find(const TensorRequest& request) const {
   return members != nullptr ? cache_->Find(request, options_.rank, *members) : std::nullopt;
 }
 
-void Reporter::ShutDown() {
-  shutting_down_ = true;
-  report_.membership = RankReport::Membership::kShuttingDown;
-}
+void Reporter::Drain() { report_.membership = membership_ = RankReport::Membership::kDraining; }
+
+void Reporter::ShutDown() { report_.membership = membership_ = RankReport::Membership::kShuttingDown; }
 
 // Submissions that were not sent before a schedule began are part of the schedule, too. This rank's identity is not,
 // nor is its shutdown.
 void Reporter::ForgetReported() {
-  report_ = {.identity = std::move(report_.identity)};
-  if (shutting_down_) report_.membership = RankReport::Membership::kShuttingDown;
+  report_ = {.membership = membership_, .identity = std::move(report_.identity)};
   by_id_.clear();
   joined_.clear();
   reported_.reset();

@@ -53,13 +53,17 @@ class Reporter {
   // The schedule that was unlocked did not fit this rank's program.
   void NoteMisfit() { report_.last_schedule = RankReport::LastSchedule::kMisfit; }
 
+  // This rank submits nothing more, and waits for what it has in flight: the next report says so, after a schedule that
+  // is locked.
+  void Drain();
+
   // This rank shuts down: the next report is the last one, after a schedule that is locked.
   void ShutDown();
 
   // True at first if there is an identity to tell: errors about a rank that never submits anything name it too.
   bool has_news() const {
     return !report_.identity.empty() || !report_.cached.empty() || !report_.repeated.empty() ||
-           !report_.requests.empty() || report_.membership == RankReport::Membership::kShuttingDown;
+           !report_.requests.empty() || report_.membership != RankReport::Membership::kPresent;
   }
 
   // The report to send to the coordinator now.
@@ -100,8 +104,8 @@ class Reporter {
   const Options options_;
   std::optional<ResponseCache> cache_;  // of rank 0's capacity, once that is known
   ProcessSetTable process_sets_;
-  uint64_t schedule_ = 0;                     // the number of the last schedule that has begun
-  bool shutting_down_ = false;                // ShutDown has been called
+  uint64_t schedule_ = 0;  // the number of the last schedule that has begun
+  RankReport::Membership membership_ = RankReport::Membership::kPresent;
   RankReport report_;                         // the next one
   std::optional<uint64_t> learned_of_;        // with the last submission
   std::optional<uint64_t> reported_;          // learned_of_ in the last report, if it counts

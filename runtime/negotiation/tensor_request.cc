@@ -42,6 +42,7 @@ std::string ValueText(const std::string& name) { return name.empty() ? "none" : 
 std::string ValueText(const Shape& shape) { return ToString(shape); }
 std::string ValueText(const std::vector<RankId>& ranks) { return Ranks(ranks); }
 std::string ValueText(const std::optional<WaitLimits>&) { return ""; }  // not compared
+std::string ValueText(TensorRequest::Function) { return ""; }           // see FirstDifference
 
 template <typename T>
 bool SameValue(const T& a, const T& b) {
@@ -57,6 +58,7 @@ bool SameShape(const TensorRequest& a, const TensorRequest& b) {
 // The word and one side's value of the first field in which the two differ; the other side is asked with a and b
 // exchanged.
 std::optional<std::string> FirstDifference(const TensorRequest& a, const TensorRequest& b) {
+  if (a.function != b.function || a.op != b.op) return absl::StrCat("operation ", FunctionName(a));
 #define RONDA_FIELD(field, proto_field, word, uses)                                                \
   if (((uses)&kAgreed) != 0) {                                                                     \
     constexpr bool is_shape = std::is_same_v<decltype(a.field), Shape>;                            \
@@ -71,21 +73,29 @@ std::optional<std::string> FirstDifference(const TensorRequest& a, const TensorR
   return std::nullopt;
 }
 
+// Objects are no tensors to the caller.
+bool IsOfObject(const TensorRequest& request) {
+  return request.function == TensorRequest::Function::kBroadcastObject ||
+         request.function == TensorRequest::Function::kAllgatherObject;
+}
+
 // "allreduce of float32 [3]"; the name alone of an operation without a tensor.
 std::string Call(const TensorRequest& request) {
-  if (!TraitsOf(request.op).has_tensor()) return Name(request.op);
-  return absl::StrCat(Name(request.op), " of ", Name(request.dtype), " ", ToString(request.shape));
+  if (!TraitsOf(request.op).has_tensor() || IsOfObject(request)) return FunctionName(request);
+  return absl::StrCat(FunctionName(request), " of ", Name(request.dtype), " ", ToString(request.shape));
 }
 
 // What `a` says of an unnamed tensor that `b` says differently: as nobody knows it by name, always what it is.
 std::string CallAndDifference(const TensorRequest& a, const TensorRequest& b, const std::string& difference) {
-  const bool is_in_call = a.op != b.op || a.dtype != b.dtype || (a.memory == b.memory && !SameShape(a, b));
+  const bool is_in_call =
+      a.function != b.function || a.op != b.op || a.dtype != b.dtype || (a.memory == b.memory && !SameShape(a, b));
   return is_in_call ? Call(a) : absl::StrCat(Call(a), " with ", difference);
 }
 
 // Which shapes would do, where that is not obvious.
 const char* Hint(const TensorRequest& a, const TensorRequest& b) {
-  if (a.op != b.op || a.dtype != b.dtype || a.memory != b.memory || SameShape(a, b)) return "";
+  if (a.function != b.function || a.op != b.op || a.dtype != b.dtype || a.memory != b.memory || SameShape(a, b))
+    return "";
   const bool is_shared = TraitsOf(a.op).first_dimension == FirstDimension::kShared;
   return is_shared ? "" : " (all dimensions but the first must be equal)";
 }
@@ -105,6 +115,20 @@ MessageNameParts PartsOfMessageName(absl::string_view name) {
   if (tag == absl::string_view::npos) return {};
   MessageNameParts parts = {.tag = name.substr(tag + 1, number - tag - 1)};
   return absl::SimpleAtoi(name.substr(number + 1), &parts.number) ? parts : MessageNameParts();
+}
+
+const char* FunctionName(const TensorRequest& request) {
+  switch (request.function) {
+    case TensorRequest::Function::kOperation:
+      break;
+    case TensorRequest::Function::kBroadcastObject:
+      return "broadcast_object";
+    case TensorRequest::Function::kAllgatherObject:
+      return "allgather_object";
+    case TensorRequest::Function::kSparseAllreduce:
+      return "sparse_allreduce";
+  }
+  return Name(request.op);
 }
 
 std::string NameForErrors(const TensorRequest& request) {

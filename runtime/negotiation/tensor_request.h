@@ -95,6 +95,9 @@ struct TensorRequest {
   std::string name;  // with the process set, brings the ranks' requests together
   ProcessSetId process_set = kGlobalProcessSet;
   OpType op = OpType::kAllreduce;
+  // The caller's function, of which the operation is all or a part. Ranks that call different ones disagree.
+  enum class Function : uint8_t { kOperation, kBroadcastObject, kAllgatherObject, kSparseAllreduce };
+  Function function = Function::kOperation;
   DType dtype = DType::kFloat32;
   Memory memory = Memory::kHost;  // where the buffers are, on every rank; an operation without a tensor: kHost
   Shape shape;
@@ -136,6 +139,7 @@ inline constexpr unsigned kFused = 2;   // tensors that differ in it never trave
 // field, its name in proto/ronda/v1/negotiation.proto, the word for it in messages, and its uses. SCALAR, LIST and
 // MESSAGE are its form there. It is a macro because protobuf's accessors are found by name alone.
 #define RONDA_REQUEST_FIELDS(SCALAR, LIST, MESSAGE)                         \
+  SCALAR(function, function, "function", kAgreed | kFused)                  \
   SCALAR(op, op, "operation", kAgreed | kFused)                             \
   SCALAR(dtype, dtype, "dtype", kAgreed | kFused)                           \
   SCALAR(memory, memory, "memory", kAgreed | kFused)                        \
@@ -203,6 +207,11 @@ uint64_t SignatureOf(const TensorRequest& request);
 inline size_t TensorBytes(const TensorRequest& request) {
   return static_cast<size_t>(ElementCount(request.shape)) * SizeOf(request.dtype);
 }
+
+constexpr int kFunctionCount = static_cast<int>(TensorRequest::Function::kSparseAllreduce) + 1;
+
+// "allreduce", "broadcast_object": the function that the caller has called.
+const char* FunctionName(const TensorRequest& request);
 
 // Names the subject of a request in errors: "tensor 'x'", "tensor 'x' of process set 3", "the barrier", "the join of
 // process set 0".

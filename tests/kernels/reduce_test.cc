@@ -195,6 +195,19 @@ TEST(ReduceValuesTest, AnAverageOfEqualIntegersIsExact) {
   }
 }
 
+TEST(ReduceValuesTest, AnAverageOfIntegersIsRightWhereTheirSumDoesNotFit) {
+  EXPECT_EQ(ReduceOne(DType::kUint8, ReduceOp::kSum, std::vector<uint8_t>{200, 201}, {.divisor = 2}), 200);
+  EXPECT_EQ(ReduceOne(DType::kInt8, ReduceOp::kSum, std::vector<int8_t>{-101, -128}, {.divisor = 2}), -114);
+  EXPECT_EQ(ReduceOne(DType::kInt32, ReduceOp::kSum, std::vector<int32_t>(3, INT32_MIN), {.divisor = 3}), INT32_MIN);
+  EXPECT_EQ(ReduceOne(DType::kInt64, ReduceOp::kSum, std::vector<int64_t>(5, INT64_MAX), {.divisor = 5}), INT64_MAX);
+  EXPECT_EQ(ReduceOne(DType::kUint64, ReduceOp::kSum, std::vector<uint64_t>(2, UINT64_MAX), {.divisor = 2}),
+            UINT64_MAX);
+  EXPECT_EQ(ReduceOne(DType::kUint8, ReduceOp::kSum, std::vector<uint8_t>{200, 200}, {.multiplier = 0.5}), 200);
+  EXPECT_EQ(ReduceOne(DType::kUint8, ReduceOp::kSum, std::vector<uint8_t>{200, 200}, {.multiplier = 2.0}), 255);
+  // Without a scale the type is the caller's choice.
+  EXPECT_EQ(ReduceOne(DType::kUint8, ReduceOp::kSum, std::vector<uint8_t>{200, 200}), 144);
+}
+
 TEST(ReduceValuesTest, SumsOf16BitTypesRoundOnce) {
   using testing::Bf16FromDouble;
   using testing::Fp16FromDouble;

@@ -28,11 +28,16 @@ void StoreInteger(void* buffer, size_t index, T value) {
   std::memcpy(static_cast<char*>(buffer) + index * sizeof(T), &value, sizeof(T));
 }
 
+// Holds every sum of a few integers.
+__extension__ using Sum = __int128;
+
 template <class T>
-T ScaledInteger(T value, const Scale& scale) {
-  if (scale.multiplier == 1.0) return static_cast<T>(static_cast<__int128>(value) / scale.divisor);
+T ScaledInteger(Sum value, const Scale& scale) {
   // long double holds every 64-bit integer, so that its limits compare exactly.
-  long double scaled = std::trunc(static_cast<double>(value) * scale.multiplier / static_cast<double>(scale.divisor));
+  long double scaled =
+      scale.multiplier == 1.0
+          ? static_cast<long double>(value / scale.divisor)
+          : std::trunc(static_cast<double>(value) * scale.multiplier / static_cast<double>(scale.divisor));
   if (std::isnan(scaled)) return 0;
   scaled = std::max(scaled, static_cast<long double>(std::numeric_limits<T>::min()));
   scaled = std::min(scaled, static_cast<long double>(std::numeric_limits<T>::max()));
@@ -85,10 +90,14 @@ template <class T>
 void ReduceIntegers(const ReduceArgs& args) {
   for (size_t i = 0; i < args.count; ++i) {
     T value = LoadInteger<T>(args.sources[0], i);
+    Sum sum = value;
     for (size_t s = 1; s < args.sources.size(); ++s) {
-      value = Combine(args.op, value, LoadInteger<T>(args.sources[s], i));
+      const T next = LoadInteger<T>(args.sources[s], i);
+      value = Combine(args.op, value, next);
+      sum += next;
     }
-    StoreInteger(args.dst, i, ScaledInteger(value, args.scale));
+    const Sum result = AddsWide(args.op, args.dtype, args.scale) ? sum : Sum{value};
+    StoreInteger(args.dst, i, ScaledInteger<T>(result, args.scale));
   }
 }
 

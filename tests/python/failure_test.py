@@ -67,6 +67,57 @@ class FailureTest(unittest.TestCase):
         self.expect_others_learn_of_it(finished, "rank 1")
 
 
+class ShutdownTest(unittest.TestCase):
+    def test_rank_that_shuts_down_with_an_operation_in_flight_keeps_nobody_waiting(self):
+        finished = ronda_test.run(
+            """
+            import ronda
+            ronda.init()
+            if ronda.rank() == 1:
+                handle = ronda.allreduce_async(bytearray(4), name="only on rank 1")
+            else:
+                try:
+                    ronda.barrier()
+                except ronda.PeerFailedError as error:
+                    print("told:", error, flush=True)
+            ronda.shutdown()
+            if "handle" in globals():
+                try:
+                    handle.wait()
+                except ronda.PeerFailedError as error:
+                    print("told:", error, flush=True)
+            """,
+            ranks=2,
+            env={"RONDA_STALL_DEADLINE": "600s"},
+        )
+        self.assertEqual(finished.code, 0, finished)
+        self.assertRegex(
+            finished.out,
+            r"\[0\]<stdout>: told: .*rank 1 .* has shut down and will not submit the barr",
+        )
+        self.assertRegex(
+            finished.out,
+            r"\[1\]<stdout>: told: .*rank 0 .* has shut down .* tensor 'only on rank 1'",
+        )
+
+    def test_calls_after_the_end_say_that_it_was_the_end(self):
+        finished = ronda_test.run(
+            """
+            import ronda
+            ronda.init()
+            ronda.shutdown()
+            for call in (ronda.rank, lambda: ronda.allreduce(1.0), ronda.barrier, ronda.shutdown):
+                try:
+                    call()
+                except ronda.NotInitializedError as error:
+                    print(error)
+            """,
+            ranks=1,
+        )
+        self.assertEqual(finished.code, 0, finished)
+        self.assertEqual(finished.out.count("Ronda has been shut down: "), 3, finished)
+
+
 class InterruptTest(unittest.TestCase):
     _WAITING = """
         import os

@@ -144,7 +144,12 @@ def should_stop() -> bool:
 def _of_job(number: str) -> int:
     value: int = getattr(_binding, number)()
     if value < 0:
-        raise NotInitializedError(f"{number}(): call ronda.init() first")
+        has_ended = _job.number() > 0
+        raise NotInitializedError(
+            f"{number}(): Ronda has been shut down: call ronda.init() to join a job again"
+            if has_ended
+            else f"{number}(): call ronda.init() first"
+        )
     return value
 
 

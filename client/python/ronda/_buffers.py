@@ -13,6 +13,7 @@ import math
 import sys
 from typing import Any, NamedTuple
 
+from ronda._in_flight import Span
 from ronda.errors import InvalidArgumentError
 from ronda.types import DType
 
@@ -28,6 +29,10 @@ class Buffer(NamedTuple):
     byte_count: int
     is_writable: bool
     keep: object
+
+    def span(self, is_written: bool) -> Span:
+        """What an operation uses that reads it, or writes it."""
+        return Span(self.address, self.address + self.byte_count, is_written)
 
 
 # By kind, as in NumPy's array interface, and bytes of an element.
@@ -78,6 +83,10 @@ def buffer_of(value: Any, role: str) -> Buffer:
         InvalidArgumentError: it is no array of numbers in row-major order in host memory.
     """
     if _is_array(value):
+        if _is_masked(value):
+            raise InvalidArgumentError(
+                f"{role} is a masked array, and a mask does not travel: pass array.filled(value)"
+            )
         return _of_array_interface(value, role)
     if _is_plain(value):
         return _of_array_interface(numpy().asarray(value), role)
@@ -139,6 +148,11 @@ def numpy() -> Any:
 def _is_array(value: Any) -> bool:
     # Asked of the class, as each look at an array's own interface makes a new one.
     return hasattr(type(value), "__array_interface__") and hasattr(value, "__setitem__")
+
+
+def _is_masked(value: Any) -> bool:
+    """Whether it is one of numpy.ma's; by what only those have, as NumPy is not imported here."""
+    return hasattr(type(value), "mask") and hasattr(type(value), "filled")
 
 
 def _is_plain(value: Any) -> bool:

@@ -384,6 +384,10 @@ refuse = _tells("refuse")
 refuse_message = _tells("refuse_message")
 
 
+def refuse_tensor(process_set: int, name: str | None, message: str, /) -> None:
+    _check(library.ronda_refuse_tensor(process_set, encode(name), encode(message)))
+
+
 def allreduce(*values: object) -> None:
     operation = OPERATIONS["allreduce_async"]
     arguments, handle = operation.read(values), c_int64()

@@ -270,6 +270,9 @@ def refuse(process_set: int, message: str, /) -> None:
     It fails on the other ranks, with this rank's number and `message`. This rank does not wait.
     """
 
+def refuse_tensor(process_set: int, name: str | None, message: str, /) -> None:
+    """The same of the operation on the tensor of this name; None: of the next without a name."""
+
 def refuse_message(process_set: int, source: int, to: int, tag: int, message: str, /) -> None:
     """The same of the next message between the two ranks with this tag, one of which refuses."""
 

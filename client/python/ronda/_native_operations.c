@@ -492,11 +492,15 @@ typedef struct RefusalArguments {
   int from;
   int to;
   int tag;
+  const char* name;
   const char* message;
 } RefusalArguments;
 
 static const Field kRefuseFields[] = {FIELD(RefusalArguments, kSet, process_set),
                                       FIELD(RefusalArguments, kText, message)};
+static const Field kRefuseTensorFields[] = {FIELD(RefusalArguments, kSet, process_set),
+                                            FIELD(RefusalArguments, kText, name),
+                                            FIELD(RefusalArguments, kText, message)};
 static const Field kRefuseMessageFields[] = {
     FIELD(RefusalArguments, kSet, process_set), FIELD(RefusalArguments, kInt, from),
     FIELD(RefusalArguments, kInt, to),          FIELD(RefusalArguments, kInt, tag),
@@ -507,6 +511,10 @@ static ronda_status DoRefuse(const RefusalArguments* arguments) {
   return ronda_refuse(arguments->process_set, arguments->message);
 }
 
+static ronda_status DoRefuseTensor(const RefusalArguments* arguments) {
+  return ronda_refuse_tensor(arguments->process_set, arguments->name, arguments->message);
+}
+
 static ronda_status DoRefuseMessage(const RefusalArguments* arguments) {
   return ronda_refuse_message(arguments->process_set, arguments->from, arguments->to, arguments->tag,
                               arguments->message);
@@ -514,7 +522,7 @@ static ronda_status DoRefuseMessage(const RefusalArguments* arguments) {
 
 static PyObject* RunRefusal(const Signature* signature, ronda_status (*refuse)(const RefusalArguments* arguments),
                             PyObject* const* values, Py_ssize_t count) {
-  RefusalArguments arguments = {0, 0, 0, 0, NULL};
+  RefusalArguments arguments = {0, 0, 0, 0, NULL, NULL};
   Reader reader;
   BeginReading(&reader);
   const int failed = Read(signature, values, count, &arguments, &reader);
@@ -527,6 +535,12 @@ static PyObject* Refuse(PyObject* module, PyObject* const* values, Py_ssize_t co
   (void)module;
   static const Signature kSignature = SIGNATURE("refuse", kRefuseFields, 2);
   return RunRefusal(&kSignature, DoRefuse, values, count);
+}
+
+static PyObject* RefuseTensor(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = SIGNATURE("refuse_tensor", kRefuseTensorFields, 3);
+  return RunRefusal(&kSignature, DoRefuseTensor, values, count);
 }
 
 static PyObject* RefuseMessage(PyObject* module, PyObject* const* values, Py_ssize_t count) {
@@ -573,6 +587,7 @@ PyMethodDef operation_methods[] = {
     FAST("join_async", join_async),
     FAST("remove_process_set_async", remove_process_set_async),
     FAST("refuse", Refuse),
+    FAST("refuse_tensor", RefuseTensor),
     FAST("refuse_message", RefuseMessage),
     FAST("allreduce", Allreduce),
     FAST("cuda_zero", CudaZero),

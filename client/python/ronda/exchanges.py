@@ -5,14 +5,18 @@ reductions.py.
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 from ronda import _buffers, process_sets
 from ronda._buffers import Buffer
+from ronda._in_flight import IN_FLIGHT, Span
 from ronda._library import native
+from ronda._refusals import Told, ToldToPeer
 from ronda._results import NO_RESULT, like, returns, rows_out, take_rows
-from ronda.handles import Handle, OwnedHandle, rows_of
+from ronda.errors import InvalidArgumentError
+from ronda.handles import Handle, OwnedHandle, rows_of, start
 from ronda.process_sets import ProcessSet, global_process_set
 
 
@@ -36,21 +40,26 @@ def broadcast_async(
         array: of the same shape and type on every rank; its content is read on root only.
         out: may be `array`.
     """
-    source = _buffers.buffer_of(array, "broadcast: the array")
-    result, memory = like("broadcast", source, out)
-    if native.rank() == root and memory.address != source.address:
-        _copy(source, memory)
-    id = native.broadcast_async(
-        name,
-        source.dtype,
-        source.shape,
-        memory.address,
-        memory.keep,
-        root,
-        process_sets.id_of(process_set),
-        deadline_s,
-    )
-    return Handle(id, returns(result))
+    id = process_sets.id_of(process_set)
+    with Told(id, name):
+        source = _buffers.buffer_of(array, "broadcast: the array")
+        result, memory = like("broadcast", source, out)
+        is_copied = native.rank() == root and memory.address != source.address
+        spans = [source.span(False), memory.span(native.rank() != root or is_copied)]
+        IN_FLIGHT.wait_for_users_of(spans)
+        if is_copied:
+            _copy(source, memory)
+        arguments = (
+            name,
+            source.dtype,
+            source.shape,
+            memory.address,
+            memory.keep,
+            root,
+            id,
+            deadline_s,
+        )
+        return start(native.broadcast_async, arguments, spans[1:], returns(result))
 
 
 def _copy(source: Buffer, target: Buffer) -> None:
@@ -76,20 +85,23 @@ def allgather_async(
         array: of which the first dimension may differ between ranks.
         out: must not overlap `array`.
     """
-    source = _buffers.buffer_of(array, "allgather: the array")
-    address, byte_count, keep = rows_out("allgather", source, out)
-    id = native.allgather_async(
-        name,
-        source.dtype,
-        source.shape,
-        source.address,
-        address,
-        byte_count,
-        (source.keep, keep),
-        process_sets.id_of(process_set),
-        deadline_s,
-    )
-    return Handle(id, take_rows(source, out))
+    id = process_sets.id_of(process_set)
+    with Told(id, name):
+        source = _buffers.buffer_of(array, "allgather: the array")
+        address, byte_count, keep = rows_out("allgather", source, out)
+        arguments = (
+            name,
+            source.dtype,
+            source.shape,
+            source.address,
+            address,
+            byte_count,
+            (source.keep, keep),
+            id,
+            deadline_s,
+        )
+        spans = [source.span(False), Span(address, address + byte_count, True)]
+        return start(native.allgather_async, arguments, spans, take_rows(source, out))
 
 
 def gather(array: Any, root: int = 0, **options: Any) -> Any:
@@ -111,22 +123,26 @@ def gather_async(
     Args:
         out: on root; must not overlap `array`.
     """
-    source = _buffers.buffer_of(array, "gather: the array")
-    is_root = native.rank() == root
-    address, byte_count, keep = rows_out("gather", source, out if is_root else None)
-    id = native.gather_async(
-        name,
-        source.dtype,
-        source.shape,
-        source.address,
-        address,
-        byte_count,
-        (source.keep, keep),
-        root,
-        process_sets.id_of(process_set),
-        deadline_s,
-    )
-    return Handle(id, take_rows(source, out) if is_root else NO_RESULT)
+    id = process_sets.id_of(process_set)
+    with Told(id, name):
+        source = _buffers.buffer_of(array, "gather: the array")
+        is_root = native.rank() == root
+        address, byte_count, keep = rows_out("gather", source, out if is_root else None)
+        arguments = (
+            name,
+            source.dtype,
+            source.shape,
+            source.address,
+            address,
+            byte_count,
+            (source.keep, keep),
+            root,
+            id,
+            deadline_s,
+        )
+        spans = [source.span(False), Span(address, address + byte_count, True)]
+        take = take_rows(source, out) if is_root else NO_RESULT
+        return start(native.gather_async, arguments, spans, take)
 
 
 def scatter(array: Any, root: int = 0, **options: Any) -> Any:
@@ -152,22 +168,25 @@ def scatter_async(
         splits: on root, rows for each member; None: as in reducescatter_async().
         out: must not overlap `array`.
     """
-    source = _buffers.buffer_of(array, "scatter: the array")
-    address, byte_count, keep = rows_out("scatter", source, out)
-    id = native.scatter_async(
-        name,
-        source.dtype,
-        source.shape,
-        source.address,
-        address,
-        byte_count,
-        (source.keep, keep),
-        root,
-        _numbers(splits),
-        process_sets.id_of(process_set),
-        deadline_s,
-    )
-    return Handle(id, take_rows(source, out))
+    id = process_sets.id_of(process_set)
+    with Told(id, name):
+        source = _buffers.buffer_of(array, "scatter: the array")
+        address, byte_count, keep = rows_out("scatter", source, out)
+        arguments = (
+            name,
+            source.dtype,
+            source.shape,
+            source.address,
+            address,
+            byte_count,
+            (source.keep, keep),
+            root,
+            _numbers("scatter", splits),
+            id,
+            deadline_s,
+        )
+        spans = [source.span(False), Span(address, address + byte_count, True)]
+        return start(native.scatter_async, arguments, spans, take_rows(source, out))
 
 
 def alltoall(array: Any, **options: Any) -> Any:
@@ -195,27 +214,41 @@ def alltoall_async(
         A handle of the received rows; with splits, of these and the list of how many came from each
         member.
     """
-    source = _buffers.buffer_of(array, "alltoall: the array")
-    address, byte_count, keep = rows_out("alltoall", source, out)
-    id = native.alltoall_async(
-        name,
-        source.dtype,
-        source.shape,
-        source.address,
-        address,
-        byte_count,
-        (source.keep, keep),
-        _numbers(splits),
-        process_sets.id_of(process_set),
-        deadline_s,
-    )
+    id = process_sets.id_of(process_set)
+    with Told(id, name):
+        source = _buffers.buffer_of(array, "alltoall: the array")
+        address, byte_count, keep = rows_out("alltoall", source, out)
+        arguments = (
+            name,
+            source.dtype,
+            source.shape,
+            source.address,
+            address,
+            byte_count,
+            (source.keep, keep),
+            _numbers("alltoall", splits),
+            id,
+            deadline_s,
+        )
+        spans = [source.span(False), Span(address, address + byte_count, True)]
+        take = take_rows(source, out)
+        if splits is not None:
+
+            def take(handle: OwnedHandle) -> Any:
+                return rows_of(handle, source.dtype, source.shape[1:], out)
+
+        return start(native.alltoall_async, arguments, spans, take)
+
+
+def _numbers(function: str, splits: Any) -> list[int] | None:
     if splits is None:
-        return Handle(id, take_rows(source, out))
-    return Handle(id, lambda handle: rows_of(handle, source.dtype, source.shape[1:], out))
-
-
-def _numbers(splits: Any) -> list[int] | None:
-    return None if splits is None else [int(rows) for rows in splits]
+        return None
+    try:
+        return [operator.index(rows) for rows in splits]
+    except TypeError:
+        raise InvalidArgumentError(
+            f"{function}: splits is {splits!r:.80}: it must be a sequence of integers"
+        ) from None
 
 
 # -- From one rank to another --
@@ -237,18 +270,21 @@ def send_async(
     """Sends an array to a rank. The n-th send to it with a tag meets its n-th receive from here
     with that tag.
     """
-    source = _buffers.buffer_of(array, "send: the array")
-    id = native.send_async(
-        source.dtype,
-        source.shape,
-        source.address,
-        source.keep,
-        to,
-        tag,
-        process_sets.id_of(process_set),
-        deadline_s,
-    )
-    return Handle(id, NO_RESULT)
+    id = process_sets.id_of(process_set)
+    with ToldToPeer(id, native.rank(), to, tag):
+        source = _buffers.buffer_of(array, "send: the array")
+        arguments = (
+            source.dtype,
+            source.shape,
+            source.address,
+            source.keep,
+            to,
+            tag,
+            id,
+            deadline_s,
+        )
+        _check_unused("send: the array", source.span(False))
+        return start(native.send_async, arguments, [source.span(False)], NO_RESULT)
 
 
 def recv(out: Any, source: int, **options: Any) -> Any:
@@ -265,18 +301,29 @@ def recv_async(
     deadline_s: float = 0.0,
 ) -> Handle:
     """Receives an array of the same shape and type as `out` from rank `source`, in `out`."""
-    memory = _buffers.writable_buffer_of(out, "recv: out")
-    id = native.recv_async(
-        memory.dtype,
-        memory.shape,
-        memory.address,
-        memory.keep,
-        source,
-        tag,
-        process_sets.id_of(process_set),
-        deadline_s,
-    )
-    return Handle(id, returns(out))
+    id = process_sets.id_of(process_set)
+    with ToldToPeer(id, source, native.rank(), tag):
+        memory = _buffers.writable_buffer_of(out, "recv: out")
+        arguments = (
+            memory.dtype,
+            memory.shape,
+            memory.address,
+            memory.keep,
+            source,
+            tag,
+            id,
+            deadline_s,
+        )
+        _check_unused("recv: out", memory.span(True))
+        return start(native.recv_async, arguments, [memory.span(True)], returns(out))
+
+
+def _check_unused(role: str, span: Span) -> None:
+    """Messages do not wait for operations that use their memory: both ranks could wait so."""
+    if IN_FLIGHT.has_users_of(span):
+        raise InvalidArgumentError(
+            f"{role} is used by an operation in flight: wait for that first, or pass a copy"
+        )
 
 
 # -- Coordination --

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from ronda import _buffers
+from ronda._in_flight import IN_FLIGHT, Span
 from ronda._library import native
+from ronda.errors import RondaError
 
 
 class OwnedHandle:
@@ -61,12 +64,37 @@ class Handle:
             self._is_done = True
         return self._result
 
+    def settle(self) -> None:
+        """Waits until the operation has ended, and leaves its error to wait()."""
+        with contextlib.suppress(RondaError):
+            native.synchronize(self._owned.id)
+
     def found_inf(self) -> bool:
         """Whether the result of a reduction with detect_overflow has an element that is infinite or
         not a number, on any
         rank: the same on every rank. Waits."""
         self.wait()
         return native.found_inf(self._owned.id)
+
+
+def start(
+    submit: Callable[..., int],
+    arguments: tuple[Any, ...],
+    spans: list[Span],
+    take: Callable[[OwnedHandle], Any],
+) -> Handle:
+    """Submits an operation, after those that were started before it and use its memory.
+
+    Args:
+        submit: the binding's function.
+        arguments: for `submit`.
+        spans: the memory that the operation uses.
+        take: see Handle.
+    """
+    IN_FLIGHT.wait_for_users_of(spans)
+    handle = Handle(submit(*arguments), take)
+    IN_FLIGHT.add(handle, spans)
+    return handle
 
 
 def rows_of(

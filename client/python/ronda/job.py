@@ -10,6 +10,7 @@ import sys
 import threading
 
 from ronda import _env
+from ronda._in_flight import IN_FLIGHT
 from ronda._library import native
 from ronda.errors import RondaError
 
@@ -54,6 +55,7 @@ def shutdown(user: str = "ronda") -> None:
             try:
                 native.shutdown()
             finally:
+                IN_FLIGHT.clear()
                 _env.end()
 
 
@@ -71,6 +73,7 @@ def reform(reason: str | None) -> None:
     with _lock:
         _env.withdraw()
         native.elastic_reform(reason)
+        IN_FLIGHT.clear()
         _number += 1
         _env.export()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ronda import process_sets
 from ronda._library import native
+from ronda._refusals import Told
 from ronda.handles import OwnedHandle
 from ronda.process_sets import ProcessSet, global_process_set
 
@@ -28,10 +29,10 @@ def broadcast_object(
         RondaError: as operations on arrays.
     """
     is_root = native.rank() == root
-    data = dumps(value) if is_root else None
-    handle = OwnedHandle(
-        native.broadcast_object_async(name, data, root, process_sets.id_of(process_set))
-    )
+    set_id = process_sets.id_of(process_set)
+    with Told(set_id, name):
+        data = dumps(value) if is_root else None
+        handle = OwnedHandle(native.broadcast_object_async(name, data, root, set_id))
     native.synchronize(handle.id)
     return value if is_root else pickle.loads(native.output_bytes(handle.id))
 
@@ -41,17 +42,21 @@ def allgather_object(
 ) -> list[Any]:
     """Gives every rank copies of the objects of all ranks, in the order of the ranks.
 
+    Ranks that have joined have none, and are left out.
+
     Raises:
         RondaError: as operations on arrays.
     """
-    handle = OwnedHandle(
-        native.allgather_object_async(name, dumps(value), process_sets.id_of(process_set))
-    )
+    set_id = process_sets.id_of(process_set)
+    with Told(set_id, name):
+        data = dumps(value)
+        handle = OwnedHandle(native.allgather_object_async(name, data, set_id))
     native.synchronize(handle.id)
     everything = memoryview(native.output_bytes(handle.id))
     values = []
     for size in native.output(handle.id)[2]:
-        values.append(pickle.loads(everything[:size]))
+        if size > 0:
+            values.append(pickle.loads(everything[:size]))
         everything = everything[size:]
     return values
 

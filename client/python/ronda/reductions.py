@@ -32,10 +32,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ronda import _buffers, process_sets
+from ronda._in_flight import IN_FLIGHT, Span, first_conflict
 from ronda._library import native
+from ronda._refusals import Told
 from ronda._results import like, returns, rows_out, take_rows
 from ronda.errors import InvalidArgumentError
-from ronda.handles import Handle
+from ronda.handles import Handle, start
 from ronda.process_sets import ProcessSet, global_process_set
 from ronda.types import ReduceOp, Wire
 
@@ -49,16 +51,15 @@ def _allreduce_arguments(
     compression: Wire,
     prescale: float,
     postscale: float,
-    process_set: ProcessSet,
+    process_set: int,
     error_feedback: bool = False,
     detect_overflow: bool = False,
     deadline_s: float = 0.0,
-) -> tuple[Any, tuple[Any, ...]]:
-    """The result, and the arguments for the binding."""
+) -> tuple[Any, list[Span], tuple[Any, ...]]:
+    """The result, the memory that is used, and the arguments for the binding."""
     source = _buffers.buffer_of(array, f"{function}: the array")
     result, memory = like(function, source, out)
-    id = process_sets.id_of(process_set)
-    return result, (
+    arguments = (
         name,
         source.dtype,
         source.shape,
@@ -69,11 +70,12 @@ def _allreduce_arguments(
         compression,
         prescale,
         postscale,
-        id,
+        process_set,
         error_feedback,
         detect_overflow,
         deadline_s,
     )
+    return result, [source.span(False), memory.span(True)], arguments
 
 
 def allreduce(
@@ -96,21 +98,24 @@ def allreduce(
         error_feedback: rounding errors of the compression are added to this rank's next array of
             this name.
     """
-    result, arguments = _allreduce_arguments(
-        "allreduce",
-        array,
-        out,
-        op,
-        name,
-        compression,
-        prescale,
-        postscale,
-        process_set,
-        error_feedback,
-        False,
-        deadline_s,
-    )
-    native.allreduce(*arguments)
+    id = process_sets.id_of(process_set)
+    with Told(id, name):
+        result, spans, arguments = _allreduce_arguments(
+            "allreduce",
+            array,
+            out,
+            op,
+            name,
+            compression,
+            prescale,
+            postscale,
+            id,
+            error_feedback,
+            False,
+            deadline_s,
+        )
+        IN_FLIGHT.wait_for_users_of(spans)
+        native.allreduce(*arguments)
     return result
 
 
@@ -133,21 +138,23 @@ def allreduce_async(
     Args:
         detect_overflow: Handle.found_inf() tells whether the result has infinite elements.
     """
-    result, arguments = _allreduce_arguments(
-        "allreduce",
-        array,
-        out,
-        op,
-        name,
-        compression,
-        prescale,
-        postscale,
-        process_set,
-        error_feedback,
-        detect_overflow,
-        deadline_s,
-    )
-    return Handle(native.allreduce_async(*arguments), returns(result))
+    id = process_sets.id_of(process_set)
+    with Told(id, name):
+        result, spans, arguments = _allreduce_arguments(
+            "allreduce",
+            array,
+            out,
+            op,
+            name,
+            compression,
+            prescale,
+            postscale,
+            id,
+            error_feedback,
+            detect_overflow,
+            deadline_s,
+        )
+        return start(native.allreduce_async, arguments, spans, returns(result))
 
 
 def grouped_allreduce(
@@ -181,29 +188,45 @@ def grouped_allreduce_async(
         raise InvalidArgumentError(
             f"grouped_allreduce: {len(outs)} outs for {len(arrays)} arrays: pass one for each"
         )
-    made = [
-        _allreduce_arguments(
-            "grouped_allreduce",
-            array,
-            outs[i] if outs is not None else None,
-            op,
-            None,
-            compression,
-            prescale,
-            postscale,
-            process_set,
-            deadline_s=deadline_s,
+    set_id = process_sets.id_of(process_set)
+    # The name of a group without one follows from its arrays: a rank whose arrays are wrong has no
+    # name to refuse.
+    with Told(set_id, name, len(arrays) if name is not None else 0):
+        made = [
+            _allreduce_arguments(
+                "grouped_allreduce",
+                array,
+                outs[i] if outs is not None else None,
+                op,
+                None,
+                compression,
+                prescale,
+                postscale,
+                set_id,
+                deadline_s=deadline_s,
+            )
+            for i, array in enumerate(arrays)
+        ]
+        _check_apart([spans for _, spans, _ in made])
+        rows = [arguments for _, _, arguments in made]
+        group = name if name is not None else _name_of_group("allreduce", rows)
+        named = [(f"{group}.{i}", *arguments[1:]) for i, arguments in enumerate(rows)]
+        for _, spans, _ in made:
+            IN_FLIGHT.wait_for_users_of(spans)
+        ids = native.grouped_allreduce_async(named, group)
+    handles = [Handle(id, returns(result)) for id, (result, _, _) in zip(ids, made)]
+    for handle, (_, spans, _) in zip(handles, made):
+        IN_FLIGHT.add(handle, spans)
+    return handles
+
+
+def _check_apart(members: Sequence[Sequence[Span]]) -> None:
+    conflict = first_conflict(members)
+    if conflict is not None:
+        raise InvalidArgumentError(
+            f"grouped_allreduce: arrays {conflict[0]} and {conflict[1]} share memory that a result"
+            " is written to: pass each array once, and outs apart"
         )
-        for i, array in enumerate(arrays)
-    ]
-    group = (
-        name
-        if name is not None
-        else _name_of_group("allreduce", [arguments for _, arguments in made])
-    )
-    named = [(f"{group}.{i}", *arguments[1:]) for i, (_, arguments) in enumerate(made)]
-    ids = native.grouped_allreduce_async(named, group)
-    return [Handle(id, returns(result)) for id, (result, _) in zip(ids, made)]
 
 
 def _name_of_group(kind: str, arguments: Sequence[tuple[Any, ...]]) -> str:
@@ -235,25 +258,28 @@ def reduce_async(
     Args:
         out: on root; may be `array`.
     """
-    source = _buffers.buffer_of(array, "reduce: the array")
-    is_root = native.rank() == root
-    result, memory = like("reduce", source, out) if is_root else (None, None)
-    id = native.reduce_async(
-        name,
-        source.dtype,
-        source.shape,
-        source.address,
-        memory.address if memory else 0,
-        (source.keep, memory and memory.keep),
-        op,
-        root,
-        compression,
-        prescale,
-        postscale,
-        process_sets.id_of(process_set),
-        deadline_s,
-    )
-    return Handle(id, returns(result))
+    id = process_sets.id_of(process_set)
+    with Told(id, name):
+        source = _buffers.buffer_of(array, "reduce: the array")
+        is_root = native.rank() == root
+        result, memory = like("reduce", source, out) if is_root else (None, None)
+        arguments = (
+            name,
+            source.dtype,
+            source.shape,
+            source.address,
+            memory.address if memory else 0,
+            (source.keep, memory and memory.keep),
+            op,
+            root,
+            compression,
+            prescale,
+            postscale,
+            id,
+            deadline_s,
+        )
+        spans = [source.span(False)] + ([memory.span(True)] if memory else [])
+        return start(native.reduce_async, arguments, spans, returns(result))
 
 
 def reducescatter(array: Any, op: ReduceOp = ReduceOp.AVERAGE, **options: Any) -> Any:
@@ -280,21 +306,24 @@ def reducescatter_async(
     Args:
         out: must not overlap `array`.
     """
-    source = _buffers.buffer_of(array, "reducescatter: the array")
-    address, byte_count, keep = rows_out("reducescatter", source, out)
-    id = native.reducescatter_async(
-        name,
-        source.dtype,
-        source.shape,
-        source.address,
-        address,
-        byte_count,
-        (source.keep, keep),
-        op,
-        compression,
-        prescale,
-        postscale,
-        process_sets.id_of(process_set),
-        deadline_s,
-    )
-    return Handle(id, take_rows(source, out))
+    id = process_sets.id_of(process_set)
+    with Told(id, name):
+        source = _buffers.buffer_of(array, "reducescatter: the array")
+        address, byte_count, keep = rows_out("reducescatter", source, out)
+        arguments = (
+            name,
+            source.dtype,
+            source.shape,
+            source.address,
+            address,
+            byte_count,
+            (source.keep, keep),
+            op,
+            compression,
+            prescale,
+            postscale,
+            id,
+            deadline_s,
+        )
+        spans = [source.span(False), Span(address, address + byte_count, True)]
+        return start(native.reducescatter_async, arguments, spans, take_rows(source, out))

@@ -51,7 +51,11 @@ absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
 }
 
 absl::Status HierarchicalCommunicator::Reduce(const ReduceCall& call) {
-  if (!IsOfAll(call.info) || call.delivery == ReduceCall::Delivery::kParts) return options_.flat->Reduce(call);
+  // A host's sum of integers would have to travel in the type of the elements, which may not hold it.
+  const bool adds_wide = kernels::AddsWide(call.op, call.dtype, call.postscale);
+  if (!IsOfAll(call.info) || call.delivery == ReduceCall::Delivery::kParts || adds_wide) {
+    return options_.flat->Reduce(call);
+  }
   if (call.info.ballot != nullptr) RONDA_RETURN_IF_ERROR(Vote(call.info));
   if (IsVetoed(call.info)) return absl::OkStatus();
   return reduce_.Run(call);

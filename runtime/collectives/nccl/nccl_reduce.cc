@@ -175,7 +175,10 @@ absl::Status NcclReduce::TakeVote(const CallInfo& info) {
 absl::Status NcclReduce::Run(const ReduceCall& call, const Members& members, Entry* entry) {
   if (IsEmpty(call)) return Meet(call.info, members, entry);
   const WireLayout layout = LayoutOf(call.dtype, call.wire);
-  const std::optional<NcclRedOp> op = NcclOpOf(layout, call.op, options_.order);
+  // NCCL adds integers up in their own type.
+  const std::optional<NcclRedOp> op = kernels::AddsWide(call.op, layout.dtype, call.postscale)
+                                          ? std::nullopt
+                                          : NcclOpOf(layout, call.op, options_.order);
   if (op.has_value() && IsPlain(layout, call, members.size())) return RunPlain(call, *op, members, entry);
   Plan(call, op.has_value() ? VoteElements(call, members.size()) : 0, members);
   // Ronda's own reductions have both factors in their order.

@@ -1,6 +1,8 @@
 """Equal state on all ranks, the elastic API, and SyncBatchNorm."""
 
+import collections
 import copy
+import dataclasses
 import inspect
 import unittest
 
@@ -8,6 +10,15 @@ import ronda.torch as hvd
 import torch
 from ronda.torch.elastic.state import get_handler_registry
 from torch_cases import parameters_for, setUpModule, tearDownModule  # noqa: F401
+
+
+Pair = collections.namedtuple("Pair", "a b")
+
+
+@dataclasses.dataclass
+class Own:
+    number: float
+    tensor: torch.Tensor
 
 
 def optimizer_classes():
@@ -87,6 +98,28 @@ class BroadcastTest(unittest.TestCase):
         optimizer.step(closure)
         for each in hvd.allgather_object(flat(layer.state_dict())):
             self.assertEqual(each, flat(layer.state_dict()), "training goes on alike")
+
+    def test_state_in_containers_of_every_kind(self):
+        rank = float(hvd.rank())
+        layer = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+        optimizer.state[layer.weight] = {
+            "pair": Pair(torch.full((2,), rank), [rank]),
+            "ordered": collections.OrderedDict(b=torch.tensor(rank), a=(rank,)),
+            "own": Own(rank, torch.tensor(rank)),
+            "counts": collections.Counter(steps=1 + hvd.rank()),
+        }
+        optimizer.param_groups[0]["betas"] = Pair(rank, 0.5)
+        hvd.broadcast_optimizer_state(optimizer, hvd.size() - 1)
+        state, last = optimizer.state[layer.weight], float(hvd.size() - 1)
+        self.assertIs(type(state["pair"]), Pair)
+        self.assertEqual((state["pair"].a.tolist(), state["pair"].b), ([last] * 2, [last]))
+        self.assertIs(type(state["ordered"]), collections.OrderedDict)
+        self.assertEqual(list(state["ordered"]), ["b", "a"])
+        self.assertEqual((state["ordered"]["b"].item(), state["ordered"]["a"]), (last, (last,)))
+        self.assertEqual((state["own"].number, state["own"].tensor.item()), (last, last))
+        self.assertEqual(state["counts"], collections.Counter(steps=hvd.size()))
+        self.assertEqual(optimizer.param_groups[0]["betas"], Pair(last, 0.5))
 
     def test_optimizers_that_differ(self):
         layer = torch.nn.Linear(3, 3)

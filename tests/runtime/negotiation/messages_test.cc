@@ -40,6 +40,7 @@ TensorRequest Everything() {
   return {.name = "all",
           .process_set = 3,
           .op = OpType::kReduceScatter,
+          .function = TensorRequest::Function::kSparseAllreduce,
           .dtype = DType::kFloat64,
           .memory = Memory::kCuda,
           .shape = {4, 2},

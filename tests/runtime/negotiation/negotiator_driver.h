@@ -48,6 +48,8 @@ inline RankReport Report(std::vector<TensorRequest> requests) { return {.request
 
 inline RankReport ReportById(CacheId id) { return {.cached = {id}}; }
 
+inline RankReport Draining() { return {.membership = RankReport::Membership::kDraining}; }
+
 inline RankReport ShuttingDown() { return {.membership = RankReport::Membership::kShuttingDown}; }
 
 inline const Response& Spelled(const ResponseList& list, size_t bucket, size_t position = 0) {

@@ -127,5 +127,27 @@ TEST(Group, JoinBetweenItsTensorsKeepsEachOnesRanks) {
   EXPECT_EQ(Spelled(list, 2).request.op, OpType::kJoin);
 }
 
+// Whichever rank comes first, no tensor of the group is left behind to wait for a rank that does not have it.
+TEST(Group, TensorThatIsInAGroupOnSomeRanksOnlyFailsTheGroup) {
+  const TensorRequest alone = Allreduce("g.1");
+  for (const bool group_comes_first : {true, false}) {
+    NegotiatorDriver negotiator(2);
+    const auto submit_group = [&] {
+      negotiator.Submit(0,
+                        {InGroup("g", 3, Allreduce("g.0")), InGroup("g", 3, alone), InGroup("g", 3, Allreduce("g.2"))});
+    };
+    if (group_comes_first) submit_group();
+    negotiator.Submit(1, {alone});
+    if (!group_comes_first) submit_group();
+    const ResponseList list = negotiator.Responses();
+    EXPECT_THAT(list.buckets, IsEmpty());
+    ASSERT_THAT(list.errors, SizeIs(3));
+    for (const TensorError& error : list.errors) {
+      EXPECT_THAT(std::string(error.status.message()), HasSubstr("says group"));
+    }
+    EXPECT_FALSE(negotiator->anything_waits());
+  }
+}
+
 }  // namespace
 }  // namespace ronda

@@ -104,5 +104,18 @@ TEST(NegotiatorRefusal, NamesTheRankThatIsLateAtTheDeadline) {
   EXPECT_THAT(findings[0].text, AllOf(HasSubstr("the unnamed tensor has waited"), HasSubstr("missing: rank 1")));
 }
 
+TEST(Refusal, FailsEachTensorOfAGroupThatARankRefusesInAnyOrder) {
+  for (const std::string refused_first : {"g.0", "g.1"}) {
+    NegotiatorDriver negotiator(2);
+    negotiator.Submit(0, {Refusal(refused_first, "no")});
+    negotiator.Submit(1, {InGroup("g", 2, Allreduce("g.0")), InGroup("g", 2, Allreduce("g.1"))});
+    negotiator.Submit(0, {Refusal(refused_first == "g.0" ? "g.1" : "g.0", "no")});
+    const ResponseList list = negotiator.Responses();
+    ASSERT_EQ(list.errors.size(), 2u);
+    for (const TensorError& error : list.errors) EXPECT_EQ(error.ranks, std::vector<RankId>({0, 1}));
+    EXPECT_FALSE(negotiator->anything_waits());
+  }
+}
+
 }  // namespace
 }  // namespace ronda

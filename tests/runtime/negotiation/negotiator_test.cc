@@ -347,6 +347,57 @@ TEST(Negotiator, RankThatLeavesFailsWhatLacksItNowAndLater) {
   EXPECT_EQ(list.job, ResponseList::Job::kGoesOn);
 }
 
+TEST(Negotiator, RankThatDrainsFailsWhatLacksItAndCompletesItsOwn) {
+  NegotiatorDriver negotiator(2);
+  negotiator.Submit(0, {Allreduce("lacks it")});
+  negotiator.Submit(1, {Allreduce("its own"), Allreduce("nobody else's")});
+  negotiator.Take(1, Draining());
+  ResponseList list = negotiator.Responses();
+  ASSERT_THAT(list.errors, SizeIs(1));
+  EXPECT_EQ(list.errors[0].name, "lacks it");
+  EXPECT_THAT(std::string(list.errors[0].status.message()), HasSubstr("rank 1 has shut down and will not submit"));
+  negotiator.Submit(0, {Allreduce("its own"), Allreduce("lacks it, too")});
+  list = negotiator.Responses();
+  EXPECT_THAT(list.buckets, SizeIs(1));
+  ASSERT_THAT(list.errors, SizeIs(1));
+  EXPECT_EQ(list.errors[0].name, "lacks it, too");
+  negotiator.Take(0, ShuttingDown());
+  list = negotiator.Responses();
+  ASSERT_THAT(list.errors, SizeIs(1));
+  EXPECT_EQ(list.errors[0].name, "nobody else's");
+  EXPECT_THAT(list.errors[0].ranks, ElementsAre(1));
+  EXPECT_EQ(list.job, ResponseList::Job::kGoesOn);
+  negotiator.Take(1, ShuttingDown());
+  EXPECT_EQ(negotiator.Responses().job, ResponseList::Job::kEnds);
+}
+
+TEST(Negotiator, RankThatDrainsAfterItsJoinIsAbsentAsBefore) {
+  NegotiatorDriver negotiator(2);
+  negotiator.Submit(1, {JoinOf()});
+  negotiator.Take(1, Draining());
+  negotiator.Submit(0, {Allreduce("a")});
+  EXPECT_THAT(negotiator.Responses().buckets, SizeIs(1));
+  negotiator.Submit(0, {JoinOf()});
+  const ResponseList list = negotiator.Responses();
+  EXPECT_THAT(list.buckets, SizeIs(1));
+  EXPECT_THAT(list.errors, IsEmpty());
+}
+
+TEST(Negotiator, RanksThatCallDifferentFunctionsAreToldBoth) {
+  NegotiatorDriver negotiator(2);
+  TensorRequest broadcast = {.name = "o", .op = OpType::kAllgather, .dtype = DType::kUint8, .shape = {7}};
+  TensorRequest gather = broadcast;
+  broadcast.function = TensorRequest::Function::kBroadcastObject;
+  gather.function = TensorRequest::Function::kAllgatherObject;
+  negotiator.Submit(0, {broadcast});
+  negotiator.Submit(1, {gather});
+  const ResponseList list = negotiator.Responses();
+  ASSERT_THAT(list.errors, SizeIs(1));
+  EXPECT_THAT(std::string(list.errors[0].status.message()),
+              HasSubstr("rank 0 says operation broadcast_object, rank 1 says operation allgather_object"));
+  EXPECT_EQ(DescribeTensor(gather), "tensor 'o' (allgather_object)");
+}
+
 TEST(Negotiator, JobEndsWhenEveryRankHasLeft) {
   Negotiator negotiator = TwoRanks();
   ASSERT_TRUE(negotiator.Add(0, {.membership = RankReport::Membership::kShuttingDown}, kStart).ok());

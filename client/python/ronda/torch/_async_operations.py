@@ -6,13 +6,16 @@ Groups need names, so those without get a number, which all ranks count alike.
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
+from ronda._in_flight import IN_FLIGHT, Span, first_conflict
 from ronda._library import native
+from ronda._refusals import Told
 from ronda.process_sets import ProcessSet, global_process_set, id_of
 from ronda.torch import _basics, _tensors
 from ronda.torch._basics import Average, reduce_op
@@ -84,8 +87,31 @@ def _submit_allreduce(
     factors: tuple[float, float],
     process_set: ProcessSet,
 ) -> Handle:
-    row = allreduce_row(tensor, output, name, op, factors, id_of(process_set))
-    return Handle([native.allreduce_async(*row)], row[-1], lambda _: output)
+    set_id = id_of(process_set)
+    with Told(set_id, name):
+        row = allreduce_row(tensor, output, name, op, factors, set_id)
+        spans = [_tensors.span(tensor, False), _tensors.span(output, True)]
+        return _start(native.allreduce_async, row, spans, _taker(output, output is tensor))
+
+
+def _start(
+    submit: Callable[..., int],
+    row: tuple[Any, ...],
+    spans: list[Span],
+    finish: Callable[[list[int]], Any],
+) -> Handle:
+    """Submits one operation, after those that were started before it and use its memory."""
+    IN_FLIGHT.wait_for_users_of(spans)
+    handle = Handle([submit(*row)], row[-1], finish)
+    IN_FLIGHT.add(handle, spans)
+    return handle
+
+
+def _taker(output: torch.Tensor, is_in_place: bool) -> Callable[[list[int]], torch.Tensor]:
+    """What makes the result of an operation that writes to `output`."""
+    if is_in_place:
+        return lambda _: _tensors.mark_changed(output)
+    return lambda _: output
 
 
 def allreduce_async(
@@ -114,8 +140,9 @@ def allreduce_async(
     Raises:
         ValueError: the tensor or a factor cannot be used; a tensor of this name is in flight.
     """
-    op = reduce_op(op, average)
-    _tensors.check(tensor)
+    op, tensor = reduce_op(op, average), _tensors.plain(tensor)
+    with Told(id_of(process_set), name):
+        _tensors.check(tensor)
     output = torch.empty_like(tensor)
     return _submit_allreduce(
         tensor, output, name, op, (prescale_factor, postscale_factor), process_set
@@ -139,25 +166,61 @@ def allreduce_async_(
 
 def _submit_grouped_allreduce(
     tensors: Sequence[torch.Tensor],
-    outputs: list[torch.Tensor],
+    is_in_place: bool,
     name: str | None,
     op: ReduceOp,
     factors: tuple[float, float],
     process_set: ProcessSet,
 ) -> Handle:
+    tensors = _checked_group(tensors)
     set_id = id_of(process_set)
     group = _name("grouped_allreduce", name, set_id)
-    rows = [
-        allreduce_row(tensor, output, f"{group}.{i}", op, factors, set_id)
-        for i, (tensor, output) in enumerate(zip(tensors, outputs))
-    ]
-    return Handle(native.grouped_allreduce_async(rows, group), _stream(tensors), lambda _: outputs)
+    with Told(set_id, group, len(tensors)):
+        if not is_in_place:
+            tensors = [_tensors.plain(tensor) for tensor in tensors]
+        for tensor in tensors:
+            _tensors.check(tensor)
+        outputs = tensors if is_in_place else [torch.empty_like(tensor) for tensor in tensors]
+        rows = [
+            allreduce_row(tensor, output, f"{group}.{i}", op, factors, set_id)
+            for i, (tensor, output) in enumerate(zip(tensors, outputs))
+        ]
+        spans = [[_tensors.span(tensor, is_in_place)] for tensor in tensors]
+
+        def finish(_: list[int]) -> list[torch.Tensor]:
+            return [_tensors.mark_changed(each) for each in outputs] if is_in_place else outputs
+
+        return _start_group(native.grouped_allreduce_async, rows, group, spans, finish)
 
 
-def _stream(tensors: Sequence[torch.Tensor]) -> int | None:
-    if not tensors:
+def _checked_group(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    if isinstance(tensors, torch.Tensor) or not isinstance(tensors, Iterable):
+        raise ValueError(f"a group is a list of tensors, and not a {type(tensors).__name__}")
+    group = list(tensors)
+    if not group:
         raise ValueError("a group of no tensors: give it at least one")
-    return _tensors.stream(tensors[0])
+    return group
+
+
+def _start_group(
+    submit: Callable[[list[tuple[Any, ...]], str], list[int]],
+    rows: list[tuple[Any, ...]],
+    group: str,
+    spans: list[list[Span]],
+    finish: Callable[[list[int]], Any],
+) -> Handle:
+    """Submits a group, after the operations that were started before it and use its memory."""
+    conflict = first_conflict(spans)
+    if conflict is not None:
+        raise ValueError(
+            f"tensors {conflict[0]} and {conflict[1]} of group '{group}' share memory: pass each"
+            " tensor once"
+        )
+    uses = [span for each in spans for span in each]
+    IN_FLIGHT.wait_for_users_of(uses)
+    handle = Handle(submit(rows, group), rows[0][-1], finish)
+    IN_FLIGHT.add(handle, uses)
+    return handle
 
 
 def grouped_allreduce_async(
@@ -174,9 +237,8 @@ def grouped_allreduce_async(
     Args and errors are those of allreduce_async(); the result is a list of new tensors.
     """
     op = reduce_op(op, average)
-    outputs = [torch.empty_like(tensor) for tensor in tensors]
     factors = (prescale_factor, postscale_factor)
-    return _submit_grouped_allreduce(tensors, outputs, name, op, factors, process_set)
+    return _submit_grouped_allreduce(tensors, False, name, op, factors, process_set)
 
 
 def grouped_allreduce_async_(
@@ -191,7 +253,7 @@ def grouped_allreduce_async_(
     """As grouped_allreduce_async(), in place."""
     op = reduce_op(op, average)
     factors = (prescale_factor, postscale_factor)
-    return _submit_grouped_allreduce(tensors, list(tensors), name, op, factors, process_set)
+    return _submit_grouped_allreduce(tensors, True, name, op, factors, process_set)
 
 
 def sparse_allreduce_async(
@@ -203,41 +265,68 @@ def sparse_allreduce_async(
     """Begins to add up sparse tensors: every rank gets the values of all.
 
     Args:
-        tensor: of layout torch.sparse_coo; any number of its dimensions may be sparse.
+        tensor: of layout torch.sparse_coo, with the same shape and the same dimensions sparse on
+            every rank. A rank with nothing to add passes one without values.
         name: the same on every rank.
-        op: Sum or Average.
+        op: Sum, which is exact for integers too, or Average of floating-point numbers.
         process_set: the ranks that take part.
 
     Returns:
         A handle; its result, also if it is called, is a new sparse tensor, not coalesced.
+
+    Raises:
+        ValueError: the tensor or the operation is another one.
     """
     set_id = id_of(process_set)
-    sparse_shape = tensor.shape[: tensor.sparse_dim()]
-    values = tensor._values().contiguous()
-    rows = _row_numbers(tensor._indices(), sparse_shape)
-    stream = _tensors.stream(values)
-    members = native.process_set_size(set_id)
-    handles = native.sparse_allreduce_async(
-        _name("sparse_allreduce", name, set_id),
-        _tensors.check(values),
-        tuple(values.shape),
-        values.data_ptr(),
-        rows.data_ptr(),
-        (values, rows),
-        int(_basics.Sum),
-        set_id,
-        0.0,
-        stream,
-    )
+    name = _name("sparse_allreduce", name, set_id)
+    with Told(set_id, name), Told(set_id, f"{name}/indices"):
+        _check_sparse(tensor, op)
+        sparse_shape = tensor.shape[: tensor.sparse_dim()]
+        values = _tensors.plain(tensor._values()).contiguous()
+        rows = _row_numbers(tensor._indices(), sparse_shape)
+        stream = _tensors.stream(values)
+        # Ronda divides values in host memory, by the number that a dense average divides by.
+        divides = op == Average and stream is not None
+        handles = native.sparse_allreduce_async(
+            name,
+            _tensors.check(values),
+            tuple(values.shape),
+            values.data_ptr(),
+            rows.data_ptr(),
+            (values, rows),
+            int(_basics.Sum if divides else op),
+            set_id,
+            0.0,
+            stream,
+        )
 
     def finish(ids: list[int]) -> torch.Tensor:
         all_rows, all_values = _output(ids[0], rows), _output(ids[1], values)
-        if op == Average:
-            all_values /= members
+        if divides:
+            all_values /= native.process_set_size(set_id)
         indices = _indices(all_rows, sparse_shape)
         return torch.sparse_coo_tensor(indices, all_values, tensor.shape)
 
     return Handle(list(handles), stream, finish)
+
+
+def _check_sparse(tensor: torch.Tensor, op: ReduceOp) -> None:
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.sparse_coo:
+        what = (
+            _tensors.describe(tensor)
+            if isinstance(tensor, torch.Tensor)
+            else f"{tensor!r:.80}, a {type(tensor).__name__}"
+        )
+        raise ValueError(f"sparse_allreduce_async() takes tensors of torch.sparse_coo, not {what}")
+    if op not in (_basics.Sum, Average):
+        raise ValueError(
+            f"sparse_allreduce_async() adds up, and has no {ReduceOp(op).name}: use to_dense()"
+        )
+    if op == Average and not tensor.dtype.is_floating_point:
+        raise ValueError(
+            f"{_tensors.describe(tensor)}: an average of sparse tensors is of floating-point"
+            " numbers: use op=Sum, and divide the coalesced result"
+        )
 
 
 def _row_numbers(indices: torch.Tensor, shape: torch.Size) -> torch.Tensor:
@@ -281,8 +370,11 @@ def allgather_async(
     Returns:
         A handle; its result is a new tensor.
     """
-    row = _allgather_row(tensor, name, id_of(process_set))
-    return Handle([native.allgather_async(*row)], row[-1], lambda ids: _output(ids[0], tensor))
+    set_id, tensor = id_of(process_set), _tensors.plain(tensor)
+    with Told(set_id, name):
+        row = _allgather_row(tensor, name, set_id)
+        spans = [_tensors.span(tensor, False)]
+        return _start(native.allgather_async, row, spans, lambda ids: _output(ids[0], tensor))
 
 
 def grouped_allgather_async(
@@ -291,32 +383,37 @@ def grouped_allgather_async(
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
     """As allgather_async(), of several tensors together; the result is a list of new tensors."""
+    group_of = [_tensors.plain(tensor) for tensor in _checked_group(tensors)]
     set_id = id_of(process_set)
     group = _name("grouped_allgather", name, set_id)
-    rows = [_allgather_row(tensor, f"{group}.{i}", set_id) for i, tensor in enumerate(tensors)]
+    with Told(set_id, group, len(group_of)):
+        rows = [_allgather_row(each, f"{group}.{i}", set_id) for i, each in enumerate(group_of)]
 
-    def finish(ids: list[int]) -> list[torch.Tensor]:
-        return [_output(id, tensor) for id, tensor in zip(ids, tensors)]
+        def finish(ids: list[int]) -> list[torch.Tensor]:
+            return [_output(id, tensor) for id, tensor in zip(ids, group_of)]
 
-    return Handle(native.grouped_allgather_async(rows, group), _stream(tensors), finish)
+        spans = [[_tensors.span(tensor, False)] for tensor in group_of]
+        return _start_group(native.grouped_allgather_async, rows, group, spans, finish)
 
 
 def _submit_broadcast(
-    data: torch.Tensor, root_rank: int, name: str | None, process_set: ProcessSet
+    data: torch.Tensor, root_rank: int, name: str | None, set_id: int, is_in_place: bool
 ) -> Handle:
     dtype, stream = _tensors.check(data), _tensors.stream(data)
-    id = native.broadcast_async(
+    row = (
         name,
         dtype,
         tuple(data.shape),
         data.data_ptr(),
         data,
         root_rank,
-        id_of(process_set),
+        set_id,
         0.0,
         stream,
     )
-    return Handle([id], stream, lambda _: data)
+    is_root = native.rank() == root_rank
+    spans = [_tensors.span(data, not is_root)]
+    return _start(native.broadcast_async, row, spans, _taker(data, is_in_place))
 
 
 def broadcast_async(
@@ -336,8 +433,11 @@ def broadcast_async(
     Returns:
         A handle; its result is a new tensor.
     """
-    _tensors.check(tensor)
-    return _submit_broadcast(tensor.detach().clone(), root_rank, name, process_set)
+    set_id, tensor = id_of(process_set), _tensors.plain(tensor)
+    with Told(set_id, name):
+        _tensors.check(tensor)
+        IN_FLIGHT.wait_for_users_of([_tensors.span(tensor, False)])
+        return _submit_broadcast(tensor.detach().clone(), root_rank, name, set_id, False)
 
 
 def broadcast_async_(
@@ -347,17 +447,25 @@ def broadcast_async_(
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
     """As broadcast_async(), in place."""
-    return _submit_broadcast(tensor, root_rank, name, process_set)
+    set_id = id_of(process_set)
+    with Told(set_id, name):
+        return _submit_broadcast(tensor, root_rank, name, set_id, True)
 
 
 def _counts(splits: torch.Tensor | Sequence[int] | None) -> list[int] | None:
     if isinstance(splits, torch.Tensor):
-        if splits.dtype.is_floating_point or splits.dim() != 1:
+        is_integer = not (splits.dtype.is_floating_point or splits.is_complex())
+        if not is_integer or splits.dtype is torch.bool or splits.dim() != 1:
             raise ValueError(
                 f"splits is {_tensors.describe(splits)}: it must be a list of integers"
             )
         return [int(count) for count in splits.tolist()]
-    return None if splits is None else [int(count) for count in splits]
+    if splits is None:
+        return None
+    try:
+        return [operator.index(count) for count in splits]
+    except TypeError:
+        raise ValueError(f"splits is {splits!r:.80}: it must be a list of integers") from None
 
 
 def alltoall_async(
@@ -379,14 +487,35 @@ def alltoall_async(
         A handle; its result is a new tensor, and how many of its rows came from each member (of
         the dtype and on the device of `splits`, or int32).
     """
+    set_id = id_of(process_set)
+    with Told(set_id, name):
+        sent, row = _alltoall_row(_tensors.plain(tensor), splits, name, set_id)
+        received_like = (
+            splits if isinstance(splits, torch.Tensor) else torch.empty(0, dtype=torch.int32)
+        )
+
+        def finish(ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+            address, rows, by_member = native.output(ids[0])
+            received = torch.tensor(
+                by_member, dtype=received_like.dtype, device=received_like.device
+            )
+            return _tensors.copy_of_output(address, rows, sent), received
+
+        return _start(native.alltoall_async, row, [_tensors.span(sent, False)], finish)
+
+
+def _alltoall_row(
+    tensor: torch.Tensor,
+    splits: torch.Tensor | Sequence[int] | None,
+    name: str | None,
+    process_set: int,
+) -> tuple[torch.Tensor, tuple[Any, ...]]:
+    """The rows that travel, and the arguments."""
     dtype, stream = _tensors.check(tensor), _tensors.stream(tensor)
     counts = _counts(splits)
-    if counts is not None and tensor.dim() > 0 and sum(counts) < len(tensor):
+    if counts is not None and tensor.dim() > 0 and 0 <= sum(counts) < len(tensor):
         tensor = tensor[: sum(counts)]
-    received_like = (
-        splits if isinstance(splits, torch.Tensor) else torch.empty(0, dtype=torch.int32)
-    )
-    id = native.alltoall_async(
+    return tensor, (
         name,
         dtype,
         tuple(tensor.shape),
@@ -395,17 +524,10 @@ def alltoall_async(
         0,
         tensor,
         counts,
-        id_of(process_set),
+        process_set,
         0.0,
         stream,
     )
-
-    def finish(ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        address, rows, by_member = native.output(ids[0])
-        received = torch.tensor(by_member, dtype=received_like.dtype, device=received_like.device)
-        return _tensors.copy_of_output(address, rows, tensor), received
-
-    return Handle([id], stream, finish)
 
 
 def _reducescatter_row(
@@ -464,9 +586,12 @@ def reducescatter_async(
     Returns:
         A handle; its result is a new tensor.
     """
-    factors = (prescale_factor, postscale_factor)
-    output, arguments = _reducescatter_row(tensor, name, op, factors, id_of(process_set))
-    return Handle([native.reducescatter_async(*arguments)], arguments[-1], lambda _: output)
+    set_id, tensor = id_of(process_set), _tensors.plain(tensor)
+    with Told(set_id, name):
+        factors = (prescale_factor, postscale_factor)
+        output, row = _reducescatter_row(tensor, name, op, factors, set_id)
+        spans = [_tensors.span(tensor, False), _tensors.span(output, True)]
+        return _start(native.reducescatter_async, row, spans, lambda _: output)
 
 
 def grouped_reducescatter_async(
@@ -478,14 +603,19 @@ def grouped_reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> Handle:
     """As reducescatter_async(), of several tensors together; the result is a list."""
+    group_of = [_tensors.plain(tensor) for tensor in _checked_group(tensors)]
     set_id, factors = id_of(process_set), (prescale_factor, postscale_factor)
     group = _name("grouped_reducescatter", name, set_id)
-    pairs = [
-        _reducescatter_row(tensor, f"{group}.{i}", op, factors, set_id)
-        for i, tensor in enumerate(tensors)
-    ]
-    ids = native.grouped_reducescatter_async([row for _, row in pairs], group)
-    return Handle(ids, _stream(tensors), lambda _: [output for output, _ in pairs])
+    with Told(set_id, group, len(group_of)):
+        pairs = [
+            _reducescatter_row(tensor, f"{group}.{i}", op, factors, set_id)
+            for i, tensor in enumerate(group_of)
+        ]
+        outputs, rows = [output for output, _ in pairs], [row for _, row in pairs]
+        spans = [[_tensors.span(tensor, False)] for tensor in group_of]
+        return _start_group(
+            native.grouped_reducescatter_async, rows, group, spans, lambda _: outputs
+        )
 
 
 def join(device: int = -1) -> int:

@@ -125,7 +125,12 @@ def is_initialized() -> bool:
 
 def _checked(value: int) -> int:
     if value < 0:
-        raise errors.NotInitializedError("Ronda has not been initialized: call init() first")
+        has_ended = job.number() > 0
+        raise errors.NotInitializedError(
+            "Ronda has been shut down: call init() to join a job again"
+            if has_ended
+            else "Ronda has not been initialized: call init() first"
+        )
     return value
 
 

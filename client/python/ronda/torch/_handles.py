@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from ronda._library import native
+from ronda.errors import RondaError
 
 
 class Handle:
@@ -55,6 +57,13 @@ class Handle:
             self._give_back(ids)
 
     __call__ = wait
+
+    def settle(self) -> None:
+        """Waits until the operations have ended, and leaves their error to wait()."""
+        ids = self._ids
+        if ids is not None:
+            with contextlib.suppress(RondaError):
+                native.synchronize_all(ids)
 
     def _give_back(
         self,

@@ -7,10 +7,12 @@ checks are in one place and by hand: a gradient's submission should cost a few a
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from ronda._in_flight import Span
 from ronda.types import DType
 
 DTYPES: dict[torch.dtype, int] = {
@@ -43,8 +45,14 @@ def dtype_number(tensor: torch.Tensor) -> int:
     """The DType of `tensor`, after all checks that do not concern the order of its elements.
 
     Raises:
-        ValueError: the layout, the device or the dtype is not one that Ronda can reduce.
+        ValueError: it is no tensor, or the layout, the device or the dtype is not one that Ronda
+            can reduce.
     """
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(
+            f"{tensor!r:.80} is a {type(tensor).__name__} and no tensor: pass a tensor, such as"
+            " torch.tensor(value), or use broadcast_object() or allgather_object()"
+        )
     if tensor.layout is not torch.strided:
         raise ValueError(
             f"{describe(tensor)} is not dense: use to_dense() or sparse_allreduce_async()"
@@ -66,12 +74,47 @@ def check(tensor: torch.Tensor) -> int:
     """The DType of a tensor that can be submitted as it is.
 
     Raises:
-        ValueError: as of dtype_number(), or the tensor is not contiguous.
+        ValueError: as of dtype_number(), or the memory of the tensor does not hold its elements
+            one after the other.
     """
     number = dtype_number(tensor)
+    if tensor.is_neg():
+        raise ValueError(
+            f"{describe(tensor)} is a view whose elements are negated when they are read: pass"
+            " tensor.resolve_neg()"
+        )
     if not tensor.is_contiguous():
         raise ValueError(f"{describe(tensor)} has strides {tensor.stride()}: it must be contiguous")
     return number
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor`, or a copy whose memory holds the elements of a lazily negated view."""
+    is_negated = isinstance(tensor, torch.Tensor) and tensor.is_neg()
+    return tensor.resolve_neg() if is_negated else tensor
+
+
+def span(tensor: torch.Tensor, is_written: bool) -> Span:
+    """What an operation uses that reads a contiguous tensor, or writes it."""
+    begin = tensor.data_ptr()
+    return Span(begin, begin + tensor.numel() * tensor.element_size(), is_written)
+
+
+def mark_changed(tensor: torch.Tensor) -> torch.Tensor:
+    """Says of a tensor that a result was written to it, which autograd does not see by itself."""
+    if not tensor.is_inference():
+        _increment_version(tensor)
+    return tensor
+
+
+def _change_nothing(tensor: torch.Tensor) -> None:
+    """For versions of torch that have no function for it: a change of no element counts as one."""
+    tensor.detach().view(-1)[:0].zero_()
+
+
+_increment_version: Callable[[torch.Tensor], Any] = getattr(
+    torch.autograd.graph, "increment_version", _change_nothing
+)
 
 
 def stream(tensor: torch.Tensor) -> int | None:

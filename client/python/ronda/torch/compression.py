@@ -35,8 +35,9 @@ class _WireCompressor(Compressor):
     @classmethod
     def compress(cls, tensor: torch.Tensor) -> tuple[torch.Tensor, object]:
         """Casts a tensor of floating-point numbers; others stay."""
-        if cls.dtype is None or not tensor.dtype.is_floating_point:
-            return tensor, tensor.dtype
+        is_tensor = isinstance(tensor, torch.Tensor)  # something else is refused where it is sent
+        if cls.dtype is None or not is_tensor or not tensor.dtype.is_floating_point:
+            return tensor, None
         return tensor.to(cls.dtype), tensor.dtype
 
     @classmethod

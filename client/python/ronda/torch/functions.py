@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterable, Mapping
+import collections
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from ronda._library import native
-from ronda.process_sets import ProcessSet, global_process_set, id_of
+from ronda import objects
+from ronda.process_sets import ProcessSet, global_process_set
 from ronda.torch._async_operations import broadcast_async_
 from ronda.torch._basics import rank
-from ronda.torch._handles import Handle
-
-try:
-    from cloudpickle import dumps  # type: ignore[import]  # also takes lambdas
-except ImportError:
-    from pickle import dumps
 
 
 def broadcast_object(
@@ -35,34 +30,22 @@ def broadcast_object(
         name: the same on every rank; without one calls meet by order.
         process_set: the ranks that take part.
     """
-    is_root = rank() == root_rank
-    data = dumps(obj) if is_root else None
-    id = native.broadcast_object_async(name, data, root_rank, id_of(process_set))
-    received = Handle([id], None, lambda ids: native.output_bytes(ids[0])).wait()
-    return obj if is_root else pickle.loads(received)
+    return objects.broadcast_object(obj, root_rank, name=name, process_set=process_set)
 
 
 def allgather_object(
     obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
-    """The objects of all ranks, by rank. They are pickled: only take them from ranks you trust.
+    """The objects of all ranks that take part, by rank: not of those that have joined.
+
+    They are pickled: only take them from ranks that you trust.
 
     Args:
         obj: of this rank.
         name: the same on every rank; without one calls meet by order.
         process_set: the ranks that take part.
     """
-
-    def finish(ids: list[int]) -> list[Any]:
-        data, sizes, begin = native.output_bytes(ids[0]), native.output(ids[0])[2], 0
-        objects = []
-        for size in sizes:
-            objects.append(pickle.loads(data[begin : begin + size]))
-            begin += size
-        return objects
-
-    id = native.allgather_object_async(name, dumps(obj), id_of(process_set))
-    return list(Handle([id], None, finish).wait())
+    return objects.allgather_object(obj, name=name, process_set=process_set)
 
 
 def broadcast_parameters(
@@ -126,11 +109,7 @@ def _take_out(value: Any, tensors: list[torch.Tensor]) -> Any:
     if isinstance(value, torch.Tensor):
         tensors.append(value.detach().contiguous())
         return _Placeholder(value.dtype, tuple(value.shape), value.device.type == "cpu")
-    if isinstance(value, dict):
-        return {key: _take_out(each, tensors) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_take_out(each, tensors) for each in value)
-    return value
+    return _rebuilt(value, lambda each: _take_out(each, tensors))
 
 
 def _put_in(value: Any, tensors: list[torch.Tensor], device: torch.device) -> Any:
@@ -139,11 +118,27 @@ def _put_in(value: Any, tensors: list[torch.Tensor], device: torch.device) -> An
         place = torch.device("cpu") if value.on_host else device
         tensors.append(torch.empty(value.shape, dtype=value.dtype, device=place))
         return tensors[-1]
-    if isinstance(value, dict):
-        return {key: _put_in(each, tensors, device) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_put_in(each, tensors, device) for each in value)
+    return _rebuilt(value, lambda each: _put_in(each, tensors, device))
+
+
+def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A container like `value` of what `change` makes of its elements; something else as it is.
+
+    Containers of the program's own classes are among the latter: they travel as they are, pickled.
+    """
+    kind = type(value)
+    if kind in (dict, collections.OrderedDict):
+        return kind((key, change(each)) for key, each in value.items())
+    if isinstance(value, tuple) and hasattr(kind, "_make"):  # a namedtuple
+        return _own_class(kind)._make(change(each) for each in value)
+    if kind in (list, tuple):
+        return kind(change(each) for each in value)
     return value
+
+
+def _own_class(kind: Any) -> Any:
+    """This process' class of that name: one of the main program may have come as a copy of it."""
+    return getattr(sys.modules.get(kind.__module__), kind.__qualname__, kind)
 
 
 def broadcast_optimizer_state(

@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
+from ronda._in_flight import IN_FLIGHT
 from ronda._library import native
+from ronda._refusals import Told
 from ronda.process_sets import id_of
 from ronda.torch import _async_operations, _basics, _tensors
 from ronda.torch._async_operations import *  # noqa: F403
@@ -56,7 +58,10 @@ _Factors = tuple[float, float]
 
 def _needs_gradient(tensors: Sequence[torch.Tensor]) -> bool:
     """Whether the call has to be recorded. That takes longer than a small allreduce."""
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    # What is no tensor is refused where it is submitted, so that the other ranks hear of it.
+    return torch.is_grad_enabled() and any(
+        isinstance(tensor, torch.Tensor) and tensor.requires_grad for tensor in tensors
+    )
 
 
 def _check_differentiable(op: ReduceOp) -> None:
@@ -66,22 +71,27 @@ def _check_differentiable(op: ReduceOp) -> None:
 
 def _reduce(
     tensor: torch.Tensor,
-    output: torch.Tensor,
+    output: torch.Tensor | None,
     name: str | None,
     op: ReduceOp,
     factors: _Factors,
     process_set: ProcessSet,
 ) -> torch.Tensor:
-    """allreduce() without autograd, into `output`."""
-    row = allreduce_row(tensor, output, name, op, factors, id_of(process_set))
-    if row[-1] is None:
-        native.allreduce(*row)
-        return output
-    return _on_stream(native.allreduce_async(*row), row[-1], output)
-
-
-def _on_stream(id: int, stream: int, output: torch.Tensor) -> torch.Tensor:
-    native.synchronize_on_stream(id, stream)
+    """allreduce() without autograd; `output` None: into a new tensor."""
+    set_id = id_of(process_set)
+    with Told(set_id, name):
+        if output is None:
+            tensor = _tensors.plain(tensor)
+            _tensors.check(tensor)
+            output = torch.empty_like(tensor)
+        row = allreduce_row(tensor, output, name, op, factors, set_id)
+        spans = (_tensors.span(tensor, False), _tensors.span(output, True))
+        IN_FLIGHT.wait_for_users_of(spans)
+        if row[-1] is None:
+            native.allreduce(*row)
+            return output
+        id = native.allreduce_async(*row)
+    native.synchronize_on_stream(id, row[-1])
     native.release(id)
     return output
 
@@ -99,7 +109,7 @@ class _Allreduce(torch.autograd.Function):
         process_set: ProcessSet,
     ) -> torch.Tensor:
         ctx.arguments = op, factors, process_set
-        return _reduce(tensor, torch.empty_like(tensor), name, op, factors, process_set)
+        return _reduce(tensor, None, name, op, factors, process_set)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -116,8 +126,7 @@ def _differentiable_allreduce(
     if _needs_gradient([tensor]):
         reduced: torch.Tensor = _Allreduce.apply(tensor, name, op, factors, process_set)
         return reduced
-    _tensors.check(tensor)
-    return _reduce(tensor, torch.empty_like(tensor), name, op, factors, process_set)
+    return _reduce(tensor, None, name, op, factors, process_set)
 
 
 def allreduce(
@@ -163,7 +172,7 @@ def allreduce_(
 ) -> torch.Tensor:
     """As allreduce(), in place and not differentiable."""
     op, factors = reduce_op(op, average), (prescale_factor, postscale_factor)
-    return _reduce(tensor, tensor, name, op, factors, process_set)
+    return _tensors.mark_changed(_reduce(tensor, tensor, name, op, factors, process_set))
 
 
 def _reduce_group(
