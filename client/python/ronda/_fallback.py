@@ -177,10 +177,6 @@ cross_size = _number("cross_size")
 current = _number("current")
 
 
-def make_current(context: int, /) -> None:
-    _check(library.ronda_make_current(context))
-
-
 _T = TypeVar("_T")
 
 
@@ -197,11 +193,14 @@ def _ask(name: str, kind: Callable[[int], _T]) -> Callable[..., _T]:
 
 
 def _tells(name: str) -> Callable[..., None]:
-    """A function of the C ABI whose last parameter is a text."""
+    """A function of the C ABI that takes numbers and texts."""
     function = getattr(library, "ronda_" + name)
-    return lambda *arguments: _check(function(*arguments[:-1], encode(arguments[-1])))
+    return lambda *values: _check(
+        function(*(encode(value) if isinstance(value, str) else value for value in values))
+    )
 
 
+make_current = _tells("make_current")
 abort = _tells("abort")
 start_timeline = _tells("start_timeline")
 should_stop = _ask("should_stop", bool)
@@ -382,10 +381,7 @@ def remove_process_set_async(id: int, /) -> int:
 
 refuse = _tells("refuse")
 refuse_message = _tells("refuse_message")
-
-
-def refuse_tensor(process_set: int, name: str | None, message: str, /) -> None:
-    _check(library.ronda_refuse_tensor(process_set, encode(name), encode(message)))
+refuse_tensor = _tells("refuse_tensor")
 
 
 def allreduce(*values: object) -> None:

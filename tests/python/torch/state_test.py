@@ -11,7 +11,6 @@ import torch
 from ronda.torch.elastic.state import get_handler_registry
 from torch_cases import parameters_for, setUpModule, tearDownModule  # noqa: F401
 
-
 Pair = collections.namedtuple("Pair", "a b")
 
 
