@@ -425,7 +425,7 @@ absl::StatusOr<Submission> RefusalSubmission(ronda_process_set set, const char* 
                                        .refusal = has_words ? OneLine(message) : "it gives no reason"}};
   if (channel != nullptr) RONDA_RETURN_IF_ERROR(SetChannel(*channel, &submission));
   if (name != nullptr) {
-    RONDA_RETURN_IF_ERROR(CheckName("refuse_tensor", "name", name));
+    RONDA_RETURN_IF_ERROR(CheckName("refuse", "name", name));
     submission.request.name = name;
   }
   return submission;

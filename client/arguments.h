@@ -118,9 +118,9 @@ struct Channel {
   int tag;
 };
 
-// What a rank submits in the place of an operation that it cannot take part in: of the one of this name, which may be
-// null, or else of its next one without a name in the process set or, with a channel, of the next message there. The
-// other ranks are told the first RONDA_MAX_NAME_LENGTH bytes of `message`, which may be null, on one line.
+// The submission of a rank that cannot take part in an operation. The operation is the next message of `channel`, if it
+// is given; else that of this name; else, without a name, this rank's next one without a name in the process set. The
+// other ranks get the first RONDA_MAX_NAME_LENGTH bytes of `message`, which may be null, on one line.
 absl::StatusOr<Submission> RefusalSubmission(ronda_process_set set, const char* name, const Channel* channel,
                                              const char* message);
 

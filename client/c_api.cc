@@ -371,16 +371,15 @@ ronda_status ronda_shutdown(void) {
 
 ronda_status ronda_abort(const char* reason) {
   return ronda::CallWithSession([&](ronda::Session& session) -> ronda::Outcome {
-    if (reason == nullptr) return ronda::NullArgument("ronda_abort", "reason");
+    if (reason == nullptr) return ronda::NullText("ronda_abort", "reason");
     session.runtime().Abandon(absl::UnavailableError(absl::StrCat("this rank has aborted the job: ", reason)));
     return {};
   });
 }
 
 ronda_status ronda_job_status(void) {
-  return ronda::CallWithSession([](ronda::Session& session) {
-    return ronda::Failure(session.runtime().failure(), ronda::Answer::kCompletion);
-  });
+  return ronda::CallWithSession(
+      [](ronda::Session& session) { return ronda::Failure(session.runtime().failure(), ronda::Answer::kCompletion); });
 }
 
 ronda_status ronda_elastic_reform(const ronda_elastic_reform_options* options) {
@@ -412,7 +411,7 @@ ronda_status ronda_get_statistics(ronda_statistics* statistics) {
 
 ronda_status ronda_start_timeline(const char* path) {
   return ronda::CallWithSession([&](ronda::Session& session) -> ronda::Outcome {
-    if (path == nullptr) return ronda::NullArgument("ronda_start_timeline", "path");
+    if (path == nullptr) return ronda::NullText("ronda_start_timeline", "path");
     return ronda::Failure(session.runtime().StartTimeline(path), ronda::Answer::kStartup);
   });
 }

@@ -414,11 +414,7 @@ ronda_status ronda_cuda_zero(void* data, size_t bytes, void* stream) {
   });
 }
 
-ronda_status ronda_refuse(ronda_process_set process_set, const char* message) {
-  return ronda::Refuse(process_set, nullptr, nullptr, message);
-}
-
-ronda_status ronda_refuse_tensor(ronda_process_set process_set, const char* name, const char* message) {
+ronda_status ronda_refuse(ronda_process_set process_set, const char* name, const char* message) {
   return ronda::Refuse(process_set, name, nullptr, message);
 }
 

@@ -404,6 +404,10 @@ Outcome NullArgument(absl::string_view function, absl::string_view argument) {
   return {RONDA_ERROR_INVALID_ARGUMENT, absl::StrCat(function, ": ", argument, " is NULL: pass where to write it")};
 }
 
+Outcome NullText(absl::string_view function, absl::string_view argument) {
+  return {RONDA_ERROR_INVALID_ARGUMENT, absl::StrCat(function, ": ", argument, " is NULL: pass a text")};
+}
+
 absl::StatusOr<absl::Duration> DeadlineOf(absl::string_view function, double timeout_s) {
   if (std::isnan(timeout_s)) {
     return absl::InvalidArgumentError(absl::StrCat(function, ": timeout_s is not a number"));

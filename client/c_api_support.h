@@ -335,7 +335,9 @@ ronda_status FailWithLiteral(ronda_status code, const char* text) noexcept;
 ronda_status FailWithException(const std::exception& error) noexcept;
 
 Outcome Failure(const absl::Status& status, Answer from);
+// The errors of an output and of a text that are missing.
 Outcome NullArgument(absl::string_view function, absl::string_view argument);
+Outcome NullText(absl::string_view function, absl::string_view argument);
 
 // Writes as much as the caller has room for. `type` is the struct's name.
 template <typename T>

@@ -291,14 +291,12 @@ ronda_status ronda_grouped_reducescatter_async(const ronda_reducescatter_args* a
 /* The first of these, and waits. */
 ronda_status ronda_grouped_allreduce(const ronda_allreduce_args* args, size_t count, const char* group);
 
-/* This rank's next operation without a name in the process set is one that it cannot take part in, because it has found
- * its own arguments wrong, for instance. It counts as made, and fails on the other ranks, once all of them have made
- * it, with RONDA_ERROR_MISMATCH and a text that names this rank and has the first 1,024 bytes of `message`. If several
- * ranks refuse, the first of them is named. Waits for no rank; nothing but the end of the job tells this rank more. */
-ronda_status ronda_refuse(ronda_process_set process_set, const char* message);
-
-/* The same for the operation on the tensor of this name. The name is free again once the operation has failed. */
-ronda_status ronda_refuse_tensor(ronda_process_set process_set, const char* name, const char* message);
+/* This rank cannot take part in an operation, because it has found its own arguments wrong, for instance: in the
+ * operation on the tensor `name`, or, if that is NULL, in its next one without a name in the process set. The operation
+ * counts as made by this rank. Once all other ranks have made it, it fails there with RONDA_ERROR_MISMATCH and a text
+ * that names this rank and has the first 1,024 bytes of `message`. If several ranks refuse, the first of them is named.
+ * The name is free again then. Waits for no rank; nothing but the end of the job tells this rank more. */
+ronda_status ronda_refuse(ronda_process_set process_set, const char* name, const char* message);
 
 /* The same for the next message from rank `from` to rank `to` with this tag, which one of the two refuses. */
 ronda_status ronda_refuse_message(ronda_process_set process_set, int from, int to, int tag, const char* message);

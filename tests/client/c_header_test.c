@@ -81,8 +81,8 @@ static void test_operations_that_name_nothing(void) {
   ronda_process_set set = 0;
   const int ranks[1] = {0};
   int sender = -1;
-  expect(ronda_refuse(0, "a mistake") == RONDA_OK, "ronda_refuse");
-  expect(ronda_refuse_tensor(0, "t", "a mistake") == RONDA_OK, "ronda_refuse_tensor");
+  expect(ronda_refuse(0, NULL, "a mistake") == RONDA_OK, "ronda_refuse");
+  expect(ronda_refuse(0, "t", "a mistake") == RONDA_OK, "ronda_refuse of a name");
   expect(ronda_refuse_message(0, 0, 0, 0, NULL) == RONDA_ERROR_INVALID_ARGUMENT, "ronda_refuse_message");
   expect(ronda_monitored_barrier_async(0, 30, &handle) == RONDA_OK, "ronda_monitored_barrier_async");
   expect(ronda_synchronize(handle) == RONDA_OK, "ronda_synchronize");

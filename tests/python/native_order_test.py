@@ -65,7 +65,7 @@ class RefusalTest(SeveralRanksTest):
         for process_set in (0, native.create_process_set(list(range(native.size())))):
             self.add_up(None, process_set)
             if self.is_refuser():
-                native.refuse(process_set, "no such root")
+                native.refuse(process_set, None, "no such root")
             else:
                 with self.assertRaisesRegex(errors.MismatchError, f"unnamed call 2.*{self.text}"):
                     self.add_up(None, process_set)
@@ -77,25 +77,25 @@ class RefusalTest(SeveralRanksTest):
             for _ in range(40):
                 self.add_up()
             if self.is_refuser():
-                native.refuse(0, f"no such root, {round}")
+                native.refuse(0, None, f"no such root, {round}")
             else:
                 with self.assertRaisesRegex(errors.MismatchError, f"{self.text}, {round}"):
                     self.add_up()
 
     def test_of_several_ranks(self):
         if native.rank() > 0:
-            native.refuse(0, "no such root")
+            native.refuse(0, None, "no such root")
         else:
             with self.assertRaisesRegex(errors.MismatchError, "rank 1 .* has refused"):
                 self.add_up()
         self.add_up()
 
     def test_of_all_ranks(self):
-        native.refuse(0, "a mistake of all")
+        native.refuse(0, None, "a mistake of all")
         self.add_up()
 
     def test_before_the_end(self):
-        native.refuse(0, "a mistake of all")
+        native.refuse(0, None, "a mistake of all")
 
     def test_of_messages(self):
         number = floats(1, 5)
@@ -128,7 +128,7 @@ class RefusalTest(SeveralRanksTest):
         said = ["x{1024}$", "two lines$", "\N{GREEK SMALL LETTER MU}{512}$", "gives no reason$"]
         for word, pattern in zip(words, said):
             if self.is_refuser():
-                native.refuse(0, word)
+                native.refuse(0, None, word)
             else:
                 with self.assertRaisesRegex(errors.MismatchError, pattern):
                     self.add_up()
@@ -136,7 +136,7 @@ class RefusalTest(SeveralRanksTest):
 
     def test_that_makes_no_sense(self):
         with self.assertRaisesRegex(errors.InvalidArgumentError, "process set 9"):
-            native.refuse(9, "no")
+            native.refuse(9, None, "no")
         with self.assertRaisesRegex(errors.InvalidArgumentError, "tag is -1"):
             native.refuse_message(0, 0, 1, -1, "no")
         with self.assertRaisesRegex(errors.InvalidArgumentError, "receiver 77"):

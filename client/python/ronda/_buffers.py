@@ -31,7 +31,7 @@ class Buffer(NamedTuple):
     keep: object
 
     def span(self, is_written: bool) -> Span:
-        """What an operation uses that reads it, or writes it."""
+        """The memory of an operation that reads this buffer, or writes it."""
         return Span(self.address, self.address + self.byte_count, is_written)
 
 

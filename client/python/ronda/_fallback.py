@@ -381,7 +381,6 @@ def remove_process_set_async(id: int, /) -> int:
 
 refuse = _tells("refuse")
 refuse_message = _tells("refuse_message")
-refuse_tensor = _tells("refuse_tensor")
 
 
 def allreduce(*values: object) -> None:

@@ -15,6 +15,8 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+from ronda.errors import RondaError
+
 _LOOKED_AT = 8  # operations per call: more than are added
 
 
@@ -27,13 +29,13 @@ class Span(NamedTuple):
 
 
 class Started(Protocol):
-    """A handle."""
+    """An operation that has been submitted: a handle, or a Work of torch.distributed."""
 
     def poll(self) -> bool:
         """Whether the operation has ended. Never waits."""
 
     def settle(self) -> None:
-        """Waits until the operation has ended; its error is kept for who waits for the result."""
+        """Waits until the operation has ended, and leaves its error to the caller of wait()."""
 
 
 class _Use(NamedTuple):
@@ -59,8 +61,9 @@ class InFlight:
 
     def wait_for_users_of(self, spans: Iterable[Span]) -> None:
         """Waits for the operations after which one that uses `spans` must come."""
-        if not self._uses:
+        if not self._operations:
             return
+        self.forget_ended(_LOOKED_AT)
         with self._lock:
             earlier = [use.operation for span in spans for use in self._conflicts(span)]
         for operation in earlier:
@@ -70,7 +73,12 @@ class InFlight:
         """Whether wait_for_users_of() would wait."""
         with self._lock:
             conflicts = self._conflicts(span)
-        return any(not use.operation.poll() for use in conflicts)
+        return any(not _has_ended(use.operation) for use in conflicts)
+
+    def operations(self) -> list[Started]:
+        """Those that are in flight, and perhaps some that have ended."""
+        with self._lock:
+            return [operation for operation, _ in self._operations]
 
     def _conflicts(self, span: Span) -> list[_Use]:
         first = bisect.bisect_left(self._uses, (span.begin - self._longest,))
@@ -83,6 +91,7 @@ class InFlight:
 
     def add(self, operation: Started, spans: Iterable[Span]) -> None:
         """Remembers an operation, and forgets some that have ended."""
+        self.forget_ended(_LOOKED_AT)
         with self._lock:
             uses = [
                 _Use(begin, next(self._numbers), end, is_written, operation)
@@ -93,24 +102,37 @@ class InFlight:
                 bisect.insort(self._uses, use)
                 self._longest = max(self._longest, use.end - use.begin)
             self._operations.append((operation, uses))
-            for _ in range(min(_LOOKED_AT, len(self._operations) - 1)):
-                self._forget_if_ended()
 
-    def _forget_if_ended(self) -> None:
-        operation, uses = self._operations.popleft()
-        if not operation.poll():
-            self._operations.append((operation, uses))
-            return
+    def forget_ended(self, most: int | None = None) -> None:
+        """Lets go of operations that have ended.
+
+        Args:
+            most: how many to look at, those first that were looked at longest ago; None: all.
+        """
+        with self._lock:
+            count = len(self._operations) if most is None else min(most, len(self._operations))
+            looked_at = [self._operations.popleft() for _ in range(count)]
+        for operation, uses in looked_at:
+            # Not under the lock: a Work that has ended calls back.
+            has_ended = _has_ended(operation)
+            with self._lock:
+                if has_ended:
+                    self._forget(uses)
+                else:
+                    self._operations.append((operation, uses))
+
+    def _forget(self, uses: list[_Use]) -> None:
         for use in uses:
             del self._uses[bisect.bisect_left(self._uses, use[:2])]
         if not self._uses:
             self._longest = 0
 
-    def clear(self) -> None:
-        """Forgets all: the job has ended."""
-        with self._lock:
-            self._uses.clear()
-            self._operations.clear()
+
+def _has_ended(operation: Started) -> bool:
+    try:
+        return operation.poll()
+    except RondaError:
+        return True  # another thread has waited for it, and has given its handle back meanwhile
 
 
 IN_FLIGHT = InFlight()

@@ -254,25 +254,22 @@ static PyObject* JobStatus(PyObject* module, PyObject* none) {
   return NoneOrRaise(ronda_job_status());
 }
 
-typedef struct TextArguments {
-  const char* path;
-  const char* reason;
-} TextArguments;
+/* Calls a function of the C ABI that takes the text `value`, which errors call `name`. */
+static PyObject* CallWithText(const char* name, PyObject* value, ronda_status (*function)(const char*)) {
+  const Field field = {name, kText, 0, 0};
+  const char* text = NULL;
+  if (ReadField(&field, value, &text, NULL) != 0) return NULL;
+  return NoneOrRaise(function(text));
+}
 
 static PyObject* StartTimeline(PyObject* module, PyObject* value) {
   (void)module;
-  static const Field kPath = FIELD(TextArguments, kText, path);
-  TextArguments arguments = {NULL, NULL};
-  if (ReadField(&kPath, value, &arguments, NULL) != 0) return NULL;
-  return NoneOrRaise(ronda_start_timeline(arguments.path));
+  return CallWithText("path", value, ronda_start_timeline);
 }
 
 static PyObject* Abort(PyObject* module, PyObject* value) {
   (void)module;
-  static const Field kReason = FIELD(TextArguments, kText, reason);
-  TextArguments arguments = {NULL, NULL};
-  if (ReadField(&kReason, value, &arguments, NULL) != 0) return NULL;
-  return NoneOrRaise(ronda_abort(arguments.reason));
+  return CallWithText("reason", value, ronda_abort);
 }
 
 static PyObject* StopTimeline(PyObject* module, PyObject* none) {

@@ -264,17 +264,15 @@ def monitored_barrier(process_set: int = 0, timeout_s: float = 0.0, /) -> None:
     """A rank that does not want to wait gives it 0.001: the error names those that are missing."""
 
 def join_async(process_set: int = 0, absent: int = 0, /) -> int: ...
-def refuse(process_set: int, message: str, /) -> None:
-    """Counts as this rank's next operation without a name in the set, which it cannot take part in.
+def refuse(process_set: int, name: str | None, message: str, /) -> None:
+    """This rank cannot take part in the operation on the tensor of this name; None: in its next one
+    without a name in the set, which counts as made.
 
     It fails on the other ranks, with this rank's number and `message`. This rank does not wait.
     """
 
-def refuse_tensor(process_set: int, name: str | None, message: str, /) -> None:
-    """The same of the operation on the tensor of this name; None: of the next without a name."""
-
 def refuse_message(process_set: int, source: int, to: int, tag: int, message: str, /) -> None:
-    """The same of the next message between the two ranks with this tag, one of which refuses."""
+    """Refuses the next message between these two ranks with this tag."""
 
 def allreduce(
     name: str | None,

@@ -496,11 +496,8 @@ typedef struct RefusalArguments {
   const char* message;
 } RefusalArguments;
 
-static const Field kRefuseFields[] = {FIELD(RefusalArguments, kSet, process_set),
+static const Field kRefuseFields[] = {FIELD(RefusalArguments, kSet, process_set), FIELD(RefusalArguments, kText, name),
                                       FIELD(RefusalArguments, kText, message)};
-static const Field kRefuseTensorFields[] = {FIELD(RefusalArguments, kSet, process_set),
-                                            FIELD(RefusalArguments, kText, name),
-                                            FIELD(RefusalArguments, kText, message)};
 static const Field kRefuseMessageFields[] = {
     FIELD(RefusalArguments, kSet, process_set), FIELD(RefusalArguments, kInt, from),
     FIELD(RefusalArguments, kInt, to),          FIELD(RefusalArguments, kInt, tag),
@@ -508,11 +505,7 @@ static const Field kRefuseMessageFields[] = {
 };
 
 static ronda_status DoRefuse(const RefusalArguments* arguments) {
-  return ronda_refuse(arguments->process_set, arguments->message);
-}
-
-static ronda_status DoRefuseTensor(const RefusalArguments* arguments) {
-  return ronda_refuse_tensor(arguments->process_set, arguments->name, arguments->message);
+  return ronda_refuse(arguments->process_set, arguments->name, arguments->message);
 }
 
 static ronda_status DoRefuseMessage(const RefusalArguments* arguments) {
@@ -533,14 +526,8 @@ static PyObject* RunRefusal(const Signature* signature, ronda_status (*refuse)(c
 
 static PyObject* Refuse(PyObject* module, PyObject* const* values, Py_ssize_t count) {
   (void)module;
-  static const Signature kSignature = SIGNATURE("refuse", kRefuseFields, 2);
+  static const Signature kSignature = SIGNATURE("refuse", kRefuseFields, 3);
   return RunRefusal(&kSignature, DoRefuse, values, count);
-}
-
-static PyObject* RefuseTensor(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
-  static const Signature kSignature = SIGNATURE("refuse_tensor", kRefuseTensorFields, 3);
-  return RunRefusal(&kSignature, DoRefuseTensor, values, count);
 }
 
 static PyObject* RefuseMessage(PyObject* module, PyObject* const* values, Py_ssize_t count) {
@@ -587,7 +574,6 @@ PyMethodDef operation_methods[] = {
     FAST("join_async", join_async),
     FAST("remove_process_set_async", remove_process_set_async),
     FAST("refuse", Refuse),
-    FAST("refuse_tensor", RefuseTensor),
     FAST("refuse_message", RefuseMessage),
     FAST("allreduce", Allreduce),
     FAST("cuda_zero", CudaZero),

@@ -1,4 +1,4 @@
-"""What a rank finds wrong with its own arguments, told to the ranks that wait for its operation."""
+"""A rank tells the others of an operation that it cannot submit, as its arguments are wrong."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _ANOTHER_REASON = (DuplicateNameError, NotInitializedError)
 
 
 class Told:
-    """While it is entered, an operation is submitted, and nothing is waited for.
+    """A context in which a rank checks the arguments of one operation and submits it.
 
-    If the arguments turn out to be wrong, the operation fails on the other ranks too, with this
-    rank's words. Otherwise they would wait for it until their deadline.
+    If the arguments are wrong, the operation fails on the other ranks too, with this rank's words.
+    Without that they would wait for it until their deadline.
     """
 
     __slots__ = ("_process_set", "_name", "_members")
@@ -32,9 +32,9 @@ class Told:
     def __init__(self, process_set: int, name: str | None, members: int | None = None) -> None:
         """
         Args:
-            process_set: its number.
-            name: of the tensor, or of the group; None if the tensor has none.
-            members: of a group, how many tensors it has.
+            process_set: the number of the process set.
+            name: of the tensor or of the group; None if the tensor has no name.
+            members: number of tensors of the group; None if it is no group.
         """
         self._process_set, self._name, self._members = process_set, name, members
 
@@ -53,14 +53,14 @@ class Told:
     def _tell(self, words: str) -> None:
         members = range(self._members) if self._members is not None else None
         names = [self._name] if members is None else [f"{self._name}.{i}" for i in members]
-        # The caller learns of its own error, and not of one that comes of telling it.
+        # The caller gets the error of its arguments, also where the others cannot be told.
         with contextlib.suppress(RondaError):
             for name in names:
-                native.refuse_tensor(self._process_set, name, words)
+                native.refuse(self._process_set, name, words)
 
 
 class ToldToPeer(Told):
-    """The same of a message between two ranks."""
+    """A context in which a rank checks the arguments of a send or a receive and submits it."""
 
     __slots__ = ("_source", "_to", "_tag")
 

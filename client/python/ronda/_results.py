@@ -7,8 +7,10 @@ from typing import Any
 
 from ronda import _buffers
 from ronda._buffers import Buffer
+from ronda._in_flight import Span
+from ronda._library import native
 from ronda.errors import InvalidArgumentError
-from ronda.handles import OwnedHandle, rows_of
+from ronda.handles import Handle, OwnedHandle, rows_of, start
 from ronda.types import DType
 
 
@@ -58,3 +60,38 @@ def rows_out(function: str, array: Buffer, out: Any) -> tuple[int, int, object]:
 
 def take_rows(array: Buffer, out: Any) -> Callable[[OwnedHandle], Any]:
     return lambda handle: rows_of(handle, array.dtype, array.shape[1:], out)[0]
+
+
+def start_for_rows(
+    operation: str,
+    array: Any,
+    out: Any,
+    name: str | None,
+    options: tuple[Any, ...],
+    take: Callable[[Buffer, Any], Callable[[OwnedHandle], Any]] = take_rows,
+) -> Handle:
+    """Submits an operation whose result is rows that Ronda counts.
+
+    Args:
+        operation: its name, "allgather"; the binding's function is called *_async.
+        array: the caller's.
+        out: memory for the result, which must not overlap `array`, or None.
+        name: the tensor's.
+        options: what the binding's function takes beside array, out and name.
+        take: makes of array and out what Handle takes.
+    """
+    source = _buffers.buffer_of(array, f"{operation}: the array")
+    address, byte_count, keep = rows_out(operation, source, out)
+    arguments = (
+        name,
+        source.dtype,
+        source.shape,
+        source.address,
+        address,
+        byte_count,
+        (source.keep, keep),
+        *options,
+    )
+    spans = [source.span(False), Span(address, address + byte_count, True)]
+    submit = getattr(native, f"{operation}_async")
+    return start(submit, arguments, spans, take(source, out))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ronda import _buffers, process_sets
@@ -14,7 +14,7 @@ from ronda._buffers import Buffer
 from ronda._in_flight import IN_FLIGHT, Span
 from ronda._library import native
 from ronda._refusals import Told, ToldToPeer
-from ronda._results import NO_RESULT, like, returns, rows_out, take_rows
+from ronda._results import NO_RESULT, like, returns, start_for_rows, take_rows
 from ronda.errors import InvalidArgumentError
 from ronda.handles import Handle, OwnedHandle, rows_of, start
 from ronda.process_sets import ProcessSet, global_process_set
@@ -45,9 +45,9 @@ def broadcast_async(
         source = _buffers.buffer_of(array, "broadcast: the array")
         result, memory = like("broadcast", source, out)
         is_copied = native.rank() == root and memory.address != source.address
-        spans = [source.span(False), memory.span(native.rank() != root or is_copied)]
-        IN_FLIGHT.wait_for_users_of(spans)
+        span = memory.span(native.rank() != root or is_copied)
         if is_copied:
+            IN_FLIGHT.wait_for_users_of([source.span(False), span])
             _copy(source, memory)
         arguments = (
             name,
@@ -59,7 +59,7 @@ def broadcast_async(
             id,
             deadline_s,
         )
-        return start(native.broadcast_async, arguments, spans[1:], returns(result))
+        return start(native.broadcast_async, arguments, [span], returns(result))
 
 
 def _copy(source: Buffer, target: Buffer) -> None:
@@ -87,21 +87,7 @@ def allgather_async(
     """
     id = process_sets.id_of(process_set)
     with Told(id, name):
-        source = _buffers.buffer_of(array, "allgather: the array")
-        address, byte_count, keep = rows_out("allgather", source, out)
-        arguments = (
-            name,
-            source.dtype,
-            source.shape,
-            source.address,
-            address,
-            byte_count,
-            (source.keep, keep),
-            id,
-            deadline_s,
-        )
-        spans = [source.span(False), Span(address, address + byte_count, True)]
-        return start(native.allgather_async, arguments, spans, take_rows(source, out))
+        return start_for_rows("allgather", array, out, name, (id, deadline_s))
 
 
 def gather(array: Any, root: int = 0, **options: Any) -> Any:
@@ -125,24 +111,10 @@ def gather_async(
     """
     id = process_sets.id_of(process_set)
     with Told(id, name):
-        source = _buffers.buffer_of(array, "gather: the array")
         is_root = native.rank() == root
-        address, byte_count, keep = rows_out("gather", source, out if is_root else None)
-        arguments = (
-            name,
-            source.dtype,
-            source.shape,
-            source.address,
-            address,
-            byte_count,
-            (source.keep, keep),
-            root,
-            id,
-            deadline_s,
-        )
-        spans = [source.span(False), Span(address, address + byte_count, True)]
-        take = take_rows(source, out) if is_root else NO_RESULT
-        return start(native.gather_async, arguments, spans, take)
+        take = take_rows if is_root else lambda *_: NO_RESULT
+        options = (root, id, deadline_s)
+        return start_for_rows("gather", array, out if is_root else None, name, options, take)
 
 
 def scatter(array: Any, root: int = 0, **options: Any) -> Any:
@@ -170,23 +142,8 @@ def scatter_async(
     """
     id = process_sets.id_of(process_set)
     with Told(id, name):
-        source = _buffers.buffer_of(array, "scatter: the array")
-        address, byte_count, keep = rows_out("scatter", source, out)
-        arguments = (
-            name,
-            source.dtype,
-            source.shape,
-            source.address,
-            address,
-            byte_count,
-            (source.keep, keep),
-            root,
-            _numbers("scatter", splits),
-            id,
-            deadline_s,
-        )
-        spans = [source.span(False), Span(address, address + byte_count, True)]
-        return start(native.scatter_async, arguments, spans, take_rows(source, out))
+        options = (root, _numbers("scatter", splits), id, deadline_s)
+        return start_for_rows("scatter", array, out, name, options)
 
 
 def alltoall(array: Any, **options: Any) -> Any:
@@ -216,28 +173,13 @@ def alltoall_async(
     """
     id = process_sets.id_of(process_set)
     with Told(id, name):
-        source = _buffers.buffer_of(array, "alltoall: the array")
-        address, byte_count, keep = rows_out("alltoall", source, out)
-        arguments = (
-            name,
-            source.dtype,
-            source.shape,
-            source.address,
-            address,
-            byte_count,
-            (source.keep, keep),
-            _numbers("alltoall", splits),
-            id,
-            deadline_s,
-        )
-        spans = [source.span(False), Span(address, address + byte_count, True)]
-        take = take_rows(source, out)
-        if splits is not None:
+        take = take_rows if splits is None else _take_rows_and_counts
+        options = (_numbers("alltoall", splits), id, deadline_s)
+        return start_for_rows("alltoall", array, out, name, options, take)
 
-            def take(handle: OwnedHandle) -> Any:
-                return rows_of(handle, source.dtype, source.shape[1:], out)
 
-        return start(native.alltoall_async, arguments, spans, take)
+def _take_rows_and_counts(array: Buffer, out: Any) -> Callable[[OwnedHandle], Any]:
+    return lambda handle: rows_of(handle, array.dtype, array.shape[1:], out)
 
 
 def _numbers(function: str, splits: Any) -> list[int] | None:

@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import sys
 import threading
+from collections.abc import Callable
 
 from ronda import _env
 from ronda._in_flight import IN_FLIGHT
@@ -31,15 +32,20 @@ def init(user: str = "ronda", **options: object) -> None:
     Raises:
         RondaError: the ranks do not fit together, or some did not come in time.
     """
-    global _number
     with _lock:
         if not native.is_initialized():
             _users.clear()
-            _env.withdraw()
-            native.init(options)
-            _number += 1
-            _env.export()
+            _join(lambda: native.init(options))
         _users.add(user)
+
+
+def _join(join: Callable[[], None]) -> None:
+    """Joins a job by a call of the binding. REQUIRES: _lock."""
+    global _number
+    _env.withdraw()
+    join()
+    _number += 1
+    _env.export()
 
 
 def shutdown(user: str = "ronda") -> None:
@@ -51,12 +57,13 @@ def shutdown(user: str = "ronda") -> None:
     """
     with _lock:
         _users.discard(user)
-        if not _users and native.is_initialized():
-            try:
-                native.shutdown()
-            finally:
-                IN_FLIGHT.clear()
-                _env.end()
+        if _users or not native.is_initialized():
+            return
+        try:
+            native.shutdown()
+        finally:
+            _env.end()
+            IN_FLIGHT.forget_ended()
 
 
 def reform(reason: str | None) -> None:
@@ -69,13 +76,9 @@ def reform(reason: str | None) -> None:
         MembershipError: the launcher has no place for this process any more.
         RondaError: the ranks have not met.
     """
-    global _number
     with _lock:
-        _env.withdraw()
-        native.elastic_reform(reason)
-        IN_FLIGHT.clear()
-        _number += 1
-        _env.export()
+        _join(lambda: native.elastic_reform(reason))
+    IN_FLIGHT.forget_ended()
 
 
 def abort(reason: str) -> None:
@@ -87,27 +90,24 @@ def abort(reason: str) -> None:
 
 
 def rejoin(user: str, reason: str, **options: object) -> None:
-    """Leaves the job at once, if there is one, and joins another, for all users.
+    """Joins another job for all users. A job that this process is in is left without a wait.
 
     Args:
         user: who needs the job.
-        reason: what ranks of the job that do not leave it are told; they fail.
+        reason: the error text for the ranks that stay in the former job, which fails.
         **options: as those of init(), with a place in the other job.
 
     Raises:
         RondaError: the ranks have not met. This process then has no job.
     """
-    global _number
     with _lock:
         if native.is_initialized():
             native.abort(reason)
             with contextlib.suppress(RondaError):  # that of abort(), or of before
                 native.shutdown()
-        _env.withdraw()
-        _number += 1
-        native.init(options)
-        _env.export()
+        _join(lambda: native.init(options))
         _users.add(user)
+    IN_FLIGHT.forget_ended()
 
 
 def is_initialized(user: str = "ronda") -> bool:

@@ -35,7 +35,7 @@ from ronda import _buffers, process_sets
 from ronda._in_flight import IN_FLIGHT, Span, first_conflict
 from ronda._library import native
 from ronda._refusals import Told
-from ronda._results import like, returns, rows_out, take_rows
+from ronda._results import like, returns, start_for_rows
 from ronda.errors import InvalidArgumentError
 from ronda.handles import Handle, start
 from ronda.process_sets import ProcessSet, global_process_set
@@ -308,22 +308,5 @@ def reducescatter_async(
     """
     id = process_sets.id_of(process_set)
     with Told(id, name):
-        source = _buffers.buffer_of(array, "reducescatter: the array")
-        address, byte_count, keep = rows_out("reducescatter", source, out)
-        arguments = (
-            name,
-            source.dtype,
-            source.shape,
-            source.address,
-            address,
-            byte_count,
-            (source.keep, keep),
-            op,
-            compression,
-            prescale,
-            postscale,
-            id,
-            deadline_s,
-        )
-        spans = [source.span(False), Span(address, address + byte_count, True)]
-        return start(native.reducescatter_async, arguments, spans, take_rows(source, out))
+        options = (op, compression, prescale, postscale, id, deadline_s)
+        return start_for_rows("reducescatter", array, out, name, options)

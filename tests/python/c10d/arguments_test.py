@@ -7,6 +7,7 @@ import datetime
 import unittest
 from collections.abc import Callable, Sequence
 
+import ronda.torch as hvd
 import ronda.torch.c10d  # noqa: F401
 import torch
 import torch.distributed as dist
@@ -197,6 +198,20 @@ class OrderTest(unittest.TestCase):
                 work.wait()
             self.assertTrue((tensor[: size // 2] == SIZE * SIZE).all())
             self.assertTrue((tensor[size // 2 :] == SIZE).all())
+
+    def test_operations_of_horovods_api_on_the_same_tensor(self):
+        hvd.init()
+        total = SIZE * (SIZE + 1) / 2
+        for round in range(20):
+            tensor = torch.full((100000,), 1.0 + RANK)
+            work = dist.all_reduce(tensor, async_op=True)
+            handle = hvd.allreduce_async_(tensor, op=hvd.Sum, name=f"after c10d {round}")
+            last = dist.all_reduce(tensor, async_op=True)
+            last.wait()
+            hvd.synchronize(handle)
+            work.wait()
+            self.assertTrue((tensor == total * SIZE * SIZE).all(), tensor)
+        hvd.shutdown()
 
 
 class TimeoutTest(unittest.TestCase):

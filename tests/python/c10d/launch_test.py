@@ -269,7 +269,7 @@ class RestartTest(unittest.TestCase):
 
         def meet(rank: int) -> dict[str, object]:
             store = dist.TCPStore("127.0.0.1", server.port, None, False, wait_for_workers=False)
-            return _rendezvous.meeting_point(store, _rendezvous._key(2), rank, 2, "127.0.0.1")
+            return _rendezvous.meeting_point(store, _rendezvous.next_key(2), rank, 2, "127.0.0.1")
 
         points = []
         for attempt in range(2):

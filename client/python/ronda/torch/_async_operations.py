@@ -36,7 +36,6 @@ __all__ = [
     "grouped_reducescatter_async",
     "join",
     "reducescatter_async",
-    "sparse_allreduce_async",
 ]
 
 # Names given so far, by operation and process set.
@@ -44,7 +43,8 @@ _unnamed: Counter[tuple[str, int]] = Counter()
 _basics.at_shutdown(_unnamed.clear)
 
 
-def _name(operation: str, name: str | None, process_set: int) -> str:
+def counted_name(operation: str, name: str | None, process_set: int) -> str:
+    """`name`; without one a number, which all ranks count alike."""
     if name is not None:
         return name
     _unnamed[operation, process_set] += 1
@@ -108,7 +108,7 @@ def _start(
 
 
 def _taker(output: torch.Tensor, is_in_place: bool) -> Callable[[list[int]], torch.Tensor]:
-    """What makes the result of an operation that writes to `output`."""
+    """Makes the function that returns the result of an operation which writes to `output`."""
     if is_in_place:
         return lambda _: _tensors.mark_changed(output)
     return lambda _: output
@@ -174,7 +174,7 @@ def _submit_grouped_allreduce(
 ) -> Handle:
     tensors = _checked_group(tensors)
     set_id = id_of(process_set)
-    group = _name("grouped_allreduce", name, set_id)
+    group = counted_name("grouped_allreduce", name, set_id)
     with Told(set_id, group, len(tensors)):
         if not is_in_place:
             tensors = [_tensors.plain(tensor) for tensor in tensors]
@@ -256,97 +256,8 @@ def grouped_allreduce_async_(
     return _submit_grouped_allreduce(tensors, True, name, op, factors, process_set)
 
 
-def sparse_allreduce_async(
-    tensor: torch.Tensor,
-    name: str | None,
-    op: ReduceOp,
-    process_set: ProcessSet = global_process_set,
-) -> Handle:
-    """Begins to add up sparse tensors: every rank gets the values of all.
-
-    Args:
-        tensor: of layout torch.sparse_coo, with the same shape and the same dimensions sparse on
-            every rank. A rank with nothing to add passes one without values.
-        name: the same on every rank.
-        op: Sum, which is exact for integers too, or Average of floating-point numbers.
-        process_set: the ranks that take part.
-
-    Returns:
-        A handle; its result, also if it is called, is a new sparse tensor, not coalesced.
-
-    Raises:
-        ValueError: the tensor or the operation is another one.
-    """
-    set_id = id_of(process_set)
-    name = _name("sparse_allreduce", name, set_id)
-    with Told(set_id, name), Told(set_id, f"{name}/indices"):
-        _check_sparse(tensor, op)
-        sparse_shape = tensor.shape[: tensor.sparse_dim()]
-        values = _tensors.plain(tensor._values()).contiguous()
-        rows = _row_numbers(tensor._indices(), sparse_shape)
-        stream = _tensors.stream(values)
-        # Ronda divides values in host memory, by the number that a dense average divides by.
-        divides = op == Average and stream is not None
-        handles = native.sparse_allreduce_async(
-            name,
-            _tensors.check(values),
-            tuple(values.shape),
-            values.data_ptr(),
-            rows.data_ptr(),
-            (values, rows),
-            int(_basics.Sum if divides else op),
-            set_id,
-            0.0,
-            stream,
-        )
-
-    def finish(ids: list[int]) -> torch.Tensor:
-        all_rows, all_values = _output(ids[0], rows), _output(ids[1], values)
-        if divides:
-            all_values /= native.process_set_size(set_id)
-        indices = _indices(all_rows, sparse_shape)
-        return torch.sparse_coo_tensor(indices, all_values, tensor.shape)
-
-    return Handle(list(handles), stream, finish)
-
-
-def _check_sparse(tensor: torch.Tensor, op: ReduceOp) -> None:
-    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.sparse_coo:
-        what = (
-            _tensors.describe(tensor)
-            if isinstance(tensor, torch.Tensor)
-            else f"{tensor!r:.80}, a {type(tensor).__name__}"
-        )
-        raise ValueError(f"sparse_allreduce_async() takes tensors of torch.sparse_coo, not {what}")
-    if op not in (_basics.Sum, Average):
-        raise ValueError(
-            f"sparse_allreduce_async() adds up, and has no {ReduceOp(op).name}: use to_dense()"
-        )
-    if op == Average and not tensor.dtype.is_floating_point:
-        raise ValueError(
-            f"{_tensors.describe(tensor)}: an average of sparse tensors is of floating-point"
-            " numbers: use op=Sum, and divide the coalesced result"
-        )
-
-
-def _row_numbers(indices: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    """One number for each column of `indices`, shape (dimensions, columns), in row-major order."""
-    rows = torch.zeros(indices.shape[1], dtype=torch.int64, device=indices.device)
-    for index, size in zip(indices, shape):
-        rows.mul_(size).add_(index)
-    return rows
-
-
-def _indices(rows: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    """The inverse of _row_numbers()."""
-    indices = rows.new_empty((len(shape), len(rows)))
-    for dimension in reversed(range(len(shape))):
-        indices[dimension] = rows % shape[dimension]
-        rows = torch.div(rows, shape[dimension], rounding_mode="floor")
-    return indices
-
-
-def _output(id: int, like: torch.Tensor) -> torch.Tensor:
+def gathered(id: int, like: torch.Tensor) -> torch.Tensor:
+    """The rows that a native handle has gathered, as a tensor like another."""
     address, rows, _ = native.output(id)
     return _tensors.copy_of_output(address, rows, like)
 
@@ -374,7 +285,7 @@ def allgather_async(
     with Told(set_id, name):
         row = _allgather_row(tensor, name, set_id)
         spans = [_tensors.span(tensor, False)]
-        return _start(native.allgather_async, row, spans, lambda ids: _output(ids[0], tensor))
+        return _start(native.allgather_async, row, spans, lambda ids: gathered(ids[0], tensor))
 
 
 def grouped_allgather_async(
@@ -385,12 +296,12 @@ def grouped_allgather_async(
     """As allgather_async(), of several tensors together; the result is a list of new tensors."""
     group_of = [_tensors.plain(tensor) for tensor in _checked_group(tensors)]
     set_id = id_of(process_set)
-    group = _name("grouped_allgather", name, set_id)
+    group = counted_name("grouped_allgather", name, set_id)
     with Told(set_id, group, len(group_of)):
         rows = [_allgather_row(each, f"{group}.{i}", set_id) for i, each in enumerate(group_of)]
 
         def finish(ids: list[int]) -> list[torch.Tensor]:
-            return [_output(id, tensor) for id, tensor in zip(ids, group_of)]
+            return [gathered(id, tensor) for id, tensor in zip(ids, group_of)]
 
         spans = [[_tensors.span(tensor, False)] for tensor in group_of]
         return _start_group(native.grouped_allgather_async, rows, group, spans, finish)
@@ -605,7 +516,7 @@ def grouped_reducescatter_async(
     """As reducescatter_async(), of several tensors together; the result is a list."""
     group_of = [_tensors.plain(tensor) for tensor in _checked_group(tensors)]
     set_id, factors = id_of(process_set), (prescale_factor, postscale_factor)
-    group = _name("grouped_reducescatter", name, set_id)
+    group = counted_name("grouped_reducescatter", name, set_id)
     with Told(set_id, group, len(group_of)):
         pairs = [
             _reducescatter_row(tensor, f"{group}.{i}", op, factors, set_id)

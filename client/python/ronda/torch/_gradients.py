@@ -20,8 +20,9 @@ from ronda._library import native
 from ronda.errors import RondaError
 from ronda.process_sets import ProcessSet, id_of
 from ronda.torch import _basics, _tensors
-from ronda.torch._async_operations import allreduce_async_, sparse_allreduce_async
+from ronda.torch._async_operations import allreduce_async_
 from ronda.torch._handles import Handle
+from ronda.torch._sparse import sparse_allreduce_async
 from ronda.torch.compression import Compressor, wire_of
 from ronda.types import ReduceOp, Wire
 

@@ -7,7 +7,7 @@ checks are in one place and by hand: a gradient's submission should cost a few a
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -95,9 +95,20 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def span(tensor: torch.Tensor, is_written: bool) -> Span:
-    """What an operation uses that reads a contiguous tensor, or writes it."""
-    begin = tensor.data_ptr()
-    return Span(begin, begin + tensor.numel() * tensor.element_size(), is_written)
+    """The memory of a tensor that an operation reads, or writes; nothing for a sparse tensor."""
+    if tensor.layout is not torch.strided or not tensor.numel():
+        return Span(0, 0, is_written)
+    begin, elements = tensor.data_ptr(), tensor.numel()
+    if not tensor.is_contiguous():
+        # With gaps: all that lies between its first element and its last.
+        strides = zip(tensor.shape, tensor.stride())
+        elements = sum((size - 1) * step for size, step in strides) + 1
+    return Span(begin, begin + elements * tensor.element_size(), is_written)
+
+
+def spans(reads: Iterable[torch.Tensor], writes: Iterable[torch.Tensor]) -> list[Span]:
+    """The memory that an operation uses that reads some tensors and writes others."""
+    return [span(each, False) for each in reads] + [span(each, True) for each in writes]
 
 
 def mark_changed(tensor: torch.Tensor) -> torch.Tensor:

@@ -31,6 +31,7 @@ from ronda.torch._async_operations import (
 from ronda.torch._basics import *  # noqa: F403
 from ronda.torch._basics import Average, ProcessSet, Sum, global_process_set, rank, reduce_op
 from ronda.torch._handles import poll, synchronize
+from ronda.torch._sparse import sparse_allreduce_async
 from ronda.torch.compression import Compression, Compressor
 from ronda.types import ReduceOp
 
@@ -50,6 +51,7 @@ __all__ = [
     "grouped_reducescatter",
     "poll",
     "reducescatter",
+    "sparse_allreduce_async",
     "synchronize",
 ]
 

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 from ronda import job
+from ronda._in_flight import IN_FLIGHT, Span
 from ronda._library import native
 from ronda.errors import MismatchError, NotInitializedError, PeerFailedError, RondaError
 from ronda.torch import _tensors
 from ronda.torch.c10d import _layout, _profile, _versions
-from ronda.torch.c10d._in_flight import IN_FLIGHT, LOOKED_AT, Span, spans
+from ronda.torch.c10d._halves import HALVES
 from ronda.torch.c10d._work import Work
 from ronda.types import ReduceOp
 
@@ -86,6 +87,13 @@ def _refused_for_all(
     return decorate
 
 
+def _remember(work: Work, uses: list[Span]) -> None:
+    """Keeps a Work until it has ended, whoever waits for it."""
+    IN_FLIGHT.add(work, uses)
+    if not _versions.HAS_BACKENDS:
+        HALVES.keep(work)
+
+
 _collective = _refused_for_all()
 _coalesced = _refused_for_all(lambda _, tensors, *__, **___: len(tensors))
 
@@ -136,7 +144,7 @@ class Collectives:
         Raises:
             NotInitializedError: this process has left the job that has the set.
         """
-        if self._job != job.number():
+        if self._job != job.number() or not native.is_initialized():
             raise NotInitializedError(
                 "this process group is one of a job that this process has left since: make the "
                 "group again, or let reconfigure() do so"
@@ -166,7 +174,7 @@ class Collectives:
                 work.wait()
 
         whole = Work("coalesced operations", handles, tensors, finish, parts=works)
-        IN_FLIGHT.add(whole, self._uses)
+        _remember(whole, self._uses)
         return whole
 
     # -- How all of them are submitted --
@@ -195,7 +203,7 @@ class Collectives:
             finish: brings results to where the caller wants them.
             source: the rank in the group that a message came from, from the handle.
         """
-        uses = spans(reads, writes)
+        uses = _tensors.spans(reads, writes)
         if self._works is None:
             IN_FLIGHT.wait_for_users_of(uses)
         ended = _profile.begin(what, reads or writes) if _profile.is_on() else None
@@ -225,16 +233,15 @@ class Collectives:
             self._uses += uses
         elif _versions.blocks(opts):
             work.wait()
-            IN_FLIGHT.forget_ended(LOOKED_AT)
             return None
         else:
-            IN_FLIGHT.add(work, uses)
+            _remember(work, uses)
         return work
 
     def _refuse(self, operations: int, why: str) -> None:
         """Fails the next operations of this group on its other ranks, with this rank's words."""
         for _ in range(operations):
-            native.refuse(self._set, why)
+            native.refuse(self._set, None, why)
         self._submitted += operations
 
     def _deadline(self, opts: Any = None) -> float:
@@ -280,7 +287,7 @@ class Collectives:
             return False
         if tensor.is_cuda or _profile.is_on():
             return False
-        IN_FLIGHT.wait_for_users_of(spans((), (tensor,)))
+        IN_FLIGHT.wait_for_users_of([_tensors.span(tensor, True)])
         return True
 
     @_coalesced

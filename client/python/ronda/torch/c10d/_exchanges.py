@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ronda._in_flight import IN_FLIGHT
 from ronda._library import native
 from ronda.errors import DeadlineError
 from ronda.torch import _tensors
@@ -24,7 +25,6 @@ from ronda.torch.c10d._collectives import (
     _root,
     _rows_of,
 )
-from ronda.torch.c10d._in_flight import IN_FLIGHT
 from ronda.torch.c10d._work import Work
 
 Tensor = torch.Tensor
@@ -417,9 +417,15 @@ class Exchanges(Collectives):
     def barrier(self, opts: Any = None) -> Work | None:
         """Ends when every rank has come to it, and the group's collectives before it have ended."""
         if self._works is None:
-            IN_FLIGHT.wait_for_collectives(self._set)
+            self._await_collectives()
         call = _Call(native.barrier_async, (self._set, self._deadline(opts)))
         return self._start("barrier", [call], [], opts=opts)
+
+    def _await_collectives(self) -> None:
+        """Waits for the group's collectives. Messages may wait for what comes later."""
+        for operation in IN_FLIGHT.operations():
+            if isinstance(operation, Work) and operation.process_set == self._set:
+                operation.settle()
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """Blocks until every rank has called it; the error names every rank that is missing.

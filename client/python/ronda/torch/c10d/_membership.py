@@ -1,8 +1,8 @@
 """Groups of torch.distributed whose members change: ranks die or are left out, and others go on.
 
-A process is in one job of Ronda at a time. So the group of all ranks changes its members by a move
-of this process to another job. The job that it leaves fails on the ranks that do not leave it, and
-its other groups end with it.
+A process is in one job of Ronda at a time. To change the members of the group of all ranks, the
+process leaves its job and joins another one. The former job fails on the ranks that stay in it, and
+its other groups end.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ def shrink(group: Group, excluded: Sequence[int], timeout_s: float) -> Group:
         return type(group)(rank, members, process_set, name, timeout_s)
     size, is_one_host = len(members), native.local_size() == native.size()
     address = "127.0.0.1" if is_one_host else socket.gethostname()
-    place = _rendezvous.meeting_point(group.store, f"ronda/{name}", rank, size, address)
-    _await_all(group.store, f"ronda/{name}/ready", size)
+    key = _rendezvous.next_key(size)
+    place = _rendezvous.meeting_point(group.store, key, rank, size, address)
+    _await_all(group.store, f"{key}/ready", size)
     reason = f"shrink_group() has left out the ranks {list(excluded)}"
     job.rejoin(_rendezvous.USER, reason, rank=rank, size=size, **place)
     return type(group)(rank, range(size), 0, name, timeout_s, group.store)
@@ -60,6 +61,14 @@ def _await_all(store: Any, key: str, size: int) -> None:
     if store.add(key, 1) == size:
         store.set(f"{key}/all", "")
     store.wait([f"{key}/all"])
+
+
+def serve_all_devices(whole: Any, group: Group) -> None:
+    """Makes a group of torch's one of Ronda, whatever device a tensor is on."""
+    kind: Any = dist.ProcessGroup.BackendType.CUSTOM
+    for device in ("cpu", "cuda"):
+        whole._register_backend(torch.device(device), kind, group)
+    whole._set_default_backend(kind)
 
 
 class _Handle(NamedTuple):
@@ -96,10 +105,7 @@ class ReconfigurableGroup(dist.ProcessGroup):
         """
         super().__init__(store, group.rank(), group.size())
         self._group = group
-        kind: Any = dist.ProcessGroup.BackendType.CUSTOM
-        for device in ("cpu", "cuda"):
-            self._register_backend(torch.device(device), kind, group)
-        self._set_default_backend(kind)
+        serve_all_devices(self, group)
         self._handle = ""
         self._uuids: set[int] = set()
 

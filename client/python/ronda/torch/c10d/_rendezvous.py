@@ -58,7 +58,9 @@ def join(store: Any, rank: int, size: int) -> None:
     if native.is_initialized() or is_launched_for_ronda():
         job.init(USER)
     else:
-        place = meeting_point(store, _key(size), rank, size, _own_address(size))
+        address = os.environ.get("RONDA_MASTER_ADDR") or _own_address(size)
+        port = os.environ.get("RONDA_MASTER_PORT")
+        place = meeting_point(store, next_key(size), rank, size, address, port)
         job.init(USER, rank=rank, size=size, **_local_place(), **place)
     _check_place(rank, size)
 
@@ -80,30 +82,29 @@ def _local_place() -> dict[str, int]:
 
 
 def meeting_point(
-    store: Any, key: str, rank: int, size: int, own_address: str
+    store: Any, key: str, rank: int, size: int, address: str, port: str | None = None
 ) -> dict[str, object]:
     """Where the ranks of a job meet, which rank 0 chooses: options of the job.
 
     Args:
         store: of torch, that all ranks reach.
-        key: of this meeting in the store.
+        key: of this meeting in the store; no other meeting has it.
         rank: of this process in the job.
         size: of the job.
-        own_address: where the other ranks reach this process, if it is rank 0.
+        address: where the other ranks reach this process, if it is rank 0.
+        port: of this process then; None: a free one.
     """
     if size == 1:
         return {}
     if rank == 0:
-        address = os.environ.get("RONDA_MASTER_ADDR") or own_address
-        port = int(os.environ.get("RONDA_MASTER_PORT") or free_port(address))
         secret = os.environ.get("RONDA_JOB_SECRET") or secrets.token_hex(16)
         _claim_publication(store, f"{key}/publisher")
-        store.set(key, json.dumps([address, port, secret]))
-    address, port, secret = json.loads(store.get(key))
-    return {"master_address": address, "master_port": port, "secret": secret}
+        store.set(key, json.dumps([address, int(port or free_port(address)), secret]))
+    names = ("master_address", "master_port", "secret")
+    return dict(zip(names, json.loads(store.get(key))))
 
 
-def _key(size: int) -> str:
+def next_key(size: int) -> str:
     """The key of this meeting, which no earlier one has had: torchrun keeps its store when it
     starts the ranks again, and what the ranks of an earlier round have left there says nothing.
     """

@@ -115,8 +115,8 @@ class Work(_Base):  # type: ignore[misc]
             raise self._error
         return True
 
-    def wait_quietly(self) -> None:
-        """Waits, and leaves an error to the next wait()."""
+    def settle(self) -> None:
+        """Waits until the collective has ended, and leaves its error to wait()."""
         if not self._is_over:
             self._synchronize(0.0)
             self._conclude()
@@ -166,6 +166,8 @@ class Work(_Base):  # type: ignore[misc]
                 self._conclude()
             return True
         return self._is_over
+
+    poll = is_completed
 
     def is_success(self) -> bool:
         """Whether the collective has ended without an error."""

@@ -13,21 +13,23 @@ import contextlib
 import socket
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torchft.process_group import ProcessGroupWrapper
 
 from ronda import job
 from ronda._library import native
 from ronda.errors import NotInitializedError, RondaError
-from ronda.torch.c10d import Group, _rendezvous
+from ronda.torch.c10d import Group, _membership, _rendezvous, _versions
+
+if not _versions.HAS_BACKENDS:
+    raise ImportError("torchft over Ronda needs PyTorch 2.15 or later, whose groups take backends")
 
 
 class ProcessGroupRonda(ProcessGroupWrapper):  # type: ignore[misc]
     """The same rank of all replicas.
 
-    A process is in one job of Ronda at a time: groups inside a replica of several ranks need
-    another backend.
+    A process is in one job of Ronda at a time. Groups inside a replica of several ranks therefore
+    need another backend.
     """
 
     def _create_pg(self, store: Any, rank: int, world_size: int) -> Any:
@@ -49,11 +51,8 @@ class ProcessGroupRonda(ProcessGroupWrapper):  # type: ignore[misc]
         )
         name = f"torchft/{self._quorum_id}"
         group = Group(rank, range(world_size), 0, name, self._timeout.total_seconds(), store)
-        whole: Any = dist.ProcessGroup(store, rank, world_size)
-        kind: Any = dist.ProcessGroup.BackendType.CUSTOM
-        for device in ("cpu", "cuda"):
-            whole._register_backend(torch.device(device), kind, group)
-        whole._set_default_backend(kind)
+        whole = dist.ProcessGroup(store, rank, world_size)
+        _membership.serve_all_devices(whole, group)
         return whole
 
     def errored(self) -> Exception | None:

@@ -1,0 +1,104 @@
+"""Sums of sparse tensors: their values and the numbers of their rows are gathered."""
+
+from __future__ import annotations
+
+import torch
+
+from ronda._library import native
+from ronda._refusals import Told
+from ronda.process_sets import ProcessSet, global_process_set, id_of
+from ronda.torch import _basics, _tensors
+from ronda.torch._async_operations import counted_name, gathered
+from ronda.torch._basics import Average
+from ronda.torch._handles import Handle
+from ronda.types import ReduceOp
+
+
+def sparse_allreduce_async(
+    tensor: torch.Tensor,
+    name: str | None,
+    op: ReduceOp,
+    process_set: ProcessSet = global_process_set,
+) -> Handle:
+    """Begins to add up sparse tensors: every rank gets the values of all.
+
+    Args:
+        tensor: of layout torch.sparse_coo, with the same shape and the same dimensions sparse on
+            every rank. A rank with nothing to add passes one without values.
+        name: the same on every rank.
+        op: Sum, which is exact for integers too, or Average of floating-point numbers.
+        process_set: the ranks that take part.
+
+    Returns:
+        A handle; its result, also if it is called, is a new sparse tensor, not coalesced.
+
+    Raises:
+        ValueError: the tensor or the operation is another one.
+    """
+    set_id = id_of(process_set)
+    name = counted_name("sparse_allreduce", name, set_id)
+    with Told(set_id, name), Told(set_id, f"{name}/indices"):
+        _check_sparse(tensor, op)
+        sparse_shape = tensor.shape[: tensor.sparse_dim()]
+        values = _tensors.plain(tensor._values()).contiguous()
+        rows = _row_numbers(tensor._indices(), sparse_shape)
+        stream = _tensors.stream(values)
+        # Ronda divides values in host memory, by the number that a dense average divides by.
+        divides = op == Average and stream is not None
+        handles = native.sparse_allreduce_async(
+            name,
+            _tensors.check(values),
+            tuple(values.shape),
+            values.data_ptr(),
+            rows.data_ptr(),
+            (values, rows),
+            int(_basics.Sum if divides else op),
+            set_id,
+            0.0,
+            stream,
+        )
+
+    def finish(ids: list[int]) -> torch.Tensor:
+        all_rows, all_values = gathered(ids[0], rows), gathered(ids[1], values)
+        if divides:
+            all_values /= native.process_set_size(set_id)
+        indices = _indices(all_rows, sparse_shape)
+        return torch.sparse_coo_tensor(indices, all_values, tensor.shape)
+
+    return Handle(list(handles), stream, finish)
+
+
+def _check_sparse(tensor: torch.Tensor, op: ReduceOp) -> None:
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.sparse_coo:
+        what = (
+            _tensors.describe(tensor)
+            if isinstance(tensor, torch.Tensor)
+            else f"{tensor!r:.80}, a {type(tensor).__name__}"
+        )
+        raise ValueError(f"sparse_allreduce_async() takes tensors of torch.sparse_coo, not {what}")
+    if op not in (_basics.Sum, Average):
+        raise ValueError(
+            f"sparse_allreduce_async() adds up, and has no {ReduceOp(op).name}: use to_dense()"
+        )
+    if op == Average and not tensor.dtype.is_floating_point:
+        raise ValueError(
+            f"{_tensors.describe(tensor)}: an average of sparse tensors is of floating-point"
+            " numbers: use op=Sum, and divide the coalesced result"
+        )
+
+
+def _row_numbers(indices: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """One number for each column of `indices`, shape (dimensions, columns), in row-major order."""
+    rows = torch.zeros(indices.shape[1], dtype=torch.int64, device=indices.device)
+    for index, size in zip(indices, shape):
+        rows.mul_(size).add_(index)
+    return rows
+
+
+def _indices(rows: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """The inverse of _row_numbers()."""
+    indices = rows.new_empty((len(shape), len(rows)))
+    for dimension in reversed(range(len(shape))):
+        indices[dimension] = rows % shape[dimension]
+        rows = torch.div(rows, shape[dimension], rounding_mode="floor")
+    return indices
