@@ -9,15 +9,14 @@ those that change it.
 from __future__ import annotations
 
 import bisect
-import collections
 import itertools
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from ronda.errors import RondaError
 
-_LOOKED_AT = 8  # operations per call: more than are added
+_LOOKED_AT = 2  # operations per call: more than are added
 
 
 class Span(NamedTuple):
@@ -38,12 +37,9 @@ class Started(Protocol):
         """Waits until the operation has ended, and leaves its error to the caller of wait()."""
 
 
-class _Use(NamedTuple):
-    begin: int
-    number: int  # no two are equal, so that a comparison ends here
-    end: int
-    is_written: bool
-    operation: Started
+# Where the memory begins, a number that no other use has, where the memory ends, whether the
+# operation writes to it, and the operation. Numbers decide every comparison of two uses.
+_Use = tuple[int, int, int, bool, Started]
 
 
 class InFlight:
@@ -56,52 +52,81 @@ class InFlight:
         self._lock = threading.Lock()
         self._uses: list[_Use] = []  # ascending
         self._longest = 0  # bytes of a span, at least
-        self._operations: collections.deque[tuple[Started, list[_Use]]] = collections.deque()
+        # In the order in which they were looked at last.
+        self._operations: dict[Started, list[_Use]] = {}
         self._numbers = itertools.count()
+        # In none of the others until the next operation comes: most are waited for before.
+        self._newest: tuple[Started, Sequence[Span]] | None = None
 
-    def wait_for_users_of(self, spans: Iterable[Span]) -> None:
-        """Waits for the operations after which one that uses `spans` must come."""
-        if not self._operations:
+    def __bool__(self) -> bool:
+        """Whether wait_for_users_of() has anything to look at."""
+        return self._newest is not None or bool(self._operations)
+
+    def wait_for_users_of(self, spans: Sequence[Span]) -> None:
+        """Waits for the operations after which one that uses `spans` must come, and forgets some
+        that have ended.
+        """
+        if not self:
             return
         self.forget_ended(_LOOKED_AT)
         with self._lock:
-            earlier = [use.operation for span in spans for use in self._conflicts(span)]
+            earlier = [operation for span in spans for operation in self._users_of(span)]
         for operation in earlier:
             operation.settle()
 
     def has_users_of(self, span: Span) -> bool:
         """Whether wait_for_users_of() would wait."""
         with self._lock:
-            conflicts = self._conflicts(span)
-        return any(not _has_ended(use.operation) for use in conflicts)
+            self._enter_newest()
+            users = self._users_of(span)
+        return any(not _has_ended(operation) for operation in users)
 
     def operations(self) -> list[Started]:
         """Those that are in flight, and perhaps some that have ended."""
         with self._lock:
-            return [operation for operation, _ in self._operations]
+            self._enter_newest()
+            return list(self._operations)
 
-    def _conflicts(self, span: Span) -> list[_Use]:
-        first = bisect.bisect_left(self._uses, (span.begin - self._longest,))
-        last = bisect.bisect_left(self._uses, (span.end,))
+    def _users_of(self, span: Span) -> list[Started]:
+        begin, end, is_written = span
+        first = bisect.bisect_left(self._uses, (begin - self._longest,))
+        last = bisect.bisect_left(self._uses, (end,))
         return [
-            use
-            for use in self._uses[first:last]
-            if use.end > span.begin and (use.is_written or span.is_written)
+            operation
+            for _, _, its_end, its_is_written, operation in self._uses[first:last]
+            if its_end > begin < end and (its_is_written or is_written)
         ]
 
-    def add(self, operation: Started, spans: Iterable[Span]) -> None:
-        """Remembers an operation, and forgets some that have ended."""
-        self.forget_ended(_LOOKED_AT)
+    def add(self, operation: Started, spans: Sequence[Span]) -> None:
+        """Remembers an operation until it has ended."""
         with self._lock:
-            uses = [
-                _Use(begin, next(self._numbers), end, is_written, operation)
-                for begin, end, is_written in spans
-                if end > begin
-            ]
-            for use in uses:
+            self._enter_newest()
+            self._newest = operation, spans
+
+    def _enter_newest(self) -> None:
+        if self._newest is None:
+            return
+        operation, spans = self._newest
+        self._newest = None
+        uses = []
+        for begin, end, is_written in spans:
+            if end > begin:
+                use = (begin, next(self._numbers), end, is_written, operation)
                 bisect.insort(self._uses, use)
-                self._longest = max(self._longest, use.end - use.begin)
-            self._operations.append((operation, uses))
+                self._longest = max(self._longest, end - begin)
+                uses.append(use)
+        self._operations[operation] = uses
+
+    def forget(self, operation: Started) -> None:
+        """Lets go of an operation that has ended, if it is remembered."""
+        with self._lock:
+            if self._newest is not None and self._newest[0] is operation:
+                self._newest = None
+                return
+            for begin, number, *_ in self._operations.pop(operation, ()):
+                del self._uses[bisect.bisect_left(self._uses, (begin, number))]
+            if not self._uses:
+                self._longest = 0
 
     def forget_ended(self, most: int | None = None) -> None:
         """Lets go of operations that have ended.
@@ -110,22 +135,14 @@ class InFlight:
             most: how many to look at, those first that were looked at longest ago; None: all.
         """
         with self._lock:
-            count = len(self._operations) if most is None else min(most, len(self._operations))
-            looked_at = [self._operations.popleft() for _ in range(count)]
-        for operation, uses in looked_at:
+            self._enter_newest()
+            looked_at = list(itertools.islice(self._operations, most))
+            for operation in looked_at:
+                self._operations[operation] = self._operations.pop(operation)
+        for operation in looked_at:
             # Not under the lock: a Work that has ended calls back.
-            has_ended = _has_ended(operation)
-            with self._lock:
-                if has_ended:
-                    self._forget(uses)
-                else:
-                    self._operations.append((operation, uses))
-
-    def _forget(self, uses: list[_Use]) -> None:
-        for use in uses:
-            del self._uses[bisect.bisect_left(self._uses, use[:2])]
-        if not self._uses:
-            self._longest = 0
+            if _has_ended(operation):
+                self.forget(operation)
 
 
 def _has_ended(operation: Started) -> bool:
@@ -144,13 +161,14 @@ def first_conflict(members: Sequence[Sequence[Span]]) -> tuple[int, int] | None:
     Args:
         members: the memory of each operation, which may be its own input and output.
     """
-    ordered = sorted((*span, i) for i, spans in enumerate(members) for span in spans)
+    ordered = sorted(
+        (*span, i) for i, spans in enumerate(members) for span in spans if span.begin < span.end
+    )
     reaching: list[tuple[int, int, bool, int]] = []  # of those before, what reaches this far
     for begin, end, is_written, member in ordered:
         reaching = [each for each in reaching if each[1] > begin]
         for _, _, theirs_is_written, other in reaching:
             if other != member and (is_written or theirs_is_written):
                 return other, member
-        if end > begin:
-            reaching.append((begin, end, is_written, member))
+        reaching.append((begin, end, is_written, member))
     return None

@@ -60,6 +60,7 @@ class Handle:
         """
         if not self._is_done:
             native.synchronize(self._owned.id)
+            IN_FLIGHT.forget(self)
             self._result = self._take(self._owned)
             self._is_done = True
         return self._result

@@ -90,8 +90,10 @@ def _submit_allreduce(
     set_id = id_of(process_set)
     with Told(set_id, name):
         row = allreduce_row(tensor, output, name, op, factors, set_id)
-        spans = [_tensors.span(tensor, False), _tensors.span(output, True)]
-        return _start(native.allreduce_async, row, spans, _taker(output, output is tensor))
+        is_in_place = output is tensor
+        # Nobody else knows a new output.
+        spans = [_tensors.span(tensor, is_in_place)]
+        return _start(native.allreduce_async, row, spans, _taker(output, is_in_place))
 
 
 def _start(
@@ -501,7 +503,7 @@ def reducescatter_async(
     with Told(set_id, name):
         factors = (prescale_factor, postscale_factor)
         output, row = _reducescatter_row(tensor, name, op, factors, set_id)
-        spans = [_tensors.span(tensor, False), _tensors.span(output, True)]
+        spans = [_tensors.span(tensor, False)]
         return _start(native.reducescatter_async, row, spans, lambda _: output)
 
 

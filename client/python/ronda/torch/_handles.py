@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from ronda._in_flight import IN_FLIGHT
 from ronda._library import native
 from ronda.errors import RondaError
 
@@ -54,6 +55,7 @@ class Handle:
                     native.synchronize_on_stream(id, self._stream)
             return self._finish(ids)
         finally:
+            IN_FLIGHT.forget(self)
             self._give_back(ids)
 
     __call__ = wait

@@ -96,9 +96,9 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 
 def span(tensor: torch.Tensor, is_written: bool) -> Span:
     """The memory of a tensor that an operation reads, or writes; nothing for a sparse tensor."""
-    if tensor.layout is not torch.strided or not tensor.numel():
+    if tensor.layout is not torch.strided or not (elements := tensor.numel()):
         return Span(0, 0, is_written)
-    begin, elements = tensor.data_ptr(), tensor.numel()
+    begin = tensor.data_ptr()
     if not tensor.is_contiguous():
         # With gaps: all that lies between its first element and its last.
         strides = zip(tensor.shape, tensor.stride())

@@ -87,8 +87,8 @@ def _reduce(
             _tensors.check(tensor)
             output = torch.empty_like(tensor)
         row = allreduce_row(tensor, output, name, op, factors, set_id)
-        spans = (_tensors.span(tensor, False), _tensors.span(output, True))
-        IN_FLIGHT.wait_for_users_of(spans)
+        if IN_FLIGHT:
+            IN_FLIGHT.wait_for_users_of([_tensors.span(tensor, output is tensor)])
         if row[-1] is None:
             native.allreduce(*row)
             return output

@@ -12,6 +12,7 @@ import torch
 from torch._C import _distributed_c10d
 from torch.futures import Future
 
+from ronda._in_flight import IN_FLIGHT
 from ronda._library import native
 from ronda.errors import DeadlineError
 from ronda.torch import _tensors
@@ -150,6 +151,7 @@ class Work(_Base):  # type: ignore[misc]
             if self._ended is not None:
                 self._ended()
             promise, self._promise = self._promise, None
+        IN_FLIGHT.forget(self)
         if promise is not None:
             # Not under the lock: it calls back.
             self._keep_promise(promise)

@@ -1,0 +1,83 @@
+"""The record of operations in flight and of the memory that they use."""
+
+from __future__ import annotations
+
+import random
+import unittest
+
+from ronda._in_flight import InFlight, Span, first_conflict
+
+
+class Operation:
+    """Ends when it is told to, or when somebody waits for it."""
+
+    def __init__(self) -> None:
+        self.has_ended = False
+        self.is_awaited = False
+
+    def poll(self) -> bool:
+        return self.has_ended
+
+    def settle(self) -> None:
+        self.has_ended = self.is_awaited = True
+
+
+def conflict(one: Span, other: Span) -> bool:
+    overlap = max(one.begin, other.begin) < min(one.end, other.end)
+    return overlap and (one.is_written or other.is_written)
+
+
+def random_span(source: random.Random) -> Span:
+    begin = source.randrange(200)
+    return Span(begin, begin + source.choice((0, 1, 3, 10, 100)), source.random() < 0.5)
+
+
+class InFlightTest(unittest.TestCase):
+    def test_those_whose_memory_is_used_are_awaited(self):
+        """And no others, in random programs."""
+        source = random.Random(7)
+        for _ in range(200):
+            record, alive = InFlight(), {}
+            for _ in range(30):
+                spans = [random_span(source) for _ in range(source.randrange(1, 4))]
+                for operation in alive:
+                    operation.has_ended = source.random() < 0.1
+                    if operation.has_ended and source.random() < 0.5:
+                        record.forget(operation)
+                alive = {one: uses for one, uses in alive.items() if not one.has_ended}
+                wanted = {
+                    one
+                    for one, uses in alive.items()
+                    if any(conflict(mine, theirs) for mine in spans for theirs in uses)
+                }
+                self.assertEqual(
+                    any(record.has_users_of(span) for span in spans), bool(wanted), spans
+                )
+                record.wait_for_users_of(spans)
+                self.assertEqual({one for one in alive if one.is_awaited}, wanted)
+                alive = {one: uses for one, uses in alive.items() if not one.has_ended}
+                alive[latest := Operation()] = spans
+                record.add(latest, spans)
+                self.assertLessEqual(set(alive), set(record.operations()))
+            for operation in alive:
+                operation.has_ended = True
+            record.forget_ended()
+            self.assertEqual((record.operations(), bool(record)), ([], False))
+
+    def test_those_that_have_ended_do_not_pile_up(self):
+        record = InFlight()
+        for i in range(1000):
+            operation, spans = Operation(), [Span(i, i + 1, True)]
+            record.wait_for_users_of(spans)
+            record.add(operation, spans)
+            operation.has_ended = True
+        self.assertLess(len(record.operations()), 10)
+
+    def test_conflicts_within_a_group(self):
+        source = random.Random(3)
+        for _ in range(2000):
+            members = [[random_span(source)] for _ in range(source.randrange(1, 5))]
+            expected = any(
+                conflict(*mine, *theirs) for i, mine in enumerate(members) for theirs in members[:i]
+            )
+            self.assertEqual(first_conflict(members) is not None, expected, members)
