@@ -123,9 +123,10 @@ inline Status try_shutdown() { return detail::to_status(ronda_shutdown()); }
 inline void shutdown() { try_shutdown().throw_if_error(); }
 
 // Fails the job at once, for all of its ranks; ronda.h has the details. Waits for nobody.
+// Not called abort(), which would hide that of C in namespaces within this one.
 // Errors: RONDA_ERROR_NOT_INITIALIZED.
-inline Status try_abort(const std::string& reason) { return detail::to_status(ronda_abort(reason.c_str())); }
-inline void abort(const std::string& reason) { try_abort(reason).throw_if_error(); }
+inline Status try_abort_job(const std::string& reason) { return detail::to_status(ronda_abort(reason.c_str())); }
+inline void abort_job(const std::string& reason) { try_abort_job(reason).throw_if_error(); }
 
 // OK while the job goes on; else its failure, with which its operations end. Asks no other rank.
 inline Status job_status() { return detail::to_status(ronda_job_status()); }

@@ -213,21 +213,18 @@ void EndsWithoutShutdown() {
 
 // While the others are in a wait. All of them join another job then.
 void AbortsTheJob() {
-  EXPECT_EQ(try_abort("too early").code(), RONDA_ERROR_NOT_INITIALIZED);
+  EXPECT_EQ(try_abort_job("too early").code(), RONDA_ERROR_NOT_INITIALIZED);
   init();
   EXPECT_TRUE(job_status().ok());
-  barrier();
-  Status status;
-  if (rank() == 1) {
-    abort("the loss is not a number");
-    status = job_status();
-  } else {
-    status = try_barrier();
-  }
+  Status status = try_barrier();  // in which others may still be when rank 1 has left it
+  if (rank() == 1) abort_job("the loss is not a number");
+  while (status.ok()) status = try_barrier();
   EXPECT_EQ(status.code(), RONDA_ERROR_PEER_FAILED);
-  EXPECT_EQ(job_status().message(), status.message());
-  abort("the first failure is kept");
-  ReportAndShutDown(status);
+  abort_job("the first failure is kept");
+  const Status failure = job_status();
+  EXPECT_EQ(failure.code(), RONDA_ERROR_PEER_FAILED);
+  EXPECT_EQ(try_shutdown().message(), failure.message());
+  std::printf("%s%s\n", kFailureLine, failure.message().c_str());
 
   Options options;
   options.epoch = 1;
