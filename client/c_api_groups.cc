@@ -54,9 +54,10 @@ class PreparedGroup {
   // The input of member `index` is complete.
   // Errors: INVALID_ARGUMENT: there is no such member, or it has been announced in this step; those of a submission.
   Outcome Announce(size_t index);
-  // The same of a member that is reduced in place at `data`, in this step and until it is given another place. Errors
-  // also: INVALID_ARGUMENT: `data` is null, but the member has elements.
-  Outcome AnnounceAt(size_t index, void* data);
+  // The same of a member that is reduced in place at `data`, in this step and until it is given another place. `stream`
+  // has been given the work that fills it; nullptr: the default stream, or host memory. Errors also: INVALID_ARGUMENT:
+  // `data` is null, but the member has elements; there is a stream, but the member is in host memory.
+  Outcome AnnounceAt(size_t index, void* data, void* stream);
 
   // Waits for all members and begins the next step. Errors: INVALID_ARGUMENT: a member was not announced, and nothing
   // has changed; else the first error of a submission or an operation.
@@ -171,12 +172,21 @@ Outcome PreparedGroup::Announce(size_t index) {
   return AnnounceAfter(index, [](Submission&) {});
 }
 
-Outcome PreparedGroup::AnnounceAt(size_t index, void* data) {
-  if (data == nullptr && index < members_.size() && TensorBytes(members_[index].request) > 0) {
-    return Invalid(
-        absl::StrCat("member ", index, " '", members_[index].request.name, "' is announced without its data"));
+Outcome PreparedGroup::AnnounceAt(size_t index, void* data, void* stream) {
+  if (index < members_.size()) {
+    const TensorRequest& request = members_[index].request;
+    const auto refused = [&](absl::string_view why) {
+      return Invalid(absl::StrCat("member ", index, " '", request.name, "' is announced ", why));
+    };
+    if (data == nullptr && TensorBytes(request) > 0) return refused("without its data");
+    if (stream != nullptr && request.memory == Memory::kHost) {
+      return refused("with a stream, but it is in host memory: pass no stream");
+    }
   }
-  return AnnounceAfter(index, [data](Submission& member) { member.input = member.output = data; });
+  return AnnounceAfter(index, [data, stream](Submission& member) {
+    member.input = member.output = data;
+    member.stream = stream;
+  });
 }
 
 Outcome PreparedGroup::AnnounceAfter(size_t index, absl::FunctionRef<void(Submission&)> prepare) {
@@ -340,9 +350,9 @@ ronda_status ronda_group_ready(ronda_group group, size_t index) {
                               [index](ronda::PreparedGroup& prepared) { return prepared.Announce(index); });
 }
 
-ronda_status ronda_group_ready_at(ronda_group group, size_t index, void* data) {
-  return ronda::CallWithGroup("ronda_group_ready_at", group, [index, data](ronda::PreparedGroup& prepared) {
-    return prepared.AnnounceAt(index, data);
+ronda_status ronda_group_ready_at(ronda_group group, size_t index, void* data, void* stream) {
+  return ronda::CallWithGroup("ronda_group_ready_at", group, [index, data, stream](ronda::PreparedGroup& prepared) {
+    return prepared.AnnounceAt(index, data, stream);
   });
 }
 

@@ -364,6 +364,24 @@ TEST_F(DeviceTest, AStreamMayWaitForAPreparedGroup) {
   });
 }
 
+// Backward may compute a gradient on another stream than in the step before, and later than the host announces it.
+TEST_F(DeviceTest, AMemberOfAGroupMayMoveToAnotherStream) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream first(ronda::rank()), second(ronda::rank());
+    const FakeGpuArray<float> x(first, 3), y(second, 3);
+    ronda::PreparedGroup group = ronda::prepare_group("g", {View("x", x, first)}, {ronda::Op::Sum});
+    for (int step = 1; step < 10; ++step) {
+      const FakeGpuStream& stream = step % 2 == 0 ? first : second;
+      const FakeGpuArray<float>& gradient = step % 2 == 0 ? x : y;
+      stream.Enqueue([] { absl::SleepFor(absl::Milliseconds(5)); });
+      gradient.Set(std::vector<float>(3, Own() * static_cast<float>(step)));
+      group.ready_at(0, gradient.data(), stream.handle());
+      group.synchronize_on(stream.handle());
+      EXPECT_THAT(gradient.Get(), Each(kSum * static_cast<float>(step)));
+    }
+  });
+}
+
 TEST_F(DeviceTest, GroupsAreCarriedOutAsAWholeOnTheDevice) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream stream(ronda::rank());

@@ -317,7 +317,7 @@ class OperationsTest(JobTest):
             self.assertFalse(native.group_found_inf(group))
         moved = floats(2)
         native.group_ready(group, 0)
-        native.group_ready_at(group, 1, moved.address)
+        native.group_ready_at(group, 1, moved.address, 0)
         native.group_wait(group)
         self.assertEqual(moved, [sum_of_ranks()] * 2)
         with self.assertRaisesRegex(errors.InvalidArgumentError, "there is no member 2"):

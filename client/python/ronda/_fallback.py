@@ -568,8 +568,8 @@ def group_ready(group: int, index: int, /) -> None:
     _check(library.ronda_group_ready(_group("group_ready", group), index))
 
 
-def group_ready_at(group: int, index: int, data: int, /) -> None:
-    _check(library.ronda_group_ready_at(_group("group_ready_at", group), index, data))
+def group_ready_at(group: int, index: int, data: int, stream: int, /) -> None:
+    _check(library.ronda_group_ready_at(_group("group_ready_at", group), index, data, stream))
 
 
 def group_wait(group: int, /) -> None:

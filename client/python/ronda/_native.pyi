@@ -356,8 +356,11 @@ def prepare_group(arguments: Sequence[tuple[object, ...]], name: str, /) -> int:
     """
 
 def group_ready(group: int, index: int, /) -> None: ...
-def group_ready_at(group: int, index: int, data: int, /) -> None:
-    """The same of a member whose buffer has moved: it is reduced in place at `data` from now on."""
+def group_ready_at(group: int, index: int, data: int, stream: int, /) -> None:
+    """The same of a member whose buffer has moved: it is reduced in place at `data` from now on.
+
+    On a GPU `stream` has been given the work that fills it; 0 is the default stream. 0 for host memory.
+    """
 
 def group_wait(group: int, /) -> None: ...
 def group_wait_on_stream(group: int, stream: int, /) -> None: ...

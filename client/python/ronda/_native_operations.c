@@ -400,7 +400,7 @@ typedef struct GroupArguments {
 
 static const Field kReadyFields[] = {FIELD(GroupArguments, kAddress, group), FIELD(GroupArguments, kSize, index)};
 static const Field kReadyAtFields[] = {FIELD(GroupArguments, kAddress, group), FIELD(GroupArguments, kSize, index),
-                                       FIELD(GroupArguments, kAddress, data)};
+                                       FIELD(GroupArguments, kAddress, data), FIELD(GroupArguments, kAddress, stream)};
 static const Field kGroupStreamFields[] = {FIELD(GroupArguments, kAddress, group),
                                            FIELD(GroupArguments, kAddress, stream)};
 
@@ -431,10 +431,10 @@ static PyObject* GroupReady(PyObject* module, PyObject* const* values, Py_ssize_
 
 static PyObject* GroupReadyAt(PyObject* module, PyObject* const* values, Py_ssize_t count) {
   (void)module;
-  static const Signature kSignature = SIGNATURE("group_ready_at", kReadyAtFields, 3);
+  static const Signature kSignature = SIGNATURE("group_ready_at", kReadyAtFields, 4);
   GroupArguments arguments;
   if (ReadGroupArguments(&kSignature, values, count, &arguments) != 0) return NULL;
-  return NoneOrRaise(ronda_group_ready_at(arguments.group, arguments.index, arguments.data));
+  return NoneOrRaise(ronda_group_ready_at(arguments.group, arguments.index, arguments.data, arguments.stream));
 }
 
 static ronda_status GroupWaitFor(const void* what, double timeout_s, int* done) {

@@ -245,7 +245,7 @@ class GradientReducer:
                 self._submit_bundle(gradient.bundle)
         elif gradient.place != _NO_PLACE:
             gradient.value = gradient.dense(value)
-            native.group_ready_at(gradient.group, gradient.place, gradient.value.data_ptr())
+            native.group_ready_at(gradient.group, gradient.place, gradient.value.data_ptr(), _tensors.stream(gradient.value) or 0)
         elif value.is_sparse and not self._sparse_as_dense:
             self._submit_sparse(gradient, value)
         elif self._is_custom:
