@@ -9,6 +9,7 @@ from typing import Any
 from ronda._in_flight import IN_FLIGHT
 from ronda._library import native
 from ronda.errors import RondaError
+from ronda.torch import _tensors
 
 
 class Handle:
@@ -27,8 +28,9 @@ class Handle:
 
         Args:
             ids: native handles; at least one.
-            stream: of the tensors, None for host memory.
-            finish: makes the result of `ids`, which have ended, or which the stream waits for.
+            stream: which the operations were submitted on; None for host memory.
+            finish: makes the result of `ids`, which have ended, or which the current stream waits
+                for.
         """
         self._ids: list[int] | None = ids
         self._stream = stream
@@ -39,7 +41,7 @@ class Handle:
         return self._ids is None or native.poll_all(self._ids)
 
     def wait(self) -> Any:
-        """The result; None if it has been fetched before.
+        """The result; None if it has been fetched before. On a GPU the current stream waits.
 
         Raises:
             RondaError: the first operation's that failed.
@@ -51,12 +53,22 @@ class Handle:
             if self._stream is None:
                 native.synchronize_all(ids)
             else:
-                for id in ids:
-                    native.synchronize_on_stream(id, self._stream)
+                self._order(ids, self._stream)
             return self._finish(ids)
         finally:
             IN_FLIGHT.forget(self)
             self._give_back(ids)
+
+    def _order(self, ids: list[int], origin: int) -> None:
+        """Has the current stream wait; from now on the operations' memory is used on it.
+
+        The stream that they were submitted on waits too: torch gives memory of its tensors, when
+        they are dropped, to what comes next on it.
+        """
+        self._stream = _tensors.current_stream()
+        for stream in {origin, self._stream}:
+            for id in ids:
+                native.synchronize_on_stream(id, stream)
 
     __call__ = wait
 

@@ -128,11 +128,34 @@ _increment_version: Callable[[torch.Tensor], Any] = getattr(
 )
 
 
+# The GPU of the tensors: a rank has one. -1: there has been no tensor on a GPU.
+_device_index = -1
+
+
+def _ask_for_stream(device_index: int) -> int:
+    """The current stream of a GPU, by way of an object for it."""
+    return int(torch.cuda.current_stream(device_index).cuda_stream)
+
+
+# From torch 2.0 on in one call, where torch is built for CUDA.
+_stream_of: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _ask_for_stream)
+
+
 def stream(tensor: torch.Tensor) -> int | None:
     """The current stream of `tensor`'s device as a cudaStream_t; None for host memory."""
-    if tensor.is_cuda:
-        return int(torch.cuda.current_stream(tensor.device).cuda_stream)
-    return None
+    if not tensor.is_cuda:
+        return None
+    global _device_index
+    _device_index = tensor.get_device()
+    return _stream_of(_device_index)
+
+
+def current_stream() -> int:
+    """The current stream of the GPU that the rank's tensors are on, as a cudaStream_t.
+
+    REQUIRES: stream() has been asked for that of a tensor on it.
+    """
+    return _stream_of(_device_index)
 
 
 def in_order(tensor: torch.Tensor) -> bool:

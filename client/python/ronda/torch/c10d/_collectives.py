@@ -82,7 +82,7 @@ def _refused_for_all(
                         self._refuse(count, f"{type(error).__name__}: {error}")
                 raise
 
-        return call  # type: ignore[return-value]
+        return _versions.not_compiled(call)  # type: ignore[return-value]
 
     return decorate
 

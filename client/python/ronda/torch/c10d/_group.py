@@ -123,9 +123,13 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         names = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
         return [torch.device(name) for name in names]
 
+    def _get_backend(self, _device: Any) -> Group:
+        """What serves a device; asked for where this is the whole group."""
+        return self
+
     # torch looks each of these up here: what it has itself asks a subclass, and so on for ever.
     supports_coalescing = property(lambda _: True)
-    supports_splitting = property(lambda _: True)
+    supports_splitting = property(lambda _: _versions.HAS_BACKENDS)
     supports_shrinking = property(lambda _: True)
     supports_reconfigure = property(lambda _: False)
     supports_window = property(lambda _: False)

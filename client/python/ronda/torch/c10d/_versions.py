@@ -12,7 +12,8 @@ import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from types import CodeType
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -21,6 +22,7 @@ from torch._C import _distributed_c10d
 from ronda.types import ReduceOp
 
 _c10d: Any = _distributed_c10d
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 # Whether Python can subclass Backend, with today's names of its methods.
 HAS_BACKENDS = hasattr(getattr(_c10d, "Backend", None), "all_gather_single")
@@ -49,6 +51,41 @@ def with_other_names(group: type) -> type:
         for other in others if method is not None else ():
             setattr(group, other, method)
     return group
+
+
+# -- torch.compile --
+
+
+def _skip_frames(code: CodeType) -> None:
+    """Has torch.compile leave frames of `code` alone."""
+    frames: Any = torch._C._dynamo.eval_frame
+    if hasattr(frames, "skip_code"):
+        frames.skip_code(code)
+    elif hasattr(frames, "set_code_exec_strategy"):
+        skip = frames._FrameAction.SKIP
+        frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, skip))
+
+
+def not_compiled(method: _Method) -> _Method:
+    """Keeps torch.compile from a method: below a compiled model it would compile what C++ code
+    calls, and fail.
+
+    torch's own decorator for this imports the compiler, which takes seconds.
+    """
+    if not hasattr(torch._C, "_dynamo"):
+        return method
+    set_compiler: Any = torch._C._dynamo.eval_frame.set_eval_frame
+
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        compiler = set_compiler(None)
+        try:
+            return method(*args, **kwargs)
+        finally:
+            set_compiler(compiler)
+
+    _skip_frames(call.__code__)
+    return call  # type: ignore[return-value]
 
 
 # -- Options --

@@ -86,6 +86,9 @@ class Work(_Base):  # type: ignore[misc]
         self._ended = ended
         self._lock = threading.Lock()
         self._is_over = not handles or error is not None
+        # On a GPU: the stream that the operations were submitted on, and what comes after _finish.
+        self._origin = _stream(tensors)
+        self._finished: torch.cuda.Event | None = None
         self._error = error
         self._future: Future[Any] | None = None
         self._promise: Any = None  # what completes the future, until it has
@@ -109,7 +112,9 @@ class Work(_Base):  # type: ignore[misc]
             RondaError: the collective has failed.
             DeadlineError: the timeout is over. The collective goes on.
         """
-        if not self._is_over:
+        if self._origin is not None:
+            self._order_current_stream(timeout.total_seconds())
+        elif not self._is_over:
             self._synchronize(timeout.total_seconds())
             self._conclude()
         if self._error is not None:
@@ -122,14 +127,23 @@ class Work(_Base):  # type: ignore[misc]
             self._synchronize(0.0)
             self._conclude()
 
+    def _order_current_stream(self, timeout_s: float = 0.0) -> None:
+        """Has the current stream of the GPU wait for the collective."""
+        self._synchronize(timeout_s)
+        self._conclude()
+        if self._finished is not None:
+            self._finished.wait(torch.cuda.current_stream(self._tensors[0].device))
+
     def _synchronize(self, timeout_s: float) -> None:
-        stream = _stream(self._tensors)
+        # The stream of the submission waits too: torch gives memory of the tensors, when they are
+        # dropped, to what comes next on it.
+        streams = set() if self._origin is None else {self._origin, _tensors.current_stream()}
         for handle in self.handles:
             is_over = True
             try:
-                if stream is not None:
+                for stream in streams:
                     native.synchronize_on_stream(handle, stream)
-                else:
+                if not streams:
                     is_over = native.synchronize(handle, timeout_s if timeout_s > 0 else -1.0)
             except RuntimeError as error:
                 self._error = self._error or _in_torchs_words(error)
@@ -144,6 +158,9 @@ class Work(_Base):  # type: ignore[misc]
             try:
                 if self._error is None and self._finish is not None:
                     self._finish()
+                    if self._origin is not None:
+                        stream = torch.cuda.current_stream(self._tensors[0].device)
+                        self._finished = stream.record_event()
             except Exception as error:
                 self._error = error
             self._finish = None
@@ -163,7 +180,7 @@ class Work(_Base):  # type: ignore[misc]
     def is_completed(self) -> bool:
         """Whether the collective has ended, in success or failure; never waits."""
         if not self._is_over and native.poll_all(self.handles):
-            if _stream(self._tensors) is None:
+            if self._origin is None:
                 self._synchronize(0.0)
                 self._conclude()
             return True
@@ -195,7 +212,7 @@ class Work(_Base):  # type: ignore[misc]
     def forget_tensors(self) -> None:
         """Lets go of memory. REQUIRES: it is over, and nobody asks for its result any more."""
         self._release(native.release)
-        self._tensors, self._parts = [], ()
+        self._tensors, self._parts, self._finished = [], (), None
 
     def get_future(self) -> Future[Any]:
         """A future of result(). On a GPU streams that wait for the future find the value."""
@@ -208,6 +225,8 @@ class Work(_Base):  # type: ignore[misc]
             if is_over:
                 promise, self._promise = self._promise, None
         if is_over and promise is not None:
+            if self._origin is not None:
+                self._order_current_stream()  # the future's value is there behind that stream
             self._keep_promise(promise)
         elif first and getattr(_thread, "completes_futures", False):
             _waiters.submit(self._wait_and_conclude)
@@ -221,7 +240,7 @@ class Work(_Base):  # type: ignore[misc]
 
     def _start_future(self) -> None:
         make_stream: Any = torch.cuda.Stream
-        devices: Any = [self._tensors[0].device] if _stream(self._tensors) is not None else None
+        devices: Any = [self._tensors[0].device] if self._origin is not None else None
         self._side_stream = make_stream(devices[0]) if devices else None
         if not devices and self._tensors and self._tensors[0].dtype is torch.float16:
             # It may be DDP's built-in hook for FP16 that asks.
@@ -250,14 +269,22 @@ class Work(_Base):  # type: ignore[misc]
             )
 
     def _wait_and_conclude(self) -> None:
-        with torch.cuda.stream(self._side_stream):
+        with self._on_side_stream():
             self._synchronize(0.0)
         self._conclude_on_side_stream()
 
     def _conclude_on_side_stream(self) -> None:
         _thread.completes_futures = True
-        with torch.cuda.stream(self._side_stream):
+        with self._on_side_stream():
             self._conclude()
+
+    def _on_side_stream(self) -> Any:
+        """For threads of Ronda's: a new thread's device is the first one, and to come back to it
+        would take memory there.
+        """
+        if self._side_stream is not None:
+            torch.cuda.set_device(self._side_stream.device)
+        return torch.cuda.stream(self._side_stream)
 
 
 def _in_torchs_words(error: Exception) -> Exception:
