@@ -175,6 +175,11 @@ double MedianOf(double HostTime::*part, const std::vector<HostTime>& blocks) {
 absl::StatusOr<HostTime> Measure(const HostTimeOptions& options, Steps* steps) {
   RONDA_RETURN_IF_ERROR(steps->Run(options.warm_up).status());
   const ronda_statistics before = statistics();
+  if (rank() == 0) {
+    std::printf("# warm: %d steps, %lld buckets of a locked schedule\n", options.warm_up,
+                static_cast<long long>(before.buckets_scheduled));
+    std::fflush(stdout);  // run.sh waits for it
+  }
   std::vector<HostTime> blocks;
   for (int i = 0; i < options.blocks; ++i) {
     RONDA_ASSIGN_OR_RETURN(blocks.emplace_back(), steps->Run(options.steps));

@@ -10,6 +10,7 @@ for what it does not submit any more.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import os
 import pathlib
@@ -229,12 +230,22 @@ def _load(paths: Sequence[str]) -> unittest.TestSuite:
     return suite
 
 
+def _use_device(device: str) -> None:
+    """Has tests that name no device make their tensors there."""
+    if device == "cpu":
+        return
+    torch = importlib.import_module("torch")
+    torch.set_default_device(device)
+    torch.Generator = functools.partial(torch.Generator, device)
+
+
 def main(paths: Sequence[str]) -> int:
     """Returns the exit code."""
     is_rank = "RONDA_RANK" in os.environ
+    _use_device(os.environ.get("TEST_TORCH_DEVICE", "cpu"))
     cases: list[_Case] = []
     result_class = type("_ResultOfRun", (_Result,), {"cases": cases})
-    runner = unittest.TextTestRunner(verbosity=2, failfast=is_rank, resultclass=result_class)
+    runner = unittest.TextTestRunner(verbosity=2, failfast=is_rank and "TEST_KEEP_GOING" not in os.environ, resultclass=result_class)
     result = runner.run(_load(paths))
     _write_report(cases)
     if not cases:

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Makes FOLDER, and FOLDER.tar.gz, with everything that is tested and measured on a GPU: for a machine that has one, a driver and little
-# else. FOLDER/run.sh runs it. Needs the CUDA toolkit to build; NCCL and cuBLAS are not copied, but found where the bundle runs.
+# Makes FOLDER, and FOLDER.tar.xz, with everything that is tested and measured on a GPU: for a machine that has one, a driver and little
+# else. FOLDER/run.sh runs it. Needs the CUDA toolkit to build; NCCL, cuBLAS and PyTorch are not copied, but found where the bundle runs.
 set -euo pipefail
 
 readonly here=$(dirname "$(readlink -f "$0")")
@@ -22,7 +22,8 @@ readonly tests=$(tagged 'tests(//...)')
 readonly benches=$(tagged 'kind(cc_binary, //bench/... + //examples/...)')
 [[ -n $tests ]] || { echo "There are no tests for a GPU." >&2 && exit 1; }
 # shellcheck disable=SC2086  # one word a target
-"$bazel" build "${progress[@]}" //runtime/launch:rondarun //client:libronda.so //runtime/cuda:libronda_cuda.so $tests $benches
+"$bazel" build "${progress[@]}" //runtime/launch:rondarun //client:libronda.so //runtime/cuda:libronda_cuda.so \
+  //client/packaging:wheel $tests $benches
 
 rm -rf "$folder"
 mkdir -p "$folder/lib/glibc"
@@ -36,8 +37,13 @@ for target in $tests $benches //runtime/launch:rondarun; do
   install -D --mode=755 "$bin/$path" "$folder/$path"
 done
 for file in client/libronda.so runtime/cuda/libronda_cuda.so; do install -D --mode=755 "$bin/$file" "$folder/$file"; done
+mkdir -p "$folder/client/python" "$folder/bench/python"
+"$bazel" run --noshow_progress //client/packaging:wheel -- "$folder/wheel" > /dev/null 2>&1
+python3 -m zipfile --extract "$folder"/wheel/*.whl "$folder/client/python/package"
+rm -r "$folder/wheel"
+cp -r --parents tests/python/ronda_test.py tests/python/{cuda,torch,c10d}/*.py bench/python/gpu_step.py "$folder"
 chmod -R u+w "$folder"
-cp "$here/run.sh" "$folder"
+cp "$here"/{run,machine,steps}.sh "$folder"
 for target in $tests; do path_of "$target"; done > "$folder/tests.txt"
 for target in $benches; do path_of "$target"; done > "$folder/benches.txt"
 
@@ -54,5 +60,9 @@ ldd "${objects[@]}" 2> /dev/null | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' |
 done
 cp -L /lib64/ld-linux-x86-64.so.2 "$folder/lib/glibc"
 
-tar --create --gzip --file "$folder.tar.gz" --directory "$(dirname "$folder")" "$(basename "$folder")"
-echo "$folder.tar.gz: $(wc -l < "$folder/tests.txt") tests, $(wc -l < "$folder/benches.txt") benchmarks, $(du -h "$folder.tar.gz" | cut -f1)"
+find "$folder/client/python/package/ronda/lib" -type f ! -name '*.so*' -exec chmod 755 {} +  # a zip file keeps no modes
+
+tar --create --use-compress-program='xz -T0 -6' --file "$folder.tar.xz" --directory "$(dirname "$folder")" "$(basename "$folder")"
+readonly size=$(stat --format=%s "$folder.tar.xz")
+echo "$folder.tar.xz: $(wc -l < "$folder/tests.txt") tests, $(wc -l < "$folder/benches.txt") benchmarks, $((size / 1000000)) MB"
+((size < 50000000)) || { echo "That is more than the 50 MB which fit through every door." >&2 && exit 1; }

@@ -1,0 +1,113 @@
+"""Steps of ResNet-50 on a GPU: by Ronda and by NCCL, in the same processes, in turns.
+
+    rondarun -np 2 python3 bench/python/gpu_step.py [--batch 32] [--rounds 6]
+
+"alone" is one process' step, without communication. "ddp" is torch's DistributedDataParallel over
+each backend, with gradients in its buckets; "optimizer" is ronda.torch.DistributedOptimizer. A row
+has the time of a step, from its first kernel to the end of its last one, and the CPU time of all
+threads of the process. Ranks that share a GPU take turns on it: compare rows, not machines.
+"""
+
+import argparse
+import os
+import resource
+import statistics
+import time
+
+import ronda.torch as hvd
+import ronda.torch.c10d  # noqa: F401
+import torch
+import torch.distributed as dist
+import torchvision  # type: ignore[import-untyped]
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Trainer:
+    """A model, its optimizer, and what its steps took."""
+
+    def __init__(self, name: str, device: torch.device) -> None:
+        torch.manual_seed(1)
+        self.model: nn.Module = torchvision.models.resnet50().to(device)
+        parameters = list(self.model.named_parameters())
+        self.optimizer: torch.optim.Optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        if name == "optimizer":
+            self.optimizer = hvd.DistributedOptimizer(self.optimizer, parameters)
+        elif name != "alone":
+            self.model = DistributedDataParallel(
+                self.model,
+                process_group=dist.new_group(backend=name.split()[-1]),
+                gradient_as_bucket_view=True,
+                broadcast_buffers=False,
+            )
+        self.milliseconds: list[float] = []
+        self.cpu_milliseconds: list[float] = []
+
+    def step(self, images: torch.Tensor, labels: torch.Tensor) -> None:
+        """Trains with one batch, and waits for the device."""
+        begin, cpu = time.perf_counter(), cpu_seconds()
+        self.optimizer.zero_grad()
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = nn.functional.cross_entropy(self.model(images), labels)
+        loss.backward()
+        self.optimizer.step()
+        torch.cuda.synchronize()
+        self.milliseconds.append(1e3 * (time.perf_counter() - begin))
+        self.cpu_milliseconds.append(1e3 * (cpu_seconds() - cpu))
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process, all threads and the kernel for them."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def used_gigabytes() -> float:
+    """Memory of the device that is in use, by all processes."""
+    free, total = torch.cuda.mem_get_info()
+    return (total - free) / 1e9
+
+
+def main() -> None:
+    """Measures, and prints a table on rank 0."""
+    flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    flags.add_argument("--batch", type=int, default=32, help="images of a rank")
+    flags.add_argument("--rounds", type=int, default=6)
+    flags.add_argument("--steps", type=int, default=5, help="of a row in each round")
+    options = flags.parse_args()
+
+    torch.set_num_threads(1)
+    device = torch.device("cuda", int(os.environ["RONDA_LOCAL_RANK"]) % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    dist.init_process_group("ronda", device_id=device)
+    hvd.init()
+    images = torch.randn(options.batch, 3, 224, 224, device=device)
+    labels = torch.randint(1000, (options.batch,), device=device)
+    names = ["alone", "ddp ronda", "ddp nccl", "optimizer"]
+    trainers = {}
+    for name in names:
+        trainers[name] = Trainer(name, device)
+        for _ in range(4):
+            trainers[name].step(images, labels)
+        if dist.get_rank() == 0:
+            print(f"# with {name}: {used_gigabytes():.2f} GB of the device in use", flush=True)
+    for trainer in trainers.values():
+        trainer.milliseconds.clear()
+        trainer.cpu_milliseconds.clear()
+    for _ in range(options.rounds):
+        for trainer in trainers.values():
+            dist.barrier()
+            for _ in range(options.steps):
+                trainer.step(images, labels)
+    if dist.get_rank() == 0:
+        card, ranks = torch.cuda.get_device_name(), dist.get_world_size()
+        print(f"# {card}, {ranks} ranks, torch {torch.__version__}")
+        print(f"{'ResNet-50':12} {'step ms':>8} {'best':>8} {'CPU ms':>8}")
+        for row, each in trainers.items():
+            step, cpu = (statistics.median(x) for x in (each.milliseconds, each.cpu_milliseconds))
+            print(f"{row:12} {step:8.1f} {min(each.milliseconds):8.1f} {cpu:8.1f}")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

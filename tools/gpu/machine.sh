@@ -1,0 +1,42 @@
+# shellcheck shell=bash
+# What run.sh finds on the machine that it runs on. $root is the bundle, $rondarun its launcher.
+
+# The folders of libraries that wheels of NVIDIA's have brought to the machine's Python: NCCL, cuBLAS.
+wheel_folders() {
+  python3 - 2> /dev/null << 'PYTHON'
+import glob
+import importlib.util
+
+spec = importlib.util.find_spec("nvidia")
+for place in spec.submodule_search_locations if spec else []:
+    print(*glob.glob(place + "/*/lib"), sep="\n")
+PYTHON
+}
+
+wheels=$(wheel_folders | paste -sd :)
+readonly wheels
+# For programs of the bundle. Python has its own libraries.
+export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$root/lib:/usr/local/cuda/lib64${wheels:+:$wheels}
+
+# Has every program started by the C library that was copied with it.
+use_own_libc() {
+  local program
+  find . -type f -perm -u+x ! -name '*.so*' ! -name '*.elf' | while read -r program; do
+    [[ $(head -c 4 "$program" | tr -d '\0') == $'\x7fELF' ]] || continue
+    mv "$program" "$program.elf"
+    printf '#!/bin/sh\nexec "%s/lib/glibc/ld-linux-x86-64.so.2" --argv0 "$0" --library-path "%s/lib/glibc:$LD_LIBRARY_PATH" "%s.elf" "$@"\n' \
+      "$root" "$root" "$root/${program#./}" > "$program"
+    chmod 755 "$program"
+  done
+}
+
+# "X NVIDIA's GPUs: 1 device: ...", or "- no CUDA device: ...": of a part of Ronda, whether it can be used here.
+part() {  # part NAME
+  RONDA_CUDA_PLUGIN=$RONDA_TEST_CUDA_PLUGIN "$rondarun" --check-build 2>&1 |
+    sed -nE "s/^ +\[(.)\] $1 +(.*)/\1 \2/p" | sed 's/^  /- /'
+}
+
+# The path of compute-sanitizer; nothing where there is none.
+sanitizer() {
+  PATH=$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer command -v compute-sanitizer
+}

@@ -1,0 +1,202 @@
+# shellcheck shell=bash
+# The steps of `run.sh plan`, in groups whose limits add up to four minutes. The most telling comes first.
+# Each row: its name, its group, its limit in seconds, and the command.
+
+readonly steps=(
+  "facts           first   30 facts"
+  "kernels         first   45 tests_like ^tests/kernels/"
+  "ranks           first   45 over_nccl tests_like ^tests/multiprocess/"
+  "hvd             first   40 over_nccl python_ranks nccl hvd_gpu_test"
+  "c10d            first   75 over_nccl python_ranks nccl c10d_gpu_test"
+  "kill            first   20 over_nccl signal_one KILL"
+  "staged-hvd      more    40 python_ranks staged hvd_gpu_test"
+  "staged-c10d     more    50 python_ranks staged c10d_gpu_test"
+  "conformance     more    90 tests_like ^tests/conformance/"
+  "stop            first   30 over_nccl signal_one STOP"
+  "one-queue       more    30 over_nccl one_queue"
+  "bandwidth       figures 40 bench kernels_bench"
+  "host-time       figures 30 bench host_time_bench"
+  "host-time-2     figures 40 over_nccl two_ranks $logs/two bench host_time_bench"
+  "mnist           figures 20 bench cuda_mnist --bench"
+  "mnist-2         figures 30 over_nccl two_ranks $logs/two bench cuda_mnist --bench"
+  "resnet          figures 80 over_nccl resnet"
+  "memcheck        checks  90 sanitized memcheck"
+  "racecheck       checks  90 sanitized racecheck"
+  "plugin          checks  30 tests_like ^tests/runtime/"
+  "torch-tests     checks  30 over_nccl torch_tests"
+)
+
+# Versions, and what Ronda finds.
+facts() {
+  nvidia-smi || true
+  python3 -c 'import torch; print("torch", torch.__version__, torch.version.cuda, torch.cuda.nccl.version())' || true
+  "$rondarun" --check-build
+}
+
+# The tests whose paths match.
+tests_like() {  # tests_like PATTERN
+  local status=0 program
+  export TEST_TMPDIR=$logs
+  for program in $(grep -E "$1" tests.txt); do "./$program" || status=1; done
+  return $status
+}
+
+# A benchmark, by the end of its path.
+bench() {  # bench NAME [ARGUMENT...]
+  local name=$1
+  shift
+  exec "./$(grep "/$name\$" benches.txt)" "$@"
+}
+
+# A job of two ranks over NCCL, which may share one GPU because they say that they are on two hosts. Each rank's process id is in a file of
+# its number.
+two_ranks() {  # two_ranks FOLDER COMMAND [ARGUMENT...]
+  local folder=$1
+  shift
+  mkdir -p "$folder"
+  if [[ $1 == bench ]]; then
+    set -- "./$(grep "/$2\$" benches.txt)" "${@:3}"
+  fi
+  # shellcheck disable=SC2016  # the ranks' shells expand it
+  RONDA_DEVICE_BACKEND=${device_backend:-nccl} NCCL_SOCKET_IFNAME=lo exec "${launcher:-$rondarun}" -np 2 \
+    /bin/sh -c 'echo $$ > "$0/$RONDA_RANK" && export NCCL_HOSTID=rank$RONDA_RANK && exec "$@"' "$folder" "$@"
+}
+
+# The environment of a program in Python: the package, and the machine's own libraries.
+for_python() {
+  launcher=$package/ronda/lib/rondarun
+  unset RONDA_HOSTS_PLUGIN RONDA_CUDA_PLUGIN LD_LIBRARY_PATH
+  export PYTHONPATH=$package:$root/tests/python PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+  export RONDA_STALL_WARNING=5s RONDA_STALL_DEADLINE=10s TEST_KEEP_GOING=1
+}
+
+# A module of tests on two ranks, by way of the given backend for devices.
+python_ranks() {  # python_ranks BACKEND MODULE
+  local device_backend=$1
+  for_python
+  two_ranks "$logs/python" python3 tests/python/ronda_test.py "tests/python/cuda/$2.py"
+}
+
+# What is tested on CPUs elsewhere, with tensors on the GPU.
+torch_tests() {
+  local file
+  for_python
+  export TEST_TORCH_DEVICE=cuda
+  for file in torch/operations torch/optimizer c10d/collectives c10d/wrappers; do
+    echo "= $file"
+    (two_ranks "$logs/python" python3 tests/python/ronda_test.py "tests/python/${file}_test.py")
+  done
+}
+
+resnet() {
+  for_python
+  two_ranks "$logs/python" python3 bench/python/gpu_step.py
+}
+
+# All streams of a process share one queue of the device, where a stream that waits for another one's work may hold it up.
+one_queue() {
+  export CUDA_DEVICE_MAX_CONNECTIONS=1
+  tests_like '^tests/multiprocess/'
+}
+
+# A job of two ranks of which one is sent the signal when the schedule is locked: the job must end by itself, and name the rank.
+signal_one() {  # signal_one SIGNAL
+  local signal=$1 folder job code=0 said=$logs/signal.log
+  folder=$(mktemp -d "$logs/signal.XXXXXX")
+  export RONDA_STALL_WARNING=2s RONDA_STALL_DEADLINE=6s RONDA_LOG_LEVEL=info
+  (two_ranks "$folder" bench host_time_bench --blocks 1000) > "$said" 2>&1 &
+  job=$!
+  for _ in $(seq 150); do
+    grep -q "a locked schedule" "$said" && break
+    sleep 0.1
+  done
+  sleep 0.5
+  kill -s "$signal" "$(cat "$folder/1")" || return 1
+  wait "$job" || code=$?
+  kill -s KILL "$(cat "$folder/1")" 2> /dev/null
+  cat "$said"
+  echo "the job has ended with $code after SIG$signal"
+  [[ $code -ne 0 ]] && grep -q 'rank 1' "$said"
+}
+
+# Some of the tests, with one tool of compute-sanitizer.
+sanitized() {  # sanitized TOOL
+  local status=0 program
+  if [[ -z $(sanitizer) ]]; then
+    echo "SKIPPED: there is no compute-sanitizer: it comes with the CUDA toolkit"
+    return 0
+  fi
+  export TEST_TMPDIR=$logs
+  for program in $(grep -E '^tests/kernels/' tests.txt); do
+    "$(sanitizer)" --tool "$1" --target-processes all --error-exitcode 86 "./$program" || status=1
+  done
+  return $status
+}
+
+# Says why a step that needs NCCL cannot run, or runs it.
+over_nccl() {  # over_nccl COMMAND...
+  if [[ $(part nccl) == X* ]]; then
+    "$@"
+  else
+    echo "no NCCL: $(part nccl | sed 's/^. //')"
+    return 1
+  fi
+}
+
+# Runs a step, for so long at most, and adds a row to the table.
+step() {  # step NAME SECONDS COMMAND...
+  local name=$1 seconds=$2 log=$logs/step.log begin=$SECONDS code=0 result=passed pid
+  shift 2
+  echo "== $name (at most $seconds s)"
+  # A group of its own, all of which ends with the step.
+  set -m
+  ("$@") < /dev/null > "$log" 2>&1 &
+  pid=$!
+  set +m
+  (
+    sleep "$seconds"
+    kill -s KILL -- "-$pid"
+  ) 2> /dev/null > /dev/null &
+  local timer=$!
+  wait "$pid" 2> /dev/null || code=$?
+  kill "$timer" 2> /dev/null
+  kill -s KILL -- "-$pid" 2> /dev/null
+  tail -n "${PLAN_LINES:-40}" "$log"
+  (echo "== $name" && cat "$log") >> "$out/log.txt"
+  sed -nE 's/^(\[0\]<stdout>: )?(.*: .* \(aim: .*\))$/\2/p' "$log" >> "$logs/figures"
+  if [[ $((SECONDS - begin)) -ge $seconds ]]; then
+    result="not ended in time"
+  elif [[ $code -ne 0 ]]; then
+    result="failed ($code)"
+  elif grep -q '^SKIPPED: ' "$log"; then
+    result="skipped: $(sed -n 's/^SKIPPED: //p;T;q' "$log")"
+  fi
+  [[ $result == passed || $result == skipped* ]] || plan_status=1
+  echo "| $name | $result | $((SECONDS - begin)) s | $seconds s |" | tee -a "$out/plan.md"
+}
+
+# Fails if there is no step or group of a name.
+check_names() {  # check_names [STEP | GROUP]...
+  local known
+  known=" $(printf '%s\n' "${steps[@]}" | awk '{ print $1, $2 }' | tr '\n' ' ')"
+  for name in "$@"; do
+    [[ $known == *" $name "* ]] || { echo "run.sh: there is no step or group \"$name\"; there are:$known" >&2 && exit 2; }
+  done
+}
+
+# The steps that are named, by themselves or by their group; all of them without a name.
+run_plan() {  # run_plan [STEP | GROUP]...
+  local row name group seconds command
+  plan_status=0
+  export RONDA_CUDA_PLUGIN=$RONDA_TEST_CUDA_PLUGIN
+  touch "$logs/figures"
+  printf '| step | result | took | limit |\n|---|---|---|---|\n' > "$out/plan.md"
+  for row in "${steps[@]}"; do
+    read -r name group seconds command <<< "$row"
+    # shellcheck disable=SC2086  # the command's words
+    if [[ $# -eq 0 || " $* " == *" $name "* || " $* " == *" $group "* ]]; then step "$name" "$seconds" $command; fi
+  done
+  cat "$out/plan.md"
+  print_table | tee "$out/figures.md"
+  return $plan_status
+}
