@@ -265,7 +265,8 @@ def _output(id: int, like: torch.Tensor) -> torch.Tensor:
 def _allgather_row(tensor: torch.Tensor, name: str | None, process_set: int) -> tuple[Any, ...]:
     dtype = _tensors.check(tensor)
     data, stream = tensor.data_ptr(), _tensors.stream(tensor)
-    return (name, dtype, tuple(tensor.shape), data, 0, 0, tensor, process_set, 0.0, stream)
+    keep = _tensors.owners(tensor)
+    return (name, dtype, tuple(tensor.shape), data, 0, 0, keep, process_set, 0.0, stream)
 
 
 def allgather_async(
@@ -310,7 +311,7 @@ def _submit_broadcast(
         dtype,
         tuple(data.shape),
         data.data_ptr(),
-        data,
+        _tensors.owners(data),
         root_rank,
         id_of(process_set),
         0.0,
@@ -393,7 +394,7 @@ def alltoall_async(
         tensor.data_ptr(),
         0,
         0,
-        tensor,
+        _tensors.owners(tensor),
         counts,
         id_of(process_set),
         0.0,
@@ -430,7 +431,7 @@ def _reducescatter_row(
         tensor.data_ptr(),
         output.data_ptr(),
         nbytes,
-        (tensor, output),
+        _tensors.owners(tensor, output),
         int(ReduceOp(op)),
         0,
         *_factors(*factors),
