@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -69,8 +70,14 @@ class PreparedGroup {
   Outcome OrderBefore(void* stream);
   Outcome OrderBeforeUntil(void* stream, absl::Duration deadline, bool* ended);
 
+  // Ends the step with the members that have been announced: submits those whose batch misses a neighbour, and begins
+  // the next step. `*handles` becomes one a member, null for a member that was not announced.
+  // Errors: the first of a submission. Then nothing is in flight, and `*handles` is empty.
+  Outcome Detach(std::vector<std::shared_ptr<Handle>>* handles);
+
   // Whether the last Wait() has found an overflow.
   bool found_overflow() const { return found_overflow_; }
+  size_t size() const { return members_.size(); }
 
  private:
   // Aligned, so that threads that announce members of different batches do not write to one cache line.
@@ -88,7 +95,14 @@ class PreparedGroup {
   Outcome Invalid(absl::string_view what) const;
   // `prepare` for the member, before the others of its batch, or the runtime, can see it.
   Outcome AnnounceAfter(size_t index, absl::FunctionRef<void(Submission&)> prepare);
-  Outcome Submit(Batch& batch);
+  Outcome Submit(Batch& batch) {
+    return SubmitAll(batch, absl::MakeConstSpan(members_).subspan(batch.begin, batch.end - batch.begin));
+  }
+  // Those of the batch that have been announced, unless all are: then it has been submitted.
+  Outcome SubmitAnnounced(Batch& batch);
+  Outcome SubmitAll(Batch& batch, absl::Span<const Submission> members);
+  // Nothing is announced.
+  void BeginStep();
   // INVALID_ARGUMENT if a member is missing.
   Outcome CheckComplete() const;
   // Whether `has_ended` is true for the handles of all members; the first one that it is not true for is the last
@@ -202,14 +216,52 @@ Outcome PreparedGroup::AnnounceAfter(size_t index, absl::FunctionRef<void(Submis
   return batch.missing.fetch_sub(1, std::memory_order_acq_rel) > 1 ? Outcome() : Submit(batch);
 }
 
-Outcome PreparedGroup::Submit(Batch& batch) {
+Outcome PreparedGroup::SubmitAll(Batch& batch, absl::Span<const Submission> members) {
   const std::shared_ptr<Session> session = session_.lock();
-  const auto members = absl::MakeConstSpan(members_).subspan(batch.begin, batch.end - batch.begin);
   batch.status = session == nullptr
                      ? absl::CancelledError(
                            absl::StrCat("group '", name_, "' was prepared for a job that has ended: prepare it again"))
                      : session->runtime().SubmitChecked(members, &batch.handles);
   return Failure(batch.status, Answer::kSubmission);
+}
+
+Outcome PreparedGroup::SubmitAnnounced(Batch& batch) {
+  if (batch.missing.load(std::memory_order_acquire) == 0) return {};
+  std::vector<Submission> announced;
+  for (size_t member = batch.begin; member < batch.end; ++member) {
+    if (announced_[member].load(std::memory_order_relaxed)) announced.push_back(members_[member]);
+  }
+  return announced.empty() ? Outcome() : SubmitAll(batch, announced);
+}
+
+Outcome PreparedGroup::Detach(std::vector<std::shared_ptr<Handle>>* handles) {
+  handles->assign(members_.size(), nullptr);
+  Outcome first_error;
+  for (Batch& batch : batches_) {
+    Outcome submitted = SubmitAnnounced(batch);
+    if (submitted.ok()) submitted = Failure(batch.status, Answer::kSubmission);
+    if (first_error.ok()) first_error = std::move(submitted);
+  }
+  for (Batch& batch : batches_) {
+    auto handle = batch.handles.begin();  // a batch whose submission failed has none
+    for (size_t member = batch.begin; member < batch.end && handle != batch.handles.end(); ++member) {
+      if (announced_[member].load(std::memory_order_relaxed)) (*handles)[member] = *handle++;
+    }
+    if (first_error.ok()) continue;
+    for (const std::shared_ptr<Handle>& each : batch.handles) each->Wait().IgnoreError();
+  }
+  if (!first_error.ok()) handles->clear();
+  for (Batch& batch : batches_) batch.status = absl::OkStatus();
+  BeginStep();
+  return first_error;
+}
+
+void PreparedGroup::BeginStep() {
+  for (Batch& batch : batches_) {
+    batch.handles.clear();
+    batch.missing.store(batch.end - batch.begin, std::memory_order_relaxed);
+  }
+  for (std::atomic<bool>& announced : announced_) announced.store(false, std::memory_order_relaxed);
 }
 
 Outcome PreparedGroup::CheckComplete() const {
@@ -236,10 +288,8 @@ Outcome PreparedGroup::EndStep(absl::FunctionRef<absl::Status(const Handle&)> wa
       // An error of the stream that is to wait is not an error of the operation.
       note(status, absl::IsInvalidArgument(status) ? Answer::kSubmission : Answer::kCompletion);
     }
-    batch.handles.clear();
-    batch.missing.store(batch.end - batch.begin, std::memory_order_relaxed);
   }
-  for (std::atomic<bool>& announced : announced_) announced.store(false, std::memory_order_relaxed);
+  BeginStep();
   return first_error;
 }
 
@@ -323,6 +373,24 @@ ronda_status CallWithGroup(const char* function, ronda_group group, const Body& 
   });
 }
 
+// Room for the numbers is there before the group gives its handles up.
+Outcome Detach(PreparedGroup& prepared, ronda_handle* numbers) {
+  size_t room = prepared.size();
+  globals().handles.Reserve(room);
+  const absl::Cleanup unreserve = [&room] {
+    if (room > 0) globals().handles.Unreserve(room);
+  };
+  std::vector<std::shared_ptr<Handle>> handles;
+  Outcome outcome = prepared.Detach(&handles);
+  for (size_t i = 0; i < handles.size(); ++i) {
+    numbers[i] = 0;
+    if (handles[i] == nullptr) continue;
+    --room;
+    numbers[i] = globals().handles.Add(Operation(handles[i], OpType::kAllreduce));
+  }
+  return outcome;
+}
+
 // Runs `wait`, which has a deadline, on a group, and writes whether it has come to its end.
 template <typename WaitFn>
 ronda_status WaitFor(const char* function, ronda_group group, double timeout_s, int* done,
@@ -378,6 +446,14 @@ ronda_status ronda_group_wait_on_stream_for(ronda_group group, void* stream, dou
                         [stream](ronda::PreparedGroup& prepared, absl::Duration deadline, bool* ended) {
                           return prepared.OrderBeforeUntil(stream, deadline, ended);
                         });
+}
+
+ronda_status ronda_group_detach(ronda_group group, ronda_handle* handles) {
+  constexpr char kFunction[] = "ronda_group_detach";
+  return ronda::CallWithGroup(kFunction, group, [&](ronda::PreparedGroup& prepared) -> ronda::Outcome {
+    if (handles == nullptr) return ronda::NullArgument(kFunction, "handles");
+    return ronda::Detach(prepared, handles);
+  });
 }
 
 ronda_status ronda_group_found_inf(ronda_group group, int* found) {

@@ -67,6 +67,13 @@ ronda_status ronda_group_wait_on_stream(ronda_group group, void* stream);
 /* The same, where the calling thread waits for `timeout_s` seconds at most, as in ronda_group_wait_for(). */
 ronda_status ronda_group_wait_on_stream_for(ronda_group group, void* stream, double timeout_s, int* done);
 
+/* Ends the step early, with the members that have been announced: those that wait for a neighbour are submitted.
+ * `handles` has room for one a member, and gets what ronda_allreduce_async() would have returned, or 0 for a member
+ * that has not been announced. The caller waits for each, and gives it back. A new step begins, in which a member may
+ * be announced once its handle has ended. After an error nothing is in flight. Serves a step in which some members come
+ * late or not at all. */
+ronda_status ronda_group_detach(ronda_group group, ronda_handle* handles);
+
 /* Whether the result of any member in the step that the last ronda_group_wait() has ended has an element that is
  * infinite or not a number, on any rank. Of members with detect_overflow. */
 ronda_status ronda_group_found_inf(ronda_group group, int* found);

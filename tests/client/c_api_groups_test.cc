@@ -136,6 +136,48 @@ TEST(CGroupsTest, MembersMayMove) {
   });
 }
 
+TEST(CGroupsTest, AStepMayEndWithoutSomeMembers) {
+  RunRanks([] {
+    constexpr size_t kCount = 40;  // several batches
+    Gradients gradients(kCount);
+    ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
+    const auto is_late = [](size_t step, size_t i) { return step % 2 == 1 && i % 5 == 3; };
+    for (size_t step = 0; step < 10; ++step) {
+      gradients.Set(static_cast<float>(ronda_rank()));
+      for (size_t i = 0; i < kCount; ++i) {
+        if (is_late(step, i)) continue;
+        ASSERT_EQ(ronda_group_ready(gradients.group(), i), RONDA_OK) << ronda_last_error();
+      }
+      if (step % 2 == 0) {
+        ASSERT_EQ(ronda_group_wait(gradients.group()), RONDA_OK) << ronda_last_error();
+        ASSERT_THAT(gradients.values(), Each(Each(kSum)));
+        continue;
+      }
+      std::vector<ronda_handle> handles(kCount);
+      ASSERT_EQ(ronda_group_detach(gradients.group(), handles.data()), RONDA_OK) << ronda_last_error();
+      for (size_t i = 0; i < kCount; ++i) {
+        ASSERT_EQ(handles[i] == 0, is_late(step, i));
+        if (handles[i] == 0) {
+          ASSERT_THAT(gradients.values()[i], Each(static_cast<float>(ronda_rank())));
+          continue;
+        }
+        ASSERT_EQ(ronda_synchronize(handles[i]), RONDA_OK) << ronda_last_error();
+        ASSERT_THAT(gradients.values()[i], Each(kSum));
+        ASSERT_EQ(ronda_release(handles[i]), RONDA_OK) << ronda_last_error();
+      }
+    }
+  });
+}
+
+TEST(CGroupsTest, MembersThatLeaveTheGroupMustBeWrittenSomewhere) {
+  RunRanks([] {
+    Gradients gradients(1);
+    ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_group_detach(gradients.group(), nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("handles"));
+  });
+}
+
 // Rank 0 announces one member, and sees it reduced, before it announces the other, which is not its neighbour.
 TEST(CGroupsTest, AMemberTravelsBeforeTheLastIsReady) {
   RunRanks([] {

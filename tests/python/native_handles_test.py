@@ -101,6 +101,29 @@ class HandlesTest(JobTest):
         gc.collect()
         self.assertIsNone(gone())
 
+    def test_a_group_keeps_the_owners_of_moved_buffers_until_the_step_ends(self):
+        first = floats(1)
+        group = native.prepare_group(
+            [("x", FLOAT, (1,), first.address, first.address, first, 0)], "group"
+        )
+
+        def announce():
+            moved = floats(1)
+            native.group_ready_at(group, 0, moved.address, 0, moved)
+            return weakref.ref(moved)
+
+        gone = announce()
+        self.assertIsNotNone(gone())
+        native.group_wait(group)
+        self.assertIsNone(gone())
+        gone = announce()
+        (handle,) = native.group_detach(group)
+        self.assertIsNotNone(gone())
+        native.synchronize(handle)
+        native.release(handle)
+        self.assertIsNone(gone())
+        native.group_release(group)
+
     def test_many_handles_at_once(self):
         buffers = [floats(1) for _ in range(2000)]
         handles = [allreduce_async(f"t{i}", buffer) for i, buffer in enumerate(buffers)]

@@ -320,6 +320,13 @@ class OperationsTest(JobTest):
         native.group_ready_at(group, 1, moved.address, 0)
         native.group_wait(group)
         self.assertEqual(moved, [sum_of_ranks()] * 2)
+        alone = floats(4)
+        native.group_ready_at(group, 0, alone.address, 0)
+        handle, none = native.group_detach(group)
+        self.assertEqual(none, 0)
+        native.synchronize(handle)
+        native.release(handle)
+        self.assertEqual(alone, [sum_of_ranks()] * 4)
         with self.assertRaisesRegex(errors.InvalidArgumentError, "there is no member 2"):
             native.group_ready(group, 2)
         with self.assertRaisesRegex(errors.InvalidArgumentError, "has not been announced"):
@@ -330,6 +337,7 @@ class OperationsTest(JobTest):
             lambda: native.group_ready(group, 0),
             lambda: native.group_release(group),
             lambda: native.group_found_inf(group),
+            lambda: native.group_detach(group),
             lambda: native.group_wait_on_stream(group, 0),
         ):
             with self.assertRaisesRegex(errors.InvalidArgumentError, "there is no group"):

@@ -245,7 +245,11 @@ def main(paths: Sequence[str]) -> int:
     _use_device(os.environ.get("TEST_TORCH_DEVICE", "cpu"))
     cases: list[_Case] = []
     result_class = type("_ResultOfRun", (_Result,), {"cases": cases})
-    runner = unittest.TextTestRunner(verbosity=2, failfast=is_rank and "TEST_KEEP_GOING" not in os.environ, resultclass=result_class)
+    runner = unittest.TextTestRunner(
+        verbosity=2,
+        failfast=is_rank and "TEST_KEEP_GOING" not in os.environ,
+        resultclass=result_class,
+    )
     result = runner.run(_load(paths))
     _write_report(cases)
     if not cases:

@@ -10,7 +10,7 @@ readonly steps=(
   "c10d            first   75 over_nccl python_ranks nccl c10d_gpu_test"
   "kill            first   20 over_nccl signal_one KILL"
   "staged-hvd      more    40 python_ranks staged hvd_gpu_test"
-  "staged-c10d     more    50 python_ranks staged c10d_gpu_test"
+  "staged-c10d     more    60 python_ranks staged c10d_gpu_test"
   "conformance     more    90 tests_like ^tests/conformance/"
   "stop            first   30 over_nccl signal_one STOP"
   "one-queue       more    30 over_nccl one_queue"
@@ -23,7 +23,7 @@ readonly steps=(
   "memcheck        checks  90 sanitized memcheck"
   "racecheck       checks  90 sanitized racecheck"
   "plugin          checks  30 tests_like ^tests/runtime/"
-  "torch-tests     checks  30 over_nccl torch_tests"
+  "torch-tests     checks  100 over_nccl torch_tests"
 )
 
 # Versions, and what Ronda finds.

@@ -281,7 +281,8 @@ def process_set_ids() -> list[int]:
 
 
 _kept: dict[int, object] = {}  # by handle
-_kept_by_group: dict[int, object] = {}
+# The entries, and the owner of each member's buffer in this step.
+_kept_by_group: dict[int, tuple[list[Any], list[object]]] = {}
 
 
 def _submit(function: Any, *arguments: object) -> int:
@@ -551,7 +552,7 @@ def prepare_group(arguments: Sequence[tuple[object, ...]], name: str, /) -> int:
     structs, group = _read_group("allreduce_async", arguments), c_void_p()
     _check(library.ronda_prepare_group(structs, len(structs), encode(name), byref(group)))
     address = group.value or 0
-    _kept_by_group[address] = list(arguments)
+    _kept_by_group[address] = (list(arguments), [None] * len(arguments))
     return address
 
 
@@ -568,18 +569,36 @@ def group_ready(group: int, index: int, /) -> None:
     _check(library.ronda_group_ready(_group("group_ready", group), index))
 
 
-def group_ready_at(group: int, index: int, data: int, stream: int, /) -> None:
+def group_ready_at(group: int, index: int, data: int, stream: int, owner: object = None, /) -> None:
     _check(library.ronda_group_ready_at(_group("group_ready_at", group), index, data, stream))
+    _kept_by_group[group][1][index] = owner
+
+
+def _drop_owners(group: int) -> None:
+    owners = _kept_by_group[group][1]
+    owners[:] = [None] * len(owners)
 
 
 def group_wait(group: int, /) -> None:
     function, group = library.ronda_group_wait_for, _group("group_wait", group)
     _check(_in_slices(lambda seconds, done: int(function(group, seconds, done)))[1])
+    _drop_owners(group)
 
 
 def group_wait_on_stream(group: int, stream: int, /) -> None:
     function, group = library.ronda_group_wait_on_stream_for, _group("group_wait_on_stream", group)
     _check(_in_slices(lambda seconds, done: int(function(group, stream, seconds, done)))[1])
+    _drop_owners(group)
+
+
+def group_detach(group: int, /) -> list[int]:
+    entries, owners = _kept_by_group[_group("group_detach", group)]
+    handles = (c_int64 * len(owners))()
+    _check(library.ronda_group_detach(group, handles))
+    kept = {handle: (entries, owner) for handle, owner in zip(handles, owners) if handle}
+    _kept.update(kept)
+    _drop_owners(group)
+    return list(handles)
 
 
 def group_found_inf(group: int, /) -> bool:

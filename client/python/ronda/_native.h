@@ -98,6 +98,20 @@ PyObject* Elements(PyObject* sequence, Py_ssize_t* count);
 /* Borrowed. */
 PyObject* Element(PyObject* elements, Py_ssize_t index);
 
+/* The arguments of a function that takes a sequence of tuples, each the arguments of one operation, and a name. */
+typedef struct GroupReader {
+  Reader reader;     /* has all that follows */
+  PyObject* entries; /* a tuple of tuples */
+  size_t count;
+  char* arguments;  /* structs of the operation */
+  PyObject** keeps; /* borrowed; NULL: none */
+  const char* name;
+} GroupReader;
+
+/* Of allreduces. 0; or -1 with an exception. EndReadingGroup has to follow. */
+int ReadAllreduces(const char* function, PyObject* const* values, Py_ssize_t count, GroupReader* group);
+void EndReadingGroup(GroupReader* group);
+
 /* -- Objects that are kept for handles and groups -- */
 
 /* A hash table with open addressing from handles, or addresses of groups, to objects. */
@@ -136,6 +150,9 @@ int IsForked(void);
 /* Whether this thread runs a callback. */
 int InCallback(void);
 
+/* A new reference, or NULL with an exception. */
+PyObject* ListOfHandles(const ronda_handle* handles, size_t count);
+
 /* -- Waiting -- */
 
 /* Seconds between two looks at signals. */
@@ -164,6 +181,7 @@ double MonotonicSeconds(void);
 /* -- The functions of the module, by file -- */
 
 extern PyMethodDef operation_methods[];
+extern PyMethodDef group_methods[];
 extern PyMethodDef handle_methods[];
 
 #define FAST(name, function) \

@@ -356,14 +356,18 @@ def prepare_group(arguments: Sequence[tuple[object, ...]], name: str, /) -> int:
     """
 
 def group_ready(group: int, index: int, /) -> None: ...
-def group_ready_at(group: int, index: int, data: int, stream: int, /) -> None:
+def group_ready_at(group: int, index: int, data: int, stream: int, owner: object = None, /) -> None:
     """The same of a member whose buffer has moved: it is reduced in place at `data` from now on.
 
-    On a GPU `stream` has been given the work that fills it; 0 is the default stream. 0 for host memory.
+    On a GPU `stream` has been given the work that fills it; 0 is the default stream. 0 for host
+    memory. The group holds `owner`, which owns that memory, until the step has ended.
     """
 
 def group_wait(group: int, /) -> None: ...
 def group_wait_on_stream(group: int, stream: int, /) -> None: ...
+def group_detach(group: int, /) -> list[int]:
+    """Ends the step early: a handle for each member, 0 for one that has not been announced."""
+
 def group_found_inf(group: int, /) -> bool: ...
 def group_release(group: int, /) -> None: ...
 

@@ -273,16 +273,7 @@ static PyObject* SparseAllreduceAsync(PyObject* module, PyObject* const* values,
 
 /* -- Groups: a sequence of tuples, each the arguments of one operation, and a name -- */
 
-typedef struct GroupReader {
-  Reader reader;     /* has all that follows */
-  PyObject* entries; /* a tuple of tuples */
-  size_t count;
-  char* arguments;  /* structs of the operation */
-  PyObject** keeps; /* borrowed; NULL: none */
-  const char* name;
-} GroupReader;
-
-static void EndReadingGroup(GroupReader* group) {
+void EndReadingGroup(GroupReader* group) {
   EndReading(&group->reader);
   Py_XDECREF(group->entries);
 }
@@ -327,7 +318,11 @@ static int ReadGroup(const Operation* operation, const char* function, PyObject*
   return 0;
 }
 
-static PyObject* ListOfHandles(const ronda_handle* handles, size_t count) {
+int ReadAllreduces(const char* function, PyObject* const* values, Py_ssize_t count, GroupReader* group) {
+  return ReadGroup(&k_allreduce_async, function, values, count, group);
+}
+
+PyObject* ListOfHandles(const ronda_handle* handles, size_t count) {
   PyObject* const list = PyList_New((Py_ssize_t)count);
   for (size_t i = 0; list != NULL && i < count; ++i) {
     PyObject* const handle = PyLong_FromLongLong(handles[i]);
@@ -373,119 +368,7 @@ GROUPED_OPERATION(allreduce)
 GROUPED_OPERATION(allgather)
 GROUPED_OPERATION(reducescatter)
 
-/* -- Prepared groups -- */
-
-static PyObject* PrepareGroup(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
-  GroupReader reader;
-  PyObject* result = NULL;
-  if (ReadGroup(&k_allreduce_async, "prepare_group", values, count, &reader) == 0 &&
-      KeepReserve(&kept_by_group, 1) == 0) {
-    ronda_group group = NULL;
-    const ronda_status status = ronda_prepare_group((const void*)reader.arguments, reader.count, reader.name, &group);
-    /* The entries have the objects that are to be kept. */
-    if (status == RONDA_OK) KeepPut(&kept_by_group, (int64_t)(intptr_t)group, reader.entries);
-    result = status == RONDA_OK ? PyLong_FromVoidPtr(group) : NoneOrRaise(status);
-  }
-  EndReadingGroup(&reader);
-  return result;
-}
-
-typedef struct GroupArguments {
-  ronda_group group;
-  size_t index;
-  void* data;
-  void* stream;
-} GroupArguments;
-
-static const Field kReadyFields[] = {FIELD(GroupArguments, kAddress, group), FIELD(GroupArguments, kSize, index)};
-static const Field kReadyAtFields[] = {FIELD(GroupArguments, kAddress, group), FIELD(GroupArguments, kSize, index),
-                                       FIELD(GroupArguments, kAddress, data), FIELD(GroupArguments, kAddress, stream)};
-static const Field kGroupStreamFields[] = {FIELD(GroupArguments, kAddress, group),
-                                           FIELD(GroupArguments, kAddress, stream)};
-
-/* 0 for a group that there is; or -1 with an exception. */
-static int CheckGroup(const char* function, ronda_group group) {
-  if (KeepFind(&kept_by_group, (int64_t)(intptr_t)group) != NULL) return 0;
-  if (PyErr_Occurred()) return -1;
-  char text[160];
-  snprintf(text, sizeof(text), "%s: there is no group %p: it was never given out, or it was released", function,
-           (void*)group);
-  Raise(RONDA_ERROR_INVALID_ARGUMENT, text);
-  return -1;
-}
-
-static int ReadGroupArguments(const Signature* signature, PyObject* const* values, Py_ssize_t count,
-                              GroupArguments* arguments) {
-  if (Read(signature, values, count, arguments, NULL) != 0) return -1;
-  return CheckGroup(signature->function, arguments->group);
-}
-
-static PyObject* GroupReady(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
-  static const Signature kSignature = SIGNATURE("group_ready", kReadyFields, 2);
-  GroupArguments arguments;
-  if (ReadGroupArguments(&kSignature, values, count, &arguments) != 0) return NULL;
-  return NoneOrRaise(ronda_group_ready(arguments.group, arguments.index));
-}
-
-static PyObject* GroupReadyAt(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
-  static const Signature kSignature = SIGNATURE("group_ready_at", kReadyAtFields, 4);
-  GroupArguments arguments;
-  if (ReadGroupArguments(&kSignature, values, count, &arguments) != 0) return NULL;
-  return NoneOrRaise(ronda_group_ready_at(arguments.group, arguments.index, arguments.data, arguments.stream));
-}
-
-static ronda_status GroupWaitFor(const void* what, double timeout_s, int* done) {
-  return ronda_group_wait_for(((const GroupArguments*)what)->group, timeout_s, done);
-}
-
-static ronda_status GroupWaitOnStreamFor(const void* what, double timeout_s, int* done) {
-  const GroupArguments* const arguments = what;
-  return ronda_group_wait_on_stream_for(arguments->group, arguments->stream, timeout_s, done);
-}
-
-static PyObject* WaitForGroup(const GroupArguments* arguments, Wait wait) {
-  ronda_status status = RONDA_OK;
-  return WaitInSlices(wait, arguments, -1, &status) < 0 ? NULL : NoneOrRaise(status);
-}
-
-static PyObject* GroupWait(PyObject* module, PyObject* value) {
-  (void)module;
-  const GroupArguments arguments = {.group = PyLong_AsVoidPtr(value)};
-  return CheckGroup("group_wait", arguments.group) != 0 ? NULL : WaitForGroup(&arguments, GroupWaitFor);
-}
-
-static PyObject* GroupWaitOnStream(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
-  static const Signature kSignature = SIGNATURE("group_wait_on_stream", kGroupStreamFields, 2);
-  GroupArguments arguments;
-  if (ReadGroupArguments(&kSignature, values, count, &arguments) != 0) return NULL;
-  return WaitForGroup(&arguments, GroupWaitOnStreamFor);
-}
-
-static PyObject* GroupFoundInf(PyObject* module, PyObject* value) {
-  (void)module;
-  const ronda_group group = PyLong_AsVoidPtr(value);
-  if (CheckGroup("group_found_inf", group) != 0) return NULL;
-  int found = 0;
-  const ronda_status status = ronda_group_found_inf(group, &found);
-  return status == RONDA_OK ? PyBool_FromLong(found) : NoneOrRaise(status);
-}
-
-static ronda_status DoGroupRelease(void* group) { return ronda_group_release(group); }
-
-static PyObject* GroupRelease(PyObject* module, PyObject* value) {
-  (void)module;
-  const ronda_group group = PyLong_AsVoidPtr(value);
-  if (CheckGroup("group_release", group) != 0) return NULL;
-  PyObject* const kept = KeepTake(&kept_by_group, (int64_t)(intptr_t)group);
-  int abandoned = 0;
-  PyObject* const result = RunInterruptibly(DoGroupRelease, group, &abandoned); /* waits for members in flight */
-  if (!abandoned) Py_DECREF(kept); /* otherwise members may be in flight still */
-  return result;
-}
+/* -- Refusals, and memory of a device -- */
 
 typedef struct RefusalArguments {
   ronda_process_set process_set;
@@ -577,12 +460,5 @@ PyMethodDef operation_methods[] = {
     FAST("refuse_message", RefuseMessage),
     FAST("allreduce", Allreduce),
     FAST("cuda_zero", CudaZero),
-    FAST("prepare_group", PrepareGroup),
-    FAST("group_ready", GroupReady),
-    FAST("group_ready_at", GroupReadyAt),
-    ONE("group_wait", GroupWait),
-    FAST("group_wait_on_stream", GroupWaitOnStream),
-    ONE("group_found_inf", GroupFoundInf),
-    ONE("group_release", GroupRelease),
     {NULL, NULL, 0, NULL},
 };

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 import unittest
 
 import ronda
@@ -85,6 +87,13 @@ class ParallelTest(unittest.TestCase):
             else:
                 self.assertFalse(two[1].weight.grad.any())
 
+    def test_copies_average_as_their_original(self):
+        model = apex.parallel.DistributedDataParallel(network())
+        expected = [total / SIZE for total in self.sums()]
+        for each in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), model):
+            for _ in range(3):
+                self.check(gradients(each, RANK), expected)
+
     def test_what_is_not_there(self):
         with self.assertRaisesRegex(NotImplementedError, "retain_allreduce_buffers"):
             apex.parallel.DistributedDataParallel(network(), retain_allreduce_buffers=True)
@@ -151,6 +160,20 @@ class AmpTest(unittest.TestCase):
                 self.assertAlmostEqual(lower, loss, delta=0.05)
                 for ours, theirs in zip(model.parameters(), plain.parameters()):
                     torch.testing.assert_close(ours.float(), theirs, rtol=0.1, atol=0.05)
+
+    def test_copies_compute_with_their_own_weights(self):
+        for level in ("O1", "O2", "O3"):
+            model = apex.amp.initialize(
+                network(), opt_level=level, cast_model_outputs=torch.float32
+            ).eval()
+            data = inputs(0).to(model[0].weight.dtype)
+            for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+                self.assertTrue(torch.equal(other(data), model(data)))
+                self.assertIs(other(data).dtype, torch.float32)
+                before = model(data)
+                nn.init.zeros_(other[3].weight)
+                self.assertFalse(torch.equal(other(data), before))
+                self.assertTrue(torch.equal(model(data), before))
 
     def test_outputs_and_norms(self):
         model = apex.amp.initialize(

@@ -59,6 +59,33 @@ PROGRAM = """
     hvd.shutdown()
 """
 
+# Begins with one member. Each member says whether its gradients are those of all.
+GROWING = """
+    import torch
+    import ronda.torch as hvd
+    from ronda.torch import elastic
+
+    hvd.init()
+    model = torch.nn.Linear(1, 1, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), 1.0)
+    optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+    averages = set()
+
+    @elastic.run
+    def train(state):
+        while state.together < 10:
+            optimizer.zero_grad()
+            model(torch.full((1, 1), hvd.rank() + 1.0)).sum().backward()
+            optimizer.step()
+            averages.add((hvd.size(), model.weight.grad.item()))
+            state.together += hvd.size() > 1
+            state.commit()
+
+    train(elastic.TorchState(model=model, optimizer=optimizer, together=0))
+    print(sorted(averages))
+    hvd.shutdown()
+"""
+
 
 class Launcher:
     """Gives the members places: ranks in the order of their starts."""
@@ -195,6 +222,14 @@ class ElasticTest(unittest.TestCase):
         self.assertEqual(len(results), 3, finished)
         self.assertEqual(len({each[2] for each in results}), 1)
         self.assertEqual(results[0][2], weights_of_one_rank())
+
+    def test_what_was_wrapped_by_one_member_averages_when_the_job_has_grown(self) -> None:
+        launcher = Launcher(command=[ronda_test.program(GROWING)])
+        launcher.start()
+        finished = launcher.run(lambda size: launcher.start() if size == 1 else None)
+        self.assertEqual(launcher.sizes, [1, 2], finished)
+        outs = [each.out for each in finished]
+        self.assertEqual(outs, ["[(1, 1.0), (2, 1.5)]\n", "[(2, 1.5)]\n"], finished)
 
     def test_the_example_learns_while_a_rank_comes_and_the_first_one_dies(self) -> None:
         launcher = Launcher(command=["examples/pytorch_elastic.py", "--epochs", "2"])

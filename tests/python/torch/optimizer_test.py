@@ -7,32 +7,19 @@ import warnings
 import ronda.torch as hvd
 import torch
 from ronda._library import native
-from torch_cases import parameters_for, setUpModule, tearDownModule  # noqa: F401
+from torch_cases import (
+    TrainingCase,
+    batch,
+    loss_of,
+    make_model,
+    parameters_for,
+    setUpModule,  # noqa: F401
+    sgd,
+    tearDownModule,  # noqa: F401
+    weights,
+)
 
 STEPS = 7  # the schedule is locked after four
-
-
-def make_model(seed=1):
-    torch.manual_seed(seed)
-    return torch.nn.Sequential(
-        torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3), torch.nn.Tanh()
-    )
-
-
-def batch(rank, step):
-    return torch.randn(5, 4, generator=torch.Generator().manual_seed(100 * step + rank))
-
-
-def loss_of(model, rank, step):
-    return model(batch(rank, step)).square().mean()
-
-
-def weights(model):
-    return torch.cat([each.detach().flatten() for each in model.parameters()])
-
-
-def sgd(model, **options):
-    return torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9, **options)
 
 
 def train_alone(steps=STEPS, passes=1, factor=None, clip=None, model=None):
@@ -51,17 +38,7 @@ def train_alone(steps=STEPS, passes=1, factor=None, clip=None, model=None):
     return weights(model)
 
 
-class Case(unittest.TestCase):
-    def assert_same_on_all_ranks(self, model):
-        own = weights(model)
-        for each in hvd.allgather(own.unsqueeze(0)):
-            self.assertTrue(torch.equal(each, own))
-
-    def wrap(self, model, **options):
-        return hvd.DistributedOptimizer(
-            sgd(model), named_parameters=model.named_parameters(), **options
-        )
-
+class Case(TrainingCase):
     def train(self, model, optimizer, steps=STEPS, passes=1):
         for step in range(steps):
             optimizer.zero_grad(set_to_none=step % 3 == 1)  # gradients move, or stay
@@ -276,14 +253,24 @@ class ParametersTest(Case):
             optimizer.step()
             self.assertEqual(second.item(), 0.0)
 
-    def test_those_that_nobody_uses_have_zeros(self):
-        unused = torch.nn.Parameter(torch.ones(2))
-        optimizer = hvd.DistributedOptimizer(torch.optim.SGD([unused], lr=1.0))
-        for _ in range(3):
-            optimizer.zero_grad(set_to_none=True)
-            optimizer.step()
-            self.assertEqual(unused.grad.tolist(), [0, 0])
-        self.assertEqual(unused.tolist(), [1, 1])
+    def test_those_that_nobody_uses_have_no_gradient(self):
+        for groups in (None, 1):
+            model = make_model()
+            unused = torch.nn.Parameter(torch.ones(2))
+            optimizer = hvd.DistributedOptimizer(
+                torch.optim.SGD([*model.parameters(), unused], lr=1.0, weight_decay=0.1),
+                groups=groups,
+            )
+            for step in range(2 * STEPS):
+                optimizer.zero_grad(set_to_none=True)
+                loss = loss_of(model, hvd.rank(), step)
+                used = STEPS // 2 <= step < STEPS  # it joins a group, and leaves it
+                before = unused.tolist()
+                (loss + unused.sum() if used else loss).backward()
+                optimizer.step()
+                self.assertEqual(unused.grad is not None, used)
+                self.assertEqual(unused.tolist() != before, used)
+            self.assert_same_on_all_ranks(model)
 
     def test_those_in_another_order_of_memory(self):
         torch.manual_seed(3)
@@ -396,11 +383,16 @@ class MistakesTest(Case):
                 loss_of(model, hvd.rank(), 0).backward()
             optimizer.step()
 
-    def test_zero_grad_between_backward_and_step(self):
+    def test_zero_grad_while_a_gradient_is_being_reduced(self):
         model = make_model()
-        optimizer = self.wrap(model)
-        loss_of(model, hvd.rank(), 0).backward()
-        self.assertRaisesRegex(AssertionError, "zero_grad", optimizer.zero_grad)
+        extra = torch.nn.Parameter(torch.ones(3))
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD([*model.parameters(), extra], lr=1.0),
+            [*model.named_parameters(), ("extra", extra)],
+        )
+        loss = loss_of(model, hvd.rank(), 0)
+        (loss + extra.sum() if hvd.rank() == 0 else loss).backward()
+        self.assertRaisesRegex(AssertionError, "zero_grad.*'[0-2a-z.]*' is", optimizer.zero_grad)
         optimizer.step()
         optimizer.zero_grad()
 
@@ -423,8 +415,9 @@ class MistakesTest(Case):
                 torch.optim.SGD([parameter], lr=0.1), [("shape", parameter)], groups=groups
             )
             for _ in range(2):
-                parameter.sum().backward()
-                self.assertRaisesRegex(hvd.HorovodInternalError, "shape", optimizer.step)
+                loss = parameter.sum()
+                self.assertRaisesRegex(hvd.HorovodInternalError, "shape", loss.backward)
+                optimizer.zero_grad()
         self.train(model := make_model(), self.wrap(model))
 
     def test_the_end_of_the_job_ends_the_group(self):

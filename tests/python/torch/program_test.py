@@ -54,6 +54,35 @@ class ProgramTest(unittest.TestCase):
         self.assertIn("rank 1", raised[2])
         self.assertLess(float(raised[1]), 1 if "CI" not in os.environ else 10)
 
+    def test_gradients_that_one_rank_changes_are_refused_on_all(self):
+        done = ronda_test.run(
+            """
+            import os
+            import torch
+            import ronda.torch as hvd
+            hvd.init()
+            model = torch.nn.Linear(4, 4)
+            optimizer = hvd.DistributedOptimizer(
+                torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters()
+            )
+            try:
+                for step in range(10):
+                    optimizer.zero_grad()
+                    model(torch.ones(1, 4)).sum().backward()
+                    if step == 5 and hvd.rank() == 0:
+                        model.weight.grad.mul_(2)
+                    optimizer.step()
+            except ValueError as error:
+                print(f"step {step}: {error}", flush=True)
+                hvd.barrier()
+                os._exit(3)  # without a wait for gradients in flight
+            """,
+            ranks=2,
+        )
+        for step in (5, 6):
+            self.assertIn(f"step {step}: the gradient of 'weight' was changed between", done.out)
+            self.assertIn("on some ranks only", done.out)
+
     def test_two_horovods_in_one_program(self):
         """A program that names its modules as horovod.torch.*, by an alias."""
         done = ronda_test.run(

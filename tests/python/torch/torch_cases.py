@@ -1,5 +1,7 @@
 """What tests of Horovod's operations share: a job, and numbers that differ from rank to rank."""
 
+import unittest
+
 import ronda.torch as hvd
 import torch
 
@@ -39,3 +41,40 @@ def parameters_for(kind, model):
     """
     matrices_only = kind.__name__ == "Muon"
     return [each for each in model.parameters() if not matrices_only or each.ndim == 2]
+
+
+def make_model(seed=1):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(
+        torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3), torch.nn.Tanh()
+    )
+
+
+def batch(rank, step):
+    return torch.randn(5, 4, generator=torch.Generator().manual_seed(100 * step + rank))
+
+
+def loss_of(model, rank, step):
+    return model(batch(rank, step)).square().mean()
+
+
+def weights(model):
+    return torch.cat([each.detach().flatten() for each in model.parameters()])
+
+
+def sgd(model, **options):
+    return torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9, **options)
+
+
+class TrainingCase(unittest.TestCase):
+    """Of a DistributedOptimizer."""
+
+    def assert_same_on_all_ranks(self, model):
+        own = weights(model)
+        for each in hvd.allgather(own.unsqueeze(0)):
+            self.assertTrue(torch.equal(each, own))
+
+    def wrap(self, model, **options):
+        return hvd.DistributedOptimizer(
+            sgd(model), named_parameters=model.named_parameters(), **options
+        )

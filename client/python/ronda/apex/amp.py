@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -78,7 +79,7 @@ def initialize(
         for model in models if isinstance(models, (list, tuple)) else [models]:
             _prepare(model, opt_level, cast_model_type, bool(keep_batchnorm_fp32))
             if cast_model_outputs is not None:
-                _wrap_forward(model, functools.partial(_cast_outputs, dtype=cast_model_outputs))
+                _Forward.wrap(model, _CastOutputs, cast_model_outputs)
         if loss_scale is None:
             loss_scale = "dynamic" if opt_level in ("O1", "O2") else 1.0
     else:
@@ -99,7 +100,7 @@ def _prepare(model: nn.Module, level: str, dtype: torch.dtype | None, keeps_norm
     device = next((parameter.device.type for parameter in model.parameters()), "cpu")
     dtype = dtype or (torch.float16 if device == "cuda" else torch.bfloat16)
     if level in ("O1", "O2"):
-        _wrap_forward(model, autocast(device, dtype))
+        _Forward.wrap(model, autocast, device, dtype)
     elif level == "O3":
         model.to(dtype)
         for module in model.modules():
@@ -107,23 +108,48 @@ def _prepare(model: nn.Module, level: str, dtype: torch.dtype | None, keeps_norm
                 module.float()
 
 
-def _wrap_forward(model: nn.Module, wrapper: Any) -> None:
-    model.forward = wrapper(model.forward)
+class _Forward:
+    """A model's forward() in a wrapper, which a deep copy of the model has of its own.
+
+    A wrapped bound method would go on computing with the weights of the original.
+    """
+
+    def __init__(self, model: nn.Module, wrapper: Any, args: Any) -> None:
+        self._model = model
+        self._wrapper = wrapper
+        self._args = args
+        self._inner = model.__dict__.get("forward")  # that of the model itself, if it has one
+        self.__signature__ = inspect.signature(model.forward)
+
+    @classmethod
+    def wrap(cls, model: nn.Module, wrapper: Any, *args: Any) -> None:
+        """Has `wrapper(*args)` decorate forward()."""
+        forward: Any = cls(model, wrapper, args)
+        model.forward = forward
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        forward: Any = self._inner or functools.partial(type(self._model).forward, self._model)
+        return self._wrapper(*self._args)(forward)(*args, **kwargs)
 
 
-def _cast_outputs(forward: Any, dtype: torch.dtype) -> Any:
-    def cast(value: Any) -> Any:
+class _CastOutputs:
+    """A decorator: floating-point tensors in the result become of a dtype."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self._dtype = dtype
+
+    def _cast(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            return value.to(dtype) if value.is_floating_point() else value
+            return value.to(self._dtype) if value.is_floating_point() else value
         if isinstance(value, dict):
-            return {key: cast(each) for key, each in value.items()}
-        return type(value)(map(cast, value)) if isinstance(value, (list, tuple)) else value
+            return {key: self._cast(each) for key, each in value.items()}
+        return type(value)(map(self._cast, value)) if isinstance(value, (list, tuple)) else value
 
-    @functools.wraps(forward)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return cast(forward(*args, **kwargs))
+    def __call__(self, forward: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self._cast(forward(*args, **kwargs))
 
-    return call
+        return call
 
 
 def master_params(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
@@ -182,7 +208,7 @@ def _skip_next_step(optimizer: Any) -> None:
     if getattr(step, "is_skip", False):
         return
 
-    def skip(closure: Any = None) -> None:
+    def skip(*_: Any, **__: Any) -> None:
         optimizer.step = step
 
     skip.is_skip = True  # type: ignore[attr-defined]

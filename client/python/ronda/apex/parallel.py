@@ -21,16 +21,27 @@ __all__ = ["DistributedDataParallel", "Reducer", "SyncBatchNorm", "convert_syncb
 class _Sums:
     """Sums of tensors over the ranks that are under way."""
 
-    def __init__(self, prefix: str, prescale: float, postscale: float) -> None:
+    def __init__(self, prefix: str, factor: float = 1.0, averages: bool = True) -> None:
+        """
+        Args:
+            prefix: of the names.
+            factor: that divides before the sum; and multiplies after it, if there is an average.
+            averages: divides by the number of ranks, which may change in an elastic job.
+        """
         self._prefix = prefix
-        self._scales: dict[str, Any] = {"prescale": prescale, "postscale": postscale}
+        postscale = factor if averages else 1.0
+        self._scales: dict[str, Any] = {"prescale": 1.0 / factor, "postscale": postscale}
+        self._op = ReduceOp.AVERAGE if averages else ReduceOp.SUM
         self._under_way: list[tuple[int, torch.Tensor, torch.Tensor]] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_under_way": []}
 
     def submit(self, name: str, tensor: torch.Tensor) -> None:
         """Begins the sum of `tensor`, in place; it is there after wait()."""
         dense = tensor.detach().contiguous()
         arguments = _tensors.allreduce_arguments(
-            f"{self._prefix}/{name}", dense, dense, int(ReduceOp.SUM), **self._scales
+            f"{self._prefix}/{name}", dense, dense, int(self._op), **self._scales
         )
         self._under_way.append((native.allreduce_async(*arguments), tensor, dense))
 
@@ -159,16 +170,29 @@ class DistributedDataParallel(nn.Module):
         factor = gradient_average_split_factor or gradient_predivide_factor
         self._sums = _Sums(
             f"apex/{DistributedDataParallel._count}",
-            1.0 / factor,
-            factor / native.size() if gradient_average else 1.0,
+            factor,
+            gradient_average,
         )
         DistributedDataParallel._count += 1
         self._is_enabled = True
         self._is_queued = False
         self._submitted: set[str] = set()
-        self._nodes: list[Any] = []  # the hooks' owners
         broadcast_parameters(module.state_dict(), root_rank=0)
-        for name, parameter in module.named_parameters():
+        self._install_hooks()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_nodes"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of a deep copy, or from a pickle: it averages as its original, under the same names."""
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._is_queued = False
+        self._submitted = set()
+        self._install_hooks()
+
+    def _install_hooks(self) -> None:
+        self._nodes: list[Any] = []  # the hooks' owners
+        for name, parameter in self.module.named_parameters():
             if parameter.requires_grad:
                 self._install_hook(name, parameter)
 
@@ -245,7 +269,7 @@ class Reducer:
                 reduce() averages; or the tensors that it averages, in the same order on each rank.
         """
         _check_job()
-        self._sums = _Sums(f"apex/reducer/{Reducer._count}", 1.0, 1.0 / native.size())
+        self._sums = _Sums(f"apex/reducer/{Reducer._count}")
         Reducer._count += 1
         self.module = module_or_grads_list if isinstance(module_or_grads_list, nn.Module) else None
         if self.module is not None:

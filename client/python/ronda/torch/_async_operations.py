@@ -267,7 +267,8 @@ def gathered(id: int, like: torch.Tensor) -> torch.Tensor:
 def _allgather_row(tensor: torch.Tensor, name: str | None, process_set: int) -> tuple[Any, ...]:
     dtype = _tensors.check(tensor)
     data, stream = tensor.data_ptr(), _tensors.stream(tensor)
-    return (name, dtype, tuple(tensor.shape), data, 0, 0, tensor, process_set, 0.0, stream)
+    keep = _tensors.owners(tensor)
+    return (name, dtype, tuple(tensor.shape), data, 0, 0, keep, process_set, 0.0, stream)
 
 
 def allgather_async(
@@ -318,7 +319,7 @@ def _submit_broadcast(
         dtype,
         tuple(data.shape),
         data.data_ptr(),
-        data,
+        _tensors.owners(data),
         root_rank,
         set_id,
         0.0,
@@ -435,7 +436,7 @@ def _alltoall_row(
         tensor.data_ptr(),
         0,
         0,
-        tensor,
+        _tensors.owners(tensor),
         counts,
         process_set,
         0.0,
@@ -465,7 +466,7 @@ def _reducescatter_row(
         tensor.data_ptr(),
         output.data_ptr(),
         nbytes,
-        (tensor, output),
+        _tensors.owners(tensor, output),
         int(ReduceOp(op)),
         0,
         *_factors(*factors),

@@ -4,125 +4,45 @@ The first step submits each gradient by itself and notes the order in which they
 the second step on the dense ones are a prepared group in that order: a hook then only tells the
 group where the gradient is in this step, since zero_grad() frees gradients. The other ranks need
 not do the same: tensors meet by name.
+
+Gradients are whole when backward() returns: at its end a callback of autograd's waits for those
+that all ranks have submitted (_report.py says how a rank knows). What some rank lacks is left to
+synchronize(), when no rank computes any more: a rank that lacks a gradient gives zeros then, and a
+gradient that no rank has stays None.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
 from ronda._library import native
-from ronda.errors import RondaError
-from ronda.process_sets import ProcessSet, id_of
-from ronda.torch import _basics, _tensors
+from ronda.errors import MismatchError, RondaError
+from ronda.process_sets import id_of
+from ronda.torch import _basics, _changes, _tensors
 from ronda.torch._async_operations import allreduce_async_
+from ronda.torch._gradient import DENSE, NO_PLACE, NOTHING, Bundle, Gradient, Reduction, kind_of
 from ronda.torch._handles import Handle
+from ronda.torch._hooks import Backward, is_nested, make_hook
+from ronda.torch._report import REDUCTION, Exchange, Report
 from ronda.torch._sparse import sparse_allreduce_async
-from ronda.torch.compression import Compressor, wire_of
-from ronda.types import ReduceOp, Wire
+from ronda.torch.compression import wire_of
 
 _HAS_POST_ACCUMULATE_HOOKS = hasattr(torch.Tensor, "register_post_accumulate_grad_hook")
-_EIGHT_BITS = (Wire.FP8_E4M3, Wire.FP8_E5M2)
-_SIXTEEN_BITS = (torch.float16, torch.bfloat16)
-_NO_PLACE = -1
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """How gradients are reduced."""
-
-    op: ReduceOp
-    prescale: float
-    postscale: float
-    compression: type[Compressor]
-    process_set: ProcessSet
-
-    def wire(self, dtype: torch.dtype) -> Wire:
-        """The format in which a gradient of `dtype` travels."""
-        wire = wire_of(self.compression) or Wire.NONE
-        if not dtype.is_floating_point or (wire not in _EIGHT_BITS and dtype in _SIXTEEN_BITS):
-            return Wire.NONE
-        return wire
-
-
-class _Gradient:
-    """What is known of a parameter's gradient, in this step and before."""
-
-    __slots__ = (
-        "announced", "bundle", "finish", "group", "handle", "name", "parameter", "passes_left",
-        "place", "strides", "value",
-    )  # fmt: skip
-
-    def __init__(self, parameter: torch.Tensor, name: str, passes: int) -> None:
-        self.parameter = parameter
-        self.name = name
-        # The order of elements in memory on which all ranks agree: that of the parameter.
-        self.strides = torch.empty_like(parameter).stride()
-        self.bundle: _Bundle | None = None  # gradients that travel together
-        self.group = 0  # the prepared group, if `place` says that the gradient is in it
-        self.place = _NO_PLACE
-        self.begin_step(passes)
-
-    def begin_step(self, passes: int) -> None:
-        self.passes_left = passes
-        self.announced = False
-        self.value: torch.Tensor | None = None  # what travels; holds the memory
-        self.handle: Handle | None = None  # if it travels outside of the group
-        self.finish: Callable[[Any], None] | None = None  # takes the result, if not in place
-        if self.bundle is not None:
-            self.bundle.missing = len(self.bundle.members)
-
-    def fits(self, value: torch.Tensor) -> bool:
-        """Whether the memory of `value`, a dense tensor, can be reduced as it is."""
-        if value.stride() == self.strides:
-            return True
-        return value.is_contiguous() and self.parameter.is_contiguous()
-
-    def dense(self, value: torch.Tensor) -> torch.Tensor:
-        """`value`, or a copy with the agreed order, which is copied back afterwards."""
-        if value.layout is not torch.strided:
-            return self._dense_of_sparse(value)
-        if self.fits(value):
-            return value
-        copy = torch.empty_like(self.parameter).copy_(value)
-
-        def copy_back(_: Any) -> None:
-            value.copy_(copy)
-
-        self.finish = copy_back
-        return copy
-
-    def _dense_of_sparse(self, value: torch.Tensor) -> torch.Tensor:
-        copy = torch.empty_like(self.parameter).copy_(value.to_dense())
-        dims = value.sparse_dim()
-
-        def write_back(_: Any) -> None:
-            self.parameter.grad = copy.to_sparse(dims)
-
-        self.finish = write_back
-        return copy
-
-
-class _Bundle:
-    """Gradients that travel together, when the last of them is ready."""
-
-    def __init__(self, members: Sequence[_Gradient]) -> None:
-        self.members = members
-        self.name = members[0].name
-        self.missing = len(members)  # that have not been announced in this step
-        for member in members:
-            member.bundle = self
+_Groups = int | Sequence[Sequence[torch.Tensor]] | None
 
 
 class GradientReducer:
-    """Reduces gradients in every step: hooks announce them, and synchronize() waits.
+    """Reduces gradients in every step: hooks announce them, and synchronize() ends the step.
 
     Hooks may run on any thread, one after the other; the rest is called by the trainer's thread.
+    Where the process set has one member, or this rank is none, nothing is reduced; that is decided
+    anew in each epoch of an elastic job.
     """
 
     def __init__(
@@ -130,83 +50,79 @@ class GradientReducer:
         names: dict[torch.Tensor, str],
         reduction: Reduction,
         passes: int,
-        groups: int | Sequence[Sequence[torch.Tensor]] | None,
+        groups: _Groups,
         sparse_as_dense: bool,
     ) -> None:
         """Installs the hooks.
 
         Args:
-            names: of the parameters, in the same order on every rank.
+            names: of the parameters, also of those that are frozen now; the same on every rank.
             reduction: of all gradients.
             passes: backward passes in a step.
             groups: see DistributedOptimizer.
             sparse_as_dense: see DistributedOptimizer.
         """
         self._reduction = reduction
-        self._process_set = id_of(reduction.process_set)
         self._passes = passes
         self._sparse_as_dense = sparse_as_dense
         self._is_custom = wire_of(reduction.compression) is None
-        self._gradients: list[_Gradient] = []
-        self._order: list[_Gradient] = []  # of the first step
+        self._process_set: int | None = None  # None: not known in this epoch
+        self._is_active = False
+        self._gradients: list[Gradient] = []  # by name
+        self._order: list[Gradient] = []  # in which they were submitted, of a step without a group
+        self._members: list[Gradient] = []  # of the group
         self._group = 0
-        # What holds the hooks, and the group; given back with this object.
-        self._hooks: list[Any] = []
+        self._is_detached = False  # the group serves no more in this step
+        self._must_drop = False  # nor in the next one
+        self._is_whole = False  # all gradients of this step are reduced
+        self._failure: Exception | None = None  # to be raised when they are
+        self._backward = Backward(weakref.ref(self))
+        # What is given back with this object: the hooks by parameter, the groups, the exchange.
+        self._hooks: dict[int, list[Any]] = {}
         self._groups: list[int] = []
-        weakref.finalize(self, _give_back, self._hooks, self._groups).atexit = False
+        self._exchanges: list[Exchange] = []
+        resources = (self._hooks, self._groups, self._exchanges)
+        weakref.finalize(self, _give_back, *resources).atexit = False
         _reducers.add(self)
+        self._has_lost_hooks = False
         self.add(names)
         if groups is not None:
             self._make_bundles(groups)
 
+    # -- Parameters --
+
     def add(self, names: dict[torch.Tensor, str]) -> None:
         """Takes more parameters; between steps."""
         self._drop_group()
+        _close(self._exchanges)
         for parameter, name in names.items():
-            if parameter.requires_grad:
-                gradient = _Gradient(parameter, name, self._passes)
-                self._gradients.append(gradient)
-                self._install_hook(gradient)
+            gradient = Gradient(parameter, name, self._passes)
+            if id(parameter) in _reduced:
+                for reducer in list(_reducers):
+                    reducer._lose(parameter)
+            _reduced[id(parameter)] = gradient
+            self._gradients.append(gradient)
+        self._gradients.sort(key=lambda each: each.name)
+        self.watch()
+
+    def watch(self) -> None:
+        """Installs hooks on parameters that have become trainable; of others nothing is asked."""
+        for gradient in self._gradients:
+            parameter = gradient.parameter
+            if not _HAS_POST_ACCUMULATE_HOOKS and parameter.shape != gradient.shape:
+                # The node of the hook insists on the old shape.
+                _remove(self._hooks.pop(id(parameter), []))
+                gradient.look_at_parameter()
+                self._drop_group()
+            if id(parameter) not in self._hooks and parameter.requires_grad:
+                if _reduced.setdefault(id(parameter), gradient) is gradient:
+                    self._install_hook(gradient)
 
     def set_passes(self, passes: int) -> None:
         """Sets the number of backward passes in a step; between steps."""
         self._passes = passes
         for gradient in self._gradients:
             gradient.passes_left = passes
-
-    def is_pending(self) -> bool:
-        """Whether a gradient has been computed since the last synchronize()."""
-        passes = self._passes
-        return any(each.announced or each.passes_left < passes for each in self._gradients)
-
-    def synchronize(self) -> None:
-        """Submits what backward has not computed, waits for all, and begins the next step.
-
-        Raises:
-            RondaError: a submission or an operation failed; the next step begins all the same.
-        """
-        try:
-            for gradient in self._gradients:
-                if not gradient.announced:
-                    self._announce(gradient)
-            self._wait()
-        except Exception:
-            self.abandon()
-            raise
-        if self._order:
-            self._prepare()
-        for gradient in self._gradients:
-            gradient.begin_step(self._passes)
-
-    def abandon(self) -> None:
-        """Begins a new step. Waits for what is in flight, and drops it."""
-        for gradient in self._gradients:
-            if gradient.handle is not None:
-                with contextlib.suppress(RondaError):
-                    gradient.handle.wait()
-        self._drop_group()
-        for gradient in self._gradients:
-            gradient.begin_step(self._passes)
 
     def _make_bundles(self, groups: int | Sequence[Sequence[torch.Tensor]]) -> None:
         if isinstance(groups, int):
@@ -218,75 +134,293 @@ class GradientReducer:
             bundles = [[by_id[id(p)] for p in group if id(p) in by_id] for group in groups]
         for members in bundles:
             if members:
-                _Bundle(members)
+                Bundle(members)
 
-    def _install_hook(self, gradient: _Gradient) -> None:
-        parameter, hook = gradient.parameter, _make_hook(gradient, weakref.ref(self))
+    def _install_hook(self, gradient: Gradient) -> None:
+        parameter = gradient.parameter
+        hook = make_hook(gradient, self._backward, weakref.ref(self))
         if _HAS_POST_ACCUMULATE_HOOKS:
             register: Any = getattr(parameter, "register_post_accumulate_grad_hook")  # noqa: B009
-            self._hooks.append(register(hook))
+            self._hooks[id(parameter)] = [register(hook)]
             return
         # The node that adds to the gradient lives as long as somebody holds it.
         function: Any = parameter.expand_as(parameter).grad_fn
         node = function.next_functions[0][0]
-        self._hooks += [node, node.register_hook(hook)]
+        self._hooks[id(parameter)] = [node, node.register_hook(hook)]
 
-    def _announce(self, gradient: _Gradient) -> None:
+    def _lose(self, parameter: torch.Tensor) -> None:
+        """Another reducer was made for the parameter."""
+        if any(each.parameter is parameter for each in self._gradients):
+            self._has_lost_hooks = True
+            _remove(self._hooks.pop(id(parameter), []))
+
+    def _check_hooks(self) -> None:
+        """Takes parameters back from reducers that there are no more."""
+        if not self._has_lost_hooks:
+            return
+        gc.collect()
+        for gradient in self._gradients:
+            if _reduced.setdefault(id(gradient.parameter), gradient) is not gradient:
+                raise ValueError(_TAKEN % gradient.name)
+        self._has_lost_hooks = False
+
+    # -- The step --
+
+    def is_active(self) -> bool:
+        """Whether there are other ranks with which gradients are reduced."""
+        if self._process_set is None:
+            process_set = self._reduction.process_set
+            self._process_set = id_of(process_set)
+            self._is_active = bool(process_set.included()) and process_set.size() != 1
+        return self._is_active
+
+    def is_pending(self) -> bool:
+        """Whether a gradient has been computed in this step."""
+        passes = self._passes
+        return self.is_active() and any(
+            each.announced or each.passes_left < passes for each in self._gradients
+        )
+
+    def abolish(self) -> str | None:
+        """Begins a new step if no gradient is in flight; else returns the name of one that is."""
+        if self._is_whole:
+            self._begin_step()
+        elif self.is_active():
+            for gradient in self._gradients:
+                if gradient.announced or gradient.passes_left < self._passes:
+                    return gradient.name
+        self.watch()
+        return None
+
+    def synchronize(self) -> None:
+        """Makes the gradients whole where they are not, and begins the next step.
+
+        Raises:
+            ValueError: the program has changed gradients in flight; or another reducer was made
+                for a parameter later.
+            RondaError: a submission or an operation failed; the next step begins all the same.
+        """
+        self._check_hooks()
+        if self.is_active() and self._gradients:
+            with torch.no_grad(), self._abandoning():
+                self._make_whole()
+                self._settle_changes()
+        self._begin_step()
+        self.watch()
+
+    def _make_whole(self) -> None:
+        if not self._is_whole:
+            self._submit_what_there_is()
+        while not self._is_whole:
+            self._meet(is_open=False)
+
+    @contextlib.contextmanager
+    def _abandoning(self) -> Iterator[None]:
+        """An error of the job's ends the step."""
+        try:
+            yield
+        except RondaError:
+            self.abandon()
+            raise
+
+    def abandon(self) -> None:
+        """Begins a new step. Waits for what is in flight, and drops it."""
+        for gradient in self._gradients:
+            if gradient.handle is not None:
+                with contextlib.suppress(RondaError):
+                    gradient.handle.wait()
+        self._forget()
+
+    def end_epoch(self) -> None:
+        """The same; who the ranks are is found out anew."""
+        self.abandon()
+        _close(self._exchanges)
+        self._process_set = None
+
+    def _forget(self) -> None:
+        self._drop_group()
+        self._begin_step(prepares=False)
+
+    def _begin_step(self, prepares: bool = True) -> None:
+        if self._must_drop:
+            self._drop_group()
+        elif prepares and self._order:
+            self._prepare()
+        self._order.clear()
+        self._is_whole = self._is_detached = self._backward.is_queued = False
+        self._failure = None
+        for gradient in self._gradients:
+            gradient.begin_step(self._passes)
+        for place, gradient in enumerate(self._members):
+            gradient.place = place
+
+    def end_backward(self) -> None:
+        """Waits, at the end of a backward pass, for the gradients that all ranks have."""
+        if not self.is_active():
+            return
+        if is_nested() and not all(each.is_submitted() for each in self._gradients):
+            return  # the pass around this one goes on
+        with torch.no_grad(), self._abandoning():
+            self._meet(is_open=True)
+
+    def repeated(self, gradient: Gradient) -> None:
+        """Backward has computed a gradient again.
+
+        That is the next step's if the program has dropped the first one, as it does if it leaves a
+        step out.
+        """
+        is_new = gradient.parameter.grad is not gradient.value and not torch.is_grad_enabled()
+        if not (self._is_whole and is_new):
+            raise AssertionError(_TOO_OFTEN % gradient.name)
+        self._begin_step()
+
+    # -- What the ranks have --
+
+    def _meet(self, is_open: bool) -> None:
+        """Makes a report, and waits for what all ranks have; for all gradients where no rank's
+        report is open.
+        """
+        everyone = self._exchange().run(self._own_report(is_open))
+        if not everyone.is_of_one_stage:
+            raise ValueError(_changes.ON_SOME_RANKS % self._first(everyone.changed))
+        if 1 in everyone.changed and self._failure is None:
+            self._failure = ValueError(_CHANGED % self._first(everyone.changed))
+        some_lack = 1 in everyone.lacks
+        if some_lack:
+            self._detach()
+        if some_lack and everyone.is_open:
+            self._wait([g for g, lacks in zip(self._gradients, everyone.lacks) if not lacks])
+            return
+        if some_lack:
+            self._submit_rest(everyone.kinds)
+        self._wait(self._gradients)
+        self._is_whole = True
+        if self._failure is not None:
+            failure = self._failure
+            self._forget()
+            raise failure
+
+    def _own_report(self, is_open: bool) -> Report:
+        count = len(self._gradients)
+        lacks, kinds, changed = bytearray(count), bytearray([DENSE]) * count, bytearray(count)
+        for i, gradient in enumerate(self._gradients):
+            if not gradient.is_submitted():
+                lacks[i] = 1
+                there_is = gradient.announced or not is_open
+                kinds[i] = kind_of(gradient.parameter.grad) if there_is else NOTHING
+            else:
+                kinds[i] = gradient.kind
+                changed[i] = not gradient.is_whole and gradient.is_changed()
+        return Report(bytes(lacks), bytes(kinds), bytes(changed), is_open, REDUCTION)
+
+    def _exchange(self) -> Exchange:
+        if not self._exchanges:
+            assert self._process_set is not None
+            names = [each.name for each in self._gradients]
+            self._exchanges.append(Exchange(names, self._process_set))
+        return self._exchanges[0]
+
+    def _first(self, flags: bytes) -> str:
+        return next((g.name for g, flag in zip(self._gradients, flags) if flag), "")
+
+    def _submit_what_there_is(self) -> None:
+        """Submits the gradients that no backward pass of this step has computed, as they are."""
+        for gradient in self._gradients:
+            if not gradient.announced and gradient.parameter.grad is not None:
+                self.announce(gradient)
+
+    def _submit_rest(self, kinds: bytes) -> None:
+        """Submits what a rank has, and this one not, as zeros; leaves out what no rank has."""
+        for gradient, kind in zip(self._gradients, kinds):
+            if gradient.announced:
+                continue
+            if kind != NOTHING:
+                gradient.make_value(kind)
+                self.announce(gradient)
+                continue
+            self._must_drop |= gradient in self._members
+            if gradient.bundle is not None:
+                self._count_down(gradient.bundle)
+
+    def _settle_changes(self) -> None:
+        """Whole gradients that the program has changed, and other ranks in another way, are
+        reduced again.
+        """
+        if not any(gradient.is_changed() for gradient in self._gradients):
+            return
+        try:
+            _changes.settle(self._gradients, self._exchange(), self._reduction)
+        except ValueError:
+            self._forget()
+            raise
+
+    # -- Submission --
+
+    def announce(self, gradient: Gradient) -> None:
         """Submits a gradient, as it is, in whichever way serves it."""
-        parameter = gradient.parameter
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-        value = parameter.grad
+        if not self.is_active():
+            gradient.passes_left = self._passes
+            return
+        value = gradient.parameter.grad
+        assert value is not None
+        if value.layout is torch.strided and not gradient.has_agreed_form(value):
+            self._adapt(gradient)
         gradient.announced = True
-        if gradient.bundle is not None:
-            gradient.value = gradient.dense(value)
-            gradient.bundle.missing -= 1
-            if gradient.bundle.missing == 0:
-                self._submit_bundle(gradient.bundle)
-        elif gradient.place != _NO_PLACE:
-            gradient.value = gradient.dense(value)
-            native.group_ready_at(gradient.group, gradient.place, gradient.value.data_ptr(), _tensors.stream(gradient.value) or 0)
-        elif value.is_sparse and not self._sparse_as_dense:
+        gradient.kind = kind_of(value)
+        gradient.note_value()
+        if value.is_sparse and not self._sparse_as_dense:
+            self._leave_group(gradient)
             self._submit_sparse(gradient, value)
         elif self._is_custom:
             self._submit_compressed(gradient, value)
+        elif gradient.bundle is not None:
+            gradient.send(gradient.dense(value))
+            self._count_down(gradient.bundle)
         else:
-            gradient.value = gradient.dense(value)
-            row = self._row(gradient)
-            gradient.handle = Handle([native.allreduce_async(*row)], row[-1], lambda _: None)
-            if self._group == 0 and not value.is_sparse:
+            sent = gradient.dense(value)
+            gradient.send(sent)
+            if gradient.place != NO_PLACE:
+                native.group_ready_at(
+                    gradient.group,
+                    gradient.place,
+                    sent.data_ptr(),
+                    gradient.stream or 0,
+                    _tensors.storage(sent),
+                )
+                return
+            row = gradient.row(self._reduction, self._set())
+            gradient.handle = _handle(native.allreduce_async(*row), row[-1])
+            if self._group == 0:
                 self._order.append(gradient)
 
-    def _row(self, gradient: _Gradient, keep: bool = True) -> tuple[Any, ...]:
-        """The arguments of native.allreduce_async for the gradient's value."""
-        value, reduction = gradient.value, self._reduction
-        assert value is not None
-        address, wire = value.data_ptr(), reduction.wire(value.dtype)
-        return (
-            gradient.name,
-            _tensors.dtype_number(value),
-            tuple(value.shape),
-            address,
-            address,
-            value if keep else None,
-            int(reduction.op),
-            int(wire),
-            reduction.prescale,
-            reduction.postscale,
-            self._process_set,
-            wire in _EIGHT_BITS,
-            False,
-            0.0,
-            _tensors.stream(value),
-        )
+    def _adapt(self, gradient: Gradient) -> None:
+        """The parameter may have another shape, dtype or order of memory than in steps before."""
+        before = gradient.dtype, gradient.travels_as, gradient.strides
+        gradient.look_at_parameter()
+        if (gradient.dtype, gradient.travels_as, gradient.strides) != before:
+            self._leave_group(gradient)
 
-    def _submit_bundle(self, bundle: _Bundle) -> None:
-        rows = [self._row(member) for member in bundle.members]
+    def _leave_group(self, gradient: Gradient) -> None:
+        if gradient.place != NO_PLACE:
+            self._detach()
+            self._must_drop = True
+
+    def _set(self) -> int:
+        assert self._process_set is not None
+        return self._process_set
+
+    def _count_down(self, bundle: Bundle) -> None:
+        """One more member has been announced, or is left out."""
+        bundle.missing -= 1
+        members = [each for each in bundle.members if each.sent is not None]
+        if bundle.missing > 0 or not members:
+            return
+        rows = [each.row(self._reduction, self._set()) for each in members]
         ids = native.grouped_allreduce_async(rows, bundle.name)
-        for member, id, row in zip(bundle.members, ids, rows):
-            member.handle = Handle([id], row[-1], lambda _: None)
+        for member, id, row in zip(members, ids, rows):
+            member.handle = _handle(id, row[-1])
 
-    def _submit_sparse(self, gradient: _Gradient, value: torch.Tensor) -> None:
+    def _submit_sparse(self, gradient: Gradient, value: torch.Tensor) -> None:
         reduction = self._reduction
 
         def take(result: torch.Tensor) -> None:
@@ -297,7 +431,7 @@ class GradientReducer:
             value, gradient.name, reduction.op, reduction.process_set
         )
 
-    def _submit_compressed(self, gradient: _Gradient, value: torch.Tensor) -> None:
+    def _submit_compressed(self, gradient: Gradient, value: torch.Tensor) -> None:
         """By way of the program's own compressor."""
         reduction = self._reduction
         short, context = reduction.compression.compress(gradient.dense(value).contiguous())
@@ -322,86 +456,129 @@ class GradientReducer:
             reduction.process_set,
         )
 
-    def _wait(self) -> None:
-        if self._group != 0:
-            stream = self._stream()
-            if stream is None:
-                native.group_wait(self._group)
-            else:
-                native.group_wait_on_stream(self._group, stream)
-        for gradient in self._gradients:
-            result = gradient.handle.wait() if gradient.handle is not None else None
-            if gradient.finish is not None:
-                gradient.finish(result)
+    # -- Waiting, and the group --
 
-    def _stream(self) -> int | None:
-        """The stream that waits: the current one of the GPU, if there is one."""
-        for gradient in self._gradients:
-            if gradient.parameter.is_cuda:
-                return _tensors.stream(gradient.parameter)
-        return None
+    def _wait(self, gradients: Sequence[Gradient]) -> None:
+        """Waits for those that are under way, takes their results, and keeps the first error."""
+        try:
+            if gradients is self._gradients and self._group != 0 and not self._is_detached:
+                self._wait_for_group()
+        except RondaError as error:
+            self._fail(error)
+        for gradient in gradients:
+            handle, gradient.handle = gradient.handle, None
+            finish, gradient.finish = gradient.finish, None
+            try:
+                result = handle.wait() if handle is not None else None
+            except RondaError as error:
+                self._fail(error)
+                continue
+            if finish is not None:
+                finish(result)
+                gradient.note_value()
+            gradient.is_whole = True
+
+    def _fail(self, error: RondaError) -> None:
+        if isinstance(error, MismatchError):
+            error.args = (f"{error}; {_SHAPE_IN_MEMORY}",)
+        self._failure = self._failure or error
+
+    def _wait_for_group(self) -> None:
+        stream = _tensors.stream(self._members[0].parameter)
+        if stream is None:
+            native.group_wait(self._group)
+            return
+        native.group_wait_on_stream(self._group, stream)
+        # Gradients that are dropped may be given to what comes next on the stream of their hook.
+        device = self._members[0].parameter.device
+        for other in {each.stream for each in self._members} - {stream, None}:
+            waiting: Any = torch.cuda.ExternalStream(other, device=device)
+            waiting.wait_stream(torch.cuda.current_stream(device))
 
     def _prepare(self) -> None:
         """Makes the group of the gradients that were dense in this step, in their order."""
-        rows = [self._row(gradient, keep=False) for gradient in self._order]
-        self._group = native.prepare_group(rows, "gradients")
+        rows = [each.row(self._reduction, self._set()) for each in self._order]
+        unkept = [(*row[:5], None, *row[6:]) for row in rows]
+        self._group = native.prepare_group(unkept, "gradients")
         self._groups.append(self._group)
-        for place, gradient in enumerate(self._order):
-            gradient.group, gradient.place = self._group, place
-        self._order.clear()
+        self._members = list(self._order)
+        for gradient in self._members:
+            gradient.group = self._group
+
+    def _detach(self) -> None:
+        """Every gradient of this step has a handle of its own from now on."""
+        if self._group == 0 or self._is_detached:
+            return
+        self._is_detached = True
+        for gradient, id in zip(self._members, native.group_detach(self._group)):
+            gradient.place = NO_PLACE
+            if id != 0:
+                gradient.handle = _handle(id, gradient.stream)
 
     def _drop_group(self) -> None:
         """The next step is as the first one."""
+        self._must_drop = False
         self._order.clear()
         self._group = 0
-        for gradient in self._gradients:
-            gradient.group, gradient.place = 0, _NO_PLACE
-        _give_back([], self._groups)
+        for gradient in self._members:
+            gradient.group, gradient.place = 0, NO_PLACE
+        self._members.clear()
+        _release(self._groups)
 
 
-def _make_hook(gradient: _Gradient, reducer: weakref.ref[GradientReducer]) -> Callable[..., None]:
-    """Called whenever backward has added to the gradient. Few look-ups: it is called often."""
-    parameter, strided, group_ready_at = gradient.parameter, torch.strided, native.group_ready_at
-    is_contiguous = parameter.is_contiguous()
-
-    def hook(*_: Any) -> None:
-        if gradient.announced:
-            raise AssertionError(_TOO_OFTEN % gradient.name)
-        gradient.passes_left -= 1
-        if gradient.passes_left > 0:
-            return
-        value: Any = parameter.grad
-        place = gradient.place
-        if place >= 0 and is_contiguous and value.layout is strided and value.is_contiguous():
-            gradient.announced = True
-            gradient.value = value
-            group_ready_at(gradient.group, place, value.data_ptr())
-            return
-        owner = reducer()
-        if owner is not None:
-            owner._announce(gradient)
-
-    return hook
+def _handle(id: int, stream: int | None) -> Handle:
+    return Handle([id], stream, lambda _: None)
 
 
-def _give_back(hooks: list[Any], groups: list[int]) -> None:
+def _remove(hooks: list[Any]) -> None:
     for hook in hooks:
         if hasattr(hook, "remove"):
             hook.remove()
-    hooks.clear()
+
+
+def _release(groups: list[int]) -> None:
     while groups:
         native.group_release(groups.pop())
 
 
-def _abandon_all() -> None:
-    """Groups are of one job."""
+def _close(exchanges: list[Exchange]) -> None:
+    while exchanges:
+        exchanges.pop().close()
+
+
+def _give_back(hooks: dict[int, list[Any]], groups: list[int], exchanges: list[Exchange]) -> None:
+    while hooks:
+        _remove(hooks.popitem()[1])
+    _release(groups)
+    _close(exchanges)
+
+
+def _end_epoch() -> None:
+    """Groups are of one job, and of one epoch of an elastic one."""
     for reducer in list(_reducers):
-        reducer.abandon()
+        reducer.end_epoch()
 
 
 _TOO_OFTEN = (
-    "the gradient of '%s' was computed more than backward_passes_per_step times before step() or"
-    " synchronize(): raise backward_passes_per_step to add gradients up locally"
+    "the gradient of '%s' was computed more than backward_passes_per_step times before step(),"
+    " synchronize() or zero_grad() of its optimizer: call one of them first; raise"
+    " backward_passes_per_step to add gradients up locally; or freeze the parameter,"
+    " requires_grad_(False), while another model's pass goes through it"
+)
+_CHANGED = (
+    "the gradient of '%s' was changed while it was being reduced, on this rank or another: change"
+    " gradients when backward() has returned; call optimizer.synchronize() before, and step()"
+    " within optimizer.skip_synchronize(), if some ranks do not use the parameter"
+)
+_SHAPE_IN_MEMORY = (
+    "a gradient that is not row-major (channels_last) has the shape that it has in memory, behind"
+    " a 1: give the model the same memory format on every rank"
+)
+_TAKEN = (
+    "'%s' is also a parameter of a DistributedOptimizer that was made later and reduces its"
+    " gradient: give each parameter to one DistributedOptimizer"
 )
 _reducers: weakref.WeakSet[GradientReducer] = weakref.WeakSet()
-_basics.at_shutdown(_abandon_all)
+# By the id of each parameter that a reducer watches: what the last one knows of it.
+_reduced: weakref.WeakValueDictionary[int, Gradient] = weakref.WeakValueDictionary()
+_basics.at_shutdown(_end_epoch)

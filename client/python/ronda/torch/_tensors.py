@@ -158,6 +158,21 @@ def current_stream() -> int:
     return _stream_of(_device_index)
 
 
+if hasattr(torch.Tensor, "untyped_storage"):  # from torch 2.0 on
+    storage: Any = torch.Tensor.untyped_storage
+else:
+    storage = getattr(torch.Tensor, "_storage")  # noqa: B009
+
+
+def owners(*tensors: torch.Tensor) -> tuple[Any, ...]:
+    """What has to be kept while an operation works on the memory of `tensors`.
+
+    A tensor that the program keeps may be given other memory at any time (`tensor.data = ...`,
+    `set_`), which frees what it had. storage() of it is the owner of the memory itself.
+    """
+    return tuple(storage(tensor) for tensor in tensors)
+
+
 def in_order(tensor: torch.Tensor) -> bool:
     """Whether the elements lie without gaps in some order of the dimensions, as with channels_last.
 
@@ -215,7 +230,7 @@ def allreduce_arguments(
         tuple(tensor.shape),
         tensor.data_ptr(),
         output.data_ptr(),
-        (tensor, output),
+        owners(tensor, output),
         op,
         wire,
         prescale,

@@ -11,8 +11,9 @@ import torch
 
 from ronda.process_sets import ProcessSet, global_process_set, id_of
 from ronda.torch._async_operations import allreduce_async_
-from ronda.torch._basics import Adasum, Average
-from ronda.torch._gradients import GradientReducer, Reduction
+from ronda.torch._basics import Adasum, Average, Sum
+from ronda.torch._gradient import Reduction
+from ronda.torch._gradients import GradientReducer
 from ronda.torch.compression import Compression, Compressor
 from ronda.types import ReduceOp
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 else:
     _Base = object
 
-_Closure = Callable[[], Any] | None
 _Groups = int | Sequence[Sequence[torch.Tensor]] | None
 _Named = Iterable[tuple[str, torch.Tensor]] | None
 
@@ -73,20 +73,56 @@ class _Distributed(_Base):
     _parameter_names: dict[
         torch.Tensor, str
     ]  # Horovod's name: programs that extend its class read it
+    _own_class: type[torch.optim.Optimizer]
+    _options: dict[str, Any]  # the other arguments of DistributedOptimizer()
 
     @classmethod
-    def _wrap(cls, optimizer: torch.optim.Optimizer, names: dict[torch.Tensor, str]) -> Any:
+    def _wrap(
+        cls,
+        optimizer: torch.optim.Optimizer,
+        names: dict[torch.Tensor, str],
+        options: dict[str, Any],
+    ) -> Any:
         """An optimizer of a new class, derived from `cls` and `optimizer`'s, with its contents.
 
         The contents are shared, so that a learning rate scheduler made for `optimizer` serves both.
+
+        Raises:
+            ValueError: `optimizer` is the result of such a call.
         """
         own = type(optimizer)
+        if isinstance(optimizer, _Distributed):
+            first = next(iter(optimizer._parameter_names.values()), "")
+            raise ValueError(
+                f"the {own.__name__} is a DistributedOptimizer already, which reduces the gradient"
+                f" of '{first}': wrap it once"
+            )
         wrapped_class: Any = type(own.__name__, (cls, own), {"__module__": __name__})
         wrapped = wrapped_class.__new__(wrapped_class)
         wrapped.__dict__.update(optimizer.__dict__)
         wrapped._parameter_names = names
+        wrapped._own_class, wrapped._options = own, options
+        wrapped.process_set = options["process_set"]
         wrapped.__dict__.pop("step", None)  # a scheduler's wrapper around the other one's step()
         return wrapped
+
+    def __reduce__(self) -> Any:
+        """A copy, or what is loaded from a pickle, is distributed as well, over the same names."""
+        named = list(self._parameter_names.items())
+        return _distribute, (self._own_class, super().__getstate__(), named, self._options)
+
+    def _average(self, loss: Any, name: str, op: ReduceOp) -> Any:
+        """A closure's loss over all ranks, so that each calls the closure as often as the others;
+        what is no number stays as it is.
+        """
+        is_tensor = isinstance(loss, torch.Tensor)
+        if not is_tensor and not isinstance(loss, (float, int)):
+            return loss
+        own = loss.detach().clone() if is_tensor else torch.tensor(loss, dtype=torch.float64)
+        if not own.is_floating_point():
+            own = own.to(torch.float64)
+        handle = allreduce_async_(own, name=name, op=op, process_set=self.process_set)
+        return handle.wait() if is_tensor else handle.wait().item()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As of the program's optimizer; what is reduced of the new parameters gets names."""
@@ -98,7 +134,7 @@ class _Distributed(_Base):
 class _DistributedOptimizer(_Distributed):
     """Reduces each gradient as soon as backward has produced it."""
 
-    _reducer: GradientReducer | None
+    _reducer: GradientReducer
     _synchronized = False
     _should_synchronize = True
 
@@ -109,21 +145,18 @@ class _DistributedOptimizer(_Distributed):
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Sets the number of backward passes before step(); between steps."""
-        self._passes = passes
-        if self._reducer is not None:
-            self._reducer.set_passes(passes)
+        self._passes = self._options["backward_passes_per_step"] = passes
+        self._reducer.set_passes(passes)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As of the program's optimizer; the gradients of the new parameters are reduced, too."""
         super().add_param_group(param_group)
-        if self._reducer is not None:
-            added = self.param_groups[-1]["params"]
-            self._reducer.add({each: self._parameter_names[each] for each in added})
+        added = self.param_groups[-1]["params"]
+        self._reducer.add({each: self._parameter_names[each] for each in added})
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """As of the program's optimizer; begins a new step."""
-        if self._reducer is not None:
-            self._reducer.abandon()
+        self._reducer.abandon()
         self._synchronized = False
         self._should_synchronize = True
         super().load_state_dict(*args, **kwargs)
@@ -131,14 +164,16 @@ class _DistributedOptimizer(_Distributed):
     def synchronize(self) -> None:
         """Waits until all gradients are reduced, to clip or look at them before step().
 
-        Gradients that backward has not computed are reduced as they are, or as zeros.
+        Gradients that backward has not computed are reduced as they are, or as zeros if another
+        rank has one.
 
         Raises:
             HorovodInternalError: a reduction failed. The gradients are undefined; a new step
                 begins.
+            ValueError: a gradient was changed while it was being reduced, or on each rank in
+                another way.
         """
-        if self._reducer is not None:
-            self._reducer.synchronize()
+        self._reducer.synchronize()
         self._synchronized = True
 
     @contextmanager
@@ -150,14 +185,18 @@ class _DistributedOptimizer(_Distributed):
         finally:
             self._should_synchronize = True
 
-    def step(self, closure: _Closure = None) -> Any:
+    def step(self, *args: Any, **kwargs: Any) -> Any:
         """Synchronizes and applies the gradients.
 
         Args:
-            closure: computes the loss and the gradients; these are reduced after each call.
+            args: of the step() of the program's optimizer; so `kwargs`. A closure, the first or
+                the one of that name, computes the loss and the gradients: both are reduced after
+                each call, so that all ranks see the same.
         """
-        if self._should_synchronize and (closure is None or self._is_pending()):
-            if self._synchronized:
+        closure = args[0] if args else kwargs.get("closure")
+        is_pending = self._reducer.is_pending()
+        if is_pending or (self._should_synchronize and closure is None):
+            if self._synchronized and self._should_synchronize:
                 warnings.warn(
                     "optimizer.step() called without optimizer.skip_synchronize() after"
                     " synchronize(): the gradients are reduced again",
@@ -165,32 +204,40 @@ class _DistributedOptimizer(_Distributed):
                 )
             self.synchronize()
         self._synchronized = False
-        return super().step(closure and self._and_synchronize(closure))
+        if callable(closure):
+            closure = self._and_synchronize(closure)
+            args, kwargs = (
+                ((closure, *args[1:]), kwargs) if args else ((), {**kwargs, "closure": closure})
+            )
+        return super().step(*args, **kwargs)
 
     def _and_synchronize(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         def call() -> Any:
             loss = closure()
-            if self._is_pending():
+            if self._reducer.is_pending():
                 self.synchronize()
                 self._synchronized = False
-            return loss
+            if not self._reducer.is_active():
+                return loss
+            op = Sum if self._options["op"] == Sum else Average
+            first = next(iter(self._parameter_names.values()), "")
+            return self._average(loss, f"loss of the optimizer of {first}", op)
 
         return call
 
-    def _is_pending(self) -> bool:
-        return self._reducer is not None and self._reducer.is_pending()
-
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
-        """As of the program's optimizer.
+        """As of the program's optimizer; a step that it leaves out ends.
 
         Raises:
-            AssertionError: gradients are being reduced.
+            AssertionError: a gradient is being reduced.
         """
-        if self._is_pending():
+        name = self._reducer.abolish()
+        if name is not None:
             raise AssertionError(
-                "zero_grad() between backward() and step() or synchronize(): the gradients are"
-                " being reduced"
+                "zero_grad() between backward() and step() or synchronize(): the gradient of"
+                f" '{name}' is being reduced"
             )
+        self._synchronized = False
         super().zero_grad(*args, **kwargs)
 
 
@@ -211,11 +258,15 @@ class _DistributedAdasumOptimizer(_Distributed):
         raise AssertionError("skip_synchronize() is not for op=Adasum: step() reduces the changes")
         yield
 
-    def step(self, closure: _Closure = None) -> Any:
-        """Applies the gradients, and combines the changes."""
+    def step(self, *args: Any, **kwargs: Any) -> Any:
+        """Applies the gradients, and combines the changes; the arguments are those of the step() of
+        the program's optimizer.
+        """
+        if not _takes_part(self.process_set):
+            return super().step(*args, **kwargs)
         parameters = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
         starts = [parameter.detach().clone() for parameter in parameters]
-        loss = super().step(closure)
+        loss = super().step(*args, **kwargs)
         with torch.no_grad():
             pending = [self._begin(each, start) for each, start in zip(parameters, starts)]
             for parameter, start, (handle, context) in zip(parameters, starts, pending):
@@ -237,15 +288,9 @@ def _check_arguments(op: ReduceOp, predivide: float, passes: int, groups: _Group
     _check_groups(groups)
 
 
-def _wrap_for_adasum(
-    optimizer: torch.optim.Optimizer,
-    names: dict[torch.Tensor, str],
-    compression: type[Compressor],
-    process_set: ProcessSet,
-) -> Any:
-    wrapped = _DistributedAdasumOptimizer._wrap(optimizer, names)
-    wrapped.process_set, wrapped._compression = process_set, compression
-    return wrapped
+def _takes_part(process_set: ProcessSet) -> bool:
+    id_of(process_set)
+    return bool(process_set.included()) and process_set.size() != 1
 
 
 def _check_groups(groups: _Groups) -> None:
@@ -264,17 +309,38 @@ def _check_groups(groups: _Groups) -> None:
         seen.add(id(parameter))
 
 
-def _reduction(
-    op: ReduceOp, predivide: float, compression: type[Compressor], process_set: ProcessSet
-) -> Reduction:
-    divides = op == Average
-    return Reduction(
-        op=op,
+def _reducer(
+    optimizer: torch.optim.Optimizer, names: dict[torch.Tensor, str], options: dict[str, Any]
+) -> GradientReducer:
+    divides = options["op"] == Average
+    predivide = options["gradient_predivide_factor"]
+    reduction = Reduction(
+        op=options["op"],
         prescale=1.0 / predivide if divides else 1.0,
         postscale=predivide if divides else 1.0,
-        compression=compression,
-        process_set=process_set,
+        compression=options["compression"],
+        process_set=options["process_set"],
     )
+    own = {p: names[p] for group in optimizer.param_groups for p in group["params"]}
+    return GradientReducer(
+        own,
+        reduction,
+        options["backward_passes_per_step"],
+        options["groups"] or None,
+        options["sparse_as_dense"],
+    )
+
+
+def _distribute(
+    own_class: type[torch.optim.Optimizer],
+    state: dict[str, Any],
+    named: list[tuple[torch.Tensor, str]],
+    options: dict[str, Any],
+) -> Any:
+    """A copy of a distributed optimizer."""
+    optimizer: Any = own_class.__new__(own_class)
+    optimizer.__setstate__(state)
+    return DistributedOptimizer(optimizer, [(name, each) for each, name in named], **options)
 
 
 def DistributedOptimizer(
@@ -327,16 +393,20 @@ def DistributedOptimizer(
     _check_arguments(op, gradient_predivide_factor, backward_passes_per_step, groups)
     names = _name_parameters(optimizer, named_parameters)
     id_of(process_set)
-    takes_part = bool(process_set.included()) and process_set.size() != 1
-    if op == Adasum and takes_part:
-        return _wrap_for_adasum(optimizer, names, compression, process_set)
-    wrapped = _DistributedOptimizer._wrap(optimizer, names)
-    wrapped.process_set, wrapped._reducer = process_set, None
-    wrapped.set_backward_passes_per_step(backward_passes_per_step)
-    if takes_part:
-        reduction = _reduction(op, gradient_predivide_factor, compression, process_set)
-        own = {p: names[p] for group in optimizer.param_groups for p in group["params"]}
-        wrapped._reducer = GradientReducer(
-            own, reduction, backward_passes_per_step, groups or None, sparse_as_dense
-        )
+    options = {
+        "compression": compression,
+        "backward_passes_per_step": backward_passes_per_step,
+        "op": op,
+        "gradient_predivide_factor": gradient_predivide_factor,
+        "groups": groups,
+        "sparse_as_dense": sparse_as_dense,
+        "process_set": process_set,
+    }
+    if op == Adasum:
+        wrapped = _DistributedAdasumOptimizer._wrap(optimizer, names, options)
+        wrapped._compression = compression
+        return wrapped
+    wrapped = _DistributedOptimizer._wrap(optimizer, names, options)
+    wrapped._passes = backward_passes_per_step
+    wrapped._reducer = _reducer(optimizer, names, options)
     return wrapped

@@ -1,0 +1,202 @@
+"""One parameter's gradient: what is known of it, and how it travels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ronda.process_sets import ProcessSet
+from ronda.torch import _tensors
+from ronda.torch._handles import Handle
+from ronda.torch.compression import Compressor, wire_of
+from ronda.types import ReduceOp, Wire
+
+NO_PLACE = -1
+_EIGHT_BITS = (Wire.FP8_E4M3, Wire.FP8_E5M2)
+_SIXTEEN_BITS = (torch.float16, torch.bfloat16)
+
+# What a rank has of a gradient; a sparse one has 1 more for each sparse dimension.
+NOTHING = 0
+DENSE = 1
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How gradients are reduced."""
+
+    op: ReduceOp
+    prescale: float
+    postscale: float
+    compression: type[Compressor]
+    process_set: ProcessSet
+
+    def wire(self, dtype: torch.dtype) -> Wire:
+        """The format in which a gradient of `dtype` travels."""
+        wire = wire_of(self.compression) or Wire.NONE
+        if not dtype.is_floating_point or (wire not in _EIGHT_BITS and dtype in _SIXTEEN_BITS):
+            return Wire.NONE
+        return wire
+
+
+def kind_of(value: torch.Tensor | None) -> int:
+    """NOTHING, DENSE, or more."""
+    if value is None:
+        return NOTHING
+    return DENSE + value.sparse_dim() if value.is_sparse else DENSE
+
+
+class Gradient:
+    """What is known of a parameter's gradient, in this step and before."""
+
+    __slots__ = (
+        "__weakref__", "address", "announced", "bundle", "dtype", "finish", "group", "handle",
+        "is_row_major", "is_whole", "kind", "name", "parameter", "passes_left", "place", "sent",
+        "shape", "stream", "strides", "travels_as", "value", "version",
+    )  # fmt: skip
+
+    def __init__(self, parameter: torch.Tensor, name: str, passes: int) -> None:
+        self.parameter = parameter
+        self.name = name
+        self.bundle: Bundle | None = None  # gradients that travel together
+        self.group = 0  # the prepared group, if `place` says that the gradient is in it
+        self.place = NO_PLACE
+        self.look_at_parameter()
+        self.begin_step(passes)
+
+    def look_at_parameter(self) -> None:
+        """Notes the shape, the dtype and the order of memory in which the gradient travels: the
+        parameter's.
+
+        Ranks that have another order must not take each other's elements by their place in memory.
+        So a gradient that is not row-major travels under the shape that it has in memory, with a
+        first dimension of 1: no row-major gradient has that shape.
+        """
+        like = torch.empty_like(self.parameter)
+        self.dtype, self.shape, self.strides = like.dtype, like.shape, like.stride()
+        self.is_row_major = like.is_contiguous()
+        self.travels_as = tuple(like.shape)
+        if not self.is_row_major:
+            order = sorted(range(like.dim()), key=lambda each: -self.strides[each])
+            self.travels_as = (1, *(like.shape[each] for each in order))
+
+    def begin_step(self, passes: int) -> None:
+        """Forgets what the last step had."""
+        self.passes_left = passes
+        self.announced = False
+        self.is_whole = False
+        self.kind = DENSE  # of what was announced
+        self.value: torch.Tensor | None = None  # parameter.grad as it was announced
+        self.version = 0  # of the value
+        self.address = 0
+        self.sent: torch.Tensor | None = None  # what travels: the value, or a copy
+        self.stream: int | None = None  # on a GPU: that has been given the work which fills it
+        self.handle: Handle | None = None  # if it travels outside of the group
+        self.finish: Callable[[Any], None] | None = None  # takes the result, if not in place
+        if self.bundle is not None:
+            self.bundle.begin_step()
+
+    def note_value(self) -> None:
+        """Remembers the gradient, so that is_changed() finds out what is done to it."""
+        self.value = value = self.parameter.grad
+        if value is not None:
+            self.version = value._version
+            self.address = value.data_ptr() if value.layout is torch.strided else 0
+
+    def is_changed(self) -> bool:
+        """Whether the program has replaced the gradient, its memory or its elements."""
+        value = self.value
+        if value is None:
+            return False
+        if self.parameter.grad is not value or value._version != self.version:
+            return True
+        return value.layout is torch.strided and value.data_ptr() != self.address
+
+    def is_submitted(self) -> bool:
+        """Whether the gradient travels, or will as soon as its neighbours in the group do."""
+        return self.announced and (self.bundle is None or self.bundle.missing == 0)
+
+    def has_agreed_form(self, value: torch.Tensor) -> bool:
+        """Whether the shape, dtype and order of memory of a dense tensor are those noted."""
+        if value.dtype is not self.dtype or value.shape != self.shape:
+            return False
+        return value.is_contiguous() if self.is_row_major else value.stride() == self.strides
+
+    def make_value(self, kind: int) -> None:
+        """A gradient of zeros, for a rank that has none, as the other ranks' is."""
+        parameter = self.parameter
+        if kind == DENSE:
+            parameter.grad = torch.zeros_like(parameter)
+            return
+        dims = kind - DENSE
+        indices = torch.zeros((dims, 0), dtype=torch.int64, device=parameter.device)
+        values = parameter.new_zeros((0, *parameter.shape[dims:]))
+        parameter.grad = torch.sparse_coo_tensor(indices, values, parameter.shape)
+
+    def dense(self, value: torch.Tensor) -> torch.Tensor:
+        """`value`, or a copy with the agreed order, which is copied back afterwards."""
+        if value.layout is not torch.strided:
+            return self._dense_of_sparse(value)
+        if self.has_agreed_form(value):
+            return value
+        copy = torch.empty_like(self.parameter).copy_(value)
+
+        def copy_back(_: Any) -> None:
+            value.copy_(copy)
+
+        self.finish = copy_back
+        return copy
+
+    def _dense_of_sparse(self, value: torch.Tensor) -> torch.Tensor:
+        copy = torch.empty_like(self.parameter).copy_(value.to_dense())
+        dims = value.sparse_dim()
+
+        def write_back(_: Any) -> None:
+            self.parameter.grad = copy.to_sparse(dims)
+
+        self.finish = write_back
+        return copy
+
+    def send(self, sent: torch.Tensor) -> None:
+        """Notes what travels, which the current stream fills."""
+        self.sent, self.stream = sent, _tensors.stream(sent)
+
+    def row(self, reduction: Reduction, process_set: int) -> tuple[Any, ...]:
+        """The arguments of native.allreduce_async for what travels."""
+        sent = self.sent
+        assert sent is not None
+        address, wire = sent.data_ptr(), reduction.wire(sent.dtype)
+        return (
+            self.name,
+            _tensors.dtype_number(sent),
+            self.travels_as,
+            address,
+            address,
+            _tensors.storage(sent),
+            int(reduction.op),
+            int(wire),
+            reduction.prescale,
+            reduction.postscale,
+            process_set,
+            wire in _EIGHT_BITS,
+            False,
+            0.0,
+            self.stream,
+        )
+
+
+class Bundle:
+    """Gradients that travel together, when the last of them is ready."""
+
+    def __init__(self, members: Sequence[Gradient]) -> None:
+        self.members = members
+        self.name = members[0].name
+        for member in members:
+            member.bundle = self
+        self.begin_step()
+
+    def begin_step(self) -> None:
+        """None of the members has been announced."""
+        self.missing = len(self.members)

@@ -1,0 +1,98 @@
+"""The hooks of a GradientReducer: what autograd calls in the course of a backward pass, and at its
+end.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ronda._library import native
+from ronda.torch import _tensors
+from ronda.torch._gradient import Gradient
+
+if TYPE_CHECKING:
+    from ronda.torch._gradients import GradientReducer
+
+
+class Backward:
+    """Tells a reducer when the backward pass ends in which the first hook has run."""
+
+    def __init__(self, reducer: weakref.ref[GradientReducer]) -> None:
+        self._reducer = reducer
+        self.is_queued = False
+
+    def queue(self) -> None:
+        """Called by hooks."""
+        engine: Any = torch.autograd.Variable._execution_engine
+        engine.queue_callback(self._end)
+        self.is_queued = True
+
+    def _end(self) -> None:
+        self.is_queued = False
+        reducer = self._reducer()
+        if reducer is not None:
+            reducer.end_backward()
+
+
+_APPLY: Any = torch.autograd.function.BackwardCFunction.apply
+
+
+def is_nested() -> bool:
+    """Whether the backward pass that ends was started by a function in another one's, as that of
+    torch.utils.checkpoint.
+    """
+    frame: Any = sys._getframe()
+    while frame is not None:
+        if frame.f_code is _APPLY.__code__:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def make_hook(
+    gradient: Gradient, backward: Backward, reducer: weakref.ref[GradientReducer]
+) -> Callable[..., None]:
+    """Called whenever backward has added to the gradient. Few look-ups: it is called often."""
+    parameter, strided, storage = gradient.parameter, torch.strided, _tensors.storage
+    stream_of, group_ready_at = _tensors.stream, native.group_ready_at
+
+    def hook(*_: Any) -> None:
+        if gradient.announced:
+            owner = reducer()
+            if owner is not None:
+                owner.repeated(gradient)
+        gradient.passes_left -= 1
+        if gradient.passes_left > 0:
+            return
+        if not backward.is_queued:
+            backward.queue()
+        value: Any = parameter.grad
+        place = gradient.place
+        if (
+            place >= 0
+            and value.layout is strided
+            and value.dtype is gradient.dtype
+            and value.shape == gradient.shape
+            and (
+                value.is_contiguous()
+                if gradient.is_row_major
+                else value.stride() == gradient.strides
+            )
+        ):
+            gradient.announced = True
+            gradient.value = value
+            gradient.version = value._version
+            gradient.address = address = value.data_ptr()
+            gradient.stream = stream = stream_of(value) if value.is_cuda else None
+            group_ready_at(gradient.group, place, address, stream or 0, storage(value))
+            return
+        owner = reducer()
+        if owner is not None:
+            owner.announce(gradient)
+
+    return hook

@@ -1,0 +1,93 @@
+"""What the ranks tell each other about the gradients of a step, before they wait for them.
+
+A rank may lack gradients that others have. It does not submit them at the end of its backward pass,
+as another pass may compute them, so the others must not wait for them there. And a gradient that no
+rank has is not made up. Both are known once each rank has told what it has: some bytes, of which
+every rank gets the largest of all ranks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ronda._library import native
+from ronda.types import DType, ReduceOp
+
+# When a rank makes a report: in the course of a step, or in step() because gradients that were
+# whole have been changed.
+REDUCTION = 1
+CHANGES = 2
+
+_LARGEST = 255
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one rank has; or all of them: the largest number of any."""
+
+    lacks: bytes  # by gradient: 1 if it has not been submitted
+    kinds: bytes  # by gradient: what there is of it (_gradient.py)
+    changed: bytes  # by gradient: 1 if the program has changed it in flight, or since it was whole
+    is_open: bool  # more backward passes may follow
+    stage: int = REDUCTION
+    is_of_one_stage: bool = True
+
+    def encode(self) -> bytes:
+        """Bytes whose largest mean what decode() makes of them."""
+        rest = bytes((self.is_open, self.stage, _LARGEST - self.stage))
+        return self.lacks + self.kinds + self.changed + rest
+
+    @classmethod
+    def decode(cls, data: bytes) -> Report:
+        """The report of all ranks."""
+        count = len(data) // 3 - 1
+        latest, earliest = data[-2], _LARGEST - data[-1]
+        return cls(
+            data[:count],
+            data[count : 2 * count],
+            data[2 * count : 3 * count],
+            bool(data[-3]),
+            latest,
+            latest == earliest,
+        )
+
+
+class Exchange:
+    """Carries the reports of the ranks of a process set; a prepared group of one tensor."""
+
+    def __init__(self, names: Sequence[str], process_set: int) -> None:
+        """
+        Args:
+            names: of the gradients, the same on every rank.
+            process_set: id of the ranks.
+        """
+        self._buffer = bytearray(3 * len(names) + 3)
+        memory = (ctypes.c_char * len(self._buffer)).from_buffer(self._buffer)
+        address = ctypes.addressof(memory)
+        row = (
+            f"what ranks have of {names[0]} and {len(names) - 1} more gradients",
+            int(DType.UINT8),
+            (len(self._buffer),),
+            address,
+            address,
+            memory,
+            int(ReduceOp.MAX),
+            0,
+            1.0,
+            1.0,
+            process_set,
+        )
+        self._group = native.prepare_group([row], "report")
+
+    def run(self, own: Report) -> Report:
+        """The report of all ranks, each of which calls this."""
+        self._buffer[:] = own.encode()
+        native.group_ready(self._group, 0)
+        native.group_wait(self._group)
+        return Report.decode(bytes(self._buffer))
+
+    def close(self) -> None:
+        """Gives the group back."""
+        native.group_release(self._group)

@@ -1,0 +1,646 @@
+"""Gradients of a DistributedOptimizer between backward() and step(): when they are whole, what may
+be done to them, and which parameters have one.
+"""
+
+import copy
+import pickle
+import unittest
+
+import ronda.torch as hvd
+import torch
+from torch.utils.checkpoint import checkpoint
+from torch_cases import (
+    TrainingCase,
+    batch,
+    loss_of,
+    make_model,
+    needs_other_ranks,
+    setUpModule,  # noqa: F401
+    tearDownModule,  # noqa: F401
+    weights,
+)
+
+STEPS = 7  # the schedule is locked after four
+
+
+def gradients_of_all(model, step):
+    """The average over the ranks, computed alone, with the weights of `model`."""
+    alone = copy.deepcopy(model)
+    alone.zero_grad(set_to_none=True)
+    for rank in range(hvd.size()):
+        (loss_of(alone, rank, step) / hvd.size()).backward()
+    return [each.grad for each in alone.parameters()]
+
+
+def pair(model, make_optimizer, **options):
+    """A model's optimizer, and one process' model and optimizer."""
+    whole = copy.deepcopy(model)
+    optimizer = hvd.DistributedOptimizer(
+        make_optimizer(model.parameters()), model.named_parameters(), **options
+    )
+    return optimizer, whole, make_optimizer(whole.parameters())
+
+
+def loss_of_all(model, step):
+    return sum(loss_of(model, rank, step) for rank in range(hvd.size())) / hvd.size()
+
+
+class Doubling(hvd.mpi_ops.Compressor):
+    """Of the program's own."""
+
+    @staticmethod
+    def compress(tensor):
+        return tensor.to(torch.float64), tensor.dtype
+
+    @staticmethod
+    def decompress(tensor, ctx):
+        return tensor.to(ctx)
+
+
+class WithExtra(torch.nn.Module):
+    """A network, and a parameter that not every loss depends on."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = make_model()
+        self.extra = torch.nn.Parameter(torch.ones(3))
+
+    def forward(self, data, uses_extra=False):
+        out = self.net(data)
+        return out + self.extra if uses_extra else out
+
+
+class WholeTest(TrainingCase):
+    def check(self, model, expected):
+        for parameter, each in zip(model.parameters(), expected):
+            torch.testing.assert_close(parameter.grad, each)
+
+    def test_when_backward_returns(self):
+        for options in (
+            {},
+            {"groups": 2},
+            {"compression": Doubling},
+            {"op": hvd.Sum},
+        ):
+            model = make_model()
+            optimizer = self.wrap(model, **options)
+            for step in range(STEPS):
+                optimizer.zero_grad(set_to_none=step % 2 == 0)
+                expected = gradients_of_all(model, step)
+                loss_of(model, hvd.rank(), step).backward()
+                factor = hvd.size() if options.get("op") == hvd.Sum else 1
+                self.check(model, [each * factor for each in expected])
+                optimizer.step()
+            self.assert_same_on_all_ranks(model)
+
+    def test_after_the_last_of_several_passes(self):
+        model = make_model()
+        optimizer = self.wrap(model, backward_passes_per_step=2)
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            expected = gradients_of_all(model, 2 * step)
+            loss_of(model, hvd.rank(), 2 * step).backward()
+            expected = [a + b for a, b in zip(expected, gradients_of_all(model, 2 * step + 1))]
+            loss_of(model, hvd.rank(), 2 * step + 1).backward()
+            self.check(model, expected)
+            optimizer.step()
+
+    def test_so_clipping_needs_no_synchronize(self):
+        model = make_model()
+        optimizer, whole, alone = pair(model, lambda p: torch.optim.SGD(p, 0.5, momentum=0.9))
+        for step in range(STEPS):
+            optimizer.zero_grad(), alone.zero_grad()
+            loss_of(model, hvd.rank(), step).backward()
+            loss_of_all(whole, step).backward()
+            for each, its in ((model, optimizer), (whole, alone)):
+                torch.nn.utils.clip_grad_norm_(each.parameters(), 0.05)
+                its.step()
+        torch.testing.assert_close(weights(model), weights(whole))
+        self.assert_same_on_all_ranks(model)
+
+    def test_so_a_grad_scaler_needs_no_synchronize(self):
+        if not hasattr(torch.amp, "GradScaler"):
+            self.skipTest("this torch has no GradScaler for CPUs")
+        model = make_model()
+        optimizer, whole, alone = pair(model, lambda p: torch.optim.SGD(p, 0.5))
+        scalers = [torch.amp.GradScaler("cpu", init_scale=1024.0) for _ in range(2)]
+        for step in range(STEPS):
+            overflow = float("inf") if step == 3 else 1.0  # of the last rank's data
+            losses = [
+                loss_of(model, hvd.rank(), step)
+                * (overflow if hvd.rank() == hvd.size() - 1 else 1.0),
+                loss_of_all(whole, step) * overflow,
+            ]
+            for loss, its, scaler in zip(losses, (optimizer, alone), scalers):
+                its.zero_grad()
+                scaler.scale(loss).backward()
+                scaler.step(its)
+                scaler.update()
+        torch.testing.assert_close(weights(model), weights(whole))
+        self.assertEqual(scalers[0].get_scale(), scalers[1].get_scale())
+
+    def test_what_a_rank_lacks_is_whole_at_step(self):
+        for options in ({}, {"groups": 2}):
+            model = WithExtra()
+            optimizer = self.wrap(model, **options)
+            for step in range(2 * STEPS):
+                optimizer.zero_grad(set_to_none=True)
+                uses = [rank == step % hvd.size() for rank in range(hvd.size())]
+                whole = copy.deepcopy(model)
+                for rank, each in enumerate(uses):
+                    loss = whole(batch(rank, step), each).square().mean()
+                    (loss / hvd.size()).backward()
+                own = uses[hvd.rank()]
+                model(batch(hvd.rank(), step), own).square().mean().backward()
+                # Ranks that have returned meet those that have not, if there are any.
+                hvd.allreduce(torch.ones(1), name="between")
+                if not options:
+                    self.check(model.net, [each.grad for each in whole.net.parameters()])
+                self.assertEqual(model.extra.grad is not None, own)
+                optimizer.step()
+                self.check(model, [each.grad for each in whole.parameters()])
+                self.assert_same_on_all_ranks(model)
+
+    def test_of_passes_through_different_parameters(self):
+        halves = torch.nn.ModuleList([torch.nn.Linear(4, 3), torch.nn.Linear(4, 2)])
+        hvd.broadcast_parameters(halves.state_dict(), 0)
+        optimizer, whole, alone = pair(halves, lambda p: torch.optim.SGD(p, 0.5))
+        for step in range(STEPS):
+            optimizer.zero_grad(), alone.zero_grad()
+            order = (0, 1) if hvd.rank() % 2 == 0 or step % 2 == 0 else (1, 0)
+            for i in order:
+                halves[i](batch(hvd.rank(), step)).square().mean().backward()
+                for rank in range(hvd.size()):
+                    (whole[i](batch(rank, step)).square().mean() / hvd.size()).backward()
+            optimizer.step(), alone.step()
+            torch.testing.assert_close(weights(halves), weights(whole))
+
+    def test_of_a_rank_without_a_backward_pass(self):
+        model = make_model()
+        optimizer = self.wrap(model)
+        for step in range(STEPS):
+            optimizer.zero_grad(set_to_none=True)
+            if hvd.rank() != step % hvd.size():
+                loss_of(model, hvd.rank(), step).backward()
+            optimizer.step()
+            self.assert_same_on_all_ranks(model)
+
+    def test_of_checkpointed_segments(self):
+        model = make_model()
+        optimizer, whole, alone = pair(model, lambda p: torch.optim.SGD(p, 0.5))
+        for step in range(STEPS):
+            optimizer.zero_grad(), alone.zero_grad()
+            data = batch(hvd.rank(), step).requires_grad_()
+            hidden = checkpoint(model[:2], data, use_reentrant=True)
+            loss = checkpoint(model[2:], hidden, use_reentrant=True).square().mean()
+            expected = gradients_of_all(model, step)
+            loss.backward()
+            self.check(model, expected)
+            loss_of_all(whole, step).backward()
+            optimizer.step(), alone.step()
+        torch.testing.assert_close(weights(model), weights(whole))
+
+    def test_a_step_may_be_left_out(self):
+        for drop in (
+            lambda model, optimizer: optimizer.zero_grad(),
+            lambda model, optimizer: model.zero_grad(set_to_none=True),
+        ):
+            model = make_model()
+            optimizer, whole, alone = pair(model, lambda p: torch.optim.SGD(p, 0.5))
+            for step in range(STEPS):
+                drop(model, optimizer), alone.zero_grad()
+                loss_of(model, hvd.rank(), step).backward()
+                if step % 3 != 1:
+                    loss_of_all(whole, step).backward()
+                    optimizer.step(), alone.step()
+            torch.testing.assert_close(weights(model), weights(whole))
+
+    def test_closures_see_one_loss(self):
+        """LBFGS evaluates as often as the loss says."""
+        for search in (None, "strong_wolfe"):
+            model = make_model()
+            optimizer = hvd.DistributedOptimizer(
+                torch.optim.LBFGS(
+                    model.parameters(),
+                    0.5,
+                    max_iter=9,
+                    tolerance_change=1e-2,
+                    line_search_fn=search,
+                ),
+                model.named_parameters(),
+            )
+            losses = []
+
+            def closure(optimizer=optimizer, model=model, losses=losses):
+                optimizer.zero_grad()
+                loss = loss_of(model, hvd.rank(), 0) * (1 + 9 * hvd.rank())
+                loss.backward()
+                losses.append(loss.item())
+                return loss
+
+            for _ in range(3):
+                returned = optimizer.step(closure)
+            self.assert_same_on_all_ranks(model)
+            counts = hvd.allgather(torch.tensor([len(losses)]))
+            self.assertEqual(len(set(counts.tolist())), 1)
+            self.assertEqual(len(set(hvd.allgather(returned.view(1)).tolist())), 1)
+
+        def number():
+            optimizer.zero_grad()
+            loss_of(model, hvd.rank(), 0).backward()
+            return float(hvd.rank())
+
+        self.assertAlmostEqual(self.wrap(model := make_model()).step(number), (hvd.size() - 1) / 2)
+
+
+class ChangedTest(TrainingCase):
+    def changes(self, factor):
+        """Ways to multiply a gradient."""
+
+        def swap(p):
+            p.grad.data = p.grad.data * factor
+
+        def set_(p):
+            p.grad.set_(p.grad.detach() * factor)
+
+        def replace(p):
+            p.grad = p.grad * factor
+
+        return (lambda p: p.grad.mul_(factor), swap, set_, replace)
+
+    def test_alike_between_backward_and_step(self):
+        for change in self.changes(0.5):
+            model = make_model()
+            optimizer, whole, alone = pair(model, lambda p: torch.optim.SGD(p, 0.5))
+            for step in range(STEPS):
+                optimizer.zero_grad(), alone.zero_grad()
+                loss_of(model, hvd.rank(), step).backward()
+                loss_of_all(whole, step).backward()
+                for parameter in [*model.parameters(), *whole.parameters()]:
+                    change(parameter)
+                optimizer.step(), alone.step()
+            torch.testing.assert_close(weights(model), weights(whole))
+
+    def test_differently_between_backward_and_step(self):
+        """They are averaged again."""
+        for change in self.changes(1.0 + hvd.rank()):
+            model = make_model()
+            optimizer, whole, alone = pair(model, lambda p: torch.optim.SGD(p, 0.5))
+            for step in range(STEPS):
+                optimizer.zero_grad(), alone.zero_grad()
+                loss_of(model, hvd.rank(), step).backward()
+                (loss_of_all(whole, step) * (hvd.size() + 1) / 2).backward()
+                for parameter in model.parameters():
+                    change(parameter)
+                optimizer.step(), alone.step()
+            torch.testing.assert_close(weights(model), weights(whole))
+            self.assert_same_on_all_ranks(model)
+
+    def test_differently_where_there_is_no_average(self):
+        model = make_model()
+        optimizer = self.wrap(model, op=hvd.Sum)
+        for step in range(3):
+            optimizer.zero_grad()
+            loss_of(model, hvd.rank(), step).backward()
+            model[2].weight.grad.mul_(1.0 + hvd.rank())
+            with self.assertRaisesRegex(ValueError, "'2.weight' was changed.*in another way"):
+                optimizer.step()
+        self.assert_same_on_all_ranks(model)
+
+    def test_in_flight(self):
+        """By a hook on one rank: every rank refuses."""
+        for change in self.changes(2.0):
+            model = make_model()
+            optimizer = self.wrap(model)
+
+            bad_steps = []
+
+            def hook(_, model=model, change=change, bad_steps=bad_steps):
+                # The gradients of the last layer have been announced.
+                if hvd.rank() == 0 and bad_steps and bad_steps[-1]:
+                    change(model[2].weight)
+
+            model[0].weight.register_hook(hook)
+            for step in range(2 * STEPS):
+                is_bad = step % 5 == 3
+                bad_steps.append(is_bad)
+                optimizer.zero_grad(set_to_none=True)
+                loss = loss_of(model, hvd.rank(), step)
+                if is_bad:
+                    with self.assertRaisesRegex(ValueError, "'2.weight' was changed while"):
+                        loss.backward()
+                    continue
+                loss.backward()
+                optimizer.step()
+            self.assert_same_on_all_ranks(model)
+
+    def test_while_another_rank_lacks_it(self):
+        needs_other_ranks(self)
+        model = WithExtra()
+        optimizer = self.wrap(model)
+        for step in range(2):
+            optimizer.zero_grad(set_to_none=True)
+            model(batch(hvd.rank(), step), hvd.rank() == 0).square().mean().backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+            with self.assertRaisesRegex(ValueError, "'extra' was changed while"):
+                optimizer.step()
+        for step in range(3):  # the way out that the text names
+            optimizer.zero_grad(set_to_none=True)
+            model(batch(hvd.rank(), step), hvd.rank() == 0).square().mean().backward()
+            optimizer.synchronize()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+            with optimizer.skip_synchronize():
+                optimizer.step()
+        self.assert_same_on_all_ranks(model)
+
+
+class StorageTest(unittest.TestCase):
+    """Memory that is freed while an operation works on it. So much is returned to the system at
+    once: who touches it then ends with SIGSEGV.
+    """
+
+    def operations(self):
+        size = hvd.size()
+        large = (size * (1 << 20),)
+        yield lambda t: hvd.allreduce_async_(t, name="a", op=hvd.Sum), large, False
+        yield lambda t: hvd.allreduce_async(t, name="b", op=hvd.Sum), large, True
+        yield lambda t: hvd.grouped_allreduce_async_([t], name="c", op=hvd.Sum), large, False
+        yield lambda t: hvd.allgather_async(t, name="d"), large, True
+        yield lambda t: hvd.broadcast_async_(t, 0, name="e"), large, False
+        yield lambda t: hvd.alltoall_async(t, name="f"), large, True
+        yield lambda t: hvd.reducescatter_async(t, name="g", op=hvd.Sum), large, True
+
+    def test_of_tensors_that_are_given_other_memory(self):
+        for begin, shape, has_result in self.operations():
+            for swap in (
+                lambda t: setattr(t, "data", torch.zeros(1)),
+                lambda t: t.set_(torch.zeros(1)),
+            ):
+                tensor = torch.ones(shape)
+                if hvd.rank() == 0:
+                    handle = begin(tensor)
+                    swap(tensor)
+                hvd.barrier()  # the others begin now
+                if hvd.rank() != 0:
+                    handle = begin(tensor)
+                result = hvd.synchronize(handle)
+                if has_result:
+                    result = result[0] if isinstance(result, tuple) else result
+                    self.assertEqual(len(set(result[:: 1 << 18].tolist())), 1)
+
+    def test_of_gradients(self):
+        """Of a rank that others lack, and in backward."""
+        model = WithExtra()
+        model.extra = torch.nn.Parameter(torch.ones(1 << 20))
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), 0.1), model.named_parameters()
+        )
+        for step in range(6):
+            optimizer.zero_grad(set_to_none=True)
+            uses = step % 2 == 1 and hvd.rank() == 0
+            loss = loss_of(model.net, hvd.rank(), step)
+            (loss + model.extra.sum() if uses else loss).backward()
+            if uses:
+                model.extra.grad.data = torch.zeros(1 << 20)
+            if step % 2 == 1 and hvd.size() > 1:
+                with self.assertRaisesRegex(ValueError, "'extra' was changed while"):
+                    optimizer.step()
+            elif hvd.size() > 1:
+                optimizer.step()
+
+
+class ParameterTest(TrainingCase):
+    def train_beside_one_process(self, change, kind=torch.optim.SGD, steps=9, **options):
+        model = torch.nn.ModuleList([torch.nn.Linear(4, 4), torch.nn.Linear(4, 2)])
+        hvd.broadcast_parameters(model.state_dict(), 0)
+        optimizer, whole, alone = pair(model, lambda p: kind(p, lr=0.1, **options))
+
+        def loss(its, rank, step):
+            data = batch(rank, step).to(its[0].weight.dtype)
+            return its[1](torch.tanh(its[0](data))).square().mean()
+
+        for step in range(steps):
+            for its, opt in ((model, optimizer), (whole, alone)):
+                change(its, opt, step)
+                opt.zero_grad(set_to_none=True)
+            loss(model, hvd.rank(), step).backward()
+            (sum(loss(whole, each, step) for each in range(hvd.size())) / hvd.size()).backward()
+            optimizer.step(), alone.step()
+            for ours, theirs in zip(model.parameters(), whole.parameters()):
+                torch.testing.assert_close(ours, theirs)
+        self.assert_same_on_all_ranks(model)
+
+    def test_frozen_later(self):
+        def freeze(model, optimizer, step):
+            if step == 5:
+                model[0].requires_grad_(False)
+
+        for kind, options in (
+            (torch.optim.SGD, {"momentum": 0.9}),
+            (torch.optim.SGD, {"weight_decay": 0.1}),
+            (torch.optim.Adam, {}),
+        ):
+            self.train_beside_one_process(freeze, kind, **options)
+
+    def test_unfrozen_later(self):
+        def thaw(model, optimizer, step):
+            model[0].requires_grad_(step >= 5)
+
+        self.train_beside_one_process(thaw)
+
+    def test_added_while_they_are_frozen(self):
+        head = torch.nn.Linear(4, 1)
+        hvd.broadcast_parameters(head.state_dict(), 0)
+        head.requires_grad_(False)
+        model = make_model()
+        optimizer = self.wrap(model)
+        optimizer.add_param_group({"params": head.parameters(), "lr": 0.1})
+        for step in range(STEPS):
+            head.requires_grad_(step >= 3)
+            optimizer.zero_grad()
+            (loss_of(model, hvd.rank(), step) + head(batch(hvd.rank(), step)).sum()).backward()
+            optimizer.step()
+            self.assert_same_on_all_ranks(head)
+
+    def test_of_another_shape_later(self):
+        for rows in (3, 9):
+
+            def change(model, optimizer, step, rows=rows):
+                if step == 5:
+                    layers = (model[0].weight, model[0].bias, model[1].weight)
+                    for parameter, shape in zip(layers, ((rows, 4), (rows,), (2, rows))):
+                        parameter.grad = None
+                        parameter.data = torch.full(shape, 0.1)
+
+            self.train_beside_one_process(change)
+
+    def test_of_another_dtype_later(self):
+        def change(model, optimizer, step):
+            if step == 5:
+                model.double()
+
+        self.train_beside_one_process(change)
+
+    def test_of_another_shape_on_one_rank(self):
+        needs_other_ranks(self)
+        parameter = torch.nn.Parameter(torch.ones(6, 4))
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], 0.1), [("w", parameter)])
+        for step in range(6):
+            optimizer.zero_grad(set_to_none=True)
+            if step == 5 and hvd.rank() == 0:
+                parameter.data = torch.ones(3, 4)
+                optimizer.zero_grad(set_to_none=True)
+            loss = parameter.square().sum()
+            if step == 5:
+                self.assertRaisesRegex(hvd.HorovodInternalError, "'w'.*shape", loss.backward)
+            else:
+                loss.backward()
+                optimizer.step()
+            del loss  # its graph has the shape in it
+
+    def test_of_another_order_of_memory_on_one_rank(self):
+        needs_other_ranks(self)
+        for when in (0, 5):
+            torch.manual_seed(3)
+            model = torch.nn.Conv2d(3, 4, 3)
+            optimizer = hvd.DistributedOptimizer(
+                torch.optim.SGD(model.parameters(), 0.1), model.named_parameters()
+            )
+            for step in range(when + 1):
+                if step == when and hvd.rank() == 0:
+                    model.to(memory_format=torch.channels_last)
+                optimizer.zero_grad(set_to_none=True)
+                loss = model(torch.ones(2, 3, 4, 4)).square().sum()
+                if step == when:
+                    with self.assertRaisesRegex(
+                        hvd.HorovodInternalError, "'weight'.*same memory format"
+                    ):
+                        loss.backward()
+                else:
+                    loss.backward()
+                    optimizer.step()
+
+    def test_of_another_order_of_memory_later(self):
+        torch.manual_seed(3)
+        model = torch.nn.Conv2d(3, 4, 3)
+        whole = copy.deepcopy(model)
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), 0.001), model.named_parameters()
+        )
+        alone = torch.optim.SGD(whole.parameters(), 0.001)
+        data = torch.randn(2, 3, 4, 4)
+        for step in range(9):
+            if step == 4:
+                model.to(memory_format=torch.channels_last)
+            optimizer.zero_grad(set_to_none=True), alone.zero_grad(set_to_none=True)
+            (model(data) * (1 + hvd.rank())).square().sum().backward()
+            factor = sum((1 + rank) ** 2 for rank in range(hvd.size())) / hvd.size()
+            (whole(data).square().sum() * factor).backward()
+            optimizer.step(), alone.step()
+            torch.testing.assert_close(model.weight.contiguous(), whole.weight)
+
+
+class CopyTest(TrainingCase):
+    def test_of_model_and_optimizer_trains_as_the_original(self):
+        model = make_model()
+        optimizer = self.wrap(model)
+        for step in range(5):
+            optimizer.zero_grad()
+            loss_of(model, hvd.rank(), step).backward()
+            optimizer.step()
+        both, found = (model, optimizer), []
+        for other, its in (copy.deepcopy(both), pickle.loads(pickle.dumps(both)), both):
+            self.assertIsInstance(its, torch.optim.SGD)
+            for step in range(5, 12):
+                its.zero_grad()
+                loss_of(other, hvd.rank(), step).backward()
+                its.step()
+            self.assert_same_on_all_ranks(other)
+            found.append(weights(other))
+        for each in found:
+            torch.testing.assert_close(each, found[0])
+
+    def test_with_adasum(self):
+        model = make_model()
+        copied, optimizer = copy.deepcopy((model, self.wrap(model, op=hvd.Adasum)))
+        for step in range(3):
+            optimizer.zero_grad()
+            loss_of(copied, hvd.rank(), step).backward()
+            optimizer.step()
+        self.assert_same_on_all_ranks(copied)
+
+    def test_an_optimizer_is_wrapped_once(self):
+        optimizer = self.wrap(make_model())
+        with self.assertRaisesRegex(ValueError, "SGD is a DistributedOptimizer already.*0.weight"):
+            hvd.DistributedOptimizer(optimizer)
+
+    def test_the_last_optimizer_of_a_parameter_reduces_it(self):
+        model = make_model()
+        first = self.wrap(model)
+        for optimizer in (first, self.wrap(model)):
+            optimizer.zero_grad()
+            loss_of(model, hvd.rank(), 0).backward()
+            if optimizer is first:
+                with self.assertRaisesRegex(ValueError, "0.bias' is also.*to one Distributed"):
+                    optimizer.step()
+            else:
+                optimizer.step()
+        del optimizer
+        for step in range(5):  # there is no other one any more
+            first.zero_grad()
+            loss_of(model, hvd.rank(), step).backward()
+            first.step()
+        self.assert_same_on_all_ranks(model)
+
+    def test_a_generators_pass_fills_the_discriminators_gradients(self):
+        torch.manual_seed(1)
+        halves = [torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)]
+        generator, discriminator = halves
+        own, other = (
+            hvd.DistributedOptimizer(
+                torch.optim.SGD(half.parameters(), 0.1),
+                [(f"{i}.{name}", each) for name, each in half.named_parameters()],
+            )
+            for i, half in enumerate(halves)
+        )
+        for step in range(STEPS):
+            data = batch(hvd.rank(), step)
+            other.zero_grad()
+            (discriminator(generator(data).detach()) - discriminator(data)).mean().backward()
+            other.step()
+            own.zero_grad()
+            discriminator(generator(data)).mean().backward()
+            own.step()
+            for half in halves:
+                self.assert_same_on_all_ranks(half)
+        with self.assertRaisesRegex(AssertionError, "'1.[a-z]*' was.*requires_grad_"):
+            for _ in range(2):
+                discriminator(data).mean().backward()
+
+
+class StepTest(TrainingCase):
+    def test_hands_its_arguments_on(self):
+        class Scaled(torch.optim.SGD):
+            def step(self, closure=None, *, scale=1.0):
+                self.scale = scale
+                return super().step(closure)
+
+        for op in (hvd.Average, hvd.Adasum):
+            model = make_model()
+            optimizer = hvd.DistributedOptimizer(Scaled(model.parameters(), 0.1), op=op)
+
+            def closure(model=model, optimizer=optimizer):
+                optimizer.zero_grad()
+                loss = loss_of(model, hvd.rank(), 0)
+                loss.backward()
+                return loss
+
+            for arguments, options in (((), {}), ((closure,), {}), ((), {"closure": closure})):
+                loss = optimizer.step(*arguments, scale=0.5, **options)
+                self.assertEqual(optimizer.scale, 0.5)
+                self.assertEqual(loss is None, not (arguments or options))
+            self.assert_same_on_all_ranks(model)
+
+
+if __name__ == "__main__":
+    unittest.main()
