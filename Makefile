@@ -67,7 +67,7 @@ gpu-test: gpu-folder ## tests that need a GPU; without one, says so
 gpu-bench: gpu-folder ## benchmarks that need a GPU, and a table of the figures that have an aim
 	@gpu-bundle/run.sh bench
 
-gpu-bundle: ## gpu-bundle.tar.gz: both, for a machine with a GPU and without Bazel (run.sh test, bench or sanitize)
+gpu-bundle: ## gpu-bundle.tar.xz: both, for a machine with a GPU and without Bazel (run.sh plan, test, bench or sanitize)
 	@third_party/install.sh build test
 	@BAZEL=$(BAZEL) tools/gpu/bundle.sh gpu-bundle
 

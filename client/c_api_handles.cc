@@ -197,9 +197,20 @@ ronda_status ronda_source(ronda_handle handle, int* rank) {
   return ronda::ReadResult(
       kFunction, handle,
       [](const ronda::Operation& operation) {
-        return operation.op() == ronda::OpType::kSendRecv ? ronda::Applicable::kOnceComplete : ronda::Applicable::kNo;
+        return operation.op() == ronda::OpType::kSendRecv ? ronda::Applicable::kOnceOrdered : ronda::Applicable::kNo;
       },
       [&](const ronda::Operation& operation) { *rank = static_cast<int>(operation.handle().result().number); });
+}
+
+ronda_status ronda_averaged_over(ronda_handle handle, int* ranks) {
+  constexpr char kFunction[] = "ronda_averaged_over";
+  if (ranks == nullptr) return ronda::Call([&] { return ronda::NullArgument(kFunction, "ranks"); });
+  return ronda::ReadResult(
+      kFunction, handle,
+      [](const ronda::Operation& operation) {
+        return operation.op() == ronda::OpType::kAllgather ? ronda::Applicable::kOnceOrdered : ronda::Applicable::kNo;
+      },
+      [&](const ronda::Operation& operation) { *ranks = static_cast<int>(operation.handle().result().number); });
 }
 
 ronda_status ronda_last_rank(ronda_handle handle, int* last_rank) {

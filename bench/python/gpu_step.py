@@ -19,6 +19,7 @@ import ronda.torch.c10d  # noqa: F401
 import torch
 import torch.distributed as dist
 import torchvision  # type: ignore[import-untyped]
+from ronda._library import native
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -55,11 +56,22 @@ class Trainer:
         self.milliseconds.append(1e3 * (time.perf_counter() - begin))
         self.cpu_milliseconds.append(1e3 * (cpu_seconds() - cpu))
 
+    def forget(self, steps: int) -> None:
+        """Leaves the last steps out of the figures."""
+        del self.milliseconds[-steps:], self.cpu_milliseconds[-steps:]
+
 
 def cpu_seconds() -> float:
     """CPU time of this process, all threads and the kernel for them."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
+
+
+def buckets_of(before: dict[str, int], after: dict[str, int], steps: int) -> str:
+    """What Ronda has carried out in some steps, per step."""
+    agreed = (after["buckets_agreed"] - before["buckets_agreed"]) / steps
+    scheduled = (after["buckets_scheduled"] - before["buckets_scheduled"]) / steps
+    return f"{scheduled:.1f} + {agreed:.1f}"
 
 
 def used_gigabytes() -> float:
@@ -72,8 +84,9 @@ def main() -> None:
     """Measures, and prints a table on rank 0."""
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     flags.add_argument("--batch", type=int, default=32, help="images of a rank")
-    flags.add_argument("--rounds", type=int, default=6)
-    flags.add_argument("--steps", type=int, default=5, help="of a row in each round")
+    flags.add_argument("--rounds", type=int, default=3)
+    flags.add_argument("--steps", type=int, default=12, help="of a row in each round")
+    flags.add_argument("--warm-up", type=int, default=8, help="steps of a row before these")
     options = flags.parse_args()
 
     torch.set_num_threads(1)
@@ -89,23 +102,28 @@ def main() -> None:
         trainers[name] = Trainer(name, device)
         for _ in range(4):
             trainers[name].step(images, labels)
+        trainers[name].forget(4)
         if dist.get_rank() == 0:
             print(f"# with {name}: {used_gigabytes():.2f} GB of the device in use", flush=True)
-    for trainer in trainers.values():
-        trainer.milliseconds.clear()
-        trainer.cpu_milliseconds.clear()
+    buckets = dict.fromkeys(names, "")
     for _ in range(options.rounds):
-        for trainer in trainers.values():
+        for name, trainer in trainers.items():
             dist.barrier()
+            for _ in range(options.warm_up):  # a locked schedule begins when steps have repeated
+                trainer.step(images, labels)
+            trainer.forget(options.warm_up)
+            before = native.statistics()
             for _ in range(options.steps):
                 trainer.step(images, labels)
+            buckets[name] = buckets_of(before, native.statistics(), options.steps)
     if dist.get_rank() == 0:
         card, ranks = torch.cuda.get_device_name(), dist.get_world_size()
         print(f"# {card}, {ranks} ranks, torch {torch.__version__}")
-        print(f"{'ResNet-50':12} {'step ms':>8} {'best':>8} {'CPU ms':>8}")
+        head = f"{'ResNet-50':12} {'step ms':>8} {'best':>8} {'CPU ms':>8}"
+        print(f"{head}  Ronda's buckets: scheduled + negotiated")
         for row, each in trainers.items():
             step, cpu = (statistics.median(x) for x in (each.milliseconds, each.cpu_milliseconds))
-            print(f"{row:12} {step:8.1f} {min(each.milliseconds):8.1f} {cpu:8.1f}")
+            print(f"{row:12} {step:8.1f} {min(each.milliseconds):8.1f} {cpu:8.1f}  {buckets[row]}")
     dist.destroy_process_group()
 
 

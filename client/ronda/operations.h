@@ -384,8 +384,14 @@ ronda_status ronda_output(ronda_handle handle, const void** data, int64_t* rows,
  * answer on every rank. For operations submitted with detect_overflow; 0 for others, which are not searched. */
 ronda_status ronda_found_inf(ronda_handle handle, int* found);
 
-/* The rank that has sent the tensor, of a completed ronda_send_async() or ronda_recv_async(). */
+/* The rank that has sent the tensor, of a completed ronda_send_async() or ronda_recv_async(), or of one on GPU memory
+ * that a stream waits for. */
 ronda_status ronda_source(ronda_handle handle, int* rank);
+
+/* By how many ranks an average of the gathered rows divides: those that took part, and those that have joined to be
+ * counted as zeros. Of an allgather, also the indices and the values of a sparse allreduce, that is complete, or on GPU
+ * memory that a stream waits for. */
+ronda_status ronda_averaged_over(ronda_handle handle, int* ranks);
 
 /* The last rank to join, of a completed ronda_join_async(). */
 ronda_status ronda_last_rank(ronda_handle handle, int* last_rank);

@@ -17,6 +17,13 @@
 #define RONDA_HOST_DEVICE
 #endif
 
+// Ahead of a loop over an array that is to be in registers.
+#ifdef __CUDA_ARCH__
+#define RONDA_UNROLL _Pragma("unroll")
+#else
+#define RONDA_UNROLL
+#endif
+
 namespace ronda::kernels::cuda {
 
 // Floating-point elements: the types of 16 bits, and conversions that round once, to nearest even, with the bits that

@@ -132,6 +132,19 @@ RONDA_HOST_DEVICE inline Codes LoadCodes(const uint8_t* block, int begin) {
   return codes;
 }
 
+// A lane's codes of a block, and the block's scale.
+struct LaneCodes {
+  float scale;  // ScaleFromGrid
+  Codes at[kPieces];
+};
+
+template <class F>
+RONDA_HOST_DEVICE inline LaneCodes LoadLaneCodes(const uint8_t* block, int lane) {
+  LaneCodes codes = {ScaleFromGrid<F>(block), {}};
+  for (int piece = 0; piece < kPieces; ++piece) codes.at[piece] = LoadCodes(block, PieceBegin(lane, piece));
+  return codes;
+}
+
 RONDA_HOST_DEVICE inline void StoreCodes(const Codes& codes, uint8_t* block, int begin) {
   uint8_t* to = block + sizeof(float) + begin;
   if (IsAligned(to, sizeof(Codes))) return Store(codes, to);
@@ -256,9 +269,15 @@ RONDA_HOST_DEVICE inline uint64_t BlocksWanted(const DecodeSegment& segment) {
   return segment.count == 0 ? 0 : Fp8BlockCount(segment.skip + segment.count) - FirstBlock(segment);
 }
 
+// Blocks of codes whose loads a lane has under way before it decodes the first: it has few bytes of each.
+inline constexpr uint32_t kBlocksInFlight = 4;
+inline constexpr uint32_t kDecodeTileBlocks = kBlocksInFlight * kWarps;
+
 template <class Format, class E>
 class DecodeBody {
  public:
+  static constexpr int kBlocksAtOnce = kBlocksAtOnceIfLarge;
+
   DecodeBody(const Tiling<DecodeSegment>& tiles, const Scale& scale, const Votes& votes)
       : function_(scale), votes_(votes), tiles_(tiles) {}
 
@@ -267,7 +286,7 @@ class DecodeBody {
     const bool lost = IsLost(block, votes_.ballot);
     for (uint32_t tile = block.index(); !lost && tile < tiles_.tiles(); tile += block.grid()) {
       const auto position = tiles_.Find(tile);
-      Tile(block, tiles_.segment(position.segment), uint64_t{position.index} * kTileBlocks);
+      Tile(block, tiles_.segment(position.segment), uint64_t{position.index} * kDecodeTileBlocks);
     }
     Decide(block, votes_.decision, lost);
   }
@@ -275,23 +294,35 @@ class DecodeBody {
  private:
   template <class Block>
   RONDA_HOST_DEVICE void Tile(const Block& block, const DecodeSegment& segment, uint64_t first) const {
-    ForBlocks(block, BlocksWanted(segment) - first,
-              [&](const auto& warp, uint32_t i) { OneBlock(warp, segment, FirstBlock(segment) + first + i); });
+    const uint64_t blocks = BlocksWanted(segment) - first;
+    block.ForEachWarp([&](const auto& warp, uint32_t index) {
+      warp.ForEachLane([&](int lane) {
+        LaneCodes codes[kBlocksInFlight];
+        RONDA_UNROLL
+        for (uint32_t i = 0; i < kBlocksInFlight; ++i) {
+          const uint64_t at = index + i * kWarps;
+          if (at < blocks) codes[i] = LoadLaneCodes<Format>(BlockAt(segment, first + at), lane);
+        }
+        RONDA_UNROLL
+        for (uint32_t i = 0; i < kBlocksInFlight; ++i) {
+          const uint64_t at = index + i * kWarps;
+          if (at < blocks) Write(codes[i], segment, FirstBlock(segment) + first + at, lane);
+        }
+      });
+    });
   }
 
-  template <class Warp>
-  RONDA_HOST_DEVICE void OneBlock(const Warp& warp, const DecodeSegment& segment, uint64_t index) const {
-    const uint8_t* block = static_cast<const uint8_t*>(segment.blocks) + index * kFp8BlockBytes;
-    const float scale = ScaleFromGrid<Format>(block);
-    warp.ForEachLane([&](int lane) {
-      for (int piece = 0; piece < kPieces; ++piece) {
-        const int begin = PieceBegin(lane, piece);
-        const Codes codes = LoadCodes(block, begin);
-        Vector<E, kPiece> out;
-        for (int i = 0; i < kPiece; ++i) out.at[i] = function_(Decode<Format>(codes.at[i], scale));
-        StorePiece(out, segment, index * kFp8BlockElements + begin);
-      }
-    });
+  // Block `index` of those that have wanted elements.
+  RONDA_HOST_DEVICE static const uint8_t* BlockAt(const DecodeSegment& segment, uint64_t index) {
+    return static_cast<const uint8_t*>(segment.blocks) + (FirstBlock(segment) + index) * kFp8BlockBytes;
+  }
+
+  RONDA_HOST_DEVICE void Write(const LaneCodes& codes, const DecodeSegment& segment, uint64_t index, int lane) const {
+    for (int piece = 0; piece < kPieces; ++piece) {
+      Vector<E, kPiece> out;
+      for (int i = 0; i < kPiece; ++i) out.at[i] = function_(Decode<Format>(codes.at[piece].at[i], codes.scale));
+      StorePiece(out, segment, index * kFp8BlockElements + PieceBegin(lane, piece));
+    }
   }
 
   // Stores the wanted ones of these elements of the tensor, the first of which is element `at`.

@@ -210,6 +210,7 @@ struct ScaleIntegers {
   using From = E;
   using To = E;
   static constexpr bool kHasFeedback = false;
+  static constexpr bool kDivides = true;  // integers, which takes registers
   RONDA_HOST_DEVICE E operator()(E element) const { return ScaleInteger<E>(element, scale); }
 
   Scale scale;
@@ -260,7 +261,8 @@ class MapBody {
   using To = typename Function::To;
   static constexpr size_t kWidest = std::max(sizeof(From), sizeof(To));
   static constexpr uint32_t kTileElements = MapTileElements<Function>();
-  static constexpr int kBlocksAtOnce = Function::kHasFeedback ? kBlocksAtOnceIfLarge : kBlocksAtOnceIfSmall;
+  static constexpr bool kIsLarge = Function::kHasFeedback || requires { Function::kDivides; };
+  static constexpr int kBlocksAtOnce = kIsLarge ? kBlocksAtOnceIfLarge : kBlocksAtOnceIfSmall;
 
   MapBody(const Tiling<MapSegment, kCapacity>& tiles, const Function& function, const Votes& votes)
       : function_(function), votes_(votes), tiles_(tiles) {}

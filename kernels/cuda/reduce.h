@@ -171,6 +171,9 @@ class ReduceBody {
  public:
   using E = typename Arithmetic::Element;
   static constexpr uint32_t kTileElements = TileElements(sizeof(E));
+  // 64 sums of bytes have 64 bits each.
+  static constexpr int kBlocksAtOnce = sizeof(typename Arithmetic::Accumulator) > 2 * sizeof(E) ? 1
+                                                                                                : kBlocksAtOnceIfSmall;
 
   ReduceBody(const Sources& sources, const Arithmetic& arithmetic) : sources_(sources), arithmetic_(arithmetic) {}
 
@@ -356,7 +359,11 @@ int LaunchReduce(const ReduceCall& call, const Launch& launch) {
 
 template <class Launch>
 void LaunchEveryReduce(const Launch& launch) {
-  ForEveryWire([&](const Wire& wire) { LaunchReduce({.source_count = 1, .wire = wire, .granules = 1}, launch); });
+  ForEveryWire([&](const Wire& wire) {
+    for (const Scale& scale : {Scale(), Scale{.multiplier = 2}}) {
+      LaunchReduce({.source_count = 1, .wire = wire, .scale = scale, .granules = 1}, launch);
+    }
+  });
 }
 
 }  // namespace ronda::kernels::cuda

@@ -312,6 +312,43 @@ TEST_F(DeviceTest, TheCallbackOfAStreamGetsTheErrorOfTheOperation) {
   });
 }
 
+// An average that the program makes of gathered rows divides by the ranks that took part.
+TEST_F(DeviceTest, OnceAStreamWaitsItIsKnownHowManyRanksTookPart) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, std::vector<float>{Own()});
+    for (const int expected : {kRanks, 1}) {
+      if (expected == kRanks || ronda::rank() == 0) {
+        auto rows = ronda::allgather_async<float>(View("x", array, stream));
+        int ranks = 0;
+        rows.synchronize_on(stream.handle());
+        EXPECT_EQ(ronda_averaged_over(rows.id(), &ranks), RONDA_OK) << ronda_last_error();
+        EXPECT_EQ(ranks, expected);
+        EXPECT_EQ(ronda_averaged_over(rows.id(), nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+      }
+      if (expected == 1) ronda_join(0, RONDA_ABSENT_NOT_COUNTED, nullptr);
+    }
+    const ronda::Handle reduced = ronda::allreduce_async(View("y", array, stream));
+    int ranks = 0;
+    EXPECT_EQ(ronda_averaged_over(reduced.id(), &ranks), RONDA_ERROR_INVALID_ARGUMENT);
+  });
+}
+
+TEST_F(DeviceTest, OnceAStreamWaitsItIsKnownWhoHasSent) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, std::vector<float>{Own()});
+    const ronda::Tensor view = View("", array, stream);
+    const ronda::Handle handle =
+        ronda::rank() == 0 ? ronda::recv_async(view, RONDA_ANY_SOURCE) : ronda::send_async(view, 0);
+    handle.synchronize_on(stream.handle());
+    int sender = -1;
+    EXPECT_EQ(ronda_source(handle.id(), &sender), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(sender, 1);
+    EXPECT_THAT(array.Get(), Each(2));
+  });
+}
+
 // The result is read by work that the stream comes to only after the handle was given back and other results of the
 // same size have been made.
 TEST_F(DeviceTest, AHandleMayBeGivenBackWhileAStreamReadsTheResult) {

@@ -10,7 +10,6 @@ for what it does not submit any more.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib
 import os
 import pathlib
@@ -23,6 +22,7 @@ import time
 import unittest
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
+from typing import Any
 from xml.sax import saxutils
 
 PACKAGE = pathlib.Path(os.environ["PYTHONPATH"].split(os.pathsep)[0]) / "ronda"
@@ -236,7 +236,12 @@ def _use_device(device: str) -> None:
         return
     torch = importlib.import_module("torch")
     torch.set_default_device(device)
-    torch.Generator = functools.partial(torch.Generator, device)
+
+    class Generator(torch.Generator):
+        def __new__(cls, of_device: object = device) -> Any:
+            return super().__new__(cls, of_device)
+
+    torch.Generator = Generator
 
 
 def main(paths: Sequence[str]) -> int:
@@ -245,11 +250,8 @@ def main(paths: Sequence[str]) -> int:
     _use_device(os.environ.get("TEST_TORCH_DEVICE", "cpu"))
     cases: list[_Case] = []
     result_class = type("_ResultOfRun", (_Result,), {"cases": cases})
-    runner = unittest.TextTestRunner(
-        verbosity=2,
-        failfast=is_rank and "TEST_KEEP_GOING" not in os.environ,
-        resultclass=result_class,
-    )
+    ends_at_once = is_rank and "TEST_KEEP_GOING" not in os.environ
+    runner = unittest.TextTestRunner(verbosity=2, failfast=ends_at_once, resultclass=result_class)
     result = runner.run(_load(paths))
     _write_report(cases)
     if not cases:

@@ -3,27 +3,27 @@
 # Each row: its name, its group, its limit in seconds, and the command.
 
 readonly steps=(
-  "facts           first   30 facts"
-  "kernels         first   45 tests_like ^tests/kernels/"
-  "ranks           first   45 over_nccl tests_like ^tests/multiprocess/"
-  "hvd             first   40 over_nccl python_ranks nccl hvd_gpu_test"
-  "c10d            first   75 over_nccl python_ranks nccl c10d_gpu_test"
-  "kill            first   20 over_nccl signal_one KILL"
-  "staged-hvd      more    40 python_ranks staged hvd_gpu_test"
-  "staged-c10d     more    60 python_ranks staged c10d_gpu_test"
-  "conformance     more    90 tests_like ^tests/conformance/"
-  "stop            first   30 over_nccl signal_one STOP"
-  "one-queue       more    30 over_nccl one_queue"
-  "bandwidth       figures 40 bench kernels_bench"
-  "host-time       figures 30 bench host_time_bench"
-  "host-time-2     figures 40 over_nccl two_ranks $logs/two bench host_time_bench"
-  "mnist           figures 20 bench cuda_mnist --bench"
-  "mnist-2         figures 30 over_nccl two_ranks $logs/two bench cuda_mnist --bench"
-  "resnet          figures 80 over_nccl resnet"
-  "memcheck        checks  90 sanitized memcheck"
-  "racecheck       checks  90 sanitized racecheck"
-  "plugin          checks  30 tests_like ^tests/runtime/"
-  "torch-tests     checks  100 over_nccl torch_tests"
+  "facts        first     20 facts"
+  "kernels      first     20 tests_like ^tests/kernels/"
+  "ranks        first     40 over_nccl tests_like ^tests/multiprocess/"
+  "hvd          first     45 over_nccl python_ranks nccl hvd_gpu_test"
+  "c10d         first     45 over_nccl python_ranks nccl c10d_gpu_test"
+  "kill         first     15 over_nccl signal_one KILL"
+  "stop         first     30 over_nccl signal_one STOP"
+  "staged-hvd   more      45 python_ranks staged hvd_gpu_test"
+  "staged-c10d  more      45 python_ranks staged c10d_gpu_test"
+  "conformance  more      40 tests_like ^tests/conformance/"
+  "one-queue    more      40 over_nccl one_queue"
+  "bandwidth    figures   15 bench kernels_bench"
+  "host-time    figures   15 bench host_time_bench"
+  "host-time-2  figures   60 over_nccl two_ranks $logs/two bench host_time_bench --blocks 3"
+  "mnist        figures   15 bench cuda_mnist --bench"
+  "mnist-2      figures   20 over_nccl two_ranks $logs/two bench cuda_mnist --bench"
+  "resnet       figures   90 over_nccl resnet"
+  "memcheck     checks    30 sanitized memcheck"
+  "racecheck    checks    60 sanitized racecheck"
+  "plugin       checks    15 tests_like ^tests/runtime/"
+  "torch-tests  checks   110 over_nccl torch_tests"
 )
 
 # Versions, and what Ronda finds.
@@ -82,7 +82,7 @@ torch_tests() {
   local file
   for_python
   export TEST_TORCH_DEVICE=cuda
-  for file in torch/operations torch/optimizer c10d/collectives c10d/wrappers; do
+  for file in torch/{optimizer,gradients,values} c10d/{collectives,wrappers,arguments}; do
     echo "= $file"
     (two_ranks "$logs/python" python3 tests/python/ronda_test.py "tests/python/${file}_test.py")
   done

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import math
 import os
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_uint32, c_void_p
 from typing import Any, TypeVar
@@ -28,81 +25,12 @@ from ronda._ctypes import (
     encode,
     library,
 )
-
-_SLICE_S = 0.1  # between two looks at signals
+from ronda._fallback_calls import SLICE_S, check, error, in_slices, interruptibly, this_thread
+from ronda._fallback_calls import set_error_types as set_error_types
 
 _Callback = Callable[[int, "str | None"], None]
 
-# -- Errors --
-
-_ERRORS = 10  # RONDA_ERROR_MEMBERSHIP
-_error_types: tuple[type[Exception], ...] = ()
-
-
-def set_error_types(types: Sequence[type[Exception]]) -> None:
-    global _error_types
-    if len(types) != _ERRORS:
-        raise ValueError(f"set_error_types: {len(types)} classes, but there are {_ERRORS} errors")
-    _error_types = tuple(types)
-
-
-def error(status: int, message: str, /) -> Exception:
-    known = 1 <= status <= len(_error_types)
-    made: Exception = (_error_types[status - 1] if known else RuntimeError)(message)
-    return made
-
-
-def _last_error() -> str:
-    text: bytes = library.ronda_last_error()
-    return text.decode(errors="replace")
-
-
-def _check(status: int) -> None:
-    if status != 0:
-        raise error(status, _last_error())
-
-
 # -- Waiting --
-
-_this_thread = threading.local()
-
-
-def _interruptibly(body: Callable[[], int]) -> None:
-    """Runs `body`, which may wait for other ranks, on another thread: this one sees signals."""
-    if getattr(_this_thread, "in_callback", False):
-        # It finds out by its thread that it would wait for the callback that calls it.
-        _check(body())
-        return
-    context, ended = current(), threading.Event()
-    status, message = 0, ""
-
-    def run() -> None:
-        nonlocal status, message
-        status = library.ronda_make_current(context) or body()
-        message = _last_error()
-        ended.set()
-
-    threading.Thread(target=run, name="ronda-call", daemon=True).start()
-    while not ended.wait(_SLICE_S):
-        pass
-    if status != 0:
-        raise error(status, message)
-
-
-def _in_slices(wait: Callable[[float, object], int], timeout_s: float = -1.0) -> tuple[bool, int]:
-    """Calls `wait`, with seconds and where it says that they were enough, again and again.
-
-    Returns:
-        Whether it has had enough or failed in `timeout_s` seconds (negative: without end), and its
-        last status.
-    """
-    end = math.inf if timeout_s < 0 else time.monotonic() + timeout_s
-    done = c_int()
-    while (left := end - time.monotonic()) > 0:
-        status = wait(min(left, _SLICE_S), byref(done))
-        if status != 0 or done.value:
-            return True, status
-    return False, 0
 
 
 def _await(handle: int, timeout_s: float = -1.0) -> tuple[bool, int]:
@@ -110,7 +38,7 @@ def _await(handle: int, timeout_s: float = -1.0) -> tuple[bool, int]:
     done = c_int()
     if library.ronda_poll(handle, byref(done)) != 0 or done.value:
         return True, library.ronda_synchronize(handle)
-    return _in_slices(
+    return in_slices(
         lambda seconds, done: int(library.ronda_synchronize_for(handle, seconds, done)), timeout_s
     )
 
@@ -146,13 +74,13 @@ def init(options: Mapping[str, object] | None = None) -> None:
             arguments.process_set_count = len(arrays)
         else:
             setattr(arguments, name, encode(value) if isinstance(value, str) else value)
-    _interruptibly(lambda: int(library.ronda_init(byref(arguments))))
+    interruptibly(lambda: int(library.ronda_init(byref(arguments))))
 
 
 def _waits(name: str) -> Callable[..., None]:
     """A function of the C ABI that may wait for other ranks or for a disk."""
     function = getattr(library, "ronda_" + name)
-    return lambda *arguments: _interruptibly(lambda: int(function(*arguments)))
+    return lambda *arguments: interruptibly(lambda: int(function(*arguments)))
 
 
 shutdown = _waits("shutdown")
@@ -186,7 +114,7 @@ def _ask(name: str, kind: Callable[[int], _T]) -> Callable[..., _T]:
 
     def ask(*arguments: int) -> _T:
         answer = c_int()
-        _check(function(*arguments, byref(answer)))
+        check(function(*arguments, byref(answer)))
         return kind(answer.value)
 
     return ask
@@ -195,7 +123,7 @@ def _ask(name: str, kind: Callable[[int], _T]) -> Callable[..., _T]:
 def _tells(name: str) -> Callable[..., None]:
     """A function of the C ABI that takes numbers and texts."""
     function = getattr(library, "ronda_" + name)
-    return lambda *values: _check(
+    return lambda *values: check(
         function(*(encode(value) if isinstance(value, str) else value for value in values))
     )
 
@@ -209,7 +137,7 @@ elastic_poll = _ask("elastic_poll", int)
 
 def elastic_reform(reason: str | None = None, /) -> None:
     options = ReformOptions(struct_size=ctypes.sizeof(ReformOptions), reason=encode(reason))
-    _interruptibly(lambda: int(library.ronda_elastic_reform(byref(options))))
+    interruptibly(lambda: int(library.ronda_elastic_reform(byref(options))))
 
 
 elastic_begin_update: Callable[[], None] = library.ronda_elastic_begin_update
@@ -218,13 +146,13 @@ elastic_end_update: Callable[[], None] = library.ronda_elastic_end_update
 
 def elastic_sync(snapshot_step: int, /) -> tuple[int, int, int, int, int]:
     found = Source(struct_size=ctypes.sizeof(Source))
-    _interruptibly(lambda: int(library.ronda_elastic_sync(snapshot_step, byref(found))))
+    interruptibly(lambda: int(library.ronda_elastic_sync(snapshot_step, byref(found))))
     return found.step, found.rank, found.is_snapshot, found.is_behind, found.any_behind
 
 
 def place() -> dict[str, Any]:
     read = Place(struct_size=ctypes.sizeof(Place))
-    _check(library.ronda_get_place(byref(read)))
+    check(library.ronda_get_place(byref(read)))
     numbers = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
     told = {name: getattr(read, name) for name in numbers if getattr(read, name) >= 0}
     told["launcher"] = read.launcher
@@ -236,7 +164,7 @@ def place() -> dict[str, Any]:
 
 def statistics() -> dict[str, int]:
     counts = Statistics(struct_size=ctypes.sizeof(Statistics))
-    _check(library.ronda_get_statistics(byref(counts)))
+    check(library.ronda_get_statistics(byref(counts)))
     return {field[0]: getattr(counts, field[0]) for field in Statistics._fields_[1:]}
 
 
@@ -247,15 +175,13 @@ stop_timeline = _waits("stop_timeline")
 
 def add_process_set(ranks: Sequence[int], /) -> int:
     array, id = _ranks(ranks), c_uint32()
-    _interruptibly(lambda: int(library.ronda_add_process_set(array, len(array), byref(id))))
+    interruptibly(lambda: int(library.ronda_add_process_set(array, len(array), byref(id))))
     return id.value
 
 
 def create_process_set(ranks: Sequence[int], tag: str | None = None, /) -> int:
     array, text, id = _ranks(ranks), encode(tag), c_uint32()
-    _interruptibly(
-        lambda: int(library.ronda_create_process_set(array, len(array), text, byref(id)))
-    )
+    interruptibly(lambda: int(library.ronda_create_process_set(array, len(array), text, byref(id))))
     return id.value
 
 
@@ -266,7 +192,7 @@ process_set_rank = _number("process_set_rank")
 
 def process_set_ranks(id: int, /) -> list[int]:
     ranks = (c_int * max(process_set_size(id), 1))()
-    _check(library.ronda_process_set_ranks(id, ranks))
+    check(library.ronda_process_set_ranks(id, ranks))
     return list(ranks)
 
 
@@ -274,7 +200,7 @@ def process_set_ids() -> list[int]:
     room, count = 64, c_int()
     while True:
         ids = (c_uint32 * room)()
-        _check(library.ronda_process_set_ids(ids, room, byref(count)))
+        check(library.ronda_process_set_ids(ids, room, byref(count)))
         if count.value <= room:
             return list(ids[: count.value])
         room *= 2
@@ -287,7 +213,7 @@ _kept_by_group: dict[int, tuple[list[Any], list[object]]] = {}
 
 def _submit(function: Any, *arguments: object) -> int:
     handle = c_int64()
-    _check(function(*arguments, byref(handle)))
+    check(function(*arguments, byref(handle)))
     return handle.value
 
 
@@ -337,7 +263,7 @@ def allgather_object_async(name: str | None, data: bytes, process_set: int = 0, 
 def sparse_allreduce_async(*values: object) -> tuple[int, int]:
     operation = OPERATIONS["sparse_allreduce_async"]
     arguments, indices, gathered = operation.read(values), c_int64(), c_int64()
-    _check(library.ronda_sparse_allreduce_async(byref(arguments), byref(indices), byref(gathered)))
+    check(library.ronda_sparse_allreduce_async(byref(arguments), byref(indices), byref(gathered)))
     _kept[indices.value] = _kept[gathered.value] = operation.keep(values)
     return indices.value, gathered.value
 
@@ -352,7 +278,7 @@ def _grouped(name: str) -> Callable[..., list[int]]:
 
     def submit(arguments: Sequence[tuple[object, ...]], group: str, /) -> list[int]:
         structs, handles = _read_group(name, arguments), (c_int64 * len(arguments))()
-        _check(function(structs, len(structs), encode(group), handles))
+        check(function(structs, len(structs), encode(group), handles))
         _kept.update({handle: operation.keep(entry) for handle, entry in zip(handles, arguments)})
         return list(handles)
 
@@ -369,7 +295,7 @@ def barrier_async(process_set: int = 0, deadline_s: float = 0.0, /) -> int:
 
 
 def monitored_barrier(process_set: int = 0, timeout_s: float = 0.0, /) -> None:
-    _interruptibly(lambda: int(library.ronda_monitored_barrier(process_set, timeout_s)))
+    interruptibly(lambda: int(library.ronda_monitored_barrier(process_set, timeout_s)))
 
 
 def join_async(process_set: int = 0, absent: int = 0, /) -> int:
@@ -387,18 +313,18 @@ refuse_message = _tells("refuse_message")
 def allreduce(*values: object) -> None:
     operation = OPERATIONS["allreduce_async"]
     arguments, handle = operation.read(values), c_int64()
-    _check(library.ronda_allreduce_for(byref(arguments), _SLICE_S, byref(handle)))
+    check(library.ronda_allreduce_for(byref(arguments), SLICE_S, byref(handle)))
     if handle.value == 0:
         return
     _kept[handle.value] = operation.keep(values)
     try:
-        _check(_await(handle.value)[1])
+        check(_await(handle.value)[1])
     finally:
         release(handle.value)
 
 
 def cuda_zero(data: int, bytes: int, stream: int, /) -> None:
-    _check(library.ronda_cuda_zero(data, bytes, stream))
+    check(library.ronda_cuda_zero(data, bytes, stream))
 
 
 # -- Handles --
@@ -416,13 +342,13 @@ source = _ask("source", int)
 
 def poll_all(handles: Sequence[int], /) -> bool:
     array, done = _handles(handles), c_int()
-    _check(library.ronda_poll_all(array, len(array), byref(done)))
+    check(library.ronda_poll_all(array, len(array), byref(done)))
     return bool(done.value)
 
 
 def synchronize(handle: int, timeout_s: float = -1.0, /) -> bool:
     ended, status = _await(handle, timeout_s)
-    _check(status)
+    check(status)
     return ended
 
 
@@ -430,12 +356,16 @@ def synchronize_all(handles: Sequence[int], /) -> None:
     array = _handles(handles)
     for handle in array:
         _await(handle)  # the call below finds the first error
-    _check(library.ronda_synchronize_all(array, len(array)))
+    check(library.ronda_synchronize_all(array, len(array)))
 
 
-def synchronize_on_stream(handle: int, stream: int, /) -> None:
+def synchronize_on_stream(handle: int, stream: int, timeout_s: float = -1.0, /) -> bool:
     function = library.ronda_synchronize_on_stream_for
-    _check(_in_slices(lambda seconds, done: int(function(handle, stream, seconds, done)))[1])
+    waits, status = in_slices(
+        lambda seconds, done: int(function(handle, stream, seconds, done)), timeout_s
+    )
+    check(status)
+    return waits
 
 
 _pending: dict[int, _Callback] = {}  # callbacks that have been handed over and not called
@@ -445,12 +375,12 @@ _callback_ids = itertools.count(1)
 def _run_callback(context: int, status: int, message: bytes) -> None:
     callback = _pending.pop(context)
     # Once the job has ended, the thread that registers a callback runs it.
-    before = getattr(_this_thread, "in_callback", False)
-    _this_thread.in_callback = True
+    before = getattr(this_thread, "in_callback", False)
+    this_thread.in_callback = True
     try:
         callback(status, message.decode(errors="replace") if status != 0 else None)
     finally:
-        _this_thread.in_callback = before
+        this_thread.in_callback = before
 
 
 # What it raises, ctypes gives to sys.unraisablehook.
@@ -466,7 +396,7 @@ def _hand_over(callback: _Callback, submit: Callable[[object, int], Any]) -> Non
     status = submit(_call_back, context)
     if status != 0:
         del _pending[context]
-        _check(status)
+        check(status)
 
 
 def synchronize_on_stream_async(handle: int, stream: int, callback: _Callback, /) -> None:
@@ -487,7 +417,7 @@ def on_completion(handle: int, callback: _Callback, /) -> None:
 def _read_output(handle: int) -> tuple[int, int, list[int]]:
     data, rows, members = c_void_p(), c_int64(), c_int()
     by_member = POINTER(c_int64)()
-    _check(library.ronda_output(handle, byref(data), byref(rows), byref(by_member), byref(members)))
+    check(library.ronda_output(handle, byref(data), byref(rows), byref(by_member), byref(members)))
     return data.value or 0, rows.value, by_member[: members.value] if members.value else []
 
 
@@ -521,7 +451,7 @@ def release(handle: int, /) -> None:
         if _is_forked and not is_initialized():
             return  # the parent's: it is not in this process
         if poll(handle):
-            _check(library.ronda_release(handle))
+            check(library.ronda_release(handle))
         else:
 
             def end(status: int, message: str | None, kept: object = kept) -> None:
@@ -541,7 +471,7 @@ def release_on_stream(handle: int, stream: int, /) -> None:
     kept = _kept.get(handle)
     if kept is not None:
         on_completion(handle, lambda status, message, kept=kept: None)  # type: ignore[misc]
-    _check(library.ronda_release_on_stream(handle, stream))
+    check(library.ronda_release_on_stream(handle, stream))
     _kept.pop(handle, None)
 
 
@@ -550,7 +480,7 @@ def release_on_stream(handle: int, stream: int, /) -> None:
 
 def prepare_group(arguments: Sequence[tuple[object, ...]], name: str, /) -> int:
     structs, group = _read_group("allreduce_async", arguments), c_void_p()
-    _check(library.ronda_prepare_group(structs, len(structs), encode(name), byref(group)))
+    check(library.ronda_prepare_group(structs, len(structs), encode(name), byref(group)))
     address = group.value or 0
     _kept_by_group[address] = (list(arguments), [None] * len(arguments))
     return address
@@ -566,11 +496,11 @@ def _group(function: str, group: int) -> int:
 
 
 def group_ready(group: int, index: int, /) -> None:
-    _check(library.ronda_group_ready(_group("group_ready", group), index))
+    check(library.ronda_group_ready(_group("group_ready", group), index))
 
 
 def group_ready_at(group: int, index: int, data: int, stream: int, owner: object = None, /) -> None:
-    _check(library.ronda_group_ready_at(_group("group_ready_at", group), index, data, stream))
+    check(library.ronda_group_ready_at(_group("group_ready_at", group), index, data, stream))
     _kept_by_group[group][1][index] = owner
 
 
@@ -581,20 +511,20 @@ def _drop_owners(group: int) -> None:
 
 def group_wait(group: int, /) -> None:
     function, group = library.ronda_group_wait_for, _group("group_wait", group)
-    _check(_in_slices(lambda seconds, done: int(function(group, seconds, done)))[1])
+    check(in_slices(lambda seconds, done: int(function(group, seconds, done)))[1])
     _drop_owners(group)
 
 
 def group_wait_on_stream(group: int, stream: int, /) -> None:
     function, group = library.ronda_group_wait_on_stream_for, _group("group_wait_on_stream", group)
-    _check(_in_slices(lambda seconds, done: int(function(group, stream, seconds, done)))[1])
+    check(in_slices(lambda seconds, done: int(function(group, stream, seconds, done)))[1])
     _drop_owners(group)
 
 
 def group_detach(group: int, /) -> list[int]:
     entries, owners = _kept_by_group[_group("group_detach", group)]
     handles = (c_int64 * len(owners))()
-    _check(library.ronda_group_detach(group, handles))
+    check(library.ronda_group_detach(group, handles))
     kept = {handle: (entries, owner) for handle, owner in zip(handles, owners) if handle}
     _kept.update(kept)
     _drop_owners(group)
@@ -603,7 +533,7 @@ def group_detach(group: int, /) -> list[int]:
 
 def group_found_inf(group: int, /) -> bool:
     found = c_int()
-    _check(library.ronda_group_found_inf(_group("group_found_inf", group), byref(found)))
+    check(library.ronda_group_found_inf(_group("group_found_inf", group), byref(found)))
     return bool(found.value)
 
 
@@ -613,4 +543,4 @@ def group_release(group: int, /) -> None:
     def end(kept: object = kept) -> int:  # an interrupted call keeps what the members need
         return int(library.ronda_group_release(group))
 
-    _interruptibly(end)
+    interruptibly(end)

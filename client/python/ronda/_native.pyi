@@ -310,7 +310,12 @@ def synchronize(handle: int, timeout_s: float = -1.0, /) -> bool:
     """
 
 def synchronize_all(handles: Sequence[int], /) -> None: ...
-def synchronize_on_stream(handle: int, stream: int, /) -> None: ...
+def synchronize_on_stream(handle: int, stream: int, timeout_s: float = -1.0, /) -> bool:
+    """Has the stream wait, once the device has the operation.
+
+    Returns False if `timeout_s`, unless negative, is over before.
+    """
+
 def synchronize_on_stream_async(
     handle: int, stream: int, callback: Callable[[int, str | None], None], /
 ) -> None: ...
@@ -333,7 +338,10 @@ def output_bytes(handle: int, row_bytes: int = 1, /) -> bytes:
 def found_inf(handle: int, /) -> bool: ...
 def last_rank(handle: int, /) -> int: ...
 def source(handle: int, /) -> int:
-    """The rank that has sent the tensor, of a recv_async() that is complete."""
+    """The rank that has sent the tensor, of a recv_async() that has ended or a stream waits for."""
+
+def averaged_over(handle: int, /) -> int:
+    """By how many ranks an average of the rows that were gathered divides."""
 
 def keep(handle: int, /) -> object:
     """The object that was given at the submission."""

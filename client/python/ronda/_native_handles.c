@@ -160,22 +160,27 @@ static PyObject* FoundInf(PyObject* module, PyObject* value) {
   return status == RONDA_OK ? PyBool_FromLong(found) : NoneOrRaise(status);
 }
 
-static PyObject* RankOf(PyObject* value, ronda_status (*ask)(ronda_handle handle, int* rank)) {
+static PyObject* IntOf(PyObject* value, ronda_status (*ask)(ronda_handle handle, int* number)) {
   const ronda_handle handle = ToHandle(value);
   if (FAILED(handle)) return NULL;
-  int rank = -1;
-  const ronda_status status = ask(handle, &rank);
-  return status == RONDA_OK ? PyLong_FromLong(rank) : NoneOrRaise(status);
+  int number = -1;
+  const ronda_status status = ask(handle, &number);
+  return status == RONDA_OK ? PyLong_FromLong(number) : NoneOrRaise(status);
 }
 
 static PyObject* LastRank(PyObject* module, PyObject* value) {
   (void)module;
-  return RankOf(value, ronda_last_rank);
+  return IntOf(value, ronda_last_rank);
 }
 
 static PyObject* Source(PyObject* module, PyObject* value) {
   (void)module;
-  return RankOf(value, ronda_source);
+  return IntOf(value, ronda_source);
+}
+
+static PyObject* AveragedOver(PyObject* module, PyObject* value) {
+  (void)module;
+  return IntOf(value, ronda_averaged_over);
 }
 
 static PyObject* Keep(PyObject* module, PyObject* value) {
@@ -220,6 +225,9 @@ typedef struct HandleArguments {
 static const Field kTimeoutFields[] = {FIELD(HandleArguments, kHandle, handle),
                                        FIELD(HandleArguments, kReal, timeout_s)};
 static const Field kRowFields[] = {FIELD(HandleArguments, kHandle, handle), FIELD(HandleArguments, kHandle, row_bytes)};
+static const Field kStreamTimeoutFields[] = {FIELD(HandleArguments, kHandle, handle),
+                                             FIELD(HandleArguments, kAddress, stream),
+                                             FIELD(HandleArguments, kReal, timeout_s)};
 static const Field kStreamFields[] = {FIELD(HandleArguments, kHandle, handle), FIELD(HandleArguments, kAddress, stream),
                                       FIELD(HandleArguments, kObject, callback)};
 static const Field kCallbackFields[] = {FIELD(HandleArguments, kHandle, handle),
@@ -267,12 +275,13 @@ static ronda_status SynchronizeOnStreamFor(const void* what, double timeout_s, i
 
 static PyObject* SynchronizeOnStream(PyObject* module, PyObject* const* values, Py_ssize_t count) {
   (void)module;
-  static const Signature kSignature = {"synchronize_on_stream", kStreamFields, 2, 2};
+  static const Signature kSignature = SIGNATURE("synchronize_on_stream", kStreamTimeoutFields, 2);
   HandleArguments arguments;
   if (ReadHandleArguments(&kSignature, values, count, &arguments) != 0) return NULL;
   ronda_status status = RONDA_OK;
-  if (WaitInSlices(SynchronizeOnStreamFor, &arguments, -1, &status) < 0) return NULL;
-  return NoneOrRaise(status);
+  const int waits = WaitInSlices(SynchronizeOnStreamFor, &arguments, arguments.timeout_s, &status);
+  if (waits < 0) return NULL;
+  return status == RONDA_OK ? PyBool_FromLong(waits) : NoneOrRaise(status);
 }
 
 static PyObject* ReleaseOnStream(PyObject* module, PyObject* const* values, Py_ssize_t count) {
@@ -393,6 +402,7 @@ PyMethodDef handle_methods[] = {
     ONE("found_inf", FoundInf),
     ONE("last_rank", LastRank),
     ONE("source", Source),
+    ONE("averaged_over", AveragedOver),
     ONE("keep", Keep),
     ONE("release", ReleaseOf),
     FAST("release_on_stream", ReleaseOnStream),

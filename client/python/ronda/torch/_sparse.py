@@ -43,7 +43,7 @@ def sparse_allreduce_async(
         values = _tensors.plain(tensor._values()).contiguous()
         rows = _row_numbers(tensor._indices(), sparse_shape)
         stream = _tensors.stream(values)
-        # Ronda divides values in host memory, by the number that a dense average divides by.
+        # Ronda divides values in host memory.
         divides = op == Average and stream is not None
         handles = native.sparse_allreduce_async(
             name,
@@ -61,7 +61,7 @@ def sparse_allreduce_async(
     def finish(ids: list[int]) -> torch.Tensor:
         all_rows, all_values = gathered(ids[0], rows), gathered(ids[1], values)
         if divides:
-            all_values /= native.process_set_size(set_id)
+            all_values /= native.averaged_over(ids[1])
         indices = _indices(all_rows, sparse_shape)
         return torch.sparse_coo_tensor(indices, all_values, tensor.shape)
 

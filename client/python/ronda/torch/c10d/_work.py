@@ -137,15 +137,17 @@ class Work(_Base):  # type: ignore[misc]
     def _synchronize(self, timeout_s: float) -> None:
         # The stream of the submission waits too: torch gives memory of the tensors, when they are
         # dropped, to what comes next on it.
-        streams = set() if self._origin is None else {self._origin, _tensors.current_stream()}
+        streams = [] if self._origin is None else [self._origin, _tensors.current_stream()]
+        patience = timeout_s if timeout_s > 0 else -1.0
         for handle in self.handles:
-            is_over = True
             try:
-                for stream in streams:
-                    native.synchronize_on_stream(handle, stream)
-                if not streams:
-                    is_over = native.synchronize(handle, timeout_s if timeout_s > 0 else -1.0)
+                if streams:
+                    is_over = native.synchronize_on_stream(handle, streams[0], patience)
+                    is_over = is_over and native.synchronize_on_stream(handle, streams[1], patience)
+                else:
+                    is_over = native.synchronize(handle, patience)
             except RuntimeError as error:
+                is_over = True
                 self._error = self._error or _in_torchs_words(error)
             if not is_over:
                 raise DeadlineError(f"{self._what} has not ended within {timeout_s:g} s")
@@ -179,14 +181,23 @@ class Work(_Base):  # type: ignore[misc]
 
     def is_completed(self) -> bool:
         """Whether the collective has ended, in success or failure; never waits."""
+        if self._origin is not None:
+            return self._is_done_on_device()
         if not self._is_over and native.poll_all(self.handles):
-            if self._origin is None:
-                self._synchronize(0.0)
-                self._conclude()
-            return True
+            self._synchronize(0.0)
+            self._conclude()
         return self._is_over
 
     poll = is_completed
+
+    def _is_done_on_device(self) -> bool:
+        if not native.poll_all(self.handles):
+            return False
+        if not self._is_over:
+            if torch.cuda.is_current_stream_capturing():
+                return False  # the graph would copy the results, each time that it is launched
+            self._order_current_stream()
+        return self._finished is None or self._finished.query()
 
     def is_success(self) -> bool:
         """Whether the collective has ended without an error."""
