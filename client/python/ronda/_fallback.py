@@ -338,6 +338,7 @@ poll = _ask("poll", bool)
 found_inf = _ask("found_inf", bool)
 last_rank = _ask("last_rank", int)
 source = _ask("source", int)
+averaged_over = _ask("averaged_over", int)
 
 
 def poll_all(handles: Sequence[int], /) -> bool:
