@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,9 +57,9 @@ class PreparedGroup {
   // Errors: INVALID_ARGUMENT: there is no such member, or it has been announced in this step; those of a submission.
   Outcome Announce(size_t index);
   // The same of a member that is reduced in place at `data`, in this step and until it is given another place. `stream`
-  // has been given the work that fills it; nullptr: the default stream, or host memory. Errors also: INVALID_ARGUMENT:
-  // `data` is null, but the member has elements; there is a stream, but the member is in host memory.
-  Outcome AnnounceAt(size_t index, void* data, void* stream);
+  // has been given the work that fills it; nullopt: the member's stream has. Errors also: INVALID_ARGUMENT: `data` is
+  // null, but the member has elements; there is a stream, but the member is in host memory.
+  Outcome AnnounceAt(size_t index, void* data, std::optional<void*> stream);
 
   // Waits for all members and begins the next step. Errors: INVALID_ARGUMENT: a member was not announced, and nothing
   // has changed; else the first error of a submission or an operation.
@@ -186,20 +187,20 @@ Outcome PreparedGroup::Announce(size_t index) {
   return AnnounceAfter(index, [](Submission&) {});
 }
 
-Outcome PreparedGroup::AnnounceAt(size_t index, void* data, void* stream) {
+Outcome PreparedGroup::AnnounceAt(size_t index, void* data, std::optional<void*> stream) {
   if (index < members_.size()) {
     const TensorRequest& request = members_[index].request;
     const auto refused = [&](absl::string_view why) {
       return Invalid(absl::StrCat("member ", index, " '", request.name, "' is announced ", why));
     };
     if (data == nullptr && TensorBytes(request) > 0) return refused("without its data");
-    if (stream != nullptr && request.memory == Memory::kHost) {
+    if (stream.value_or(nullptr) != nullptr && request.memory == Memory::kHost) {
       return refused("with a stream, but it is in host memory: pass no stream");
     }
   }
   return AnnounceAfter(index, [data, stream](Submission& member) {
     member.input = member.output = data;
-    member.stream = stream;
+    if (stream.has_value()) member.stream = *stream;
   });
 }
 
@@ -418,10 +419,16 @@ ronda_status ronda_group_ready(ronda_group group, size_t index) {
                               [index](ronda::PreparedGroup& prepared) { return prepared.Announce(index); });
 }
 
-ronda_status ronda_group_ready_at(ronda_group group, size_t index, void* data, void* stream) {
-  return ronda::CallWithGroup("ronda_group_ready_at", group, [index, data, stream](ronda::PreparedGroup& prepared) {
-    return prepared.AnnounceAt(index, data, stream);
+ronda_status ronda_group_ready_at(ronda_group group, size_t index, void* data) {
+  return ronda::CallWithGroup("ronda_group_ready_at", group, [index, data](ronda::PreparedGroup& prepared) {
+    return prepared.AnnounceAt(index, data, std::nullopt);
   });
+}
+
+ronda_status ronda_group_ready_on_stream(ronda_group group, size_t index, void* data, void* stream) {
+  return ronda::CallWithGroup(
+      "ronda_group_ready_on_stream", group,
+      [index, data, stream](ronda::PreparedGroup& prepared) { return prepared.AnnounceAt(index, data, stream); });
 }
 
 ronda_status ronda_group_wait(ronda_group group) {

@@ -45,14 +45,17 @@ class PreparedGroup {
   Status try_ready(std::size_t index) { return detail::to_status(ronda_group_ready(group_, index)); }
   void ready(std::size_t index) { try_ready(index).throw_if_error(); }
 
-  // The same of a tensor that has moved to `data`, where it is reduced in place from now on. In a GPU's memory it is
-  // filled by the work that `stream`, a cudaStream_t, has been given; nullptr is the default stream.
-  Status try_ready_at(std::size_t index, void* data, void* stream = nullptr) {
-    return detail::to_status(ronda_group_ready_at(group_, index, data, stream));
+  // The same of a tensor that has moved to `data`, where it is reduced in place from now on.
+  Status try_ready_at(std::size_t index, void* data) {
+    return detail::to_status(ronda_group_ready_at(group_, index, data));
   }
-  void ready_at(std::size_t index, void* data, void* stream = nullptr) {
-    try_ready_at(index, data, stream).throw_if_error();
+  void ready_at(std::size_t index, void* data) { try_ready_at(index, data).throw_if_error(); }
+
+  // The same in a GPU's memory, of a tensor that is filled by the work that `stream`, a cudaStream_t, has been given.
+  Status try_ready_on(std::size_t index, void* data, void* stream) {
+    return detail::to_status(ronda_group_ready_on_stream(group_, index, data, stream));
   }
+  void ready_on(std::size_t index, void* data, void* stream) { try_ready_on(index, data, stream).throw_if_error(); }
 
   // Waits until all tensors are reduced, and begins the next step.
   // Errors: RONDA_ERROR_INVALID_ARGUMENT if one was not announced, and nothing has changed; else the first tensor's.

@@ -44,11 +44,14 @@ ronda_status ronda_prepare_group(const ronda_allreduce_args* args, size_t count,
 ronda_status ronda_group_ready(ronda_group group, size_t index);
 
 /* The same of a member whose buffer has moved: it is reduced in place at `data`, in this step and until a call gives it
- * another place. Of the member's dtype, shape and memory. With RONDA_MEMORY_CUDA the work that fills it has been given
- * to `stream` (a cudaStream_t; NULL: the default stream), which is the member's from now on; else NULL.
- * RONDA_ERROR_INVALID_ARGUMENT also if `data` is NULL, but the member has elements, and for a stream of a member in
- * host memory. */
-ronda_status ronda_group_ready_at(ronda_group group, size_t index, void* data, void* stream);
+ * another place. Of the member's dtype, shape, memory and stream. RONDA_ERROR_INVALID_ARGUMENT also if `data` is NULL,
+ * but the member has elements. */
+ronda_status ronda_group_ready_at(ronda_group group, size_t index, void* data);
+
+/* The same of a member on GPU memory that another stream may have filled: `stream` (a cudaStream_t; NULL: the default
+ * stream) has been given that work, and is the member's stream from now on. RONDA_ERROR_INVALID_ARGUMENT also for a
+ * stream of a member in host memory. */
+ronda_status ronda_group_ready_on_stream(ronda_group group, size_t index, void* data, void* stream);
 
 /* Blocks until all members are reduced, and begins the next step: the first error, in the order of the array, after
  * all members have ended. Called when the step's calls of ronda_group_ready() have returned. If a member has not

@@ -114,20 +114,20 @@ TEST(CGroupsTest, MembersMayMove) {
     constexpr size_t kCount = 40;  // several batches
     Gradients gradients(kCount);
     ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
-    EXPECT_EQ(ronda_group_ready_at(gradients.group(), 1, nullptr, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(ronda_group_ready_at(gradients.group(), 1, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
     EXPECT_THAT(ronda_last_error(), HasSubstr("member 1 'g1' is announced without its data"));
     int stream = 0;
-    EXPECT_EQ(ronda_group_ready_at(gradients.group(), 1, gradients.values()[1].data(), &stream),
+    EXPECT_EQ(ronda_group_ready_on_stream(gradients.group(), 1, gradients.values()[1].data(), &stream),
               RONDA_ERROR_INVALID_ARGUMENT);
     EXPECT_THAT(ronda_last_error(), HasSubstr("member 1 'g1' is announced with a stream, but it is in host memory"));
-    EXPECT_EQ(ronda_group_ready_at(gradients.group(), kCount, gradients.values()[0].data(), nullptr),
+    EXPECT_EQ(ronda_group_ready_at(gradients.group(), kCount, gradients.values()[0].data()),
               RONDA_ERROR_INVALID_ARGUMENT);
     const auto own = static_cast<float>(ronda_rank());
     for (size_t step = 0; step < 10; ++step) {
       gradients.Set(own);
       std::vector<std::vector<float>> moved = gradients.values();
       for (size_t i = 0; i < kCount; ++i) {
-        ASSERT_EQ(ronda_group_ready_at(gradients.group(), i, moved[i].data(), nullptr), RONDA_OK) << ronda_last_error();
+        ASSERT_EQ(ronda_group_ready_at(gradients.group(), i, moved[i].data()), RONDA_OK) << ronda_last_error();
       }
       ASSERT_EQ(ronda_group_wait(gradients.group()), RONDA_OK) << ronda_last_error();
       ASSERT_THAT(moved, Each(Each(kSum)));

@@ -109,7 +109,7 @@ class HandlesTest(JobTest):
 
         def announce():
             moved = floats(1)
-            native.group_ready_at(group, 0, moved.address, 0, moved)
+            native.group_ready_on_stream(group, 0, moved.address, 0, moved)
             return weakref.ref(moved)
 
         gone = announce()

@@ -51,7 +51,8 @@ _STATUS_FUNCTIONS = (
     "synchronize_all:pz "
     "synchronize_on_stream_for:hpdp synchronize_on_stream_async:hppp "
     "on_completion:hpp output:hpppp found_inf:hp last_rank:hp source:hp averaged_over:hp release:h "
-    "release_on_stream:hp prepare_group:pzsp group_ready:pz group_ready_at:pzpp group_wait_for:pdp "
+    "release_on_stream:hp prepare_group:pzsp group_ready:pz group_ready_on_stream:pzpp "
+    "group_wait_for:pdp "
     "group_wait_on_stream_for:ppdp group_detach:pp group_found_inf:pp group_release:p"
 )
 

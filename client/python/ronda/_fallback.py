@@ -500,8 +500,14 @@ def group_ready(group: int, index: int, /) -> None:
     check(library.ronda_group_ready(_group("group_ready", group), index))
 
 
-def group_ready_at(group: int, index: int, data: int, stream: int, owner: object = None, /) -> None:
-    check(library.ronda_group_ready_at(_group("group_ready_at", group), index, data, stream))
+def group_ready_on_stream(
+    group: int, index: int, data: int, stream: int, owner: object = None, /
+) -> None:
+    check(
+        library.ronda_group_ready_on_stream(
+            _group("group_ready_on_stream", group), index, data, stream
+        )
+    )
     _kept_by_group[group][1][index] = owner
 
 

@@ -364,7 +364,9 @@ def prepare_group(arguments: Sequence[tuple[object, ...]], name: str, /) -> int:
     """
 
 def group_ready(group: int, index: int, /) -> None: ...
-def group_ready_at(group: int, index: int, data: int, stream: int, owner: object = None, /) -> None:
+def group_ready_on_stream(
+    group: int, index: int, data: int, stream: int, owner: object = None, /
+) -> None:
     """The same of a member whose buffer has moved: it is reduced in place at `data` from now on.
 
     On a GPU `stream` has been given the work that fills it; 0 is the default stream. 0 for host

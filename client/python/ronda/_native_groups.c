@@ -5,7 +5,7 @@
 #include "client/python/ronda/_native.h"
 
 /* What is kept for a group: a list of the entries, which have the objects of the buffers that they name, and of each
- * member's owner, what group_ready_at() was given for the buffer that the member has in this step, or None. */
+ * member's owner, what group_ready_on_stream() was given for the buffer that the member has in this step, or None. */
 static PyObject* KeptByGroup(const GroupReader* reader) {
   const Py_ssize_t size = (Py_ssize_t)reader->count + 1;
   PyObject* const list = PyList_New(size);
@@ -50,9 +50,9 @@ typedef struct GroupArguments {
 } GroupArguments;
 
 static const Field kReadyFields[] = {FIELD(GroupArguments, kAddress, group), FIELD(GroupArguments, kSize, index)};
-static const Field kReadyAtFields[] = {FIELD(GroupArguments, kAddress, group), FIELD(GroupArguments, kSize, index),
-                                       FIELD(GroupArguments, kAddress, data), FIELD(GroupArguments, kAddress, stream),
-                                       FIELD(GroupArguments, kObject, owner)};
+static const Field kReadyOnStreamFields[] = {
+    FIELD(GroupArguments, kAddress, group), FIELD(GroupArguments, kSize, index), FIELD(GroupArguments, kAddress, data),
+    FIELD(GroupArguments, kAddress, stream), FIELD(GroupArguments, kObject, owner)};
 static const Field kGroupStreamFields[] = {FIELD(GroupArguments, kAddress, group),
                                            FIELD(GroupArguments, kAddress, stream)};
 
@@ -81,12 +81,13 @@ static PyObject* GroupReady(PyObject* module, PyObject* const* values, Py_ssize_
   return NoneOrRaise(ronda_group_ready(arguments.group, arguments.index));
 }
 
-static PyObject* GroupReadyAt(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+static PyObject* GroupReadyOnStream(PyObject* module, PyObject* const* values, Py_ssize_t count) {
   (void)module;
-  static const Signature kSignature = SIGNATURE("group_ready_at", kReadyAtFields, 4);
+  static const Signature kSignature = SIGNATURE("group_ready_on_stream", kReadyOnStreamFields, 4);
   GroupArguments arguments = {.owner = NULL};
   if (ReadGroupArguments(&kSignature, values, count, &arguments) != 0) return NULL;
-  const ronda_status status = ronda_group_ready_at(arguments.group, arguments.index, arguments.data, arguments.stream);
+  const ronda_status status =
+      ronda_group_ready_on_stream(arguments.group, arguments.index, arguments.data, arguments.stream);
   /* The caller holds the owner until here. After an error a buffer of this member may be in flight still. */
   if (status == RONDA_OK && arguments.owner != NULL) {
     PyList_SetItem(KeptFor(arguments.group), (Py_ssize_t)arguments.index + 1, Py_NewRef(arguments.owner));
@@ -181,7 +182,7 @@ static PyObject* GroupRelease(PyObject* module, PyObject* value) {
 PyMethodDef group_methods[] = {
     FAST("prepare_group", PrepareGroup),
     FAST("group_ready", GroupReady),
-    FAST("group_ready_at", GroupReadyAt),
+    FAST("group_ready_on_stream", GroupReadyOnStream),
     ONE("group_wait", GroupWait),
     FAST("group_wait_on_stream", GroupWaitOnStream),
     ONE("group_detach", GroupDetach),

@@ -380,7 +380,7 @@ class GradientReducer:
             sent = gradient.dense(value)
             gradient.send(sent)
             if gradient.place != NO_PLACE:
-                native.group_ready_at(
+                native.group_ready_on_stream(
                     gradient.group,
                     gradient.place,
                     sent.data_ptr(),

@@ -59,7 +59,7 @@ def make_hook(
 ) -> Callable[..., None]:
     """Called whenever backward has added to the gradient. Few look-ups: it is called often."""
     parameter, strided, storage = gradient.parameter, torch.strided, _tensors.storage
-    stream_of, group_ready_at = _tensors.stream, native.group_ready_at
+    stream_of, group_ready_on_stream = _tensors.stream, native.group_ready_on_stream
 
     def hook(*_: Any) -> None:
         if gradient.announced:
@@ -89,7 +89,7 @@ def make_hook(
             gradient.version = value._version
             gradient.address = address = value.data_ptr()
             gradient.stream = stream = stream_of(value) if value.is_cuda else None
-            group_ready_at(gradient.group, place, address, stream or 0, storage(value))
+            group_ready_on_stream(gradient.group, place, address, stream or 0, storage(value))
             return
         owner = reducer()
         if owner is not None:
