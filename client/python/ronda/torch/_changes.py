@@ -47,21 +47,24 @@ def settle(gradients: Sequence[Gradient], exchange: Exchange, reduction: Reducti
 
 
 def _differing(changed: Sequence[Gradient], reduction: Reduction) -> list[Gradient]:
-    own = torch.tensor([_fingerprint(each.parameter.grad) for each in changed])
+    numbers = [_fingerprint(each.parameter.grad) for each in changed]
+    device = changed[0].parameter.device
+    own = torch.stack([number.to(device) for number in numbers])
     both = torch.cat([own, ~own])  # the largest of ~x belongs to the smallest x
     name = f"fingerprints of {changed[0].name} and {len(changed) - 1} more gradients"
     handle = allreduce_async_(both, name=name, op=ReduceOp.MAX, process_set=reduction.process_set)
     largest, smallest = handle.wait().view(2, -1)
-    return [each for each, high, low in zip(changed, largest, ~smallest) if high != low]
+    differs = (largest != ~smallest).tolist()  # a GPU is waited for once, here
+    return [each for each, is_other in zip(changed, differs) if is_other]
 
 
-def _fingerprint(value: torch.Tensor | None) -> int:
-    """A number that depends on every bit of the elements, in no order."""
+def _fingerprint(value: torch.Tensor | None) -> torch.Tensor:
+    """An int64 that depends on every bit of the elements, in no order, where these are."""
     if value is None:
-        return -1
+        return torch.tensor(-1)
     if value.is_sparse:
         return _fingerprint(value._indices()) ^ _fingerprint(value._values())
-    return int(value.detach().view(_BITS[value.element_size()]).sum(dtype=torch.int64))
+    return value.detach().view(_BITS[value.element_size()]).sum(dtype=torch.int64)
 
 
 def _average(gradients: Sequence[Gradient], reduction: Reduction) -> None:
