@@ -3,12 +3,14 @@
     rondarun -np 2 python3 bench/python/training_step.py [--model mlp|lenet] [--batch 32]
 
 "alone" is one process' step, without communication. "ddp" and "ddp, views" are torch's
-DistributedDataParallel, without and with gradient_as_bucket_view, over Ronda and over Gloo;
-"optimizer" is ronda.torch.DistributedOptimizer. All run in the same processes, in turns of a few
-steps, on digits of noise.
+DistributedDataParallel, without and with gradient_as_bucket_view, over Ronda and over Gloo; "fsdp"
+is torch's fully_shard, where torch has it, of each layer and of the whole; "optimizer" is
+ronda.torch.DistributedOptimizer. All run in the same processes, in turns of a few steps, on digits
+of noise.
 """
 
 import argparse
+import importlib
 import statistics
 import time
 
@@ -64,6 +66,9 @@ class Trainer:
                 model, process_group=group, gradient_as_bucket_view="views" in name
             )
         self.optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        if name.startswith("fsdp"):
+            shard(model, name.split()[-1])
+            self.optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         if name == "optimizer":
             self.optimizer = hvd.DistributedOptimizer(self.optimizer, model.named_parameters())
         self.keeps_gradients = "views" in name
@@ -76,6 +81,23 @@ class Trainer:
         nn.functional.cross_entropy(self.model(images), labels).backward()
         self.optimizer.step()
         return time.perf_counter() - begin
+
+
+def has_fully_shard() -> bool:
+    """Whether this version of torch has FSDP2, and groups for it to which a backend is known."""
+    return "fully_shard" in dir(importlib.import_module("torch.distributed.fsdp"))
+
+
+def shard(model: nn.Module, backend: str) -> None:
+    """Shards each layer, and the whole, over all ranks."""
+    meshes = importlib.import_module("torch.distributed.device_mesh")
+    fsdp = importlib.import_module("torch.distributed.fsdp")
+    group = dist.new_group(backend=backend)
+    mesh = meshes.DeviceMesh.from_group(group, "cpu")
+    for layer in model.children():
+        if list(layer.parameters()):
+            fsdp.fully_shard(layer, mesh=mesh)
+    fsdp.fully_shard(model, mesh=mesh)
 
 
 def main() -> None:
@@ -93,6 +115,8 @@ def main() -> None:
     meet = dist.new_group(backend="gloo")
     trainers: dict[str, Trainer] = {}
     ways = ["ddp, ronda", "ddp, gloo", "ddp, views, ronda", "ddp, views, gloo"]
+    if has_fully_shard():
+        ways += ["fsdp, ronda", "fsdp, gloo"]
     for name in ["alone", *ways, "optimizer"]:
         torch.manual_seed(1)
         trainers[name] = Trainer(name, MODELS[options.model]())
