@@ -1,5 +1,6 @@
 """What tests of Horovod's operations share: a job, and numbers that differ from rank to rank."""
 
+import copy
 import unittest
 
 import ronda.torch as hvd
@@ -64,6 +65,19 @@ def weights(model):
 
 def sgd(model, **options):
     return torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9, **options)
+
+
+def pair(model, make_optimizer, **options):
+    """A model's optimizer, and one process' model and optimizer."""
+    whole = copy.deepcopy(model)
+    optimizer = hvd.DistributedOptimizer(
+        make_optimizer(model.parameters()), model.named_parameters(), **options
+    )
+    return optimizer, whole, make_optimizer(whole.parameters())
+
+
+def loss_of_all(model, step):
+    return sum(loss_of(model, rank, step) for rank in range(hvd.size())) / hvd.size()
 
 
 class TrainingCase(unittest.TestCase):
