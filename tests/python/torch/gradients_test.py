@@ -341,6 +341,59 @@ class ChangedTest(TrainingCase):
                 optimizer.step()
         self.assert_same_on_all_ranks(model)
 
+    def test_while_a_neighbour_in_its_group_is_lacking(self):
+        needs_other_ranks(self)
+        model = WithExtra()
+        optimizer = self.wrap(model, groups=1)
+        for step in range(2):
+            optimizer.zero_grad(set_to_none=True)
+            model(batch(hvd.rank(), step), hvd.rank() == 0).square().mean().backward()
+            if hvd.rank() != 0:
+                model.net[0].weight.grad.mul_(0.5)
+            with self.assertRaisesRegex(ValueError, "'net.0.weight' was changed while"):
+                optimizer.step()
+        self.assert_same_on_all_ranks(model)
+
+
+class SeveralTest(TrainingCase):
+    """Optimizers whose gradients one pass computes."""
+
+    def check(self, forward):
+        """`forward` of the layers, a rank's data and the step."""
+        torch.manual_seed(2)
+        layers = torch.nn.ModuleList([torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)])
+        whole = copy.deepcopy(layers)
+        optimizers = [
+            hvd.DistributedOptimizer(
+                torch.optim.SGD(layer.parameters(), 0.5),
+                [(f"{i}.{name}", each) for name, each in layer.named_parameters()],
+            )
+            for i, layer in enumerate(layers)
+        ]
+        alone = torch.optim.SGD(whole.parameters(), 0.5)
+        for step in range(STEPS):
+            for each in (*optimizers, alone):
+                each.zero_grad()
+            for rank in range(hvd.size()):
+                loss = forward(whole, rank, step)(batch(rank, step)).square().mean()
+                (loss / hvd.size()).backward()
+            forward(layers, hvd.rank(), step)(batch(hvd.rank(), step)).square().mean().backward()
+            for each in (*optimizers, alone):
+                each.step()
+        torch.testing.assert_close(weights(layers), weights(whole))
+
+    def test_in_another_order_on_each_rank(self):
+        self.check(
+            lambda layers, rank, step: torch.nn.Sequential(*(layers if rank % 2 else layers[::-1]))
+        )
+
+    def test_of_which_a_rank_needs_one(self):
+        def forward(layers, rank, step):
+            needs_both = step == STEPS - 1 or rank == 0
+            return torch.nn.Sequential(layers[1], layers[0]) if needs_both else layers[1]
+
+        self.check(forward)
+
 
 class StorageTest(unittest.TestCase):
     """Memory that is freed while an operation works on it. So much is returned to the system at

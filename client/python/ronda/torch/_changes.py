@@ -39,7 +39,8 @@ def settle(gradients: Sequence[Gradient], exchange: Exchange, reduction: Reducti
     """
     none = bytes(len(gradients))
     own = bytes(each.is_changed() for each in gradients)
-    everyone = exchange.run(Report(none, none, own, False, CHANGES))
+    exchange.begin(Report(none, none, own, False, CHANGES))
+    everyone = exchange.finish()
     changed = [each for each, flag in zip(gradients, everyone.changed) if flag]
     if not everyone.is_of_one_stage:
         raise ValueError(ON_SOME_RANKS % changed[0].name)

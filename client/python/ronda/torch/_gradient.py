@@ -200,3 +200,19 @@ class Bundle:
     def begin_step(self) -> None:
         """None of the members has been announced."""
         self.missing = len(self.members)
+
+
+def make_bundles(
+    gradients: Sequence[Gradient], groups: int | Sequence[Sequence[torch.Tensor]]
+) -> None:
+    """Bundles gradients: into a number of bundles of about equal length, or by their parameters."""
+    if isinstance(groups, int):
+        total, count = len(gradients), min(groups, len(gradients))
+        cuts = [i * total // count for i in range(count + 1)]
+        bundles = [gradients[a:b] for a, b in zip(cuts, cuts[1:])]
+    else:
+        by_id = {id(each.parameter): each for each in gradients}
+        bundles = [[by_id[id(p)] for p in group if id(p) in by_id] for group in groups]
+    for members in bundles:
+        if members:
+            Bundle(members)

@@ -26,14 +26,28 @@ from ronda.errors import MismatchError, RondaError
 from ronda.process_sets import id_of
 from ronda.torch import _basics, _changes, _tensors
 from ronda.torch._async_operations import allreduce_async_
-from ronda.torch._gradient import DENSE, NO_PLACE, NOTHING, Bundle, Gradient, Reduction, kind_of
+from ronda.torch._gradient import (
+    DENSE,
+    NO_PLACE,
+    NOTHING,
+    Bundle,
+    Gradient,
+    Reduction,
+    kind_of,
+    make_bundles,
+)
 from ronda.torch._handles import Handle
-from ronda.torch._hooks import Backward, is_nested, make_hook
+from ronda.torch._hooks import (
+    HAS_POST_ACCUMULATE_HOOKS,
+    Backward,
+    install_hook,
+    is_nested,
+    remove_hooks,
+)
 from ronda.torch._report import REDUCTION, Exchange, Report
 from ronda.torch._sparse import sparse_allreduce_async
 from ronda.torch.compression import wire_of
 
-_HAS_POST_ACCUMULATE_HOOKS = hasattr(torch.Tensor, "register_post_accumulate_grad_hook")
 _Groups = int | Sequence[Sequence[torch.Tensor]] | None
 
 
@@ -87,7 +101,7 @@ class GradientReducer:
         self._has_lost_hooks = False
         self.add(names)
         if groups is not None:
-            self._make_bundles(groups)
+            make_bundles(self._gradients, groups)
 
     # -- Parameters --
 
@@ -109,14 +123,15 @@ class GradientReducer:
         """Installs hooks on parameters that have become trainable; of others nothing is asked."""
         for gradient in self._gradients:
             parameter = gradient.parameter
-            if not _HAS_POST_ACCUMULATE_HOOKS and parameter.shape != gradient.shape:
+            if not HAS_POST_ACCUMULATE_HOOKS and parameter.shape != gradient.shape:
                 # The node of the hook insists on the old shape.
-                _remove(self._hooks.pop(id(parameter), []))
+                remove_hooks(self._hooks.pop(id(parameter), []))
                 gradient.look_at_parameter()
                 self._drop_group()
             if id(parameter) not in self._hooks and parameter.requires_grad:
                 if _reduced.setdefault(id(parameter), gradient) is gradient:
-                    self._install_hook(gradient)
+                    reducer = weakref.ref(self)
+                    self._hooks[id(parameter)] = install_hook(gradient, self._backward, reducer)
 
     def set_passes(self, passes: int) -> None:
         """Sets the number of backward passes in a step; between steps."""
@@ -124,35 +139,11 @@ class GradientReducer:
         for gradient in self._gradients:
             gradient.passes_left = passes
 
-    def _make_bundles(self, groups: int | Sequence[Sequence[torch.Tensor]]) -> None:
-        if isinstance(groups, int):
-            total, count = len(self._gradients), min(groups, len(self._gradients))
-            cuts = [i * total // count for i in range(count + 1)]
-            bundles = [self._gradients[a:b] for a, b in zip(cuts, cuts[1:])]
-        else:
-            by_id = {id(each.parameter): each for each in self._gradients}
-            bundles = [[by_id[id(p)] for p in group if id(p) in by_id] for group in groups]
-        for members in bundles:
-            if members:
-                Bundle(members)
-
-    def _install_hook(self, gradient: Gradient) -> None:
-        parameter = gradient.parameter
-        hook = make_hook(gradient, self._backward, weakref.ref(self))
-        if _HAS_POST_ACCUMULATE_HOOKS:
-            register: Any = getattr(parameter, "register_post_accumulate_grad_hook")  # noqa: B009
-            self._hooks[id(parameter)] = [register(hook)]
-            return
-        # The node that adds to the gradient lives as long as somebody holds it.
-        function: Any = parameter.expand_as(parameter).grad_fn
-        node = function.next_functions[0][0]
-        self._hooks[id(parameter)] = [node, node.register_hook(hook)]
-
     def _lose(self, parameter: torch.Tensor) -> None:
         """Another reducer was made for the parameter."""
         if any(each.parameter is parameter for each in self._gradients):
             self._has_lost_hooks = True
-            _remove(self._hooks.pop(id(parameter), []))
+            remove_hooks(self._hooks.pop(id(parameter), []))
 
     def _check_hooks(self) -> None:
         """Takes parameters back from reducers that there are no more."""
@@ -229,12 +220,12 @@ class GradientReducer:
             if gradient.handle is not None:
                 with contextlib.suppress(RondaError):
                     gradient.handle.wait()
+        _close(self._exchanges)
         self._forget()
 
     def end_epoch(self) -> None:
         """The same; who the ranks are is found out anew."""
         self.abandon()
-        _close(self._exchanges)
         self._process_set = None
 
     def _forget(self) -> None:
@@ -254,12 +245,22 @@ class GradientReducer:
         for place, gradient in enumerate(self._members):
             gradient.place = place
 
-    def end_backward(self) -> None:
-        """Waits, at the end of a backward pass, for the gradients that all ranks have."""
+    def report(self) -> bool:
+        """Tells the other ranks, at the end of a backward pass, which gradients this one has.
+
+        Returns:
+            Whether end_backward() has anything to wait for.
+        """
         if not self.is_active():
-            return
+            return False
         if is_nested() and not all(each.is_submitted() for each in self._gradients):
-            return  # the pass around this one goes on
+            return False  # the pass around this one goes on
+        with self._abandoning():
+            self._begin_report(is_open=True)
+        return True
+
+    def end_backward(self) -> None:
+        """Waits, behind report(), for the gradients that all ranks have."""
         with torch.no_grad(), self._abandoning():
             self._meet(is_open=True)
 
@@ -277,10 +278,11 @@ class GradientReducer:
     # -- What the ranks have --
 
     def _meet(self, is_open: bool) -> None:
-        """Makes a report, and waits for what all ranks have; for all gradients where no rank's
-        report is open.
+        """Waits for what all ranks have, as their reports say; for all gradients where no rank's
+        report is open. This rank's is the one under way, if there is one.
         """
-        everyone = self._exchange().run(self._own_report(is_open))
+        self._begin_report(is_open)
+        everyone = self._exchange().finish()
         if not everyone.is_of_one_stage:
             raise ValueError(_changes.ON_SOME_RANKS % self._first(everyone.changed))
         if 1 in everyone.changed and self._failure is None:
@@ -300,6 +302,12 @@ class GradientReducer:
             self._forget()
             raise failure
 
+    def _begin_report(self, is_open: bool) -> None:
+        """Unless one is under way."""
+        exchange = self._exchange()
+        if not exchange.is_under_way:
+            exchange.begin(self._own_report(is_open))
+
     def _own_report(self, is_open: bool) -> Report:
         count = len(self._gradients)
         lacks, kinds, changed = bytearray(count), bytearray([DENSE]) * count, bytearray(count)
@@ -310,7 +318,7 @@ class GradientReducer:
                 kinds[i] = kind_of(gradient.parameter.grad) if there_is else NOTHING
             else:
                 kinds[i] = gradient.kind
-                changed[i] = not gradient.is_whole and gradient.is_changed()
+            changed[i] = gradient.announced and not gradient.is_whole and gradient.is_changed()
         return Report(bytes(lacks), bytes(kinds), bytes(changed), is_open, REDUCTION)
 
     def _exchange(self) -> Exchange:
@@ -412,8 +420,10 @@ class GradientReducer:
     def _count_down(self, bundle: Bundle) -> None:
         """One more member has been announced, or is left out."""
         bundle.missing -= 1
+        if bundle.missing > 0:
+            return
         members = [each for each in bundle.members if each.sent is not None]
-        if bundle.missing > 0 or not members:
+        if not members:
             return
         rows = [each.row(self._reduction, self._set()) for each in members]
         ids = native.grouped_allreduce_async(rows, bundle.name)
@@ -530,12 +540,6 @@ def _handle(id: int, stream: int | None) -> Handle:
     return Handle([id], stream, lambda _: None)
 
 
-def _remove(hooks: list[Any]) -> None:
-    for hook in hooks:
-        if hasattr(hook, "remove"):
-            hook.remove()
-
-
 def _release(groups: list[int]) -> None:
     while groups:
         native.group_release(groups.pop())
@@ -548,7 +552,7 @@ def _close(exchanges: list[Exchange]) -> None:
 
 def _give_back(hooks: dict[int, list[Any]], groups: list[int], exchanges: list[Exchange]) -> None:
     while hooks:
-        _remove(hooks.popitem()[1])
+        remove_hooks(hooks.popitem()[1])
     _release(groups)
     _close(exchanges)
 

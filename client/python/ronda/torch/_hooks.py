@@ -19,8 +19,15 @@ if TYPE_CHECKING:
     from ronda.torch._gradients import GradientReducer
 
 
+HAS_POST_ACCUMULATE_HOOKS = hasattr(torch.Tensor, "register_post_accumulate_grad_hook")
+
+
 class Backward:
-    """Tells a reducer when the backward pass ends in which the first hook has run."""
+    """Tells a reducer when the backward pass ends in which the first hook has run.
+
+    Several reducers of one pass all make their reports before the first of them waits: other ranks
+    may have reached them in another order, or not all of them.
+    """
 
     def __init__(self, reducer: weakref.ref[GradientReducer]) -> None:
         self._reducer = reducer
@@ -28,15 +35,25 @@ class Backward:
 
     def queue(self) -> None:
         """Called by hooks."""
-        engine: Any = torch.autograd.Variable._execution_engine
-        engine.queue_callback(self._end)
+        _queue(self._report)
         self.is_queued = True
 
-    def _end(self) -> None:
+    def _report(self) -> None:
         self.is_queued = False
+        reducer = self._reducer()
+        if reducer is not None and reducer.report():
+            _queue(self._wait)  # comes after all that are queued already
+
+    def _wait(self) -> None:
         reducer = self._reducer()
         if reducer is not None:
             reducer.end_backward()
+
+
+def _queue(callback: Callable[[], None]) -> None:
+    """Has autograd call `callback` at the end of the backward pass."""
+    engine: Any = torch.autograd.Variable._execution_engine
+    engine.queue_callback(callback)
 
 
 _APPLY: Any = torch.autograd.function.BackwardCFunction.apply
@@ -54,7 +71,28 @@ def is_nested() -> bool:
     return False
 
 
-def make_hook(
+def install_hook(
+    gradient: Gradient, backward: Backward, reducer: weakref.ref[GradientReducer]
+) -> list[Any]:
+    """Has autograd announce a gradient to `reducer`; what it returns is for remove_hooks()."""
+    parameter, hook = gradient.parameter, _make_hook(gradient, backward, reducer)
+    if HAS_POST_ACCUMULATE_HOOKS:
+        register: Any = getattr(parameter, "register_post_accumulate_grad_hook")  # noqa: B009
+        return [register(hook)]
+    # The node that adds to the gradient lives as long as somebody holds it.
+    function: Any = parameter.expand_as(parameter).grad_fn
+    node = function.next_functions[0][0]
+    return [node, node.register_hook(hook)]
+
+
+def remove_hooks(installed: list[Any]) -> None:
+    """Ends what install_hook() has begun."""
+    for each in installed:
+        if hasattr(each, "remove"):
+            each.remove()
+
+
+def _make_hook(
     gradient: Gradient, backward: Backward, reducer: weakref.ref[GradientReducer]
 ) -> Callable[..., None]:
     """Called whenever backward has added to the gradient. Few look-ups: it is called often."""

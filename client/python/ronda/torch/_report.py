@@ -80,14 +80,20 @@ class Exchange:
             process_set,
         )
         self._group = native.prepare_group([row], "report")
+        self.is_under_way = False  # begun, and not finished
 
-    def run(self, own: Report) -> Report:
-        """The report of all ranks, each of which calls this."""
+    def begin(self, own: Report) -> None:
+        """Tells the other ranks what this one has."""
         self._buffer[:] = own.encode()
         native.group_ready(self._group, 0)
+        self.is_under_way = True
+
+    def finish(self) -> Report:
+        """The report of all ranks, when each of them has begun."""
         native.group_wait(self._group)
+        self.is_under_way = False
         return Report.decode(bytes(self._buffer))
 
     def close(self) -> None:
-        """Gives the group back."""
+        """Gives the group back. Waits for what is under way."""
         native.group_release(self._group)
