@@ -284,6 +284,34 @@ class ChangedTest(TrainingCase):
             torch.testing.assert_close(weights(model), weights(whole))
             self.assert_same_on_all_ranks(model)
 
+    def test_each_rank_another_element(self):
+        """The ranks' gradients have the same bits, at other places."""
+        for dtype in (torch.float16, torch.float32, torch.float64):
+            for change in (torch.Tensor.neg_, torch.Tensor.zero_, lambda each: each.add_(0.5)):
+                parameter = torch.nn.Parameter(torch.ones(5, dtype=dtype))
+                optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], 0.5))
+                optimizer.zero_grad()
+                parameter.sum().backward()
+                change(parameter.grad[hvd.rank()])
+                optimizer.step()
+                expected = torch.ones(5, dtype=dtype)
+                own = change(torch.ones((), dtype=dtype))
+                expected[: hvd.size()] += (own - 1) / hvd.size()
+                torch.testing.assert_close(parameter.grad, expected)
+
+    def test_dropped_on_one_rank(self):
+        needs_other_ranks(self)
+        model = make_model()
+        optimizer = self.wrap(model)
+        for step in range(3):
+            optimizer.zero_grad()
+            loss_of(model, hvd.rank(), step).backward()
+            parameter = model[2].weight
+            parameter.grad = None if hvd.rank() == 0 else parameter.grad * 2
+            with self.assertRaisesRegex(ValueError, "'2.weight' was changed.*in another way"):
+                optimizer.step()
+        self.assert_same_on_all_ranks(model)
+
     def test_differently_where_there_is_no_average(self):
         model = make_model()
         optimizer = self.wrap(model, op=hvd.Sum)

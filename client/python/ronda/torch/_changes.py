@@ -6,17 +6,22 @@ the rank would not, so the ranks compare what they have then.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import torch
 
+from ronda.torch import _tensors
 from ronda.torch._async_operations import allreduce_async_
-from ronda.torch._gradient import Gradient, Reduction
+from ronda.torch._gradient import DENSE, NOTHING, Gradient, Reduction, kind_of
 from ronda.torch._report import CHANGES, Exchange, Report
 from ronda.types import ReduceOp
 
-# The integers that have as many bytes as an element.
-_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+# By bytes of an element: the integers that it is looked at as. They have at most 32 bits, so that
+# each of them counts in a product of 64.
+_WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int32}
+_PART = 1 << 18  # words that are looked at together
+_MULTIPLIER = 6364136223846793005
 
 ON_SOME_RANKS = (
     "the gradient of '%s' was changed between backward() and step() on some ranks only: change"
@@ -35,16 +40,28 @@ def settle(gradients: Sequence[Gradient], exchange: Exchange, reduction: Reducti
     Called on every rank, of which each has changed a gradient.
 
     Raises:
-        ValueError: some ranks have changed none; or there is no average of what was changed.
+        ValueError: some ranks have changed none; or there is no average of what was changed, on
+            this rank or another.
     """
-    none = bytes(len(gradients))
-    own = bytes(each.is_changed() for each in gradients)
-    exchange.begin(Report(none, none, own, False, CHANGES))
+    exchange.begin(_own_report(gradients))
     everyone = exchange.finish()
     changed = [each for each, flag in zip(gradients, everyone.changed) if flag]
     if not everyone.is_of_one_stage:
         raise ValueError(ON_SOME_RANKS % changed[0].name)
-    _average(_differing(changed, reduction), reduction)
+    differing = _differing(changed, reduction)
+    forms = zip(gradients, everyone.lacks, everyone.kinds)
+    dense = {each for each, lacks, kind in forms if kind == DENSE and not lacks}
+    for each in differing:
+        if reduction.op != ReduceOp.AVERAGE or each not in dense:
+            raise ValueError(_IN_OTHER_WAYS % each.name)
+    _average(differing, reduction)
+
+
+def _own_report(gradients: Sequence[Gradient]) -> Report:
+    kinds = bytes(kind_of(each.parameter.grad) for each in gradients)
+    lacks = bytes(kind == NOTHING for kind in kinds)
+    changed = bytes(each.is_changed() for each in gradients)
+    return Report(lacks, kinds, changed, False, CHANGES)
 
 
 def _differing(changed: Sequence[Gradient], reduction: Reduction) -> list[Gradient]:
@@ -60,19 +77,30 @@ def _differing(changed: Sequence[Gradient], reduction: Reduction) -> list[Gradie
 
 
 def _fingerprint(value: torch.Tensor | None) -> torch.Tensor:
-    """An int64 that depends on every bit of the elements, in no order, where these are."""
+    """An int64, where the elements are, that depends on every bit of them and on its place."""
     if value is None:
         return torch.tensor(-1)
     if value.is_sparse:
         return _fingerprint(value._indices()) ^ _fingerprint(value._values())
-    return value.detach().view(_BITS[value.element_size()]).sum(dtype=torch.int64)
+    elements = _tensors.plain(value.detach()).contiguous().view(-1)
+    words = elements.view(_WORDS[value.element_size()])
+    factors, number = _factors(value.device), torch.tensor(0)
+    for begin in range(0, len(words), _PART):
+        part = words[begin : begin + _PART].long()
+        of_part = part.mul_(factors[: len(part)]).sum()
+        number = of_part if begin == 0 else of_part.add_(number, alpha=_MULTIPLIER)
+    return number
+
+
+@functools.lru_cache
+def _factors(device: torch.device) -> torch.Tensor:
+    """One for each place in a part; the same on every rank. Sums and products are modulo 2^64."""
+    generator = torch.Generator().manual_seed(0)
+    factors = torch.empty(_PART, dtype=torch.int64).random_(generator=generator)
+    return factors.to(device)
 
 
 def _average(gradients: Sequence[Gradient], reduction: Reduction) -> None:
-    for gradient in gradients:
-        value = gradient.parameter.grad
-        if value is None or value.is_sparse or reduction.op != ReduceOp.AVERAGE:
-            raise ValueError(_IN_OTHER_WAYS % gradient.name)
     under_way = []
     for gradient in gradients:
         value = gradient.parameter.grad
