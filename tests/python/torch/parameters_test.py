@@ -255,6 +255,20 @@ class StepTest(TrainingCase):
                 self.assertEqual(loss is None, not (arguments or options))
             self.assert_same_on_all_ranks(model)
 
+    def test_with_an_argument_that_is_no_closure(self):
+        class Scaled(torch.optim.SGD):
+            def step(self, scale):
+                super().step()
+
+        model = make_model()
+        optimizer = hvd.DistributedOptimizer(Scaled(model.parameters(), 0.1))
+        for step in range(3):
+            optimizer.zero_grad()
+            if hvd.rank() == 0:  # the others learn in step() that there are gradients
+                loss_of(model, hvd.rank(), step).backward()
+            optimizer.step(0.5)
+        self.assert_same_on_all_ranks(model)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -193,7 +193,8 @@ class _DistributedOptimizer(_Distributed):
                 the one of that name, computes the loss and the gradients: both are reduced after
                 each call, so that all ranks see the same.
         """
-        closure = args[0] if args else kwargs.get("closure")
+        first = args[0] if args else kwargs.get("closure")
+        closure = first if callable(first) else None
         is_pending = self._reducer.is_pending()
         if is_pending or (self._should_synchronize and closure is None):
             if self._synchronized and self._should_synchronize:
@@ -204,7 +205,7 @@ class _DistributedOptimizer(_Distributed):
                 )
             self.synchronize()
         self._synchronized = False
-        if callable(closure):
+        if closure is not None:
             closure = self._and_synchronize(closure)
             args, kwargs = (
                 ((closure, *args[1:]), kwargs) if args else ((), {**kwargs, "closure": closure})
