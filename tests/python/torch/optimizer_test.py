@@ -310,6 +310,22 @@ class ParametersTest(Case):
                     optimizer.step()
             self.assert_same_on_all_ranks(table)
 
+    def test_those_with_sparse_gradients_of_no_elements(self):
+        """A rank has no rows, or no backward pass; or zero_grad() has left such a gradient."""
+        for to_none in (False, True):
+            table = torch.nn.Embedding(10, 3, sparse=True)
+            torch.nn.init.ones_(table.weight)
+            optimizer = hvd.DistributedOptimizer(torch.optim.SGD(table.parameters(), lr=1.0))
+            want = torch.ones(10, 3)
+            for step in range(STEPS):
+                optimizer.zero_grad(set_to_none=to_none)
+                rows = [1, 2 + step] if hvd.rank() == step % 2 else []
+                if rows or step % 3 != 1:
+                    table(torch.tensor(rows, dtype=torch.int64)).sum().backward()
+                optimizer.step()
+                want[[1, 2 + step]] -= 1 / hvd.size()
+                torch.testing.assert_close(table.weight.detach(), want)
+
     def test_those_that_are_frozen_now_and_then(self):
         """As those of a generator and a discriminator, with an optimizer each."""
         halves = [torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)]

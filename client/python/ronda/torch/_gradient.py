@@ -54,7 +54,7 @@ class Gradient:
     __slots__ = (
         "__weakref__", "address", "announced", "bundle", "dtype", "finish", "group", "handle",
         "is_row_major", "is_whole", "kind", "name", "parameter", "passes_left", "place", "sent",
-        "shape", "stream", "strides", "travels_as", "value", "version",
+        "shape", "sparse_dims", "stream", "strides", "travels_as", "value", "version",
     )  # fmt: skip
 
     def __init__(self, parameter: torch.Tensor, name: str, passes: int) -> None:
@@ -63,6 +63,7 @@ class Gradient:
         self.bundle: Bundle | None = None  # gradients that travel together
         self.group = 0  # the prepared group, if `place` says that the gradient is in it
         self.place = NO_PLACE
+        self.sparse_dims = 1  # of sparse gradients; an embedding's have one
         self.look_at_parameter()
         self.begin_step(passes)
 
@@ -134,6 +135,18 @@ class Gradient:
         indices = torch.zeros((dims, 0), dtype=torch.int64, device=parameter.device)
         values = parameter.new_zeros((0, *parameter.shape[dims:]))
         parameter.grad = torch.sparse_coo_tensor(indices, values, parameter.shape)
+
+    def usual_sparse(self, value: torch.Tensor) -> torch.Tensor:
+        """A sparse gradient, with the usual number of sparse dimensions if it has no elements: with
+        PyTorch 1.13 zero_(), and so zero_grad(), leaves none and makes all dimensions sparse.
+        """
+        if value._nnz() > 0:
+            self.sparse_dims = value.sparse_dim()
+        elif value.sparse_dim() != self.sparse_dims:
+            self.make_value(DENSE + self.sparse_dims)
+            assert self.parameter.grad is not None
+            return self.parameter.grad
+        return value
 
     def dense(self, value: torch.Tensor) -> torch.Tensor:
         """`value`, or a copy with the agreed order, which is copied back afterwards."""

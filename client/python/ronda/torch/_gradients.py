@@ -371,7 +371,9 @@ class GradientReducer:
             return
         value = gradient.parameter.grad
         assert value is not None
-        if value.layout is torch.strided and not gradient.has_agreed_form(value):
+        if value.is_sparse:
+            value = gradient.usual_sparse(value)
+        elif value.layout is torch.strided and not gradient.has_agreed_form(value):
             self._adapt(gradient)
         gradient.announced = True
         gradient.kind = kind_of(value)
