@@ -95,8 +95,8 @@ def _fingerprint(value: torch.Tensor | None) -> torch.Tensor:
 @functools.lru_cache
 def _factors(device: torch.device) -> torch.Tensor:
     """One for each place in a part; the same on every rank. Sums and products are modulo 2^64."""
-    generator = torch.Generator().manual_seed(0)
-    factors = torch.empty(_PART, dtype=torch.int64).random_(generator=generator)
+    generator = torch.Generator("cpu").manual_seed(0)  # the program's default device may differ
+    factors = torch.empty(_PART, dtype=torch.int64, device="cpu").random_(generator=generator)
     return factors.to(device)
 
 
