@@ -57,8 +57,8 @@ class PreparedGroup {
   // Errors: INVALID_ARGUMENT: there is no such member, or it has been announced in this step; those of a submission.
   Outcome Announce(size_t index);
   // The same of a member that is reduced in place at `data`, in this step and until it is given another place. `stream`
-  // has been given the work that fills it; nullopt: the member's stream has. Errors also: INVALID_ARGUMENT: `data` is
-  // null, but the member has elements; there is a stream, but the member is in host memory.
+  // has been given the work that fills it. Without one, the member's previous stream has. INVALID_ARGUMENT also if
+  // `data` is null and the member has elements, or if a member in host memory gets a stream.
   Outcome AnnounceAt(size_t index, void* data, std::optional<void*> stream);
 
   // Waits for all members and begins the next step. Errors: INVALID_ARGUMENT: a member was not announced, and nothing
@@ -72,7 +72,7 @@ class PreparedGroup {
   Outcome OrderBeforeUntil(void* stream, absl::Duration deadline, bool* ended);
 
   // Ends the step with the members that have been announced: submits those whose batch misses a neighbour, and begins
-  // the next step. `*handles` becomes one a member, null for a member that was not announced.
+  // the next step. `*handles` gets an entry per member, null if the member was not announced.
   // Errors: the first of a submission. Then nothing is in flight, and `*handles` is empty.
   Outcome Detach(std::vector<std::shared_ptr<Handle>>* handles);
 
@@ -99,10 +99,10 @@ class PreparedGroup {
   Outcome Submit(Batch& batch) {
     return SubmitAll(batch, absl::MakeConstSpan(members_).subspan(batch.begin, batch.end - batch.begin));
   }
-  // Those of the batch that have been announced, unless all are: then it has been submitted.
+  // Submits the announced members of a batch that was not submitted because others are missing.
   Outcome SubmitAnnounced(Batch& batch);
   Outcome SubmitAll(Batch& batch, absl::Span<const Submission> members);
-  // Nothing is announced.
+  // Forgets which members have been announced.
   void BeginStep();
   // INVALID_ARGUMENT if a member is missing.
   Outcome CheckComplete() const;

@@ -44,6 +44,21 @@ ronda_status ReadResult(const char* function, ronda_handle handle, absl::Functio
   });
 }
 
+// A number that operations of one kind result in.
+struct NumberOf {
+  OpType op;
+  Applicable applicable;
+  const char* argument;  // where the caller wants it, for messages
+};
+
+ronda_status ReadNumber(const char* function, ronda_handle handle, const NumberOf& of, int* number) {
+  if (number == nullptr) return Call([&] { return NullArgument(function, of.argument); });
+  return ReadResult(
+      function, handle,
+      [&](const Operation& operation) { return operation.op() == of.op ? of.applicable : Applicable::kNo; },
+      [&](const Operation& operation) { *number = static_cast<int>(operation.handle().result().number); });
+}
+
 // Has `callback` called by `post`, which gets a function that is run later, on any thread; `outcome` tells how. The
 // callback acts for the same rank as the calling thread.
 template <typename PostFn, typename OutcomeFn>
@@ -192,36 +207,18 @@ ronda_status ronda_found_inf(ronda_handle handle, int* found) {
 }
 
 ronda_status ronda_source(ronda_handle handle, int* rank) {
-  constexpr char kFunction[] = "ronda_source";
-  if (rank == nullptr) return ronda::Call([&] { return ronda::NullArgument(kFunction, "rank"); });
-  return ronda::ReadResult(
-      kFunction, handle,
-      [](const ronda::Operation& operation) {
-        return operation.op() == ronda::OpType::kSendRecv ? ronda::Applicable::kOnceOrdered : ronda::Applicable::kNo;
-      },
-      [&](const ronda::Operation& operation) { *rank = static_cast<int>(operation.handle().result().number); });
+  const ronda::NumberOf of = {ronda::OpType::kSendRecv, ronda::Applicable::kOnceOrdered, "rank"};
+  return ronda::ReadNumber("ronda_source", handle, of, rank);
 }
 
 ronda_status ronda_averaged_over(ronda_handle handle, int* ranks) {
-  constexpr char kFunction[] = "ronda_averaged_over";
-  if (ranks == nullptr) return ronda::Call([&] { return ronda::NullArgument(kFunction, "ranks"); });
-  return ronda::ReadResult(
-      kFunction, handle,
-      [](const ronda::Operation& operation) {
-        return operation.op() == ronda::OpType::kAllgather ? ronda::Applicable::kOnceOrdered : ronda::Applicable::kNo;
-      },
-      [&](const ronda::Operation& operation) { *ranks = static_cast<int>(operation.handle().result().number); });
+  const ronda::NumberOf of = {ronda::OpType::kAllgather, ronda::Applicable::kOnceOrdered, "ranks"};
+  return ronda::ReadNumber("ronda_averaged_over", handle, of, ranks);
 }
 
 ronda_status ronda_last_rank(ronda_handle handle, int* last_rank) {
-  constexpr char kFunction[] = "ronda_last_rank";
-  if (last_rank == nullptr) return ronda::Call([&] { return ronda::NullArgument(kFunction, "last_rank"); });
-  return ronda::ReadResult(
-      kFunction, handle,
-      [](const ronda::Operation& operation) {
-        return operation.op() == ronda::OpType::kJoin ? ronda::Applicable::kOnceComplete : ronda::Applicable::kNo;
-      },
-      [&](const ronda::Operation& operation) { *last_rank = static_cast<int>(operation.handle().result().number); });
+  const ronda::NumberOf of = {ronda::OpType::kJoin, ronda::Applicable::kOnceComplete, "last_rank"};
+  return ronda::ReadNumber("ronda_last_rank", handle, of, last_rank);
 }
 
 ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, void* context) {

@@ -68,7 +68,7 @@ def cpu_seconds() -> float:
 
 
 def buckets_of(before: dict[str, int], after: dict[str, int], steps: int) -> str:
-    """What Ronda has carried out in some steps, per step."""
+    """The buckets that Ronda has carried out per step: scheduled, and negotiated."""
     agreed = (after["buckets_agreed"] - before["buckets_agreed"]) / steps
     scheduled = (after["buckets_scheduled"] - before["buckets_scheduled"]) / steps
     return f"{scheduled:.1f} + {agreed:.1f}"

@@ -2,9 +2,9 @@
 
     rondarun -np 2 python3 bench/python/training_step.py [--model mlp|lenet] [--batch 32]
 
-"alone" is one process' step, without communication. "ddp" and "ddp, views" are torch's
-DistributedDataParallel, without and with gradient_as_bucket_view, over Ronda and over Gloo; "fsdp"
-is torch's fully_shard, where torch has it, of each layer and of the whole; "optimizer" is
+"alone" is a step of one process, without communication. "ddp" is torch's DistributedDataParallel
+over Ronda and over Gloo, and "views" adds gradient_as_bucket_view. "fsdp" is torch's fully_shard of
+each layer and of the whole model, where torch has it. "optimizer" is
 ronda.torch.DistributedOptimizer. All run in the same processes, in turns of a few steps, on digits
 of noise.
 """

@@ -410,10 +410,12 @@ TEST_F(DeviceTest, AMemberOfAGroupMayMoveToAnotherStream) {
     for (int step = 1; step < 10; ++step) {
       const FakeGpuStream& stream = step % 2 == 0 ? first : second;
       const FakeGpuArray<float>& gradient = step % 2 == 0 ? x : y;
-      stream.Enqueue([] { absl::SleepFor(absl::Milliseconds(5)); });
-      gradient.Set(std::vector<float>(3, Own() * static_cast<float>(step)));
-      group.ready_on(0, gradient.data(), stream.handle());
-      group.synchronize_on(stream.handle());
+      {
+        const Gate gate(stream);
+        gradient.Set(std::vector<float>(3, Own() * static_cast<float>(step)));
+        group.ready_on(0, gradient.data(), stream.handle());
+        group.synchronize_on(stream.handle());
+      }
       EXPECT_THAT(gradient.Get(), Each(kSum * static_cast<float>(step)));
     }
   });

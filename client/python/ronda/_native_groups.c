@@ -4,8 +4,8 @@
 
 #include "client/python/ronda/_native.h"
 
-/* What is kept for a group: a list of the entries, which have the objects of the buffers that they name, and of each
- * member's owner, what group_ready_on_stream() was given for the buffer that the member has in this step, or None. */
+/* A group keeps a list. Its first element is the entries, which hold the objects of their buffers. One element per
+ * member follows: the owner that group_ready_on_stream() got for the member's buffer in this step, or None. */
 static PyObject* KeptByGroup(const GroupReader* reader) {
   const Py_ssize_t size = (Py_ssize_t)reader->count + 1;
   PyObject* const list = PyList_New(size);

@@ -109,7 +109,7 @@ def _prepare(model: nn.Module, level: str, dtype: torch.dtype | None, keeps_norm
 
 
 class _Forward:
-    """A model's forward() in a wrapper, which a deep copy of the model has of its own.
+    """A model's forward() in a wrapper. A deep copy of the model gets a copy of it.
 
     A wrapped bound method would go on computing with the weights of the original.
     """

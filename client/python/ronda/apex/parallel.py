@@ -25,8 +25,9 @@ class _Sums:
         """
         Args:
             prefix: of the names.
-            factor: that divides before the sum; and multiplies after it, if there is an average.
-            averages: divides by the number of ranks, which may change in an elastic job.
+            factor: divides the tensors before the sum, and multiplies an average after it.
+            averages: whether sums are divided by the number of ranks, which may change in an
+                elastic job.
         """
         self._prefix = prefix
         postscale = factor if averages else 1.0

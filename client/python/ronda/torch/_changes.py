@@ -37,11 +37,11 @@ _IN_OTHER_WAYS = (
 def settle(gradients: Sequence[Gradient], exchange: Exchange, reduction: Reduction) -> None:
     """Averages the changed gradients again that are not the same on all ranks, to the last bit.
 
-    Called on every rank, of which each has changed a gradient.
+    Every rank that has changed a gradient calls it.
 
     Raises:
-        ValueError: some ranks have changed none; or there is no average of what was changed, on
-            this rank or another.
+        ValueError: some ranks have not changed a gradient, or what a rank has changed has no
+            average.
     """
     exchange.begin(_own_report(gradients))
     everyone = exchange.finish()

@@ -18,7 +18,7 @@ NO_PLACE = -1
 _EIGHT_BITS = (Wire.FP8_E4M3, Wire.FP8_E5M2)
 _SIXTEEN_BITS = (torch.float16, torch.bfloat16)
 
-# What a rank has of a gradient; a sparse one has 1 more for each sparse dimension.
+# The kind of a gradient on a rank. That of a sparse one is DENSE plus its sparse dimensions.
 NOTHING = 0
 DENSE = 1
 

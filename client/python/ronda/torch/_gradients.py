@@ -91,7 +91,7 @@ class GradientReducer:
         self._is_whole = False  # all gradients of this step are reduced
         self._failure: Exception | None = None  # to be raised when they are
         self._backward = Backward(weakref.ref(self))
-        # What is given back with this object: the hooks by parameter, the groups, the exchange.
+        # This object gives back the hooks by parameter, the groups and the exchange at its end.
         self._hooks: dict[int, list[Any]] = {}
         self._groups: list[int] = []
         self._exchanges: list[Exchange] = []
@@ -275,7 +275,7 @@ class GradientReducer:
             raise AssertionError(_TOO_OFTEN % gradient.name)
         self._begin_step()
 
-    # -- What the ranks have --
+    # -- Reports of the ranks --
 
     def _meet(self, is_open: bool) -> None:
         """Waits for what all ranks have, as their reports say; for all gradients where no rank's
