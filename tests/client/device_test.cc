@@ -319,6 +319,7 @@ TEST_F(DeviceTest, OnceAStreamWaitsItIsKnownHowManyRanksTookPart) {
     const FakeGpuArray<float> array(stream, std::vector<float>{Own()});
     for (const int expected : {kRanks, 1}) {
       if (expected == kRanks || ronda::rank() == 0) {
+        const Gate gate(stream);  // so the operation has not ended when it is asked
         auto rows = ronda::allgather_async<float>(View("x", array, stream));
         int ranks = 0;
         rows.synchronize_on(stream.handle());
@@ -339,12 +340,15 @@ TEST_F(DeviceTest, OnceAStreamWaitsItIsKnownWhoHasSent) {
     const FakeGpuStream stream(ronda::rank());
     const FakeGpuArray<float> array(stream, std::vector<float>{Own()});
     const ronda::Tensor view = View("", array, stream);
-    const ronda::Handle handle =
-        ronda::rank() == 0 ? ronda::recv_async(view, RONDA_ANY_SOURCE) : ronda::send_async(view, 0);
-    handle.synchronize_on(stream.handle());
-    int sender = -1;
-    EXPECT_EQ(ronda_source(handle.id(), &sender), RONDA_OK) << ronda_last_error();
-    EXPECT_EQ(sender, 1);
+    {
+      const Gate gate(stream);  // so the operation has not ended when it is asked
+      const ronda::Handle handle =
+          ronda::rank() == 0 ? ronda::recv_async(view, RONDA_ANY_SOURCE) : ronda::send_async(view, 0);
+      handle.synchronize_on(stream.handle());
+      int sender = -1;
+      EXPECT_EQ(ronda_source(handle.id(), &sender), RONDA_OK) << ronda_last_error();
+      EXPECT_EQ(sender, 1);
+    }
     EXPECT_THAT(array.Get(), Each(2));
   });
 }
