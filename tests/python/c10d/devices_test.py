@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import time
 import unittest
+from unittest import mock
 
 import ronda.torch.c10d
 import torch
@@ -33,6 +35,23 @@ class DevicesTest(unittest.TestCase):
         self.assertEqual(ranks, list(range(size)))
         dist.barrier(group)
         dist.monitored_barrier(group, timeout=datetime.timedelta(seconds=60))
+
+    def test_a_barrier_comes_after_the_work_of_the_gpus_stream(self):
+        """A stand-in for the stream tells when it is waited for; a real one: tests/python/cuda."""
+        dist.init_process_group("ronda")
+        size = dist.get_world_size()
+        store = dist.PrefixStore("barrier", dist.distributed_c10d._get_default_store())
+        stream = mock.Mock()
+        stream.synchronize.side_effect = lambda: store.add("finished", 1)
+        with (
+            mock.patch("torch.cuda.is_initialized", return_value=True),
+            mock.patch("torch.cuda.current_stream", return_value=stream),
+        ):
+            dist.barrier()
+        self.assertEqual(store.add("finished", 0), size)
+        store.add("looked", 1)
+        while store.add("looked", 0) < size:  # rank 0 has the store
+            time.sleep(0.001)
 
     @unittest.skipUnless(HAS_BACKENDS, "before 2.15 Ronda serves all devices of a group")
     def test_serves_cpus_beside_another_backend_for_gpus(self):

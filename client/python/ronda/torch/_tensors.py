@@ -173,6 +173,13 @@ def owners(*tensors: torch.Tensor) -> tuple[Any, ...]:
     return tuple(storage(tensor) for tensor in tensors)
 
 
+def finish_current_stream() -> None:
+    """Waits for the current stream of the rank's GPU, if the process uses one."""
+    if torch.cuda.is_initialized():
+        device = _device_index if _device_index >= 0 else None
+        torch.cuda.current_stream(device).synchronize()
+
+
 def in_order(tensor: torch.Tensor) -> bool:
     """Whether the elements lie without gaps in some order of the dimensions, as with channels_last.
 

@@ -415,9 +415,13 @@ class Exchanges(Collectives):
 
     @_collective
     def barrier(self, opts: Any = None) -> Work | None:
-        """Ends when every rank has come to it, and the group's collectives before it have ended."""
+        """Ends when every rank has come to it, and the group's collectives before it have ended.
+
+        The host waits for the earlier work of the GPU's current stream first, as over NCCL.
+        """
         if self._works is None:
             self._await_collectives()
+        _tensors.finish_current_stream()
         call = _Call(native.barrier_async, (self._set, self._deadline(opts)))
         return self._start("barrier", [call], [], opts=opts)
 
