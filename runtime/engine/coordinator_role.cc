@@ -43,6 +43,7 @@ CoordinatorRole::CoordinatorRole(const Tunables& tunables, int world_size, std::
       negotiator_(options_),
       inspector_({.last_activity =
                       [flights = std::move(flights)](RankId rank) { return DescribeLastEvent(flights->Of(rank)); }}),
+      deadlocks_(world_size),
       settings_({.cache_capacity = tunables.cache_capacity,
                  .limits = LimitsOf(tunables),
                  .cycle_time = tunables.cycle_time,
@@ -75,13 +76,21 @@ absl::Status CoordinatorRole::Take(const std::vector<ControlMessage>& reports, a
     return absl::Status(status.code(),
                         absl::StrCat("report of ", negotiator_.Describe(message.from), ": ", status.message()));
   }
+  WarnOfDeadlock();
   next_inspection_ = std::min(next_inspection_, inspector_.NextInspection(negotiator_.waiting(), now));
   return absl::OkStatus();
+}
+
+void CoordinatorRole::WarnOfDeadlock() {
+  if (options_.limits.warning == absl::InfiniteDuration()) return;
+  const std::string deadlock = deadlocks_.Inspect(negotiator_.waiting());
+  if (!deadlock.empty()) Log(LogLevel::kWarning, kCoordinatorRank, deadlock);
 }
 
 absl::Status CoordinatorRole::TakeOne(const ControlMessage& message, absl::Time now) {
   if (recording_ != nullptr) Record(NegotiationEvent::Report(message.from, message.payload, now));
   RONDA_ASSIGN_OR_RETURN(const RankReport report, DecodeRankReport(message.payload));
+  deadlocks_.Note(message.from, report.program);
   const bool is_drawn = log_ != nullptr && log_->IsDrawn();
   return negotiator_.Add(message.from, report, now, is_drawn ? &on_ready_ : nullptr);
 }
@@ -131,6 +140,7 @@ std::string CoordinatorRole::TakeBroadcast(absl::Time now) {
   if (tuning_ != nullptr && list.schedule) tuning_->ScheduleBegins(now);
   if (std::exchange(settings_state_, Settings::kSent) == Settings::kNew) list.settings = settings_;
   if (list.empty()) return "";
+  deadlocks_.NoteDecisions();
   std::string bytes = Encode(list);
   if (recording_ != nullptr) Record(NegotiationEvent::List(bytes, now));
   return bytes;

@@ -15,6 +15,7 @@
 #include "runtime/control/control_plane.h"
 #include "runtime/engine/tensor_queue.h"
 #include "runtime/monitor/flight_recorder.h"
+#include "runtime/negotiation/deadlock_detector.h"
 #include "runtime/negotiation/negotiator.h"
 #include "runtime/negotiation/pending_tensors.h"
 #include "runtime/negotiation/recording.h"
@@ -24,8 +25,9 @@
 namespace ronda {
 
 // The coordinator's part, which rank 0 does besides its own work as a rank: it turns the ranks' reports into response
-// lists, and watches for tensors that some rank does not submit. Joins the negotiator, the stall inspector, autotune
-// and the codec; does no I/O but the log and, if asked to, a recording of the negotiation and a log of autotune.
+// lists, and watches for tensors that some rank does not submit, and for ranks that wait for each other. Joins the
+// negotiator, the stall inspector, the deadlock detector, autotune and the codec; does no I/O but the log and, if asked
+// to, a recording of the negotiation and a log of autotune.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class CoordinatorRole {
@@ -69,6 +71,8 @@ class CoordinatorRole {
  private:
   // Adds to the recording, if there is one. An error ends the recording, not the job.
   void Record(const NegotiationEvent& event);
+  // Unless the job wants no warnings.
+  void WarnOfDeadlock();
   absl::Status TakeOne(const ControlMessage& message, absl::Time now);
   void Tune(absl::Time now);
 
@@ -79,6 +83,7 @@ class CoordinatorRole {
   const Negotiator::ReadyCallback on_ready_;
   Negotiator negotiator_;
   StallInspector inspector_;
+  DeadlockDetector deadlocks_;
   JobSettings settings_;
   enum class Settings { kSent, kNew } settings_state_ = Settings::kNew;
   std::unique_ptr<TuningRole> tuning_;  // nullptr without autotune

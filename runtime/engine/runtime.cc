@@ -20,6 +20,8 @@ namespace {
 
 // Enough to record a failure and to complete the handles with it.
 constexpr size_t kEmergencyBytes = size_t{256} << 10;
+// A program that waits, and for so long has neither submitted anything nor been answered, says so to the coordinator.
+constexpr absl::Duration kQuiet = absl::Seconds(1);
 
 std::string Identity(const Topology& topology) { return absl::StrCat("host ", topology.hostname, ", pid ", getpid()); }
 
@@ -388,9 +390,19 @@ absl::Status Runtime::ReportFresh(absl::Time now) {
     TakeFresh(now);
   }
   if (shutting_down) ShutDownIfDone(now);
+  if (now >= NextLookAtProgram()) LookAtProgram(now);
   if (schedule_->locked() || !reporter_->has_news()) return absl::OkStatus();
   meter_->counters().reports_sent.Add();
   return control_->SendToCoordinator(Encode(reporter_->TakeReport()));
+}
+
+absl::Time Runtime::NextLookAtProgram() const { return queue_.empty() ? absl::InfiniteFuture() : look_at_program_; }
+
+// A callback may submit something, and a device has work whose end another thread may wait for.
+void Runtime::LookAtProgram(absl::Time now) {
+  const bool waits = progress_->waiting() > 0 && callbacks_->idle() && devices_.idle();
+  reporter_->NoteProgram(waits ? RankReport::Program::kWaits : RankReport::Program::kRuns);
+  look_at_program_ = now + kQuiet;
 }
 
 void Runtime::TakeFresh(absl::Time now) {
@@ -430,6 +442,7 @@ void Runtime::Report(TensorEntry& entry) {
   if (schedule_->locked()) return schedule_->Submit(entry, reporter_->Find(request));
   if (!executor_->MayGive(entry)) return held_.push_back(&entry);
   reporter_->Submit(request);
+  look_at_program_ = entry.taken + kQuiet;
   entry.reported = log_.Reported(request);
   answers_.Expect(entry);
 }
@@ -534,6 +547,7 @@ absl::StatusOr<ProgressEngine::Steps::Progress> Runtime::Conclude() {
   orders_.reset();
   const absl::Time now = options_.clock->Now();
   answers_.Heard(now);
+  look_at_program_ = now + kQuiet;
   if (schedule) {
     meter_->counters().schedules_begun.Add();
     schedule_->Begin(*std::move(schedule), now);
@@ -547,7 +561,8 @@ absl::Time Runtime::NextDeadline() {
   const absl::Time fresh = queue_.OldestFresh();
   if (schedule_->ready()) return absl::InfinitePast();
   if (schedule_->locked()) return std::min(fresh, schedule_->NextDeadline());
-  return std::min(fresh + cycle_time_, role_ ? role_->next_inspection() : answers_.next_check());
+  const absl::Time look = role_ ? role_->next_inspection() : answers_.next_check();
+  return std::min({fresh + cycle_time_, look, NextLookAtProgram()});
 }
 
 }  // namespace ronda

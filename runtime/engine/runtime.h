@@ -217,6 +217,9 @@ class Runtime : private ProgressEngine::Steps {
   // Does the next thing that there is to do; kOver once every rank has shut down.
   absl::StatusOr<Progress> Step();
   absl::Status ReportFresh(absl::Time now);
+  // Whether the program waits: the coordinator finds out by that when ranks wait for each other.
+  absl::Time NextLookAtProgram() const;
+  void LookAtProgram(absl::Time now);
   void TakeFresh(absl::Time now);
   void ShutDownIfDone(absl::Time now);
   // Reports, once, that this rank submits nothing more, when all that it has submitted is reported.
@@ -265,6 +268,7 @@ class Runtime : private ProgressEngine::Steps {
   std::unique_ptr<CoordinatorRole> role_;  // on the coordinator
   std::unique_ptr<ScheduleRunner> schedule_;
   bool started_ = false;
+  absl::Time look_at_program_ = absl::InfiniteFuture();
   std::vector<TensorEntry*> held_;       // taken, and reported when the executor may give them to the device
   std::vector<ControlMessage> reports_;  // on the coordinator: received, not taken
   std::deque<std::string> lists_;        // received, not begun

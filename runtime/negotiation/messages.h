@@ -49,6 +49,8 @@ struct RankReport {
   // Whether the last schedule fitted the program. kMisfit: tensors waited in it for others that came only later, as the
   // program submits them in another way than the one that was seen.
   enum class LastSchedule : uint8_t { kFitted, kMisfit } last_schedule = LastSchedule::kFitted;
+  // kWaits: a thread of the program waits for an operation, and for a while the program has submitted nothing.
+  enum class Program : uint8_t { kRuns, kWaits } program = Program::kRuns;
   // How long ago the last of these submissions was made. Not zero after an unlock: they waited in the schedule.
   absl::Duration age;
 };

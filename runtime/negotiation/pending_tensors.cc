@@ -238,20 +238,28 @@ absl::Duration WaitingView::ShortestLimit() const {
   return shortest;
 }
 
+std::vector<Waiting> WaitingView::All() const {
+  return Select([](absl::Time, const WaitLimits&) { return true; });
+}
+
 std::vector<Waiting> WaitingView::Overdue(absl::Time now) const {
+  return Select([&](absl::Time since, const WaitLimits& limits) { return IsOverdue(since, limits, now); });
+}
+
+std::vector<Waiting> WaitingView::Select(Filter wanted) const {
   std::vector<Waiting> waiting;
   tables_.pending.ForEach([&](const PendingTensor& tensor) {
-    if (IsOverdue(tensor.since, LimitsOf(tensor.request()), now)) waiting.push_back(WaitingOf(tensor));
+    if (wanted(tensor.since, LimitsOf(tensor.request()))) waiting.push_back(WaitingOf(tensor));
   });
   for (ProcessSetId set : tables_.joins.sets()) {
     const SetJoins& joins = *tables_.joins.Find(set);
-    if (IsOverdue(joins.since, LimitsOf(joins.request), now)) waiting.push_back(WaitingOf(joins));
+    if (wanted(joins.since, LimitsOf(joins.request))) waiting.push_back(WaitingOf(joins));
   }
   for (const auto& [key, group] : tables_.groups.held()) {
     const WaitLimits limits = LimitsOf(group.tensors.front().tensor->request());
-    if (IsOverdue(group.since, limits, now)) waiting.push_back(WaitingOf(group));
+    if (wanted(group.since, limits)) waiting.push_back(WaitingOf(group));
   }
-  if (tables_.ranks.some_departed() && IsOverdue(tables_.ranks.first_departure(), limits_, now)) {
+  if (tables_.ranks.some_departed() && wanted(tables_.ranks.first_departure(), limits_)) {
     waiting.push_back(WaitingForDepartures());
   }
   std::sort(waiting.begin(), waiting.end(), [](const Waiting& a, const Waiting& b) {

@@ -13,6 +13,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "runtime/base/group.h"
@@ -215,6 +216,9 @@ class WaitingView {
     return tables_.pending.empty() && tables_.joins.empty() && tables_.groups.empty() && !tables_.ranks.some_departed();
   }
 
+  // Everything that waits, oldest first.
+  std::vector<Waiting> All() const;
+
   // Everything that waits for so long that a warning or the deadline is due, oldest first.
   std::vector<Waiting> Overdue(absl::Time now) const;
 
@@ -228,6 +232,10 @@ class WaitingView {
   std::string Describe(RankId rank) const { return tables_.ranks.Describe(rank); }
 
  private:
+  // Whether something that waits since then, with these limits, is wanted.
+  using Filter = absl::FunctionRef<bool(absl::Time since, const WaitLimits& limits)>;
+
+  std::vector<Waiting> Select(Filter wanted) const;
   Waiting WaitingOf(const PendingTensor& tensor) const;
   Waiting WaitingOf(const SetJoins& joins) const;
   Waiting WaitingOf(const HeldGroup& group) const;

@@ -30,6 +30,7 @@ Reporter::Reporter(Options options)
     : options_(options), process_sets_(options.world_size), report_{.identity = options.identity} {}
 
 void Reporter::Submit(const TensorRequest& request) {
+  NoteProgram(RankReport::Program::kRuns);
   if (request.op == OpType::kJoin) joined_.insert(request.process_set);
   // After a join requests keep their order, so that the coordinator sees what came too late.
   const std::optional<CacheId> id = joined_.contains(request.process_set) ? std::nullopt : Find(request);
@@ -67,10 +68,13 @@ RankReport Reporter::TakeReport() {
   report_.schedule = schedule_;
   if (learned_of_ && learned_of_ == reported_) report_.waited = RankReport::Waited::kNo;
   reported_ = learned_of_;
+  told_program_ = report_.program;
+  has_program_news_ = false;
   return std::exchange(report_, {});
 }
 
 absl::StatusOr<Reporter::Work> Reporter::Apply(const ResponseList& list) {
+  NoteProgram(RankReport::Program::kRuns);
   Work work;
   work.job = list.job;
   work.settings = list.settings;

@@ -53,6 +53,13 @@ class Reporter {
   // The schedule that was unlocked did not fit this rank's program.
   void NoteMisfit() { report_.last_schedule = RankReport::LastSchedule::kMisfit; }
 
+  // What the program does now. The next report says so, if the last one has said something else; a report with
+  // submissions says that the program runs.
+  void NoteProgram(RankReport::Program program) {
+    has_program_news_ = program != told_program_;
+    report_.program = program;
+  }
+
   // This rank submits nothing more, and waits for what it has in flight: the next report says so, after a schedule that
   // is locked.
   void Drain();
@@ -62,7 +69,7 @@ class Reporter {
 
   // True at first if there is an identity to tell: errors about a rank that never submits anything name it too.
   bool has_news() const {
-    return !report_.identity.empty() || !report_.cached.empty() || !report_.repeated.empty() ||
+    return has_program_news_ || !report_.identity.empty() || !report_.cached.empty() || !report_.repeated.empty() ||
            !report_.requests.empty() || report_.membership != RankReport::Membership::kPresent;
   }
 
@@ -107,6 +114,8 @@ class Reporter {
   uint64_t schedule_ = 0;  // the number of the last schedule that has begun
   RankReport::Membership membership_ = RankReport::Membership::kPresent;
   RankReport report_;                         // the next one
+  RankReport::Program told_program_ = RankReport::Program::kRuns;  // in the last report
+  bool has_program_news_ = false;             // report_ says something else
   std::optional<uint64_t> learned_of_;        // with the last submission
   std::optional<uint64_t> reported_;          // learned_of_ in the last report, if it counts
   TensorKeyMap<CacheId> by_id_;               // submitted by id and not answered yet

@@ -118,6 +118,28 @@ class ShutdownTest(unittest.TestCase):
         self.assertEqual(finished.out.count("Ronda has been shut down: "), 3, finished)
 
 
+class DeadlockTest(unittest.TestCase):
+    def test_ranks_that_wait_for_each_other_are_told_while_they_wait(self):
+        process = ronda_test.start(
+            """
+            import ronda
+            ronda.init()
+            if ronda.rank() == 0:
+                ronda.allreduce(bytearray(4), name="gradient")
+            else:
+                ronda.barrier()
+            """,
+            ranks=2,
+            env={"RONDA_STALL_WARNING": "600s", "RONDA_STALL_DEADLINE": "600s"},
+        )
+        text = next((line for line in process.stderr if "deadlock of" in line), "")
+        process.terminate()
+        ronda_test.finish(process)
+        self.assertRegex(text, r"deadlock of rank 0 .*, rank 1 .*, which wait for each other: ")
+        self.assertRegex(text, r"tensor 'gradient' \(.*\): submitted by rank 0, not by rank 1")
+        self.assertRegex(text, "the barrier: submitted by rank 1, not by rank 0")
+
+
 class InterruptTest(unittest.TestCase):
     _WAITING = """
         import os

@@ -1,6 +1,7 @@
 // Limits of waiting, and the events that the flight recorder keeps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <future>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/logging.h"
 #include "runtime/monitor/flight_recorder.h"
 #include "tests/runtime/engine/job.h"
 #include "tests/testing/run_ranks.h"
@@ -95,6 +97,59 @@ TEST(Limits, RankZeroThatNeverAnswersIsNamedWithWhatItDidLast) {
   EXPECT_THAT(std::string((*handle)->Wait().message()),
               HasSubstr("rank 0, which coordinates the job, has not answered"));
   EXPECT_THAT(std::string((*handle)->Wait().message()), HasSubstr("started broadcast 'weights' (400 bytes)"));
+}
+
+// Standard error, of which a test reads what is written to it meanwhile.
+class ErrorReader {
+ public:
+  ErrorReader() : original_(dup(STDERR_FILENO)) {
+    int ends[2];
+    RONDA_CHECK(pipe(ends) == 0 && dup2(ends[1], STDERR_FILENO) >= 0);
+    close(ends[1]);
+    read_end_ = ends[0];
+  }
+  ~ErrorReader() {
+    dup2(original_, STDERR_FILENO);
+    close(original_);
+    close(read_end_);
+  }
+
+  // Blocks until `text` has been written; everything until then.
+  std::string ReadUntil(const std::string& text) {
+    std::string all;
+    char buffer[4096];
+    while (all.find(text) == std::string::npos) {
+      const ssize_t count = read(read_end_, buffer, sizeof(buffer));
+      RONDA_CHECK(count > 0);
+      all.append(buffer, static_cast<size_t>(count));
+    }
+    return all;
+  }
+
+ private:
+  const int original_;
+  int read_end_;
+};
+
+TEST(Deadlock, IsSaidWhileTheRanksStillWait) {
+  ErrorReader errors;
+  RunRuntimes(2, [&](Runtime& runtime) {
+    std::vector<float> first(3, 1.0f), second(3, 1.0f);
+    const bool is_zero = runtime.topology().rank == 0;
+    const auto waits = std::async(std::launch::async,
+                                  [&] { Succeed(runtime, Sum(is_zero ? "a" : "b", is_zero ? &first : &second)); });
+    if (is_zero) {
+      const std::string text = errors.ReadUntil("deadlock of rank 0 ");
+      EXPECT_THAT(text, HasSubstr("submitted by rank 0, not by rank 1"));
+      Succeed(runtime, Sum("b", &second));
+    } else {
+      waits.wait();
+      Succeed(runtime, Sum("a", &first));
+    }
+    waits.wait();
+    EXPECT_THAT(first, Each(2.0f));
+    EXPECT_THAT(second, Each(2.0f));
+  });
 }
 
 std::vector<FlightKind> KindsOf(const FlightRecorder& recorder, const std::string& name) {

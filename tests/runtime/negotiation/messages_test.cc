@@ -32,6 +32,7 @@ RankReport SomeReport() {
   report.schedule = uint64_t{1} << 40;
   report.waited = RankReport::Waited::kNo;
   report.age = absl::Milliseconds(1500);
+  report.program = RankReport::Program::kWaits;
   return report;
 }
 
@@ -87,6 +88,7 @@ TEST(Messages, ReportSurvivesTheRoundTrip) {
   EXPECT_EQ(got->schedule, sent.schedule);
   EXPECT_EQ(got->age, sent.age);
   EXPECT_EQ(got->waited, sent.waited);
+  EXPECT_EQ(got->program, sent.program);
   EXPECT_EQ(DecodeRankReport(Encode(RankReport()))->waited, RankReport::Waited::kPerhaps);
 }
 

@@ -1,0 +1,46 @@
+#ifndef RONDA_RUNTIME_NEGOTIATION_DEADLOCK_DETECTOR_H_
+#define RONDA_RUNTIME_NEGOTIATION_DEADLOCK_DETECTOR_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "runtime/base/types.h"
+#include "runtime/negotiation/messages.h"
+#include "runtime/negotiation/pending_tensors.h"
+
+namespace ronda {
+
+// Finds ranks that wait for each other, long before a deadline does: each of their programs waits, and everything that
+// it has submitted lacks the submission of another one of these ranks.
+//
+// A rank that computes is never part of a deadlock, since it may still submit what the others lack. A program of
+// several threads may, too: one of its threads waits while another one is about to submit. So a finding is a warning.
+//
+// A pure state machine; lives on the coordinator rank. Thread-compatible.
+class DeadlockDetector {
+ public:
+  explicit DeadlockDetector(int world_size) : waits_(world_size, false) {}
+
+  // `rank` has sent a report that says this of its program.
+  void Note(RankId rank, RankReport::Program program);
+
+  // The coordinator has sent decisions. All ranks count as running until they report again that they wait.
+  void NoteDecisions();
+
+  // Describes the deadlock; empty if there is none, or if the last call found the same one. `view` shows all tensors
+  // that wait.
+  std::string Inspect(const WaitingView& view);
+
+ private:
+  std::vector<RankId> StuckRanks(absl::Span<const Waiting> tensors) const;
+
+  std::vector<bool> waits_;  // by rank
+  int waiting_ = 0;          // how many of these are true
+  bool has_news_ = false;    // since the last Inspect
+  std::vector<TensorKey> reported_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_NEGOTIATION_DEADLOCK_DETECTOR_H_
