@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import datetime
 import unittest
+import weakref
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import ronda.torch as hvd
 import ronda.torch.c10d  # noqa: F401
 import torch
@@ -90,6 +92,42 @@ class StridedInputsTest(unittest.TestCase):
             tensor = views[0] if RANK == 0 else rooms[0]
             dist.broadcast(tensor, 0)
             self.check("broadcast", [tensor], views[:1])
+
+
+class SwappedMemoryTest(unittest.TestCase):
+    """Tensors that are given other memory while their operation runs."""
+
+    COLLECTIVES: dict[str, Callable[[torch.Tensor], object]] = {
+        "all_reduce": lambda tensor: dist.all_reduce(tensor, async_op=True),
+        "reduce": lambda tensor: dist.reduce(tensor, 0, async_op=True),
+        "broadcast": lambda tensor: dist.broadcast(tensor, 0, async_op=True),
+        "all_gather": lambda tensor: dist.all_gather(
+            [torch.zeros_like(tensor) for _ in range(SIZE)], tensor, async_op=True
+        ),
+    }
+
+    def test_the_operation_keeps_the_memory(self):
+        for name, start in self.COLLECTIVES.items():
+            with self.subTest(name):
+                memory = np.ones(1000, dtype=np.float32)
+                tensor = torch.from_numpy(memory)
+                freed = weakref.ref(memory)
+                work = start(tensor)
+                tensor.data = torch.zeros(1000)
+                del memory
+                self.assertIsNotNone(freed())
+                work.wait()
+
+    def test_results_come_to_the_memory_that_was_passed(self):
+        for stride in (1, 2):
+            with self.subTest(stride=stride):
+                memory = torch.ones(6)
+                tensor = memory[::stride]
+                work = dist.all_reduce(tensor, async_op=True)
+                tensor.set_(torch.zeros(4))
+                work.wait()
+                self.assertEqual(memory[::stride].tolist(), [SIZE] * (6 // stride))
+                self.assertEqual(tensor.tolist(), [0.0] * 4)
 
 
 class RefusalTest(unittest.TestCase):

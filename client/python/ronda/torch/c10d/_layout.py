@@ -53,9 +53,10 @@ def movable(elements: Tensor) -> tuple[int, Tensor]:
 
 
 def copy_back(tensor: Tensor, result: Tensor) -> Finish:
-    """What brings a result to `tensor`: nothing if they share their memory."""
+    """What brings a result to the memory that `tensor` has now: nothing if the result is there."""
     if tensor.data_ptr() == result.data_ptr():
         return None
+    tensor = tensor.detach()  # the program may give its own tensor other memory
     if tensor.is_complex() and not result.is_complex():
         result = torch.view_as_complex(result)
 
@@ -135,6 +136,7 @@ def room_for(tensors: Sequence[Tensor]) -> tuple[Tensor, Finish]:
     whole = _adjacent(tensors)
     if whole is not None:
         return whole, None
+    tensors = [tensor.detach() for tensor in tensors]  # as in copy_back()
     sizes = [tensor.numel() for tensor in tensors]
     room: Any = torch.empty(sum(sizes), dtype=tensors[0].dtype, device=tensors[0].device)
 
