@@ -67,11 +67,24 @@ PartRange PartOf(const BucketRun& run, size_t i, int position) {
   return {.begin = static_cast<size_t>(rows.begin) * row, .count = static_cast<size_t>(rows.count) * row};
 }
 
+// " (4 of rank 0, 3 of rank 2)": the bytes that each participant sends; empty if `parts` is.
+std::string DescribeParts(absl::Span<const size_t> parts, const Group& participants) {
+  constexpr size_t kNamed = 8;
+  if (parts.empty()) return "";
+  std::string text;
+  for (size_t i = 0; i < std::min(parts.size(), kNamed); ++i) {
+    absl::StrAppend(&text, i == 0 ? " (" : ", ", parts[i], " of rank ", participants[static_cast<int>(i)]);
+  }
+  return absl::StrCat(text, parts.size() > kNamed ? ", ...)" : ")");
+}
+
 // Where the `bytes` of a result by rows go: to the caller's memory, or to memory of the result's. The latter also if
 // the caller's is too small. The other ranks count on this one to take part, so the operation then ends with an error
-// here, and only here.
-absl::StatusOr<void*> PlaceResult(DataPlane& plane, const Submission& submission, size_t bytes,
-                                  OperationResult* result) {
+// here, and only here. `parts`: what each participant sends, if the result consists of that.
+absl::StatusOr<void*> PlaceResult(DataPlane& plane, const BucketRun& run, size_t i, size_t bytes,
+                                  absl::Span<const size_t> parts = {}) {
+  const Submission& submission = run.submission(i);
+  OperationResult* const result = &run.results[i];
   if (submission.output != nullptr && bytes <= submission.output_bytes) {
     result->callers = submission.output;
     return submission.output;
@@ -80,7 +93,8 @@ absl::StatusOr<void*> PlaceResult(DataPlane& plane, const Submission& submission
   if (submission.output != nullptr) {
     result->status =
         absl::OutOfRangeError(absl::StrCat("tensor '", request.name, "': the result of this ", Name(request.op),
-                                           " has ", bytes, " bytes, but output_bytes is ", submission.output_bytes,
+                                           " has ", bytes, " bytes", DescribeParts(parts, *run.bucket.participants),
+                                           ", but output_bytes is ", submission.output_bytes,
                                            ": pass room for all of it, or no output and ask the handle for Ronda's"));
   }
   RONDA_ASSIGN_OR_RETURN(result->data, plane.Allocate(request, bytes));
@@ -177,8 +191,7 @@ absl::Status Reductions::PreparePart(const BucketRun& run, size_t i, Segment* se
   segment->part_begin = part.begin;
   segment->part_count = part.count;
   OperationResult& result = run.results[i];
-  RONDA_ASSIGN_OR_RETURN(segment->output,
-                         PlaceResult(*plane_, submission, segment->part_count * SizeOf(request.dtype), &result));
+  RONDA_ASSIGN_OR_RETURN(segment->output, PlaceResult(*plane_, run, i, segment->part_count * SizeOf(request.dtype)));
   result.first_dims = {EvenSplit(request.shape.front(), run.participants(), *run.position).count};
   return absl::OkStatus();
 }
@@ -297,7 +310,7 @@ absl::Status Exchange::Gather() {
     call.input = submission.input;
     result.number = run_.averaged_over();
     if (!call.receiver || call.receiver == run_.position) {
-      RONDA_ASSIGN_OR_RETURN(call.output, PlaceResult(plane_, submission, total, &result));
+      RONDA_ASSIGN_OR_RETURN(call.output, PlaceResult(plane_, run_, i_, total, scratch_.bytes));
       result.first_dims.assign(first_dims.begin(), first_dims.end());
     }
   }
@@ -356,13 +369,14 @@ absl::Status Exchange::MoveRows() {
   AlltoallCall call = {.info = run_.info, .bytes = bytes};
   if (run_.takes_part()) {
     size_t received = 0;
+    scratch_.parts.clear();
     for (size_t from = static_cast<size_t>(*run_.position); from < bytes.size();
          from += static_cast<size_t>(run_.participants())) {
       received += bytes[from];
+      scratch_.parts.push_back(bytes[from]);
     }
-    const Submission& submission = run_.submission(i_);
-    call.input = submission.input;
-    RONDA_ASSIGN_OR_RETURN(call.output, PlaceResult(plane_, submission, received, &run_.results[i_]));
+    call.input = run_.submission(i_).input;
+    RONDA_ASSIGN_OR_RETURN(call.output, PlaceResult(plane_, run_, i_, received, scratch_.parts));
   }
   return plane_.communicator().Alltoall(call);
 }

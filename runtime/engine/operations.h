@@ -153,6 +153,7 @@ class Exchanges {
     std::vector<int64_t> rows;    // by participant
     std::vector<int64_t> splits;  // [sender * participants + receiver], in rows
     std::vector<size_t> bytes;
+    std::vector<size_t> parts;  // bytes that this rank receives, by participant
   };
 
   Exchanges(DataPlane* plane, Communicator* host) : plane_(plane), host_(host) {}

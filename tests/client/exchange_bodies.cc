@@ -141,7 +141,7 @@ void TooLittleRoomForAResultIsExplained() {
   EXPECT_THAT(all, Each(is_short ? -1 : 1));
   if (!is_short) return;
   EXPECT_EQ(status.code(), RONDA_ERROR_INVALID_ARGUMENT);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("'a'"), HasSubstr("output_bytes is")));
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("'a'"), HasSubstr("bytes (8 of rank 0"), HasSubstr("output_bytes is")));
   EXPECT_THROW(gathered.result(), Error);
 }
 
