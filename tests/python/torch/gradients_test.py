@@ -240,6 +240,29 @@ class WholeTest(TrainingCase):
 
         self.assertAlmostEqual(self.wrap(model := make_model()).step(number), (hvd.size() - 1) / 2)
 
+    def test_closures_that_use_no_parameter_on_some_ranks(self):
+        model = torch.nn.Linear(2, 1, bias=False)
+        optimizer = self.wrap(model)
+        before = model.weight.detach().clone()
+        constant = torch.ones((), requires_grad=True)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = model.weight.sum() if hvd.rank() == 0 else constant * 3
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        gradient = torch.full_like(before, 1 / hvd.size())
+        torch.testing.assert_close(model.weight.detach(), before - 0.5 * gradient)
+
+    def test_closures_without_a_backward_pass_leave_gradients_alone(self):
+        model = torch.nn.Linear(2, 1, bias=False)
+        optimizer = self.wrap(model, op=hvd.Sum)
+        model.weight.grad = torch.ones_like(model.weight)
+        optimizer.step(lambda: 1.0)
+        self.assertEqual(model.weight.grad.tolist(), [[1.0, 1.0]])
+
 
 class ChangedTest(TrainingCase):
     def changes(self, factor):

@@ -183,8 +183,12 @@ class GradientReducer:
         self.watch()
         return None
 
-    def synchronize(self) -> None:
+    def synchronize(self, takes_old: bool = True) -> None:
         """Makes the gradients whole where they are not, and begins the next step.
+
+        Args:
+            takes_old: whether gradients that no backward pass of this step has computed are
+                reduced as they are. If not, this rank adds zeros where another rank has one.
 
         Raises:
             ValueError: the program has changed gradients in flight; or another reducer was made
@@ -194,16 +198,16 @@ class GradientReducer:
         self._check_hooks()
         if self.is_active() and self._gradients:
             with torch.no_grad(), self._abandoning():
-                self._make_whole()
+                self._make_whole(takes_old)
                 self._settle_changes()
         self._begin_step()
         self.watch()
 
-    def _make_whole(self) -> None:
-        if not self._is_whole:
+    def _make_whole(self, takes_old: bool) -> None:
+        if takes_old and not self._is_whole:
             self._submit_what_there_is()
         while not self._is_whole:
-            self._meet(is_open=False)
+            self._meet(is_open=False, takes_old=takes_old)
 
     @contextlib.contextmanager
     def _abandoning(self) -> Iterator[None]:
@@ -277,11 +281,11 @@ class GradientReducer:
 
     # -- Reports of the ranks --
 
-    def _meet(self, is_open: bool) -> None:
+    def _meet(self, is_open: bool, takes_old: bool = True) -> None:
         """Waits for what all ranks have, as their reports say; for all gradients where no rank's
         report is open. This rank's is the one under way, if there is one.
         """
-        self._begin_report(is_open)
+        self._begin_report(is_open, takes_old)
         everyone = self._exchange().finish()
         if not everyone.is_of_one_stage:
             raise ValueError(_changes.ON_SOME_RANKS % self._first(everyone.changed))
@@ -302,19 +306,19 @@ class GradientReducer:
             self._forget()
             raise failure
 
-    def _begin_report(self, is_open: bool) -> None:
+    def _begin_report(self, is_open: bool, takes_old: bool = True) -> None:
         """Unless one is under way."""
         exchange = self._exchange()
         if not exchange.is_under_way:
-            exchange.begin(self._own_report(is_open))
+            exchange.begin(self._own_report(is_open, takes_old))
 
-    def _own_report(self, is_open: bool) -> Report:
+    def _own_report(self, is_open: bool, takes_old: bool) -> Report:
         count = len(self._gradients)
         lacks, kinds, changed = bytearray(count), bytearray([DENSE]) * count, bytearray(count)
         for i, gradient in enumerate(self._gradients):
             if not gradient.is_submitted():
                 lacks[i] = 1
-                there_is = gradient.announced or not is_open
+                there_is = gradient.announced or (takes_old and not is_open)
                 kinds[i] = kind_of(gradient.parameter.grad) if there_is else NOTHING
             else:
                 kinds[i] = gradient.kind

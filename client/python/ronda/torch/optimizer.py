@@ -215,11 +215,10 @@ class _DistributedOptimizer(_Distributed):
     def _and_synchronize(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         def call() -> Any:
             loss = closure()
-            if self._reducer.is_pending():
-                self.synchronize()
-                self._synchronized = False
             if not self._reducer.is_active():
                 return loss
+            # Another rank may have computed gradients where this one has not.
+            self._reducer.synchronize(takes_old=self._reducer.is_pending())
             op = Sum if self._options["op"] == Sum else Average
             first = next(iter(self._parameter_names.values()), "")
             return self._average(loss, f"loss of the optimizer of {first}", op)
