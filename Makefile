@@ -53,9 +53,11 @@ chaos: ## 300 rounds of random operations and injuries; three elastic jobs, 10 m
 	@tests/run_tests.sh --test_env=CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),300) --test_env=CHAOS_SECONDS=$(or $(CHAOS_SECONDS),600) \
 	  --test_env=CHAOS_SEED --nocache_test_results --test_timeout=3600 //tests/chaos/... //tests/python/torch:elastic_chaos_test
 
-fuzz: ## every fuzz target for a minute (FUZZ_SECONDS=n for others)
-	@third_party/install.sh build fuzz
+fuzz: ## every fuzz target for a minute (FUZZ_SECONDS=n for others); 10,000 random Python programs of each kind (FUZZ_PROGRAMS=n, FUZZ_SEED=n, TEST_PYTHON=python3)
+	@third_party/install.sh build test fuzz
 	@BAZEL=$(BAZEL) tests/fuzz/run.sh
+	@tests/run_tests.sh --test_env=FUZZ_PROGRAMS=$(or $(FUZZ_PROGRAMS),10000) --test_env=FUZZ_SEED --test_env=TEST_PYTHON \
+	  --nocache_test_results --test_timeout=3600 //tests/python/fuzz/...
 
 bench: ## compare with MPI and Gloo, ten minutes; writes bench-report/ (BENCH_SCALE=0.1 for a shorter look)
 	@third_party/install.sh build bench
