@@ -24,7 +24,7 @@ build: ## build everything
 	@third_party/install.sh build test bench
 	$(BAZEL) build $(PROGRESS) //...
 
-test: ## run every test, those of PyTorch with Debian's and with pip's newest; ends with "N passed, N failed"
+test: ## run every test, those of PyTorch with Debian's and with pip's newest, those of Paddle with pip's newest; ends with "N passed, N failed"
 	@third_party/install.sh build test bench
 	@BAZEL=$(BAZEL) tests/run_every_test.sh
 
@@ -36,9 +36,9 @@ test-frameworks: ## the tests of Accelerate, transformers, Lightning, ignite, De
 	@third_party/install.sh build test
 	@BAZEL=$(BAZEL) tools/frameworks/test_frameworks.sh $(TORCH)
 
-test-paddle: ## the tests of ronda.paddle with PyPI's Paddle for CPUs, in a virtual environment (PADDLE=2.6.2)
+test-paddle: ## the tests of ronda.paddle with PyPI's Paddle for CPUs, in a virtual environment (PADDLE=2.6.2; or the newest)
 	@third_party/install.sh build test
-	@BAZEL=$(BAZEL) tools/paddle/test_paddle.sh "$(or $(PADDLE),2.6.2)"
+	@BAZEL=$(BAZEL) tools/paddle/test_paddle.sh "$(or $(PADDLE),newest)"
 
 suites: RANKS = 3
 suites: ## other people's suites over Ronda: torch's DistributedTest, Horovod's tests (HOROVOD=checkout, PYTHON=python3, RANKS=3, SUITES="...")

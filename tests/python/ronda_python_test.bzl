@@ -13,8 +13,9 @@ def ronda_python_test(name, srcs, ranks = 0, needs = [], data = [], tags = [], *
       ranks: 0 for a process without rondarun, a number, or a list of these.
       needs: modules that the tests import, beside the standard library: "numpy", "torch".
       data: files that the tests use.
-      tags: as of every test; "nosan" is added, as the interpreter is built without sanitizers, and "torch" if that is
-        needed: tests/run_every_test.sh runs these targets with a second version.
+      tags: as of every test; "asanonly" is added, as the interpreter is built without sanitizers, and AddressSanitizer
+        alone can be preloaded; and "torch" or "paddle" if that is needed: tests/run_every_test.sh runs these targets
+        with the newest version.
       **kwargs: passed to sh_test; the size is "medium" by default, the timeout at least "long" where torch is needed.
     """
     if type(ranks) != "list":
@@ -37,6 +38,6 @@ def _test(name, srcs, ranks, needs, data, tags, size = "medium", **kwargs):
             "//client/python:package",
             "//tests/python:ronda_test.py",
         ],
-        tags = tags + ["nosan"] + (["torch"] if "torch" in needs else []),
+        tags = tags + ["asanonly"] + [module for module in ["torch", "paddle"] if module in needs],
         **kwargs
     )

@@ -31,9 +31,23 @@ done
 
 readonly package=$PWD/client/python/package
 unset RONDA_HOSTS_PLUGIN  # the package has it
+
+# Has AddressSanitizer check Python's processes too where libronda.so is built with it (bazel test --config=asan). Its
+# runtime must be the first library of a process. It looks for the functions of the C++ library as it starts, which is
+# before Python loads that library with PyTorch. With PYTHONMALLOC, it sees each of Python's objects.
+preload_address_sanitizer() {
+  local runtime
+  runtime=$(ldd "$package/ronda/lib/libronda.so.0" | sed -nE 's/.* => (.*libasan[^ ]*) .*/\1/p')
+  [[ -n $runtime ]] || return 0
+  export LD_PRELOAD="$runtime libstdc++.so.6" PYTHONMALLOC=malloc
+  # Python and PyTorch keep memory until the end of the process.
+  export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0
+}
+
 export PYTHONPATH=$package:$PWD/tests/python PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 # A rank that waits for a tensor which another one does not submit says so before the test's time is over.
 export RONDA_STALL_WARNING=${RONDA_STALL_WARNING:-5s} RONDA_STALL_DEADLINE=${RONDA_STALL_DEADLINE:-30s}
+preload_address_sanitizer
 launch=()
 if ((ranks > 0)); then launch=("$package/ronda/lib/rondarun" -np "$ranks"); fi
 exec "${launch[@]}" "$python" "$PWD/tests/python/ronda_test.py" "$@"

@@ -1,6 +1,7 @@
 """Whole programs of Fleet's, and its settings."""
 
 import re
+import signal
 import subprocess
 import sys
 import unittest
@@ -48,6 +49,24 @@ class ProgramTest(unittest.TestCase):
             """
         )
         self.assertEqual(done.code, 0, done.err)
+
+    def test_a_rank_with_a_damaged_heap_ends(self):
+        done = ronda_test.run(
+            """
+            import ctypes
+            from ronda.paddle import fleet
+            fleet.init(is_collective=True)
+            libc = ctypes.CDLL(None)
+            libc.malloc.restype = ctypes.c_void_p
+            libc.free.argtypes = [ctypes.c_void_p]
+            block, next_block = libc.malloc(3000), libc.malloc(3000)
+            libc.free(block)
+            libc.free(block)
+            """,
+            ranks=1,
+        )
+        self.assertEqual(done.code, 128 + signal.SIGABRT, done.err)
+        self.assertIn("was killed by signal 6 (SIGABRT)", done.err)
 
 
 class StrategyTest(unittest.TestCase):

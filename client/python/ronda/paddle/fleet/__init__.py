@@ -19,6 +19,8 @@ from __future__ import annotations
 import os
 from typing import Any, TypeVar
 
+import paddle  # type: ignore[import]
+
 from ronda import errors, job, process_sets
 from ronda._library import native
 from ronda.exchanges import barrier
@@ -53,7 +55,8 @@ def init(
 ) -> None:
     """Joins the job that the environment describes; blocks until every rank has. Twice is fine.
 
-    paddle.io.DistributedBatchSampler sees the job's ranks afterwards.
+    paddle.io.DistributedBatchSampler sees the job's ranks afterwards. Paddle's signal handlers are
+    off.
 
     Args:
         role_maker: None: the launcher says who this process is.
@@ -74,6 +77,10 @@ def init(
         )
     global _strategy
     _strategy = strategy if strategy is not None else DistributedStrategy()
+    # Paddle's handler of SIGABRT allocates memory. The C library aborts a process whose heap is
+    # damaged while it holds the heap's lock, so that rank would hang in the handler, and its job
+    # with it.
+    paddle.disable_signal_handler()
     process_sets.init_job(_USER, (), **_strategy.job_options())
     numbers = {"PADDLE_TRAINER_ID": native.rank(), "PADDLE_TRAINERS_NUM": native.size()}
     for name, number in numbers.items():

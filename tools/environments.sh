@@ -1,0 +1,73 @@
+# Sourced by <name>/environment.sh, for a virtual environment in ~/.cache/ronda that has a version of a project of PyPI's.
+# The script sets `name`, and `project` as PyPI spells it; its make_environment() installs into $folder, where $python is.
+
+readonly cache=${XDG_CACHE_HOME:-$HOME/.cache}/ronda
+
+say() {
+  echo "$name: $*" >&2
+}
+
+fail() {
+  say "$*"
+  exit 1
+}
+
+# Makes a virtual environment in folder $1, in place of what is there.
+make_venv() {
+  rm -rf "$1"
+  mkdir -p "$(dirname "$1")"
+  "${PYTHON:-python3}" -m venv "$1" >&2 || fail "${PYTHON:-python3} cannot make a virtual environment in $1"
+}
+
+# Prints the newest version that pip offers this Python; fails without an answer.
+offered() {
+  local answer
+  [[ -x $cache/pip/bin/pip ]] || make_venv "$cache/pip"
+  answer=$("$cache/pip/bin/python" -m pip --retries 1 --timeout 30 index versions "$project" 2> /dev/null) || return 1
+  sed -nE "1s/^$project \\((.+)\\)\$/\\1/p" <<< "$answer" | grep .
+}
+
+# The same without pip: the newest that is complete here.
+kept() {
+  local marker
+  for marker in "$cache/$name"-*/complete; do
+    [[ ! -e $marker ]] || sed -E "s|.*/$name-([^/]+)/complete|\\1|" <<< "$marker"
+  done | sort -V | tail -n 1 | grep .
+}
+
+newest() {
+  if offered; then return; fi
+  kept || fail "the newest version cannot be had: pip finds no $project (is there a network?), and none is in $cache"
+  say "pip finds no $project (is there a network?): the newest in $cache is taken"
+}
+
+install() {
+  local reason
+  "$python" -m pip install --quiet "$@" >&2 2> "$folder/errors" && return
+  cat "$folder/errors" >&2
+  reason=$(sed -n 's/^ERROR: //p' "$folder/errors" | tail -n 1)
+  rm -rf "$folder"
+  fail "$version cannot be had: ${reason:-pip fails to install $*}"
+}
+
+# Prints the path of a Python that has version $1 of the project, or the newest that pip offers ("newest"). A version that
+# cannot be had: the last line of standard error says why, and the script ends with exit code 1.
+print_python() {
+  version=$1
+  if [[ $version == newest ]]; then version=$(newest); fi
+  [[ $version =~ ^[0-9][0-9A-Za-z.+]*$ ]] || fail "'$version' is no version: give one as 2.6.0, or newest"
+  readonly folder=$cache/$name-$version
+  readonly python=$folder/bin/python
+
+  mkdir -p "$cache"
+  exec 9> "$cache/$name.lock"  # of two that want a version, one makes it
+  flock 9
+  if [[ ! -e $folder/complete ]]; then
+    say "$version is installed in $folder; this takes minutes"
+    make_venv "$folder"
+    make_environment
+    "$python" -c "import $name" || fail "$version cannot be had: Python fails to import it"
+    touch "$folder/complete"
+  fi
+  echo "$python"
+}
