@@ -5,10 +5,20 @@ from __future__ import annotations
 import time
 import unittest
 
-from late_values import COUNT, DEVICE, LateGradient, fill_late, on_device, uses_the_first_device, values  # isort: skip # noqa: E501
+from late_values import (  # isort: skip  # before torch
+    COUNT,
+    DEVICE,
+    LateGradient,
+    fill_late,
+    on_device,
+    use_device,
+    uses_the_first_device,
+    values,
+)
 import ronda.torch.c10d  # noqa: F401
 import torch
 import torch.distributed as dist
+from ronda._in_flight import IN_FLIGHT
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -17,7 +27,7 @@ RANK = SIZE = 0
 
 def setUpModule() -> None:
     global RANK, SIZE
-    torch.cuda.set_device(DEVICE)
+    use_device()
     dist.init_process_group("ronda", device_id=DEVICE)
     RANK, SIZE = dist.get_rank(), dist.get_world_size()
 
@@ -139,6 +149,15 @@ class StreamsTest(unittest.TestCase):
                 copies = [row.clone() for row in rows]
             found = [values(copy) for copy in copies]
             self.assertEqual(found, [[float(rank + 1)] for rank in range(SIZE)])
+
+    def test_works_that_nobody_waits_for_are_let_go(self):
+        for _ in range(4):
+            self.start()
+        deadline = time.monotonic() + 60
+        while IN_FLIGHT.operations() and time.monotonic() < deadline:
+            time.sleep(0.001)
+            IN_FLIGHT.forget_ended()
+        self.assertEqual(IN_FLIGHT.operations(), [])
 
     def test_a_barrier_waits_for_the_device(self):
         fill_late(on_device(-1.0).clone(), 1.0)

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import unittest
 
-from late_values import COUNT, DEVICE, LateGradient, fill_late, on_device, uses_the_first_device, values  # isort: skip # noqa: E501
+from late_values import (  # isort: skip  # before torch
+    COUNT,
+    DEVICE,
+    LateGradient,
+    fill_late,
+    on_device,
+    use_device,
+    uses_the_first_device,
+    values,
+)
 import ronda.torch as hvd
 import torch
 from torch import nn
 
 
 def setUpModule() -> None:
-    torch.cuda.set_device(DEVICE)
+    use_device()
     hvd.init()
 
 

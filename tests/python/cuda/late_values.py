@@ -52,6 +52,12 @@ class LateGradient(torch.autograd.Function):
         return result, None
 
 
+def use_device() -> None:
+    """Makes the rank's device the current one; skips the module where there is no stand-in."""
+    stand_in.require()
+    torch.cuda.set_device(DEVICE)
+
+
 def uses_the_first_device() -> bool:
     """Whether anything in this process has used the device that no test uses."""
     return stand_in.has_context(0)
