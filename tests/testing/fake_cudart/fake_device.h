@@ -1,5 +1,5 @@
-// The devices of tests/testing/fake_cuda as the stand-ins for CUDA's libraries use them: those that Ronda has loaded, or
-// will load, in the same process.
+// The devices of tests/testing/fake_cuda as the stand-ins for CUDA's libraries use them: those that Ronda has loaded,
+// or will load, in the same process.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDART_FAKE_DEVICE_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDART_FAKE_DEVICE_H_
 

@@ -31,8 +31,7 @@ std::atomic<const void*> the_sleep{nullptr};
 
 // A GPU has about 2 cycles a nanosecond.
 int Sleep(const int64_t cycles, cudaStream_t stream) {
-  return FakeDevices::Get().Enqueue(stream,
-                                    [=] { std::this_thread::sleep_for(std::chrono::nanoseconds(cycles / 2)); });
+  return FakeDevices::Get().Enqueue(stream, [=] { std::this_thread::sleep_for(std::chrono::nanoseconds(cycles / 2)); });
 }
 
 cudaError_t LaunchOrDrop(const void* function, void** arguments, cudaStream_t stream) {
@@ -81,8 +80,7 @@ EXPORTED cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3, dim3, void** 
                                         cudaStream_t stream) {
   return LaunchOrDrop(kernel, arguments, stream);
 }
-EXPORTED cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void** arguments, size_t,
-                                      cudaStream_t stream) {
+EXPORTED cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void** arguments, size_t, cudaStream_t stream) {
   return LaunchOrDrop(function, arguments, stream);
 }
 EXPORTED cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void** arguments) {

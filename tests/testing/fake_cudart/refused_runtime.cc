@@ -54,9 +54,8 @@ REFUSED(cudaUserObjectRelease)
 // PyTorch looks for the driver's functions here when it starts, and needs an address for each. None of them is used but
 // for what the fake lacks.
 extern "C" __attribute__((visibility("default"))) int cudaGetDriverEntryPointByVersion(const char*, void** function,
-                                                                                        unsigned int,
-                                                                                        unsigned long long,
-                                                                                        int* result) {
+                                                                                       unsigned int, unsigned long long,
+                                                                                       int* result) {
   *function = reinterpret_cast<void*>(cudaGraphLaunch);
   if (result != nullptr) *result = 0;
   return 0;

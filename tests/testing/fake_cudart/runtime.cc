@@ -62,8 +62,7 @@ int Copy(void* dst, const void* src, size_t bytes, void* stream) {
     return error == cudaSuccess ? WaitForStream(stream) : error;
   }
   auto content = std::make_shared<std::string>(static_cast<const char*>(src), bytes);
-  return devices.Enqueue(stream,
-                         [=, to = devices.view(dst)] { std::memcpy(to, content->data(), content->size()); });
+  return devices.Enqueue(stream, [=, to = devices.view(dst)] { std::memcpy(to, content->data(), content->size()); });
 }
 
 int Fill(void* dst, int value, size_t bytes, void* stream) {
@@ -243,9 +242,8 @@ EXPORTED cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, c
 
 EXPORTED cudaError_t cudaMemcpyPeerAsync(void* dst, int, const void* src, int, size_t bytes, cudaStream_t stream) {
   const FakeDevices& devices = FakeDevices::Get();
-  return Result(devices.Enqueue(Handle(stream), [=, to = devices.view(dst), from = devices.view(src)] {
-    std::memcpy(to, from, bytes);
-  }));
+  return Result(devices.Enqueue(
+      Handle(stream), [=, to = devices.view(dst), from = devices.view(src)] { std::memcpy(to, from, bytes); }));
 }
 
 EXPORTED cudaError_t cudaMemcpy(void* dst, const void* src, size_t bytes, cudaMemcpyKind) {
