@@ -16,6 +16,7 @@ from late_values import (  # isort: skip  # before torch
 )
 import ronda.torch as hvd
 import torch
+from stand_in import dropped_kernels
 from torch import nn
 
 
@@ -111,6 +112,16 @@ class StreamsTest(unittest.TestCase):
 
     def test_backward_of_groups_on_other_streams(self):
         self.check_backward("grouped", groups=1)
+
+    def test_results_need_none_of_the_kernels_that_are_dropped(self):
+        before = dropped_kernels()
+        torch.ones(3, device=DEVICE)
+        self.assertEqual(dropped_kernels(), before + 1)
+        tensor = on_device(-1.0).clone()
+        fill_late(tensor, self.own)
+        hvd.allreduce_(tensor, op=hvd.Sum, name="without kernels")
+        self.assertEqual(values(tensor.clone()), [self.total])
+        self.assertEqual(dropped_kernels(), before + 1)
 
     def test_other_devices_are_left_alone(self):
         handles = [

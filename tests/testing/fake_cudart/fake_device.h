@@ -8,6 +8,9 @@
 
 #include "runtime/cuda/plugin.h"
 
+// A function of CUDA's, which PyTorch's libraries look for by its name.
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
 namespace ronda::testing {
 
 // libfake_cuda.so, from RONDA_CUDA_PLUGIN. Ends the process, with a line that says why, where it cannot be loaded.

@@ -12,8 +12,6 @@
 
 #include "tests/testing/fake_cudart/fake_device.h"
 
-#define EXPORTED extern "C" __attribute__((visibility("default")))
-
 namespace {
 
 using ronda::testing::FakeDevices;

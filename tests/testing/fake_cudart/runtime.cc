@@ -10,8 +10,6 @@
 #include "tests/testing/fake_cudart/fake_device.h"
 #include "tests/testing/fake_cudart/waiting.h"
 
-#define EXPORTED extern "C" __attribute__((visibility("default")))
-
 namespace {
 
 using ronda::testing::FakeDevices;

@@ -1,3 +1,4 @@
+// What CUDA knows of the host that the plugin does not: who waits, and which of its memory is pinned.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDART_WAITING_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDART_WAITING_H_
 
