@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import unittest
+from collections.abc import Callable
 
 from late_values import (  # isort: skip  # before torch
     COUNT,
@@ -50,6 +51,20 @@ def sum_bucket(state, bucket):  # DDP takes no annotations that are text
     """A hook, with which DDP copies gradients; without any it scales them by a kernel."""
     future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
     return future.then(lambda done: done.value()[0])
+
+
+def await_condition(is_true: Callable[[], bool], otherwise: str) -> None:
+    """Asks until the answer is yes, for a minute."""
+    deadline = time.monotonic() + 60
+    while not is_true():
+        if time.monotonic() > deadline:
+            raise AssertionError(otherwise)
+        time.sleep(0.001)
+
+
+def await_end(work: dist.Work) -> None:
+    """Polls, and has no stream wait."""
+    await_condition(work.is_completed, "a collective does not end")
 
 
 class StreamsTest(unittest.TestCase):
@@ -113,8 +128,7 @@ class StreamsTest(unittest.TestCase):
     def test_what_a_poll_found_needs_no_wait(self):
         for _ in range(4):
             tensor, work = self.start()
-            while not work.is_completed():
-                time.sleep(0.001)
+            await_end(work)
             with torch.cuda.stream(self.other):
                 copy = tensor.clone()
             self.assertEqual(values(copy), [self.total])
@@ -128,8 +142,7 @@ class StreamsTest(unittest.TestCase):
             with torch.cuda.stream(self.side):
                 fill_late(tensor, float(RANK + 1))
                 work = dist.all_gather(rows, tensor, async_op=True)
-            while not work.is_completed():
-                time.sleep(0.001)
+            await_end(work)
             with torch.cuda.stream(self.other):
                 copies = [row.clone() for row in rows]
             found = [values(copy) for copy in copies]
@@ -153,11 +166,12 @@ class StreamsTest(unittest.TestCase):
     def test_works_that_nobody_waits_for_are_let_go(self):
         for _ in range(4):
             self.start()
-        deadline = time.monotonic() + 60
-        while IN_FLIGHT.operations() and time.monotonic() < deadline:
-            time.sleep(0.001)
+
+        def are_let_go() -> bool:
             IN_FLIGHT.forget_ended()
-        self.assertEqual(IN_FLIGHT.operations(), [])
+            return not IN_FLIGHT.operations()
+
+        await_condition(are_let_go, "operations are kept that have ended")
 
     def test_a_barrier_waits_for_the_device(self):
         fill_late(on_device(-1.0).clone(), 1.0)
