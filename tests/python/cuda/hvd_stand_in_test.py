@@ -48,7 +48,7 @@ class StreamsTest(unittest.TestCase):
     def test_a_stream_waits_that_did_not_submit(self):
         tensor = on_device(-1.0).clone()
         torch.cuda.synchronize()
-        for _ in range(4):
+        for _ in range(16):
             with torch.cuda.stream(self.side):
                 fill_late(tensor, self.own)
                 handle = hvd.allreduce_async_(tensor, op=hvd.Sum, name="elsewhere")
@@ -60,7 +60,7 @@ class StreamsTest(unittest.TestCase):
     def test_the_stream_that_submitted_waits_too(self):
         tensor = on_device(-1.0).clone()
         torch.cuda.synchronize()
-        for _ in range(4):
+        for _ in range(16):
             with torch.cuda.stream(self.side):
                 fill_late(tensor, self.own)
                 handle = hvd.allreduce_async_(tensor, op=hvd.Sum, name="both")
