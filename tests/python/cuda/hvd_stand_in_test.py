@@ -100,8 +100,9 @@ class StreamsTest(unittest.TestCase):
             stream = streams[step % 4]
             with torch.cuda.stream(stream):
                 optimizer.zero_grad()
-                for weight in weights:
-                    LateGradient.apply(weight, self.own).backward(on_device(1.0))
+                # One pass: from the second step on the gradients are a prepared group.
+                outputs = [LateGradient.apply(weight, self.own) for weight in weights]
+                torch.autograd.backward(outputs, [on_device(1.0)] * len(outputs))
                 optimizer.synchronize()
                 copies = [weight.grad.clone() for weight in weights]
             for copy in copies:
