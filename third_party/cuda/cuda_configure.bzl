@@ -21,6 +21,7 @@ _CAPABILITIES = [75, 80, 86, 89, 90, 100, 120]
 
 _TOOLKIT = """
 PRESENT = {present}
+MAJOR = {major}
 NVCC = "{nvcc}"
 ARCHITECTURES = {architectures}
 """
@@ -87,7 +88,7 @@ def _without(context, why):
     # buildifier: disable=print
     print("No CUDA toolkit: %s. Targets that need one are not built; all others are." % why)
     context.file("version.txt", "none")
-    context.file("toolkit.bzl", _TOOLKIT.format(present = False, nvcc = "", architectures = []))
+    context.file("toolkit.bzl", _TOOLKIT.format(present = False, major = 0, nvcc = "", architectures = []))
     context.file("BUILD.bazel", _BUILD_WITHOUT)
 
 def _cuda_configure(context):
@@ -103,6 +104,7 @@ def _cuda_configure(context):
     context.file("version.txt", version)
     context.file("toolkit.bzl", _TOOLKIT.format(
         present = True,
+        major = _release(version)[0],
         nvcc = nvcc,
         architectures = _architectures(context, nvcc),
     ))

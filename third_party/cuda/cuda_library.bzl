@@ -2,10 +2,13 @@
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")
-load("@cuda//:toolkit.bzl", "ARCHITECTURES", "NVCC", "PRESENT")
+load("@cuda//:toolkit.bzl", "ARCHITECTURES", "MAJOR", "NVCC", "PRESENT")
 
 # For other targets that are of no use without a toolkit: target_compatible_with = CUDA_ONLY.
 CUDA_ONLY = [] if PRESENT else ["//third_party/cuda:no_toolkit"]
+
+# Likewise, for what has the types of CUDA 13's runtime.
+CUDA_13_ONLY = [] if MAJOR == 13 else ["//third_party/cuda:no_toolkit"]
 
 # GPUs from this one on run machine code made from its PTX, which is included for future GPUs.
 _PTX_OF_ALL_OTHERS = 80

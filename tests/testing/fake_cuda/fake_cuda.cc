@@ -48,6 +48,13 @@ int WithEvent(void* handle, const Action& action) {
   return event == nullptr ? kCudaInvalidHandle : action(event);
 }
 
+// For what makes an object on this thread's device, which CUDA makes a context for.
+int ErrorOfOpening() {
+  const int error = CurrentError();
+  if (error == kCudaSuccess) Machine().OpenContext(this_threads_device);
+  return error;
+}
+
 int Enqueue(void* handle, std::function<void()> task) {
   return WithStream(handle, [&](FakeStream& stream) {
     stream.Enqueue(std::move(task));
@@ -113,6 +120,7 @@ int Describe(int device, ronda_cuda_device* description) {
 int UseDevice(int device) {
   ++this_threads_changes;
   if (const int error = Machine().ErrorOf(device); error != 0) return error;
+  Machine().OpenContext(device);
   this_threads_device = device;
   return kCudaSuccess;
 }
@@ -145,7 +153,7 @@ int OwnerOf(ronda_cuda_memory kind) {
 
 int Allocate(ronda_cuda_memory kind, size_t bytes, void** memory) {
   *memory = nullptr;
-  if (const int error = CurrentError(); error != 0) return error;
+  if (const int error = ErrorOfOpening(); error != 0) return error;
   *memory = Machine().memory().Allocate(OwnerOf(kind), bytes);
   return *memory == nullptr ? kCudaOutOfMemory : kCudaSuccess;
 }
@@ -166,7 +174,7 @@ int Release(ronda_cuda_memory kind, void* memory) {
 
 int CreateStream(void** stream) {
   *stream = nullptr;
-  if (const int error = CurrentError(); error != 0) return error;
+  if (const int error = ErrorOfOpening(); error != 0) return error;
   *stream = Machine().CreateStream(this_threads_device);
   return kCudaSuccess;
 }
@@ -189,7 +197,7 @@ int StreamId(void* handle, uint64_t* id) {
 
 int CreateEvent(int, void** event) {
   *event = nullptr;
-  if (const int error = CurrentError(); error != 0) return error;
+  if (const int error = ErrorOfOpening(); error != 0) return error;
   *event = Machine().CreateEvent();
   return kCudaSuccess;
 }
@@ -469,6 +477,17 @@ int fake_cuda_enqueue(void* stream, void (*function)(void*), void* context) {
 void* fake_cuda_view(const void* address) { return ronda::testing::Machine().memory().AnyViewOf(address); }
 
 void fake_cuda_wait_before_free() { ronda::testing::WaitBeforeFree(); }
+
+int fake_cuda_is_idle(void* stream, int* idle) {
+  return ronda::testing::WithStream(stream, [=](const ronda::testing::FakeStream& known) {
+    *idle = known.IsIdle() ? 1 : 0;
+    return ronda::testing::kCudaSuccess;
+  });
+}
+
+void fake_cuda_wait_for_device() { ronda::testing::Machine().AwaitDevice(ronda::testing::this_threads_device); }
+
+int fake_cuda_has_context(int device) { return ronda::testing::Machine().HasContext(device) ? 1 : 0; }
 
 void fake_cuda_leaks(char* text, size_t size) {
   std::snprintf(text, size, "%s", ronda::testing::Machine().Leaks().c_str());

@@ -28,6 +28,15 @@ __attribute__((visibility("default"))) void* fake_cuda_view(const void* address)
 // such a library does when it frees its own.
 __attribute__((visibility("default"))) void fake_cuda_wait_before_free();
 
+// Whether `stream` has come to the end of all that it has been given.
+__attribute__((visibility("default"))) int fake_cuda_is_idle(void* stream, int* idle);
+
+// Waits until the streams of this thread's device have nothing to do.
+__attribute__((visibility("default"))) void fake_cuda_wait_for_device();
+
+// Whether this process has used the device: has made it current by use_device, or has made an object on it.
+__attribute__((visibility("default"))) int fake_cuda_has_context(int device);
+
 // FakeCuda::Leaks() of this process's devices: writes at most `size` bytes.
 __attribute__((visibility("default"))) void fake_cuda_leaks(char* text, size_t size);
 }

@@ -51,6 +51,31 @@ TEST(FakeCudaTest, StreamsFindMemoryThatWasReleasedAfterTheyWereGivenIt) {
   EXPECT_EQ(ReadDevice(second, 8), "released");
 }
 
+TEST(FakeCudaTest, DevicesHaveAContextOnceTheyAreUsed) {
+  const FakeCuda cuda({});
+  ASSERT_EQ(cuda.table()->restore_device(2), kCudaSuccess);
+  EXPECT_EQ(fake_cuda_has_context(2), 0);
+  Allocate(cuda, RONDA_CUDA_DEVICE_MEMORY, 8);
+  EXPECT_EQ(fake_cuda_has_context(2), 1);
+  ASSERT_EQ(cuda.table()->use_device(1), kCudaSuccess);
+  EXPECT_EQ(fake_cuda_has_context(1), 1);
+  EXPECT_EQ(fake_cuda_has_context(0), 0);
+  ASSERT_EQ(cuda.table()->use_device(0), kCudaSuccess);
+}
+
+TEST(FakeCudaTest, StreamsAreIdleAtTheirEnd) {
+  const FakeCuda cuda({});
+  int is_idle = -1;
+  StreamHold hold(nullptr);
+  ASSERT_EQ(fake_cuda_is_idle(nullptr, &is_idle), kCudaSuccess);
+  EXPECT_EQ(is_idle, 0);
+  hold.Release();
+  fake_cuda_wait_for_device();
+  ASSERT_EQ(fake_cuda_is_idle(nullptr, &is_idle), kCudaSuccess);
+  EXPECT_EQ(is_idle, 1);
+  EXPECT_EQ(fake_cuda_is_idle(&is_idle, &is_idle), kCudaInvalidHandle);
+}
+
 TEST(FakeCudaTest, MemoryBelongsToADeviceUpToItsEnd) {
   const FakeCuda cuda({});
   ASSERT_EQ(cuda.table()->use_device(3), kCudaSuccess);

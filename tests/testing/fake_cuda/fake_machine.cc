@@ -126,6 +126,7 @@ FakeMachine::FakeMachine(const FakeCuda::Options& options)
       memory_(options.devices, options.memory_bytes, options.host_access),
       errors_(options.devices),
       have_kernels_(options.devices),
+      have_contexts_(options.devices),
       default_streams_(options.devices) {
   for (std::atomic<bool>& has_kernels : have_kernels_) {
     has_kernels.store(options.loading == FakeCuda::Options::Loading::kEager);

@@ -102,6 +102,11 @@ class FakeMachine {
 
   void LoadKernels(int device) { have_kernels_[device].store(true); }
   bool HasKernels(int device) const { return have_kernels_[device].load(); }
+
+  // A context of CUDA's on a device, which is there from the first use on.
+  void OpenContext(int device) { have_contexts_[device].store(true); }
+  bool HasContext(int device) const { return have_contexts_[device].load(); }
+
   // Returns when its streams have nothing to do.
   void AwaitDevice(int device) const;
 
@@ -150,6 +155,7 @@ class FakeMachine {
   FakeMemory memory_;
   std::vector<std::atomic<int>> errors_;         // one a device
   std::vector<std::atomic<bool>> have_kernels_;  // likewise
+  std::vector<std::atomic<bool>> have_contexts_;
   mutable Mutex mu_;
   std::map<void*, std::shared_ptr<FakeEvent>> events_ ABSL_GUARDED_BY(mu_);
   size_t created_events_ ABSL_GUARDED_BY(mu_) = 0;

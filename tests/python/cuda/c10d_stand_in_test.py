@@ -1,0 +1,200 @@
+"""torch.distributed over Ronda on PyTorch's own CUDA code without a GPU."""
+
+from __future__ import annotations
+
+import time
+import unittest
+from collections.abc import Callable
+
+from late_values import (  # isort: skip  # before torch
+    COUNT,
+    DEVICE,
+    LateGradient,
+    fill_late,
+    on_device,
+    use_device,
+    uses_the_first_device,
+    values,
+)
+import ronda.torch.c10d  # noqa: F401
+import torch
+import torch.distributed as dist
+from ronda._in_flight import IN_FLIGHT
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+RANK = SIZE = 0
+
+
+def setUpModule() -> None:
+    global RANK, SIZE
+    use_device()
+    dist.init_process_group("ronda", device_id=DEVICE)
+    RANK, SIZE = dist.get_rank(), dist.get_world_size()
+
+
+def tearDownModule() -> None:
+    torch.cuda.synchronize()
+    dist.destroy_process_group()
+
+
+class Weight(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(COUNT))
+
+    def forward(self, value: float) -> torch.Tensor:
+        return LateGradient.apply(self.weight, value)
+
+
+def sum_bucket(state, bucket):  # DDP takes no annotations that are text
+    """A hook, with which DDP copies gradients; without any it scales them by a kernel."""
+    future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+    return future.then(lambda done: done.value()[0])
+
+
+def await_condition(is_true: Callable[[], bool], otherwise: str) -> None:
+    """Asks until the answer is yes, for a minute."""
+    deadline = time.monotonic() + 60
+    while not is_true():
+        if time.monotonic() > deadline:
+            raise AssertionError(otherwise)
+        time.sleep(0.001)
+
+
+def await_end(work: dist.Work) -> None:
+    """Polls, and has no stream wait."""
+    await_condition(work.is_completed, "a collective does not end")
+
+
+class StreamsTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.total = SIZE * (SIZE + 1) / 2
+        self.side, self.other = torch.cuda.Stream(), torch.cuda.Stream()
+        on_device(float(RANK + 1))
+        torch.cuda.synchronize()
+
+    def start(self) -> tuple[torch.Tensor, dist.Work]:
+        tensor = on_device(-1.0).clone()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(self.side):
+            fill_late(tensor, float(RANK + 1))
+            work = dist.all_reduce(tensor, async_op=True)
+        return tensor, work
+
+    def test_earlier_work_of_the_stream_comes_first(self):
+        for _ in range(4):
+            tensor = on_device(-1.0).clone()
+            fill_late(tensor, float(RANK + 1))
+            dist.all_reduce(tensor)
+            self.assertEqual(values(tensor.clone()), [self.total])
+
+    def test_every_wait_orders_its_stream(self):
+        for _ in range(4):
+            tensor, work = self.start()
+            copies = []
+            for stream in (self.other, torch.cuda.current_stream(), torch.cuda.Stream()):
+                with torch.cuda.stream(stream):
+                    work.wait()
+                    copies.append(tensor.clone())
+            for copy in copies:
+                self.assertEqual(values(copy), [self.total])
+
+    def test_the_stream_that_submitted_waits_too(self):
+        for _ in range(4):
+            tensor, work = self.start()
+            with torch.cuda.stream(self.other):
+                work.wait()
+            with torch.cuda.stream(self.side):
+                copy = tensor.clone()
+            self.assertEqual(values(copy), [self.total])
+
+    def test_a_wait_behind_the_future_orders_its_stream(self):
+        for _ in range(4):
+            tensor, work = self.start()
+            future = work.get_future()
+            with torch.cuda.stream(self.other):
+                copy = future.wait()[0].clone()
+            work.wait()
+            self.assertEqual(values(tensor.clone()), [self.total])
+            self.assertEqual(values(copy), [self.total])
+
+    def test_futures_callbacks_see_the_result(self):
+        for _ in range(4):
+            _, work = self.start()
+            copy = work.get_future().then(lambda future: future.value()[0].clone())
+            self.assertEqual(values(copy.wait().clone()), [self.total])
+
+    def test_what_a_poll_found_needs_no_wait(self):
+        for _ in range(4):
+            tensor, work = self.start()
+            await_end(work)
+            with torch.cuda.stream(self.other):
+                copy = tensor.clone()
+            self.assertEqual(values(copy), [self.total])
+
+    def test_gathered_rows_of_a_poll_need_no_wait(self):
+        """They are copied to the caller's tensors after the collective."""
+        for _ in range(4):
+            rows = [on_device(-1.0).clone() for _ in range(SIZE)]
+            tensor = on_device(-1.0).clone()
+            torch.cuda.synchronize()
+            with torch.cuda.stream(self.side):
+                fill_late(tensor, float(RANK + 1))
+                work = dist.all_gather(rows, tensor, async_op=True)
+            await_end(work)
+            with torch.cuda.stream(self.other):
+                copies = [row.clone() for row in rows]
+            found = [values(copy) for copy in copies]
+            self.assertEqual(found, [[float(rank + 1)] for rank in range(SIZE)])
+
+    def test_later_waits_order_what_comes_after_the_collective(self):
+        for _ in range(4):
+            rows = [on_device(-1.0).clone() for _ in range(SIZE)]
+            tensor = on_device(-1.0).clone()
+            torch.cuda.synchronize()
+            with torch.cuda.stream(self.side):
+                fill_late(tensor, float(RANK + 1))
+                work = dist.all_gather(rows, tensor, async_op=True)
+                work.wait()
+            with torch.cuda.stream(self.other):
+                work.wait()
+                copies = [row.clone() for row in rows]
+            found = [values(copy) for copy in copies]
+            self.assertEqual(found, [[float(rank + 1)] for rank in range(SIZE)])
+
+    def test_works_that_nobody_waits_for_are_let_go(self):
+        for _ in range(4):
+            self.start()
+
+        def are_let_go() -> bool:
+            IN_FLIGHT.forget_ended()
+            return not IN_FLIGHT.operations()
+
+        await_condition(are_let_go, "operations are kept that have ended")
+
+    def test_a_barrier_waits_for_the_device(self):
+        fill_late(on_device(-1.0).clone(), 1.0)
+        event = torch.cuda.Event()
+        event.record()
+        dist.barrier()
+        self.assertTrue(event.query())
+
+    def test_backward_on_a_side_stream(self):
+        model = DistributedDataParallel(Weight().to(DEVICE))
+        model.register_comm_hook(None, sum_bucket)
+        for step in range(6):
+            stream = (self.side, self.other)[step % 2]
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                model.zero_grad()
+                model(float(RANK + 1)).backward(on_device(1.0))
+            torch.cuda.current_stream().wait_stream(stream)
+            self.assertEqual(values(model.module.weight.grad.clone()), [self.total])
+
+    def test_other_devices_are_left_alone(self):
+        works = [self.start()[1] for _ in range(4)]
+        futures = [work.get_future().then(lambda future: None) for work in works]
+        for future in futures:
+            future.wait()
+        self.assertFalse(uses_the_first_device())

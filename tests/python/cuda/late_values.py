@@ -1,0 +1,63 @@
+"""What tests over the stand-in for CUDA share: values that come to the device late, by copies."""
+
+from __future__ import annotations
+
+import os
+
+# isort: split
+import stand_in  # before torch
+import torch
+
+COUNT = 100_003
+# Not the first one: a thread that has chosen no device has that, and must not use it.
+DEVICE = torch.device("cuda", 1 + int(os.environ.get("RONDA_LOCAL_RANK", "0")))
+_CYCLES = 100_000_000  # about 50 ms
+
+_constants: dict[float, torch.Tensor] = {}
+
+
+def on_device(value: float) -> torch.Tensor:
+    """A tensor on the device that has `value` everywhere, for all streams."""
+    if value not in _constants:
+        _constants[value] = torch.full((COUNT,), value).to(DEVICE)
+        torch.cuda.synchronize(DEVICE)
+    return _constants[value]
+
+
+def fill_late(tensor: torch.Tensor, value: float) -> None:
+    """Fills the tensor on the current stream, which is busy for about 50 ms first."""
+    source = on_device(value)
+    torch.cuda._sleep(_CYCLES)  # type: ignore[no-untyped-call]
+    tensor.copy_(source)
+
+
+def values(tensor: torch.Tensor) -> list[float]:
+    """The different values of the tensor, once the device has done all that it has been given."""
+    torch.cuda.synchronize(DEVICE)
+    return tensor.cpu().unique().tolist()
+
+
+class LateGradient(torch.autograd.Function):
+    """The identity; its gradient comes late, and has `value` everywhere."""
+
+    @staticmethod
+    def forward(ctx, weight: torch.Tensor, value: float) -> torch.Tensor:
+        ctx.value = value
+        return weight.clone()
+
+    @staticmethod
+    def backward(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        result = on_device(-1000.0).clone()  # what is read too early
+        fill_late(result, ctx.value)
+        return result, None
+
+
+def use_device() -> None:
+    """Makes the rank's device the current one; skips the module where there is no stand-in."""
+    stand_in.require()
+    torch.cuda.set_device(DEVICE)
+
+
+def uses_the_first_device() -> bool:
+    """Whether anything in this process has used the device that no test uses."""
+    return stand_in.has_context(0)

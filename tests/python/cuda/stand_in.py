@@ -1,0 +1,58 @@
+"""CUDA's libraries as tests/testing has them, for PyTorch's own CUDA code on a machine without a
+GPU. Imported before torch.
+
+Streams are threads that pause at random, so an order that is missing shows in the values. PyTorch's
+kernels are dropped: values come to the device, and go, by copies.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import pathlib
+import unittest
+
+_FAKES = pathlib.Path("tests/testing").resolve()
+_RUNTIME = "libcudart.so.13"
+_DRIVER = "libcuda.so.1"
+
+
+def _is_asked_for() -> bool:
+    """Whether torch is a build that loads such a library."""
+    spec = importlib.util.find_spec("torch")
+    assert spec is not None and spec.origin is not None
+    library = pathlib.Path(spec.origin).parent / "lib" / "libc10_cuda.so"
+    return library.exists() and _RUNTIME.encode() in library.read_bytes()
+
+
+def _load(name: str) -> ctypes.CDLL:
+    """The loader takes it for the library of this name that torch's libraries ask for."""
+    return ctypes.CDLL(str(_FAKES / "fake_cudart" / name), mode=ctypes.RTLD_GLOBAL)
+
+
+_IS_LOADED = _is_asked_for()
+if _IS_LOADED:
+    os.environ["RONDA_CUDA_PLUGIN"] = str(_FAKES / "fake_cuda" / "libfake_cuda.so")
+    os.environ["RONDA_NCCL_LIBRARY"] = str(_FAKES / "fake_nccl" / "libfake_nccl.so")
+    os.environ.setdefault("FAKE_CUDA_DEVICES", "3")
+    os.environ.setdefault("FAKE_CUDA_DELAY_SEED", "1")
+    _runtime, _driver = _load(_RUNTIME), _load(_DRIVER)
+    _runtime.fake_cudart_dropped_kernels.restype = ctypes.c_uint64
+    _fake = ctypes.CDLL(os.environ["RONDA_CUDA_PLUGIN"])
+
+
+def require() -> None:
+    """Skips a module of tests where torch would not use the stand-in."""
+    if not _IS_LOADED:
+        raise unittest.SkipTest(f"this torch does not load {_RUNTIME}")
+
+
+def dropped_kernels() -> int:
+    """How many kernels this process has launched, all of which did nothing."""
+    return int(_runtime.fake_cudart_dropped_kernels())
+
+
+def has_context(device: int) -> bool:
+    """Whether this process has used the device, which would occupy memory on a GPU."""
+    return bool(_fake.fake_cuda_has_context(device))

@@ -1,0 +1,25 @@
+// Functions of the driver that PyTorch's libraries need to be loaded, and that the fake does not have. Without CUDA's
+// header, which declares them in full.
+#define REFUSED(name) \
+  extern "C" __attribute__((visibility("default"))) int name() { return 801; /* CUDA_ERROR_NOT_SUPPORTED */ }
+
+REFUSED(cuCtxGetCurrent)
+REFUSED(cuCtxSetCurrent)
+REFUSED(cuDeviceGetAttribute)
+REFUSED(cuDevicePrimaryCtxRetain)
+REFUSED(cuFuncGetAttribute)
+REFUSED(cuFuncSetAttribute)
+REFUSED(cuFuncSetCacheConfig)
+REFUSED(cuLaunchCooperativeKernel)
+REFUSED(cuLaunchKernel)
+REFUSED(cuLinkAddData_v2)
+REFUSED(cuLinkComplete)
+REFUSED(cuLinkCreate_v2)
+REFUSED(cuModuleGetFunction)
+REFUSED(cuModuleLoad)
+REFUSED(cuModuleLoadData)
+REFUSED(cuModuleLoadDataEx)
+REFUSED(cuModuleUnload)
+REFUSED(cuOccupancyMaxActiveBlocksPerMultiprocessor)
+REFUSED(cuPointerGetAttribute)
+REFUSED(cuTensorMapEncodeTiled)

@@ -1,0 +1,62 @@
+// Functions that PyTorch's libraries need to be loaded, and that the fake CUDA runtime does not have: graphs, memory
+// pools, memory of other processes, libraries of kernels. Without CUDA's header, which declares them in full.
+#define REFUSED(name) \
+  extern "C" __attribute__((visibility("default"))) int name() { return 801; /* cudaErrorNotSupported */ }
+
+REFUSED(cudaDeviceEnablePeerAccess)
+REFUSED(cudaDeviceGetDefaultMemPool)
+REFUSED(cudaDeviceGetGraphMemAttribute)
+REFUSED(cudaDeviceSetGraphMemAttribute)
+REFUSED(cudaFreeAsync)
+REFUSED(cudaGetSymbolAddress)
+REFUSED(cudaGraphAddNode)
+REFUSED(cudaGraphConditionalHandleCreate)
+REFUSED(cudaGraphDestroy)
+REFUSED(cudaGraphExecDestroy)
+REFUSED(cudaGraphGetNodes)
+REFUSED(cudaGraphInstantiate)
+REFUSED(cudaGraphInstantiateWithFlags)
+REFUSED(cudaGraphLaunch)
+REFUSED(cudaGraphNodeGetDependencies)
+REFUSED(cudaGraphRetainUserObject)
+REFUSED(cudaHostRegister)
+REFUSED(cudaHostUnregister)
+REFUSED(cudaIpcCloseMemHandle)
+REFUSED(cudaIpcGetEventHandle)
+REFUSED(cudaIpcGetMemHandle)
+REFUSED(cudaIpcOpenEventHandle)
+REFUSED(cudaIpcOpenMemHandle)
+REFUSED(cudaKernelSetAttributeForDevice)
+REFUSED(cudaLaunchCooperativeKernel)
+REFUSED(cudaLibraryGetGlobal)
+REFUSED(cudaLibraryGetKernel)
+REFUSED(cudaLibraryGetKernelCount)
+REFUSED(cudaLibraryGetManaged)
+REFUSED(cudaLibraryGetUnifiedFunction)
+REFUSED(cudaLibraryLoadData)
+REFUSED(cudaLibraryLoadFromFile)
+REFUSED(cudaLibraryUnload)
+REFUSED(cudaMallocAsync)
+REFUSED(cudaMallocManaged)
+REFUSED(cudaMemPoolGetAttribute)
+REFUSED(cudaMemPoolSetAccess)
+REFUSED(cudaMemPoolSetAttribute)
+REFUSED(cudaMemPoolTrimTo)
+REFUSED(cudaMemcpy2DAsync)
+REFUSED(cudaMemcpyToSymbol)
+REFUSED(cudaStreamBeginCapture)
+REFUSED(cudaStreamBeginCaptureToGraph)
+REFUSED(cudaStreamEndCapture)
+REFUSED(cudaStreamUpdateCaptureDependencies)
+REFUSED(cudaUserObjectCreate)
+REFUSED(cudaUserObjectRelease)
+
+// PyTorch looks for the driver's functions here when it starts, and needs an address for each. None of them is used but
+// for what the fake lacks.
+extern "C" __attribute__((visibility("default"))) int cudaGetDriverEntryPointByVersion(const char*, void** function,
+                                                                                       unsigned int, unsigned long long,
+                                                                                       int* result) {
+  *function = reinterpret_cast<void*>(cudaGraphLaunch);
+  if (result != nullptr) *result = 0;
+  return 0;
+}
