@@ -21,6 +21,7 @@ inline constexpr absl::string_view kVariables[] = {
     "RONDA_BACKEND",
     "RONDA_BENCH_OUTPUT",
     "RONDA_CACHE_CAPACITY",
+    "RONDA_CHECK",
     "RONDA_CHUNK_BYTES",
     "RONDA_CONTROL",
     "RONDA_CROSS_RANK",

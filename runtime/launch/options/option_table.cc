@@ -231,6 +231,15 @@ VariableText WordOf(WordForm<std::string> form) {
   return [form = std::move(form)](const OptionUse& use) { return ParseWord(use, form); };
 }
 
+// A number of steps; 100 without one.
+VariableText StepsBetweenChecks() {
+  const VariableText number = NumberWithUnit({.what = "a number of steps", .example = "100", .min = 1, .max = 1 << 30}, "");
+  return [number](const OptionUse& use) -> absl::StatusOr<std::string> {
+    if (use.value.empty()) return "100";
+    return number(use);
+  };
+}
+
 Options TunableOptions(CommandLineDraft* draft) {
   return {
       Setting("--fusion-threshold-mb N", "RONDA_FUSION_THRESHOLD",
@@ -252,6 +261,9 @@ Options TunableOptions(CommandLineDraft* draft) {
       Setting("--no-autotune", "RONDA_AUTOTUNE", "Do not, even if $ says so.", Always("0"), draft),
       Setting("--autotune-log-file FILE", "RONDA_AUTOTUNE_LOG", "Where autotune writes its measurements, as CSV\n($).",
               TextOf({.what = "a file", .example = "tuning.csv"}), draft),
+      WithOptionalValue(Setting("--check-numbers N", "RONDA_CHECK",
+                                "Every N steps ranks compare their gradients and parameters\n($; default: 100).",
+                                StepsBetweenChecks(), draft)),
       // The range that the variable has.
       Setting("--autotune-steps-per-sample N", "RONDA_AUTOTUNE_STEPS_PER_SAMPLE",
               "How many steps autotune measures under the same settings\n($; default: 10).",

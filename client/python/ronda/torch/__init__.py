@@ -1,6 +1,7 @@
 """Horovod's API for PyTorch: `import ronda.torch as hvd`."""
 
 from ronda.torch import elastic, mpi_ops
+from ronda.torch._check import check_numbers
 from ronda.torch.functions import (
     allgather_object,
     broadcast_object,
@@ -19,5 +20,6 @@ __all__ = [
     "broadcast_object",
     "broadcast_optimizer_state",
     "broadcast_parameters",
+    "check_numbers",
     "elastic",
 ]

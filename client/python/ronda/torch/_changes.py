@@ -6,22 +6,15 @@ the rank would not, so the ranks compare what they have then.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 import torch
 
-from ronda.torch import _tensors
 from ronda.torch._async_operations import allreduce_async_
+from ronda.torch._fingerprints import differ, fingerprint
 from ronda.torch._gradient import DENSE, NOTHING, Gradient, Reduction, kind_of
 from ronda.torch._report import CHANGES, Exchange, Report
 from ronda.types import ReduceOp
-
-# By bytes of an element: the integers that it is looked at as. They have at most 32 bits, so that
-# each of them counts in a product of 64.
-_WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int32}
-_PART = 1 << 18  # words that are looked at together
-_MULTIPLIER = 6364136223846793005
 
 ON_SOME_RANKS = (
     "the gradient of '%s' was changed between backward() and step() on some ranks only: change"
@@ -65,39 +58,11 @@ def _own_report(gradients: Sequence[Gradient]) -> Report:
 
 
 def _differing(changed: Sequence[Gradient], reduction: Reduction) -> list[Gradient]:
-    numbers = [_fingerprint(each.parameter.grad) for each in changed]
     device = changed[0].parameter.device
-    own = torch.stack([number.to(device) for number in numbers])
-    both = torch.cat([own, ~own])  # the largest of ~x belongs to the smallest x
+    numbers = [fingerprint(each.parameter.grad).to(device) for each in changed]
     name = f"fingerprints of {changed[0].name} and {len(changed) - 1} more gradients"
-    handle = allreduce_async_(both, name=name, op=ReduceOp.MAX, process_set=reduction.process_set)
-    largest, smallest = handle.wait().view(2, -1)
-    differs = (largest != ~smallest).tolist()  # a GPU is waited for once, here
-    return [each for each, is_other in zip(changed, differs) if is_other]
-
-
-def _fingerprint(value: torch.Tensor | None) -> torch.Tensor:
-    """An int64, where the elements are, that depends on every bit of them and on its place."""
-    if value is None:
-        return torch.tensor(-1)
-    if value.is_sparse:
-        return _fingerprint(value._indices()) ^ _fingerprint(value._values())
-    elements = _tensors.plain(value.detach()).contiguous().view(-1)
-    words = elements.view(_WORDS[value.element_size()])
-    factors, number = _factors(value.device), torch.tensor(0)
-    for begin in range(0, len(words), _PART):
-        part = words[begin : begin + _PART].long()
-        of_part = part.mul_(factors[: len(part)]).sum()
-        number = of_part if begin == 0 else of_part.add_(number, alpha=_MULTIPLIER)
-    return number
-
-
-@functools.lru_cache
-def _factors(device: torch.device) -> torch.Tensor:
-    """One for each place in a part; the same on every rank. Sums and products are modulo 2^64."""
-    generator = torch.Generator("cpu").manual_seed(0)  # the program's default device may differ
-    factors = torch.empty(_PART, dtype=torch.int64, device="cpu").random_(generator=generator)
-    return factors.to(device)
+    flags = differ(torch.stack(numbers), name, reduction.process_set)
+    return [each for each, is_other in zip(changed, flags) if is_other]
 
 
 def _average(gradients: Sequence[Gradient], reduction: Reduction) -> None:

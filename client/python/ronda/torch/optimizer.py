@@ -12,6 +12,7 @@ import torch
 from ronda.process_sets import ProcessSet, global_process_set, id_of
 from ronda.torch._async_operations import allreduce_async_
 from ronda.torch._basics import Adasum, Average, Sum
+from ronda.torch._check import StepChecks
 from ronda.torch._gradient import Reduction
 from ronda.torch._gradients import GradientReducer
 from ronda.torch.compression import Compression, Compressor
@@ -75,6 +76,7 @@ class _Distributed(_Base):
     ]  # Horovod's name: programs that extend its class read it
     _own_class: type[torch.optim.Optimizer]
     _options: dict[str, Any]  # the other arguments of DistributedOptimizer()
+    _checks: StepChecks
 
     @classmethod
     def _wrap(
@@ -102,6 +104,7 @@ class _Distributed(_Base):
         wrapped.__dict__.update(optimizer.__dict__)
         wrapped._parameter_names = names
         wrapped._own_class, wrapped._options = own, options
+        wrapped._checks = StepChecks(has_own_gradients=options["op"] == Adasum)
         wrapped.process_set = options["process_set"]
         wrapped.__dict__.pop("step", None)  # a scheduler's wrapper around the other one's step()
         return wrapped
@@ -123,6 +126,10 @@ class _Distributed(_Base):
             own = own.to(torch.float64)
         handle = allreduce_async_(own, name=name, op=op, process_set=self.process_set)
         return handle.wait() if is_tensor else handle.wait().item()
+
+    def _check_step(self) -> None:
+        own = (p for group in self.param_groups for p in group["params"])
+        self._checks.step({each: self._parameter_names[each] for each in own}, self.process_set)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As of the program's optimizer; what is reduced of the new parameters gets names."""
@@ -210,7 +217,9 @@ class _DistributedOptimizer(_Distributed):
             args, kwargs = (
                 ((closure, *args[1:]), kwargs) if args else ((), {**kwargs, "closure": closure})
             )
-        return super().step(*args, **kwargs)
+        result = super().step(*args, **kwargs)
+        self._check_step()
+        return result
 
     def _and_synchronize(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         def call() -> Any:
@@ -272,6 +281,7 @@ class _DistributedAdasumOptimizer(_Distributed):
             for parameter, start, (handle, context) in zip(parameters, starts, pending):
                 change = self._compression.decompress(handle.wait(), context)
                 parameter.copy_(start.add_(change))
+        self._check_step()
         return loss
 
     def _begin(self, parameter: torch.Tensor, start: torch.Tensor) -> tuple[Any, object]:

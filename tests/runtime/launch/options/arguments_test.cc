@@ -276,6 +276,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{{"--autotune", "--no-autotune"}, {{"RONDA_AUTOTUNE", "0"}}},
                       Setting{{"--autotune-log-file", "a.csv"}, {{"RONDA_AUTOTUNE_LOG", "a.csv"}}},
                       Setting{{"--autotune-steps-per-sample", "20"}, {{"RONDA_AUTOTUNE_STEPS_PER_SAMPLE", "20"}}},
+                      Setting{{"--check-numbers"}, {{"RONDA_CHECK", "100"}}},
+                      Setting{{"--check-numbers=20"}, {{"RONDA_CHECK", "20"}}},
                       Setting{{"--timeline-filename", "t.json"}, {{"RONDA_TIMELINE", "t.json"}}},
                       Setting{{"--start-timeout", "1.5"}, {{"RONDA_START_TIMEOUT", "1.5s"}}},
                       Setting{{"--stall-check-warning-time-seconds", "90"}, {{"RONDA_STALL_WARNING", "1m30s"}}},

@@ -108,6 +108,8 @@ constexpr Wrong kSettings[] = {
     {"--autotune-log-file=|x", "--autotune-log-file tuning.csv"},
     {"--timeline-filename=|x", "--timeline-filename trace.json"},
     {"--autotune-steps-per-sample|3|x", "from 4 to 1000"},
+    {"--check-numbers=0|x", "from 1 to"},
+    {"--check-numbers=often|x", "got \"often\"", "--check-numbers 100"},
     {"--autotune-steps-per-sample|1001|x", "got \"1001\""},
     {"--autotune-gaussian-process-noise|2|x", "from 0 to 1"},
     {"--autotune-warmup-samples|few|x", "got \"few\""},

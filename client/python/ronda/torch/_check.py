@@ -1,0 +1,119 @@
+"""The checked mode: every so many steps, ranks compare their gradients and parameters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from ronda.process_sets import ProcessSet, global_process_set, id_of
+from ronda.torch._fingerprints import combine, differ, fingerprint
+from ronda.torch.functions import allgather_object
+
+_VARIABLE = "RONDA_CHECK"
+
+_Named = Iterable[tuple[str, "torch.Tensor | None"]]
+# What a rank has: its step, and the names and fingerprints of its tensors.
+_Record = tuple[int, list[str], list[int]]
+
+
+def steps_between_checks() -> int:
+    """The value of RONDA_CHECK; 0: nothing is checked.
+
+    Raises:
+        ValueError: it is no number of steps.
+    """
+    text = os.environ.get(_VARIABLE) or "0"
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(f"{_VARIABLE} is '{text}': it must be a number of steps, such as 100")
+    return int(text)
+
+
+def check_numbers(
+    named_tensors: _Named, step: int = 0, process_set: ProcessSet = global_process_set
+) -> None:
+    """Raises an error on all ranks unless they have the same tensors, to the last bit.
+
+    It costs a pass over the tensors and a message of 16 bytes.
+
+    Args:
+        named_tensors: such as model.named_parameters(); the same names in the same order on every
+            rank. None stands for a tensor that is not there.
+        step: the same on every rank; for the text.
+        process_set: the ranks that compare.
+
+    Raises:
+        ValueError: ranks differ. It names the first tensor that does, and the ranks.
+    """
+    id_of(process_set)
+    pairs = list(named_tensors)
+    if not pairs or not process_set.included() or process_set.size() == 1:
+        return
+    names = [name for name, _ in pairs]
+    device = next((each.device for _, each in pairs if each is not None), torch.device("cpu"))
+    text = bytearray("\n".join(names).encode())
+    numbers = [torch.tensor(step), fingerprint(torch.frombuffer(text, dtype=torch.uint8))]
+    numbers += [fingerprint(each) for _, each in pairs]
+    numbers = [number.to(device) for number in numbers]
+    operation = f"check of {names[0]} and those behind it"
+    if not differ(combine(numbers).view(1), operation, process_set)[0]:
+        return
+    own = (step, names, torch.stack(numbers[2:]).tolist())
+    records = allgather_object(own, name=f"{operation}, in full", process_set=process_set)
+    raise ValueError(f"ranks differ: {_first_difference(records, process_set.ranks)}")
+
+
+def _first_difference(records: Sequence[_Record], ranks: Sequence[int]) -> str:
+    steps, names, numbers = zip(*records)
+    if len(set(steps)) > 1:
+        return f"they check in other steps: {_who_has(steps, ranks)}"
+    for index, its_names in enumerate(names):
+        if its_names != names[0]:
+            return f"rank {ranks[index]} checks other tensors than rank {ranks[0]}"
+    differing = [i for i, each in enumerate(zip(*numbers)) if len(set(each)) > 1]
+    first = differing[0]
+    groups = _who_has([f"{each[first] & 0xFFFFFFFFFFFFFFFF:016x}" for each in numbers], ranks)
+    text = f"in step {steps[0]}, {names[0][first]} is not the same. Its fingerprints: {groups}"
+    return text + (f". So are {len(differing) - 1} more tensors" if len(differing) > 1 else "")
+
+
+def _who_has(values: Sequence[Any], ranks: Sequence[int]) -> str:
+    """ "100 on ranks 0, 2; 200 on rank 1": the value of most ranks first."""
+    those: dict[Any, list[int]] = {}
+    for rank, value in zip(ranks, values):
+        those.setdefault(value, []).append(rank)
+    by_count = sorted(those.items(), key=lambda each: -len(each[1]))
+    return "; ".join(
+        f"{value} on rank{'s' if len(its) > 1 else ''} {', '.join(map(str, its))}"
+        for value, its in by_count
+    )
+
+
+class StepChecks:
+    """Checks an optimizer's gradients and parameters in each N-th step, with RONDA_CHECK=N."""
+
+    def __init__(self, has_own_gradients: bool = False) -> None:
+        """
+        Args:
+            has_own_gradients: whether each rank's gradients are its own.
+        """
+        self._every = steps_between_checks()
+        self._has_own_gradients = has_own_gradients
+        self._step = 0
+
+    def step(self, names: dict[torch.Tensor, str], process_set: ProcessSet) -> None:
+        """A step has ended. `names` has the parameters."""
+        if not self._every:
+            return
+        self._step += 1
+        if self._step % self._every == 0:
+            check_numbers(self._tensors(names), self._step, process_set)
+
+    def _tensors(self, names: dict[torch.Tensor, str]) -> Iterator[tuple[str, torch.Tensor | None]]:
+        for parameter, name in names.items():
+            if parameter.requires_grad and not self._has_own_gradients:
+                yield f"the gradient of '{name}'", parameter.grad
+        for parameter, name in names.items():
+            yield f"parameter '{name}'", parameter

@@ -1,0 +1,72 @@
+"""Fingerprints of tensors: numbers that differ where any bit does, to compare what ranks have."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+from ronda.process_sets import ProcessSet
+from ronda.torch import _tensors
+from ronda.torch._async_operations import allreduce_async_
+from ronda.types import ReduceOp
+
+# By bytes of an element: the integers that it is looked at as. They have at most 32 bits, so that
+# each of them counts in a product of 64.
+_WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int32}
+_PART = 1 << 18  # words that are looked at together
+_MULTIPLIER = 6364136223846793005
+
+
+def fingerprint(value: torch.Tensor | None) -> torch.Tensor:
+    """An int64, where the elements are, that depends on every bit of them and on its place.
+
+    It does not depend on strides, on the number of threads, or on whether there is a GPU. Tensors
+    that differ in one word never have the same.
+    """
+    if value is None:
+        return torch.tensor(-1)
+    if value.is_sparse:
+        value = value.detach().coalesce()
+        return combine([fingerprint(value.indices()), fingerprint(value.values())])
+    if value.is_complex():
+        value = torch.view_as_real(value.detach().resolve_conj())
+    elements = _tensors.plain(value.detach()).contiguous().view(-1)
+    words = elements.view(_WORDS[value.element_size()])
+    factors = _factors(value.device)
+    parts = [
+        words[begin : begin + _PART].long().mul_(factors[: len(words) - begin]).sum()
+        for begin in range(0, len(words), _PART)
+    ]
+    return combine(parts) if parts else torch.tensor(0)
+
+
+def combine(numbers: list[torch.Tensor]) -> torch.Tensor:
+    """One fingerprint of several in their order. Sums and products are modulo 2^64."""
+    total = numbers[0]
+    for number in numbers[1:]:
+        total = number.add(total, alpha=_MULTIPLIER)
+    return total
+
+
+@functools.lru_cache
+def _factors(device: torch.device) -> torch.Tensor:
+    """An odd one for each place in a part; the same on every rank."""
+    generator = torch.Generator("cpu").manual_seed(0)  # the program's default device may differ
+    factors = torch.empty(_PART, dtype=torch.int64, device="cpu").random_(generator=generator)
+    return (factors | 1).to(device)
+
+
+def differ(numbers: torch.Tensor, name: str, process_set: ProcessSet) -> list[bool]:
+    """Of each of the numbers, whether some rank has another one. A collective operation.
+
+    Args:
+        numbers: int64 [n].
+        name: of the operation.
+        process_set: the ranks.
+    """
+    both = torch.cat([numbers, ~numbers])  # the largest of ~x belongs to the smallest x
+    handle = allreduce_async_(both, name=name, op=ReduceOp.MAX, process_set=process_set)
+    largest, smallest = handle.wait().view(2, -1)
+    flags: list[bool] = (largest != ~smallest).tolist()  # a GPU is waited for once, here
+    return flags

@@ -1,0 +1,100 @@
+"""The checked mode: ranks compare their gradients and parameters."""
+
+import os
+import unittest
+from unittest import mock
+
+import ronda.torch as hvd
+import torch
+from torch_cases import (  # noqa: F401
+    TrainingCase,
+    loss_of,
+    make_model,
+    needs_other_ranks,
+    setUpModule,
+    tearDownModule,
+)
+
+
+def flip_a_bit(tensor: torch.Tensor) -> None:
+    tensor.detach().view(-1)[-1:].view(torch.int32).bitwise_xor_(1 << 12)
+
+
+class CheckNumbersTest(unittest.TestCase):
+    def test_equal_tensors_of_any_kind_pass(self):
+        tensors = [
+            ("none", None),
+            ("empty", torch.empty(0)),
+            ("nan", torch.full((3,), float("nan"))),
+            ("half", torch.ones(300_000, dtype=torch.float16)),
+            ("complex", torch.ones(2, dtype=torch.complex128).conj()),
+            ("flags", torch.tensor([True, False])),
+            ("sparse", torch.eye(3).to_sparse()),
+        ]
+        hvd.check_numbers(tensors, 3)
+        columns = torch.arange(6.0).view(2, 3)
+        hvd.check_numbers([("x", columns if hvd.rank() == 0 else columns.t().contiguous().t())])
+
+    def test_one_bit_on_one_rank_is_named(self):
+        needs_other_ranks(self)
+        for dtype in (torch.float32, torch.int64, torch.bfloat16):
+            values = torch.ones(300_001, dtype=dtype)
+            if hvd.rank() == 1:
+                values.view(torch.uint8)[-1] ^= 128
+            text = r"in step 7, weight is not the same.*: \w+ on ranks? 0.*; \w+ on rank 1$"
+            with self.subTest(dtype), self.assertRaisesRegex(ValueError, text):
+                hvd.check_numbers([("before", torch.ones(2)), ("weight", values)], 7)
+
+    def test_other_steps_and_other_tensors(self):
+        needs_other_ranks(self)
+        own = [("x", torch.ones(2))]
+        with self.assertRaisesRegex(ValueError, "other steps: .*1 on ranks? 1"):
+            hvd.check_numbers(own, min(hvd.rank(), 1))
+        with self.assertRaisesRegex(ValueError, "rank 1 checks other tensors than rank 0"):
+            hvd.check_numbers(own * (2 if hvd.rank() == 1 else 1))
+
+    def test_ranks_outside_of_a_process_set_take_no_part(self):
+        needs_other_ranks(self)
+        alone = hvd.add_process_set([0])
+        hvd.check_numbers([("x", torch.tensor([hvd.rank()]))], process_set=alone)
+        hvd.remove_process_set(alone)
+
+
+@mock.patch.dict(os.environ, {"RONDA_CHECK": "3"})
+class CheckedModeTest(TrainingCase):
+    def train(self, optimizer, model, steps):
+        for step in range(steps):
+            optimizer.zero_grad()
+            loss_of(model, hvd.rank(), step).backward()
+            optimizer.step()
+
+    def test_a_parameter_that_differs_is_named_in_the_next_checked_step(self):
+        needs_other_ranks(self)
+        model = make_model()
+        optimizer = self.wrap(model)
+        self.train(optimizer, model, 4)
+        if hvd.rank() == 1:
+            flip_a_bit(model[2].bias)
+        self.train(optimizer, model, 1)
+        with self.assertRaisesRegex(ValueError, "step 6, parameter '2.bias' is not the same"):
+            self.train(optimizer, model, 1)
+
+    def test_training_that_is_right_goes_on(self):
+        for options in ({}, {"op": hvd.Adasum}, {"groups": 2}, {"backward_passes_per_step": 1}):
+            model = make_model()
+            model[0].bias.requires_grad_(False)
+            with self.subTest(**options):
+                self.train(self.wrap(model, **options), model, 7)
+                self.assert_same_on_all_ranks(model)
+
+    def test_a_number_that_is_none_is_refused(self):
+        for text in ("often", "-1", "1.5"):
+            with (
+                mock.patch.dict(os.environ, {"RONDA_CHECK": text}),
+                self.assertRaisesRegex(ValueError, f"RONDA_CHECK is '{text}'"),
+            ):
+                self.wrap(make_model())
+
+
+if __name__ == "__main__":
+    unittest.main()
