@@ -91,11 +91,10 @@ absl::StatusOr<void*> PlaceResult(DataPlane& plane, const BucketRun& run, size_t
   }
   const TensorRequest& request = submission.request;
   if (submission.output != nullptr) {
-    result->status =
-        absl::OutOfRangeError(absl::StrCat("tensor '", request.name, "': the result of this ", Name(request.op),
-                                           " has ", bytes, " bytes", DescribeParts(parts, *run.bucket.participants),
-                                           ", but output_bytes is ", submission.output_bytes,
-                                           ": pass room for all of it, or no output and ask the handle for Ronda's"));
+    result->status = absl::OutOfRangeError(
+        absl::StrCat("tensor '", request.name, "': the result of this ", Name(request.op), " has ", bytes, " bytes",
+                     DescribeParts(parts, *run.bucket.participants), ", but output_bytes is ", submission.output_bytes,
+                     ": pass room for all of it, or no output and ask the handle for Ronda's"));
   }
   RONDA_ASSIGN_OR_RETURN(result->data, plane.Allocate(request, bytes));
   return result->data.get();

@@ -233,7 +233,8 @@ VariableText WordOf(WordForm<std::string> form) {
 
 // A number of steps; 100 without one.
 VariableText StepsBetweenChecks() {
-  const VariableText number = NumberWithUnit({.what = "a number of steps", .example = "100", .min = 1, .max = 1 << 30}, "");
+  const VariableText number =
+      NumberWithUnit({.what = "a number of steps", .example = "100", .min = 1, .max = 1 << 30}, "");
   return [number](const OptionUse& use) -> absl::StatusOr<std::string> {
     if (use.value.empty()) return "100";
     return number(use);

@@ -75,7 +75,7 @@ def install_hook(
     gradient: Gradient, backward: Backward, reducer: weakref.ref[GradientReducer]
 ) -> list[Any]:
     """Has autograd announce a gradient to `reducer`; what it returns is for remove_hooks()."""
-    parameter, hook = gradient.parameter, _make_hook(gradient, backward, reducer)
+    parameter, hook = gradient.parameter, make_hook(gradient, backward, reducer)
     if HAS_POST_ACCUMULATE_HOOKS:
         register: Any = getattr(parameter, "register_post_accumulate_grad_hook")  # noqa: B009
         return [register(hook)]
@@ -92,7 +92,7 @@ def remove_hooks(installed: list[Any]) -> None:
             each.remove()
 
 
-def _make_hook(
+def make_hook(
     gradient: Gradient, backward: Backward, reducer: weakref.ref[GradientReducer]
 ) -> Callable[..., None]:
     """Called whenever backward has added to the gradient. Few look-ups: it is called often."""
