@@ -348,8 +348,9 @@ def with_oddity(draw: random.Random, call: Call) -> Call:
     if len(call.members) == 1 or call.kind not in ODDITIES or 0 in call.shape or not call.shape:
         return call
     what = draw.choice(ODDITIES[call.kind])
-    if call.op in _WHOLE_NUMBERS and what == "dtype":
-        what = "shape"
+    is_whole, is_complex = call.op in _WHOLE_NUMBERS, call.dtype.is_complex
+    if (what == "dtype" and is_whole) or (what == "op" and is_complex):
+        what = "shape"  # torch itself refuses those reductions
     layouts = tuple(("whole", "whole") for _ in call.members)
     return dataclasses.replace(call, layouts=layouts, odd=(draw.randrange(len(call.members)), what))
 
