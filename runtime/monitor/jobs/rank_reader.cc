@@ -10,14 +10,18 @@
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <string>
 #include <system_error>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/config.h"
 #include "runtime/base/status_macros.h"
@@ -76,6 +80,18 @@ std::optional<uint64_t> StartOf(pid_t pid) {
   const std::optional<ProcessStat> stat = ReadProcessStat(pid);
   if (!stat) return std::nullopt;
   return stat->start_time;
+}
+
+// Whether the process `pid` calls itself `own`, which is another number in a container. True if that cannot be read.
+bool CallsItself(pid_t pid, pid_t own) {
+  std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
+  for (std::string line; std::getline(status, line);) {
+    if (!absl::StartsWith(line, "NSpid:")) continue;
+    const std::vector<absl::string_view> pids = absl::StrSplit(line, '\t');  // in all namespaces; its own is last
+    pid_t last = 0;
+    return !absl::SimpleAtoi(pids.back(), &last) || last == own;
+  }
+  return true;
 }
 
 bool IsRankFile(const std::string& path) {
@@ -160,9 +176,10 @@ absl::StatusOr<std::unique_ptr<RankReader>> RankReader::Open(pid_t pid, int desc
   const auto& words = *static_cast<const RankWords*>(mapping.get());
   RONDA_RETURN_IF_ERROR(CheckRankWords(words, sizeof(RankWords)));
   if (words.ended != 0) return absl::NotFoundError(absl::StrCat(path, " is of a rank that has ended"));
-  // A child that a rank has forked has the rank's descriptors.
-  if (StartOf(pid) != words.start_time) {
-    return absl::NotFoundError(absl::StrCat(path, " belongs to another process, the parent of this one"));
+  // A child that a rank has forked has the rank's descriptors, and a process that reads them, as this one does now, has
+  // one for a moment. Processes that start together have the same start time.
+  if (StartOf(pid) != words.start_time || !CallsItself(pid, words.pid)) {
+    return absl::NotFoundError(absl::StrCat(path, " is of another process"));
   }
   return std::unique_ptr<RankReader>(new RankReader(std::move(mapping), {pid, words.start_time}, path));
 }

@@ -263,6 +263,20 @@ void OneIsLate() {
   shutdown();
 }
 
+// Processes that have each other's files open, as readers have for a moment.
+void OpensTheOthersFile() {
+  init();
+  barrier();
+  const auto ranks = FindRanks(OfJob(std::getenv("RONDA_JOB_ID")));
+  ASSERT_THAT(ranks, SizeIs(2));
+  const absl::StatusOr<UniqueFd> file = ranks[static_cast<size_t>(1 - rank())]->OpenToWrite();
+  ASSERT_TRUE(file.ok()) << file.status();
+  barrier();
+  EXPECT_THAT(FindRanks(OfJob(std::getenv("RONDA_JOB_ID"))), SizeIs(2));
+  barrier();
+  shutdown();
+}
+
 // The same processes are ranks twice.
 void BeginsAgain() {
   init();
@@ -285,6 +299,8 @@ void BeginsAgain() {
   shutdown();
 }
 
+TEST(RanksOfAJob, IsFoundOnceWhereOthersHaveItsFileOpen) { ExpectRankProgramSucceeds("opens_the_others_file", 2); }
+
 TEST(RanksOfAJob, ProcessThatBeginsAgainHasNewWords) { ExpectRankProgramSucceeds("begins_again", 2); }
 
 TEST(RanksOfAJob, LateRankHasTheLaterEntryNegotiatedAndScheduled) {
@@ -298,6 +314,7 @@ TEST(RanksOfAJob, LateRankHasTheLaterEntryNegotiatedAndScheduled) {
 int main(int argc, char** argv) {
   return ronda::testing::RankProgramMain(argc, argv,
                                          {{"looks_at_a_stopped_rank", ronda::LooksAtAStoppedRank},
+                                          {"opens_the_others_file", ronda::OpensTheOthersFile},
                                           {"begins_again", ronda::BeginsAgain},
                                           {"one_is_late", ronda::OneIsLate}});
 }
