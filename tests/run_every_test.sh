@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Every test; then those that need PyTorch, which have run with Debian's, once more with the newest that pip offers; then
-# those that need Paddle, likewise. Ends with a line "N passed, N failed[, N skipped]", the sum of the runs. Where a newest
-# version cannot be had, its targets count as skipped.
+# Every test; then those that need PyTorch, which have run with Debian's, once more with the newest that pip offers. Ends
+# with a line "N passed, N failed[, N skipped]", the sum of both runs. Where the newest cannot be had, its targets count
+# as skipped.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 log=$(mktemp)
@@ -42,7 +42,6 @@ run_newest() {
 
 run "Every test" //...
 run_newest torch PyTorch torch
-run_newest paddle Paddle paddlepaddle
 
 summary="$passed passed, $failed failed"
 [ "$skipped" -gt 0 ] && summary="$summary, $skipped skipped"
