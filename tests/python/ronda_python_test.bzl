@@ -14,8 +14,8 @@ def ronda_python_test(name, srcs, ranks = 0, needs = [], data = [], tags = [], *
       needs: modules that the tests import, beside the standard library: "numpy", "torch".
       data: files that the tests use.
       tags: as of every test; "asanonly" is added, as the interpreter is built without sanitizers, and AddressSanitizer
-        alone can be preloaded; and "torch" or "paddle" if that is needed: tests/run_every_test.sh runs these targets
-        with the newest version.
+        alone can be preloaded; and "torch" or "paddle" if that is needed: tests/run_every_test.sh runs those of
+        "torch" with the newest version, too.
       **kwargs: passed to sh_test; the size is "medium" by default, the timeout at least "long" where torch is needed.
     """
     if type(ranks) != "list":
