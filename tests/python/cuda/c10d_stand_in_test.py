@@ -133,35 +133,36 @@ class StreamsTest(unittest.TestCase):
                 copy = tensor.clone()
             self.assertEqual(values(copy), [self.total])
 
+    def start_gather(self) -> tuple[list[torch.Tensor], dist.Work]:
+        """Its rows are copied to the caller's tensors after the collective."""
+        rows = [on_device(-1.0).clone() for _ in range(SIZE)]
+        tensor = on_device(-1.0).clone()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(self.side):
+            fill_late(tensor, float(RANK + 1))
+            return rows, dist.all_gather(rows, tensor, async_op=True)
+
+    def check_gathered(self, copies: list[torch.Tensor]) -> None:
+        found = [values(copy) for copy in copies]
+        self.assertEqual(found, [[float(rank + 1)] for rank in range(SIZE)])
+
     def test_gathered_rows_of_a_poll_need_no_wait(self):
-        """They are copied to the caller's tensors after the collective."""
         for _ in range(4):
-            rows = [on_device(-1.0).clone() for _ in range(SIZE)]
-            tensor = on_device(-1.0).clone()
-            torch.cuda.synchronize()
-            with torch.cuda.stream(self.side):
-                fill_late(tensor, float(RANK + 1))
-                work = dist.all_gather(rows, tensor, async_op=True)
+            rows, work = self.start_gather()
             await_end(work)
             with torch.cuda.stream(self.other):
                 copies = [row.clone() for row in rows]
-            found = [values(copy) for copy in copies]
-            self.assertEqual(found, [[float(rank + 1)] for rank in range(SIZE)])
+            self.check_gathered(copies)
 
     def test_later_waits_order_what_comes_after_the_collective(self):
         for _ in range(4):
-            rows = [on_device(-1.0).clone() for _ in range(SIZE)]
-            tensor = on_device(-1.0).clone()
-            torch.cuda.synchronize()
+            rows, work = self.start_gather()
             with torch.cuda.stream(self.side):
-                fill_late(tensor, float(RANK + 1))
-                work = dist.all_gather(rows, tensor, async_op=True)
                 work.wait()
             with torch.cuda.stream(self.other):
                 work.wait()
                 copies = [row.clone() for row in rows]
-            found = [values(copy) for copy in copies]
-            self.assertEqual(found, [[float(rank + 1)] for rank in range(SIZE)])
+            self.check_gathered(copies)
 
     def test_works_that_nobody_waits_for_are_let_go(self):
         for _ in range(4):

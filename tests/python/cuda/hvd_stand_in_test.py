@@ -45,25 +45,25 @@ class StreamsTest(unittest.TestCase):
             hvd.allreduce_(tensor, op=hvd.Sum, name="here")
             self.assertEqual(values(tensor.clone()), [self.total])
 
-    def test_a_stream_waits_that_did_not_submit(self):
+    def start(self) -> tuple[torch.Tensor, hvd.Handle]:
+        """A sum on the side stream, in memory that is -1 until its value comes."""
         tensor = on_device(-1.0).clone()
         torch.cuda.synchronize()
-        for _ in range(16):
-            with torch.cuda.stream(self.side):
-                fill_late(tensor, self.own)
-                handle = hvd.allreduce_async_(tensor, op=hvd.Sum, name="elsewhere")
+        with torch.cuda.stream(self.side):
+            fill_late(tensor, self.own)
+            return tensor, hvd.allreduce_async_(tensor, op=hvd.Sum, name="elsewhere")
+
+    def test_a_stream_waits_that_did_not_submit(self):
+        for _ in range(8):
+            tensor, handle = self.start()
             with torch.cuda.stream(self.other):
                 hvd.synchronize(handle)
                 copy = tensor.clone()
             self.assertEqual(values(copy), [self.total])
 
     def test_the_stream_that_submitted_waits_too(self):
-        tensor = on_device(-1.0).clone()
-        torch.cuda.synchronize()
-        for _ in range(16):
-            with torch.cuda.stream(self.side):
-                fill_late(tensor, self.own)
-                handle = hvd.allreduce_async_(tensor, op=hvd.Sum, name="both")
+        for _ in range(8):
+            tensor, handle = self.start()
             with torch.cuda.stream(self.other):
                 hvd.synchronize(handle)
             with torch.cuda.stream(self.side):
@@ -87,7 +87,10 @@ class StreamsTest(unittest.TestCase):
             self.assertEqual(values(copy), expected)
 
     def check_backward(self, name: str, **options: object) -> None:
-        """Streams change from step to step. Gradients are whole on the stream of backward()."""
+        """Streams change from step to step. Gradients are whole on the stream of backward().
+
+        PyTorch adds to a gradient on the stream of the parameter's first use: not the default one.
+        """
         weights = [nn.Parameter(on_device(0.0).clone()) for _ in range(3)]
         optimizer = hvd.DistributedOptimizer(
             torch.optim.SGD(weights, lr=1.0),
@@ -95,7 +98,7 @@ class StreamsTest(unittest.TestCase):
             op=hvd.Sum,
             **options,
         )
-        streams = [torch.cuda.current_stream(), self.side, self.other, self.side]
+        streams = [self.side, self.other, torch.cuda.current_stream(), self.side]
         for step in range(8):
             stream = streams[step % 4]
             with torch.cuda.stream(stream):
