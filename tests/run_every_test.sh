@@ -26,22 +26,15 @@ run() {
   skipped=$((skipped + ${BASH_REMATCH[4]:-0}))
 }
 
-# Runs the targets with the tag $1, which is the name of a module in folder tools, with the newest version; $2 is its name
-# to readers, $3 PyPI's.
-run_newest() {
-  local module=$1 name=$2 project=$3 python version targets
-  if python=$("tools/$module/environment.sh" newest); then
-    version=$("$python" -c "from importlib.metadata import version; print(version('$project'))")
-    run "With $name $version" --test_env=TEST_PYTHON="$python" --test_tag_filters="$module" //...
-  else
-    targets=$("${BAZEL:-bazel}" query --noshow_progress "attr(tags, '[\[ ]${module}[,\]]', tests(//...))" | grep -c .)
-    echo "SKIPPED: the newest $name cannot be had, as said above; its $targets targets count as skipped"
-    skipped=$((skipped + targets))
-  fi
-}
-
 run "Every test" //...
-run_newest torch PyTorch torch
+if python=$(tools/torch/environment.sh newest); then
+  version=$("$python" -c 'from importlib.metadata import version; print(version("torch"))')
+  run "With PyTorch $version" --test_env=TEST_PYTHON="$python" --test_tag_filters=torch //...
+else
+  targets=$("${BAZEL:-bazel}" query --noshow_progress 'attr(tags, "[\[ ]torch[,\]]", tests(//...))' | grep -c .)
+  echo "SKIPPED: the newest PyTorch cannot be had, as said above; its $targets targets count as skipped"
+  skipped=$((skipped + targets))
+fi
 
 summary="$passed passed, $failed failed"
 [ "$skipped" -gt 0 ] && summary="$summary, $skipped skipped"

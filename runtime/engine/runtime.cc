@@ -390,8 +390,9 @@ absl::Status Runtime::ReportFresh(absl::Time now) {
     TakeFresh(now);
   }
   if (shutting_down) ShutDownIfDone(now);
+  if (schedule_->locked()) return absl::OkStatus();
   if (now >= NextLookAtProgram()) LookAtProgram(now);
-  if (schedule_->locked() || !reporter_->has_news()) return absl::OkStatus();
+  if (!reporter_->has_news()) return absl::OkStatus();
   meter_->counters().reports_sent.Add();
   return control_->SendToCoordinator(Encode(reporter_->TakeReport()));
 }

@@ -195,6 +195,16 @@ def id_of(process_set: ProcessSet | int) -> int:
     return id
 
 
+def is_active(process_set: ProcessSet) -> bool:
+    """Whether this process has others to operate with in the set.
+
+    Raises:
+        InvalidArgumentError: the job does not know the set.
+    """
+    id_of(process_set)
+    return bool(process_set.included()) and process_set.size() != 1
+
+
 def _as_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
     return process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
 

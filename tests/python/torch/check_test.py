@@ -45,6 +45,14 @@ class CheckNumbersTest(unittest.TestCase):
             with self.subTest(dtype), self.assertRaisesRegex(ValueError, text):
                 hvd.check_numbers([("before", torch.ones(2)), ("weight", values)], 7)
 
+    def test_other_forms_of_the_same_bytes_are_named(self):
+        needs_other_ranks(self)
+        first, other = torch.zeros(2, 3), (torch.zeros(3, 2), torch.zeros(2, 3).int(), None)
+        for tensor in other:
+            text = "in step 0, x is not the same"
+            with self.subTest(tensor), self.assertRaisesRegex(ValueError, text):
+                hvd.check_numbers([("x", tensor if hvd.rank() == 1 else first)])
+
     def test_other_steps_and_other_tensors(self):
         needs_other_ranks(self)
         own = [("x", torch.ones(2))]

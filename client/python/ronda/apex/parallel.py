@@ -24,10 +24,10 @@ class _Sums:
     def __init__(self, prefix: str, factor: float = 1.0, averages: bool = True) -> None:
         """
         Args:
-            prefix: of the names.
+            prefix: the names of the operations begin with it.
             factor: divides the tensors before the sum, and multiplies an average after it.
-            averages: whether sums are divided by the number of ranks, which may change in an
-                elastic job.
+            averages: whether a sum is divided by the number of ranks. An elastic job may change
+                that number.
         """
         self._prefix = prefix
         postscale = factor if averages else 1.0

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from ronda.process_sets import ProcessSet, global_process_set, id_of
+from ronda.process_sets import ProcessSet, global_process_set, is_active
 from ronda.torch._fingerprints import combine, differ, fingerprint
 from ronda.torch.functions import allgather_object
 
 _VARIABLE = "RONDA_CHECK"
 
 _Named = Iterable[tuple[str, "torch.Tensor | None"]]
-# What a rank has: its step, and the names and fingerprints of its tensors.
+# The step of a rank, and the names and fingerprints of its tensors.
 _Record = tuple[int, list[str], list[int]]
 
 
@@ -39,23 +40,20 @@ def check_numbers(
     It costs a pass over the tensors and a message of 16 bytes.
 
     Args:
-        named_tensors: such as model.named_parameters(); the same names in the same order on every
-            rank. None stands for a tensor that is not there.
-        step: the same on every rank; for the text.
+        named_tensors: pairs, as model.named_parameters() makes them. Every rank passes the same
+            names in the same order. A tensor that a rank does not have is None.
+        step: a number that the error text names. Every rank passes the same.
         process_set: the ranks that compare.
 
     Raises:
         ValueError: ranks differ. It names the first tensor that does, and the ranks.
     """
-    id_of(process_set)
     pairs = list(named_tensors)
-    if not pairs or not process_set.included() or process_set.size() == 1:
+    if not is_active(process_set) or not pairs:
         return
     names = [name for name, _ in pairs]
     device = next((each.device for _, each in pairs if each is not None), torch.device("cpu"))
-    text = bytearray("\n".join(names).encode())
-    numbers = [torch.tensor(step), fingerprint(torch.frombuffer(text, dtype=torch.uint8))]
-    numbers += [fingerprint(each) for _, each in pairs]
+    numbers = [torch.tensor(step), _number_of("\n".join(names)), *(_number(t) for _, t in pairs)]
     numbers = [number.to(device) for number in numbers]
     operation = f"check of {names[0]} and those behind it"
     if not differ(combine(numbers).view(1), operation, process_set)[0]:
@@ -63,6 +61,18 @@ def check_numbers(
     own = (step, names, torch.stack(numbers[2:]).tolist())
     records = allgather_object(own, name=f"{operation}, in full", process_set=process_set)
     raise ValueError(f"ranks differ: {_first_difference(records, process_set.ranks)}")
+
+
+def _number(tensor: torch.Tensor | None) -> torch.Tensor:
+    """A fingerprint that depends on dtype and shape as well."""
+    if tensor is None:
+        return fingerprint(None)
+    form = _number_of(f"{tensor.dtype} {tuple(tensor.shape)}")
+    return combine([form.to(tensor.device), fingerprint(tensor)])
+
+
+def _number_of(text: str) -> torch.Tensor:
+    return torch.tensor(zlib.crc32(text.encode()))
 
 
 def _first_difference(records: Sequence[_Record], ranks: Sequence[int]) -> str:
@@ -80,7 +90,7 @@ def _first_difference(records: Sequence[_Record], ranks: Sequence[int]) -> str:
 
 
 def _who_has(values: Sequence[Any], ranks: Sequence[int]) -> str:
-    """ "100 on ranks 0, 2; 200 on rank 1": the value of most ranks first."""
+    """Says `100 on ranks 0, 2; 200 on rank 1`, the value of most ranks first."""
     those: dict[Any, list[int]] = {}
     for rank, value in zip(ranks, values):
         those.setdefault(value, []).append(rank)
@@ -103,13 +113,14 @@ class StepChecks:
         self._has_own_gradients = has_own_gradients
         self._step = 0
 
-    def step(self, names: dict[torch.Tensor, str], process_set: ProcessSet) -> None:
-        """A step has ended. `names` has the parameters."""
-        if not self._every:
-            return
+    def is_due(self) -> bool:
+        """Counts a step that has ended. Whether check() is to be called."""
         self._step += 1
-        if self._step % self._every == 0:
-            check_numbers(self._tensors(names), self._step, process_set)
+        return self._every != 0 and self._step % self._every == 0
+
+    def check(self, names: dict[torch.Tensor, str], process_set: ProcessSet) -> None:
+        """Compares the parameters that `names` has, and their gradients."""
+        check_numbers(self._tensors(names), self._step, process_set)
 
     def _tensors(self, names: dict[torch.Tensor, str]) -> Iterator[tuple[str, torch.Tensor | None]]:
         for parameter, name in names.items():

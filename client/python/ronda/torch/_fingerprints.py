@@ -21,8 +21,8 @@ _MULTIPLIER = 6364136223846793005
 def fingerprint(value: torch.Tensor | None) -> torch.Tensor:
     """An int64, where the elements are, that depends on every bit of them and on its place.
 
-    It does not depend on strides, on the number of threads, or on whether there is a GPU. Tensors
-    that differ in one word never have the same.
+    It does not depend on strides, on the number of threads, or on whether there is a GPU. Two
+    tensors of one shape and dtype that differ in a single word never have the same.
     """
     if value is None:
         return torch.tensor(-1)
@@ -58,12 +58,12 @@ def _factors(device: torch.device) -> torch.Tensor:
 
 
 def differ(numbers: torch.Tensor, name: str, process_set: ProcessSet) -> list[bool]:
-    """Of each of the numbers, whether some rank has another one. A collective operation.
+    """Tells of each number whether some rank has another one. A collective operation.
 
     Args:
-        numbers: int64 [n].
-        name: of the operation.
-        process_set: the ranks.
+        numbers: a tensor of int64 [n].
+        name: the operation gets it.
+        process_set: its ranks compare.
     """
     both = torch.cat([numbers, ~numbers])  # the largest of ~x belongs to the smallest x
     handle = allreduce_async_(both, name=name, op=ReduceOp.MAX, process_set=process_set)

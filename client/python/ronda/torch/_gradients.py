@@ -23,7 +23,7 @@ import torch
 
 from ronda._library import native
 from ronda.errors import MismatchError, RondaError
-from ronda.process_sets import id_of
+from ronda.process_sets import id_of, is_active
 from ronda.torch import _basics, _changes, _tensors
 from ronda.torch._async_operations import allreduce_async_
 from ronda.torch._gradient import (
@@ -160,9 +160,8 @@ class GradientReducer:
     def is_active(self) -> bool:
         """Whether there are other ranks with which gradients are reduced."""
         if self._process_set is None:
-            process_set = self._reduction.process_set
-            self._process_set = id_of(process_set)
-            self._is_active = bool(process_set.included()) and process_set.size() != 1
+            self._process_set = id_of(self._reduction.process_set)
+            self._is_active = is_active(self._reduction.process_set)
         return self._is_active
 
     def is_pending(self) -> bool:

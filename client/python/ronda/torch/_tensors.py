@@ -174,7 +174,7 @@ def owners(*tensors: torch.Tensor) -> tuple[Any, ...]:
 
 
 def finish_current_stream() -> None:
-    """Waits for the current stream of the rank's GPU, if the process uses one."""
+    """Waits for all work on the current stream of the rank's GPU; without a GPU does nothing."""
     if torch.cuda.is_initialized():
         device = _device_index if _device_index >= 0 else None
         torch.cuda.current_stream(device).synchronize()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ronda.process_sets import ProcessSet, global_process_set, id_of
+from ronda.process_sets import ProcessSet, global_process_set, id_of, is_active
 from ronda.torch._async_operations import allreduce_async_
 from ronda.torch._basics import Adasum, Average, Sum
 from ronda.torch._check import StepChecks
@@ -128,8 +128,10 @@ class _Distributed(_Base):
         return handle.wait() if is_tensor else handle.wait().item()
 
     def _check_step(self) -> None:
-        own = (p for group in self.param_groups for p in group["params"])
-        self._checks.step({each: self._parameter_names[each] for each in own}, self.process_set)
+        if self._checks.is_due():
+            own = (p for group in self.param_groups for p in group["params"])
+            names = {each: self._parameter_names[each] for each in own}
+            self._checks.check(names, self.process_set)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As of the program's optimizer; what is reduced of the new parameters gets names."""
@@ -271,7 +273,7 @@ class _DistributedAdasumOptimizer(_Distributed):
         """Applies the gradients, and combines the changes; the arguments are those of the step() of
         the program's optimizer.
         """
-        if not _takes_part(self.process_set):
+        if not is_active(self.process_set):
             return super().step(*args, **kwargs)
         parameters = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
         starts = [parameter.detach().clone() for parameter in parameters]
@@ -296,11 +298,6 @@ def _check_arguments(op: ReduceOp, predivide: float, passes: int, groups: _Group
     if passes <= 0:
         raise ValueError("backward_passes_per_step must be at least 1")
     _check_groups(groups)
-
-
-def _takes_part(process_set: ProcessSet) -> bool:
-    id_of(process_set)
-    return bool(process_set.included()) and process_set.size() != 1
 
 
 def _check_groups(groups: _Groups) -> None:

@@ -53,7 +53,7 @@ def movable(elements: Tensor) -> tuple[int, Tensor]:
 
 
 def copy_back(tensor: Tensor, result: Tensor) -> Finish:
-    """What brings a result to the memory that `tensor` has now: nothing if the result is there."""
+    """A function that copies a result to the memory that `tensor` has now; None if it is there."""
     if tensor.data_ptr() == result.data_ptr():
         return None
     tensor = tensor.detach()  # the program may give its own tensor other memory
