@@ -24,7 +24,7 @@ build: ## build everything
 	@third_party/install.sh build test bench
 	$(BAZEL) build $(PROGRESS) //...
 
-test: ## run every test, those of PyTorch with Debian's and with pip's newest; ends with "N passed, N failed"
+test: ## run every test, those of PyTorch with Debian's and with pip's newest, those of Paddle with pip's newest; ends with "N passed, N failed"
 	@third_party/install.sh build test bench
 	@BAZEL=$(BAZEL) tests/run_every_test.sh
 

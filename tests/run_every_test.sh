@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Every test; then those that need PyTorch, which have run with Debian's, once more with the newest that pip offers. Ends
-# with a line "N passed, N failed[, N skipped]", the sum of both runs. Where the newest cannot be had, its targets count
-# as skipped.
+# Every test; then those that need PyTorch, which have run with Debian's, once more with the newest that pip offers; then
+# those that need Paddle, likewise. Ends with a line "N passed, N failed[, N skipped]", the sum of the runs. Where a newest
+# version cannot be had, its targets count as skipped.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 log=$(mktemp)
@@ -26,15 +26,23 @@ run() {
   skipped=$((skipped + ${BASH_REMATCH[4]:-0}))
 }
 
+# Runs the targets with the tag $1, which is the name of a module in folder tools, with the newest version; $2 is its name
+# to readers, $3 PyPI's.
+run_newest() {
+  local module=$1 name=$2 project=$3 python version targets
+  if python=$("tools/$module/environment.sh" newest); then
+    version=$("$python" -c "from importlib.metadata import version; print(version('$project'))")
+    run "With $name $version" --test_env=TEST_PYTHON="$python" --test_tag_filters="$module" //...
+  else
+    targets=$("${BAZEL:-bazel}" query --noshow_progress "attr(tags, '[\[ ]${module}[,\]]', tests(//...))" | grep -c .)
+    echo "SKIPPED: the newest $name cannot be had, as said above; its $targets targets count as skipped"
+    skipped=$((skipped + targets))
+  fi
+}
+
 run "Every test" //...
-if python=$(tools/torch/environment.sh newest); then
-  version=$("$python" -c 'from importlib.metadata import version; print(version("torch"))')
-  run "With PyTorch $version" --test_env=TEST_PYTHON="$python" --test_tag_filters=torch //...
-else
-  targets=$("${BAZEL:-bazel}" query --noshow_progress 'attr(tags, "[\[ ]torch[,\]]", tests(//...))' | grep -c .)
-  echo "SKIPPED: the newest PyTorch cannot be had, as said above; its $targets targets count as skipped"
-  skipped=$((skipped + targets))
-fi
+run_newest torch PyTorch torch
+run_newest paddle Paddle paddlepaddle
 
 summary="$passed passed, $failed failed"
 [ "$skipped" -gt 0 ] && summary="$summary, $skipped skipped"

@@ -14,8 +14,8 @@ def ronda_python_test(name, srcs, ranks = 0, needs = [], data = [], tags = [], *
       needs: modules that the tests import, beside the standard library: "numpy", "torch".
       data: files that the tests use.
       tags: as of every test; "asanonly" is added, as the interpreter is built without sanitizers, and AddressSanitizer
-        alone can be preloaded; and "torch" if that is needed: tests/run_every_test.sh runs these targets with a second
-        version.
+        alone can be preloaded; and "torch" or "paddle" if that is needed: tests/run_every_test.sh runs these targets
+        with the newest version.
       **kwargs: passed to sh_test; the size is "medium" by default, the timeout at least "long" where torch is needed.
     """
     if type(ranks) != "list":
@@ -38,6 +38,6 @@ def _test(name, srcs, ranks, needs, data, tags, size = "medium", **kwargs):
             "//client/python:package",
             "//tests/python:ronda_test.py",
         ],
-        tags = tags + ["asanonly"] + (["torch"] if "torch" in needs else []),
+        tags = tags + ["asanonly"] + [module for module in ["torch", "paddle"] if module in needs],
         **kwargs
     )
