@@ -2,11 +2,15 @@
 
     rondarun -np 2 python3 bench/python/training_step.py [--model mlp|lenet] [--batch 32]
 
-"alone" is a step of one process, without communication. "ddp" is torch's DistributedDataParallel
-over Ronda and over Gloo, and "views" adds gradient_as_bucket_view. "fsdp" is torch's fully_shard of
-each layer and of the whole model, where torch has it. "optimizer" is
-ronda.torch.DistributedOptimizer. All run in the same processes, in turns of a few steps, on digits
-of noise.
+What each row of the output means:
+
+    alone      one process, without communication
+    ddp        torch's DistributedDataParallel, over Ronda and over Gloo
+    views      the same with gradient_as_bucket_view
+    fsdp       torch's fully_shard of each layer and of the whole model, where torch has it
+    optimizer  ronda.torch.DistributedOptimizer
+
+All run in the same processes, in turns of a few steps. The digits are noise.
 """
 
 import argparse

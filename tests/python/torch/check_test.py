@@ -104,5 +104,86 @@ class CheckedModeTest(TrainingCase):
                 self.wrap(make_model())
 
 
+@mock.patch.dict(os.environ, {"RONDA_CHECK": "100"})
+class ChangedWhileRunningTest(unittest.TestCase):
+    """Tensors that the program changes between the start of an operation and synchronize()."""
+
+    def setUp(self):
+        hvd.shutdown()  # the next job reads the variable
+        hvd.init()
+
+    tearDown = setUp
+
+    def assert_refused(self, handle, name):
+        with self.assertRaisesRegex(ValueError, f"^{name}: a tensor .* was changed while"):
+            hvd.synchronize(handle)
+
+    def test_of_each_kind_is_named(self):
+        operations = {
+            hvd.allreduce_async: {},
+            hvd.allreduce_async_: {},
+            hvd.allgather_async: {},
+            hvd.alltoall_async: {},
+            hvd.reducescatter_async: {},
+            hvd.broadcast_async_: {"root_rank": 0},
+        }
+        for start, options in operations.items():
+            tensor = torch.ones(2 * hvd.size())
+            handle = start(tensor, name="x", **options)
+            tensor[0] = 2.0
+            with self.subTest(start.__name__):
+                self.assert_refused(handle, "x")
+
+    def test_one_of_a_group(self):
+        for start in (hvd.grouped_allreduce_async, hvd.grouped_allreduce_async_):
+            tensors = [torch.ones(2) for _ in range(3)]
+            handle = start(tensors, name="these")
+            tensors[1].add_(1)
+            with self.subTest(start.__name__):
+                self.assert_refused(handle, "these")
+
+    def test_without_a_name(self):
+        tensor = torch.ones(2)
+        handle = hvd.allreduce_async(tensor)
+        tensor.zero_()
+        self.assert_refused(handle, "an operation without a name")
+
+    def test_a_view_of_it(self):
+        tensor = torch.ones(4)
+        handle = hvd.allreduce_async(tensor[:2], name="x")
+        tensor.zero_()
+        self.assert_refused(handle, "x")
+
+    def test_results_of_ronda_are_no_changes(self):
+        tensor = torch.full((2,), float(hvd.rank()))
+        first = hvd.allreduce_async_(tensor, op=hvd.Sum)
+        second = hvd.allreduce_async_(tensor, op=hvd.Max)
+        third = hvd.allgather_async(tensor)
+        for handle in (first, second, third):
+            result = hvd.synchronize(handle)
+        size = hvd.size()
+        torch.testing.assert_close(result, torch.full((2 * size,), size * (size - 1) / 2))
+
+    def test_changes_before_and_after_are_right(self):
+        tensor = torch.ones(2)
+        for _ in range(3):
+            tensor.mul_(2)
+            hvd.synchronize(hvd.allreduce_async_(tensor))
+        torch.testing.assert_close(tensor, torch.full((2,), 8.0))
+
+    def test_inference_tensors_have_no_versions(self):
+        with torch.inference_mode():
+            tensor = torch.ones(2)
+            torch.testing.assert_close(hvd.synchronize(hvd.allreduce_async(tensor)), tensor)
+
+    def test_nothing_is_said_without_the_checked_mode(self):
+        with mock.patch.dict(os.environ, {"RONDA_CHECK": "0"}):
+            self.setUp()
+            tensor = torch.ones(2)
+            handle = hvd.allreduce_async_(tensor)
+            tensor.mul_(1)
+            hvd.synchronize(handle)
+
+
 if __name__ == "__main__":
     unittest.main()

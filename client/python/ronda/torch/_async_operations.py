@@ -13,13 +13,14 @@ from typing import Any
 
 import torch
 
-from ronda._in_flight import IN_FLIGHT, Span, first_conflict
+from ronda._in_flight import IN_FLIGHT, first_conflict
 from ronda._library import native
 from ronda._refusals import Told
 from ronda.process_sets import ProcessSet, global_process_set, id_of
 from ronda.torch import _basics, _tensors
 from ronda.torch._basics import Average, reduce_op
 from ronda.torch._handles import Handle
+from ronda.torch._watch import mark_changed, watch
 from ronda.types import ReduceOp
 
 __all__ = [
@@ -37,6 +38,8 @@ __all__ = [
     "join",
     "reducescatter_async",
 ]
+
+_Use = tuple[torch.Tensor, bool]  # a tensor, and whether the operation writes to it
 
 # Names given so far, by operation and process set.
 _unnamed: Counter[tuple[str, int]] = Counter()
@@ -91,20 +94,21 @@ def _submit_allreduce(
     with Told(set_id, name):
         row = allreduce_row(tensor, output, name, op, factors, set_id)
         is_in_place = output is tensor
-        # Nobody else knows a new output.
-        spans = [_tensors.span(tensor, is_in_place)]
-        return _start(native.allreduce_async, row, spans, _taker(output, is_in_place))
+        use = (tensor, is_in_place)  # nobody else knows a new output
+        return _start(native.allreduce_async, row, use, _taker(output, is_in_place))
 
 
 def _start(
     submit: Callable[..., int],
     row: tuple[Any, ...],
-    spans: list[Span],
+    use: _Use,
     finish: Callable[[list[int]], Any],
 ) -> Handle:
     """Submits one operation, after those that were started before it and use its memory."""
+    spans = [_tensors.span(*use)]
     IN_FLIGHT.wait_for_users_of(spans)
-    handle = Handle([submit(*row)], row[-1], finish)
+    watched = watch(row[0], [use[0]])
+    handle = Handle([submit(*row)], row[-1], finish, watched)
     IN_FLIGHT.add(handle, spans)
     return handle
 
@@ -112,7 +116,7 @@ def _start(
 def _taker(output: torch.Tensor, is_in_place: bool) -> Callable[[list[int]], torch.Tensor]:
     """Makes the function that returns the result of an operation which writes to `output`."""
     if is_in_place:
-        return lambda _: _tensors.mark_changed(output)
+        return lambda _: mark_changed(output)
     return lambda _: output
 
 
@@ -187,12 +191,12 @@ def _submit_grouped_allreduce(
             allreduce_row(tensor, output, f"{group}.{i}", op, factors, set_id)
             for i, (tensor, output) in enumerate(zip(tensors, outputs))
         ]
-        spans = [[_tensors.span(tensor, is_in_place)] for tensor in tensors]
+        uses = [(tensor, is_in_place) for tensor in tensors]
 
         def finish(_: list[int]) -> list[torch.Tensor]:
-            return [_tensors.mark_changed(each) for each in outputs] if is_in_place else outputs
+            return [mark_changed(each) for each in outputs] if is_in_place else outputs
 
-        return _start_group(native.grouped_allreduce_async, rows, group, spans, finish)
+        return _start_group(native.grouped_allreduce_async, rows, group, uses, finish)
 
 
 def _checked_group(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -208,20 +212,21 @@ def _start_group(
     submit: Callable[[list[tuple[Any, ...]], str], list[int]],
     rows: list[tuple[Any, ...]],
     group: str,
-    spans: list[list[Span]],
+    uses: list[_Use],
     finish: Callable[[list[int]], Any],
 ) -> Handle:
     """Submits a group, after the operations that were started before it and use its memory."""
-    conflict = first_conflict(spans)
+    spans = [_tensors.span(*use) for use in uses]
+    conflict = first_conflict([[span] for span in spans])
     if conflict is not None:
         raise ValueError(
             f"tensors {conflict[0]} and {conflict[1]} of group '{group}' share memory: pass each"
             " tensor once"
         )
-    uses = [span for each in spans for span in each]
-    IN_FLIGHT.wait_for_users_of(uses)
-    handle = Handle(submit(rows, group), rows[0][-1], finish)
-    IN_FLIGHT.add(handle, uses)
+    IN_FLIGHT.wait_for_users_of(spans)
+    watched = watch(group, [tensor for tensor, _ in uses])
+    handle = Handle(submit(rows, group), rows[0][-1], finish, watched)
+    IN_FLIGHT.add(handle, spans)
     return handle
 
 
@@ -287,8 +292,8 @@ def allgather_async(
     set_id, tensor = id_of(process_set), _tensors.plain(tensor)
     with Told(set_id, name):
         row = _allgather_row(tensor, name, set_id)
-        spans = [_tensors.span(tensor, False)]
-        return _start(native.allgather_async, row, spans, lambda ids: gathered(ids[0], tensor))
+        use = (tensor, False)
+        return _start(native.allgather_async, row, use, lambda ids: gathered(ids[0], tensor))
 
 
 def grouped_allgather_async(
@@ -306,8 +311,8 @@ def grouped_allgather_async(
         def finish(ids: list[int]) -> list[torch.Tensor]:
             return [gathered(id, tensor) for id, tensor in zip(ids, group_of)]
 
-        spans = [[_tensors.span(tensor, False)] for tensor in group_of]
-        return _start_group(native.grouped_allgather_async, rows, group, spans, finish)
+        uses = [(tensor, False) for tensor in group_of]
+        return _start_group(native.grouped_allgather_async, rows, group, uses, finish)
 
 
 def _submit_broadcast(
@@ -325,9 +330,8 @@ def _submit_broadcast(
         0.0,
         stream,
     )
-    is_root = native.rank() == root_rank
-    spans = [_tensors.span(data, not is_root)]
-    return _start(native.broadcast_async, row, spans, _taker(data, is_in_place))
+    use = (data, native.rank() != root_rank)
+    return _start(native.broadcast_async, row, use, _taker(data, is_in_place))
 
 
 def broadcast_async(
@@ -415,7 +419,7 @@ def alltoall_async(
             )
             return _tensors.copy_of_output(address, rows, sent), received
 
-        return _start(native.alltoall_async, row, [_tensors.span(sent, False)], finish)
+        return _start(native.alltoall_async, row, (sent, False), finish)
 
 
 def _alltoall_row(
@@ -504,8 +508,7 @@ def reducescatter_async(
     with Told(set_id, name):
         factors = (prescale_factor, postscale_factor)
         output, row = _reducescatter_row(tensor, name, op, factors, set_id)
-        spans = [_tensors.span(tensor, False)]
-        return _start(native.reducescatter_async, row, spans, lambda _: output)
+        return _start(native.reducescatter_async, row, (tensor, False), lambda _: output)
 
 
 def grouped_reducescatter_async(
@@ -526,9 +529,9 @@ def grouped_reducescatter_async(
             for i, tensor in enumerate(group_of)
         ]
         outputs, rows = [output for output, _ in pairs], [row for _, row in pairs]
-        spans = [[_tensors.span(tensor, False)] for tensor in group_of]
+        uses = [(tensor, False) for tensor in group_of]
         return _start_group(
-            native.grouped_reducescatter_async, rows, group, spans, lambda _: outputs
+            native.grouped_reducescatter_async, rows, group, uses, lambda _: outputs
         )
 
 

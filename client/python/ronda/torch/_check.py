@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -11,25 +10,12 @@ import torch
 
 from ronda.process_sets import ProcessSet, global_process_set, is_active
 from ronda.torch._fingerprints import combine, differ, fingerprint
+from ronda.torch._watch import steps_between_checks
 from ronda.torch.functions import allgather_object
-
-_VARIABLE = "RONDA_CHECK"
 
 _Named = Iterable[tuple[str, "torch.Tensor | None"]]
 # The step of a rank, and the names and fingerprints of its tensors.
 _Record = tuple[int, list[str], list[int]]
-
-
-def steps_between_checks() -> int:
-    """The value of RONDA_CHECK; 0: nothing is checked.
-
-    Raises:
-        ValueError: it is no number of steps.
-    """
-    text = os.environ.get(_VARIABLE) or "0"
-    if not (text.isascii() and text.isdecimal()):
-        raise ValueError(f"{_VARIABLE} is '{text}': it must be a number of steps, such as 100")
-    return int(text)
 
 
 def check_numbers(

@@ -10,6 +10,7 @@ from ronda._in_flight import IN_FLIGHT
 from ronda._library import native
 from ronda.errors import RondaError
 from ronda.torch import _tensors
+from ronda.torch._watch import Watch
 
 
 class Handle:
@@ -19,10 +20,14 @@ class Handle:
     sparse_allreduce_async() are in Horovod. A handle that is dropped gives its operations back.
     """
 
-    __slots__ = ("_finish", "_ids", "_stream")
+    __slots__ = ("_finish", "_ids", "_stream", "_watch")
 
     def __init__(
-        self, ids: list[int], stream: int | None, finish: Callable[[list[int]], Any]
+        self,
+        ids: list[int],
+        stream: int | None,
+        finish: Callable[[list[int]], Any],
+        watch: Watch | None = None,
     ) -> None:
         """Takes the native handles over.
 
@@ -31,10 +36,12 @@ class Handle:
             stream: which the operations were submitted on; None for host memory.
             finish: makes the result of `ids`, which have ended, or which the current stream waits
                 for.
+            watch: of the tensors that the operations use, in the checked mode.
         """
         self._ids: list[int] | None = ids
         self._stream = stream
         self._finish = finish
+        self._watch = watch
 
     def poll(self) -> bool:
         """Whether wait() would return at once."""
@@ -45,6 +52,7 @@ class Handle:
 
         Raises:
             RondaError: the first operation's that failed.
+            ValueError: in the checked mode: the program has changed a tensor in the meantime.
         """
         ids, self._ids = self._ids, None
         if ids is None:
@@ -54,6 +62,8 @@ class Handle:
                 native.synchronize_all(ids)
             else:
                 self._order(ids, self._stream)
+            if self._watch is not None:
+                self._watch.check()
             return self._finish(ids)
         finally:
             IN_FLIGHT.forget(self)

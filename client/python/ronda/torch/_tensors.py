@@ -111,23 +111,6 @@ def spans(reads: Iterable[torch.Tensor], writes: Iterable[torch.Tensor]) -> list
     return [span(each, False) for each in reads] + [span(each, True) for each in writes]
 
 
-def mark_changed(tensor: torch.Tensor) -> torch.Tensor:
-    """Says of a tensor that a result was written to it, which autograd does not see by itself."""
-    if not tensor.is_inference():
-        _increment_version(tensor)
-    return tensor
-
-
-def _change_nothing(tensor: torch.Tensor) -> None:
-    """For versions of torch that have no function for it: a change of no element counts as one."""
-    tensor.detach().view(-1)[:0].zero_()
-
-
-_increment_version: Callable[[torch.Tensor], Any] = getattr(
-    torch.autograd.graph, "increment_version", _change_nothing
-)
-
-
 # The GPU of the tensors: a rank has one. -1: there has been no tensor on a GPU.
 _device_index = -1
 

@@ -32,6 +32,7 @@ from ronda.torch._basics import *  # noqa: F403
 from ronda.torch._basics import Average, ProcessSet, Sum, global_process_set, rank, reduce_op
 from ronda.torch._handles import poll, synchronize
 from ronda.torch._sparse import sparse_allreduce_async
+from ronda.torch._watch import mark_changed
 from ronda.torch.compression import Compression, Compressor
 from ronda.types import ReduceOp
 
@@ -174,7 +175,7 @@ def allreduce_(
 ) -> torch.Tensor:
     """As allreduce(), in place and not differentiable."""
     op, factors = reduce_op(op, average), (prescale_factor, postscale_factor)
-    return _tensors.mark_changed(_reduce(tensor, tensor, name, op, factors, process_set))
+    return mark_changed(_reduce(tensor, tensor, name, op, factors, process_set))
 
 
 def _reduce_group(
