@@ -105,6 +105,15 @@ def launcher() -> Launcher:
         return Launcher(_told()["launcher"])
 
 
+def place_on_host() -> int | None:
+    """The number of this process on its host that the launcher gave it at its start, from 0; None
+    if it gave none. It stays the same in all epochs of an elastic job.
+    """
+    with _without_ours():
+        number: int | None = _told().get("local_rank")
+        return number
+
+
 def withdraw() -> None:
     """Puts back what was there before export(), so that Ronda reads what the launcher has set, and
     not what it has said itself.

@@ -86,6 +86,33 @@ GROWING = """
     hvd.shutdown()
 """
 
+# Says which device it took and which local ranks it has had. The first member dies in the middle.
+DEVICES = """
+    import os, signal
+    import torch
+    import ronda.torch as hvd
+    from ronda.torch import elastic
+
+    device = hvd.device_index()
+    hvd.init()
+    local_ranks = set()
+
+    @elastic.run
+    def train(state):
+        while state.batch < 10 or hvd.size() < 3:
+            assert hvd.device_index() == device
+            local_ranks.add(hvd.local_rank())
+            if state.batch == 5 and device == hvd.local_rank() == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            hvd.allreduce(torch.ones(1))
+            state.batch += 1
+            state.commit()
+
+    train(elastic.ObjectState(batch=0))
+    print("device", device, "local ranks", sorted(local_ranks))
+    hvd.shutdown()
+"""
+
 
 class Launcher:
     """Gives the members places: ranks in the order of their starts."""
@@ -230,6 +257,14 @@ class ElasticTest(unittest.TestCase):
         self.assertEqual(launcher.sizes, [1, 2], finished)
         outs = [each.out for each in finished]
         self.assertEqual(outs, ["[(1, 1.0), (2, 1.5)]\n", "[(2, 1.5)]\n"], finished)
+
+    def test_the_device_stays_while_the_local_rank_changes(self) -> None:
+        done = ronda_test.run(DEVICES, ranks=3, options=["--min-np", "2"])
+        self.assertEqual(done.code, 0, done.err)
+        told = dict(re.findall(r"device (\d) local ranks (.*)", done.out))
+        self.assertEqual(sorted(told), ["0", "1", "2"], done.out + done.err)
+        self.assertIn("0, 1", told["1"])
+        self.assertIn("1, 2", told["2"])
 
     def test_the_example_learns_while_a_rank_comes_and_the_first_one_dies(self) -> None:
         launcher = Launcher(command=["examples/pytorch_elastic.py", "--epochs", "2"])

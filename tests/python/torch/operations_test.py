@@ -1,6 +1,7 @@
 """Horovod's operations on torch tensors, on any number of ranks."""
 
 import unittest
+from unittest import mock
 
 import ronda.torch as hvd
 import torch
@@ -41,6 +42,9 @@ class JobTest(unittest.TestCase):
         hvd.init()  # twice is fine
         self.assertTrue(hvd.is_initialized())
         self.assertEqual((hvd.local_rank(), hvd.local_size()), (hvd.rank(), hvd.size()))
+        self.assertEqual(hvd.device_index(), hvd.local_rank())
+        with mock.patch("torch.cuda.device_count", return_value=2):
+            self.assertEqual(hvd.device_index(), hvd.local_rank() % 2)
         self.assertEqual((hvd.cross_rank(), hvd.cross_size()), (0, 1))
         self.assertTrue(hvd.is_homogeneous())
         self.assertTrue(hvd.gloo_built() and hvd.gloo_enabled())

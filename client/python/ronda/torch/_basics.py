@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ronda import errors, job, process_sets
+from ronda import _env, errors, job, process_sets
 from ronda._library import native
 from ronda.process_sets import (
     ProcessSet,
@@ -36,6 +36,7 @@ __all__ = [
     "cross_size",
     "cuda_built",
     "ddl_built",
+    "device_index",
     "global_process_set",
     "gloo_built",
     "gloo_enabled",
@@ -157,6 +158,20 @@ def rank() -> int:
 def local_rank() -> int:
     """This process' number on its host."""
     return _checked(native.local_rank())
+
+
+def device_index() -> int:
+    """The GPU for torch.cuda.set_device(), the same for as long as the process lives.
+
+    It is the process' place on its host, modulo the number of GPUs that the process sees, if
+    it sees any. In an elastic job local_rank() may change with each epoch, so two ranks that go by
+    it may meet on one GPU. May be called before init().
+    """
+    place = _env.place_on_host()
+    if place is None:
+        place = max(native.local_rank(), 0)
+    devices = torch.cuda.device_count()
+    return place % devices if devices else place
 
 
 def cross_rank() -> int:
