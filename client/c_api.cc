@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -96,6 +97,13 @@ absl::Status StartTimelineIfAsked(const TimelineSettings& timeline, Runtime& run
 // work of a step gets the time to end: the launcher kills a member that is late, if others are not.
 constexpr absl::Duration kPatienceOfMembers = absl::Seconds(20);
 
+// The number on its host that the launcher gave this process at its start. A member keeps it in all epochs.
+std::optional<int> PlaceOnHost() {
+  const EnvironmentReader environment = ProcessEnvironment();
+  const absl::StatusOr<Place> place = ReadPlace(EnvironmentVariables(environment));
+  return place.ok() ? place->job.local_rank : std::nullopt;
+}
+
 absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options, EnvironmentReader environment) {
   RONDA_ASSIGN_OR_RETURN(const JobOptions job_options, ReadOptions(options, std::move(environment)));
   RONDA_RETURN_IF_ERROR(globals().runtime.claim().Take(job_options.config.job));
@@ -104,7 +112,8 @@ absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options, E
   auto session =
       std::make_unique<Session>(Runtime::Create({.tunables = job_options.client.tunables,
                                                  .timeline_bytes = job_options.config.timeline.most_bytes,
-                                                 .device_patience = is_member ? kPatienceOfMembers : Device::kPatience},
+                                                 .device_patience = is_member ? kPatienceOfMembers : Device::kPatience,
+                                                 .device_hint = is_member ? PlaceOnHost() : std::nullopt},
                                                 std::move(job.topology), std::move(job.transport)),
                                 job_options.limits());
   RONDA_RETURN_IF_ERROR(StartTimelineIfAsked(job_options.config.timeline, session->runtime()));

@@ -54,7 +54,7 @@ Runtime::Runtime(Options options, Topology topology, Transport transport)
           {.job = transport_.job_id, .topology = topology_, .recorder = transport_.flights->PlaceOf(topology_.rank)})),
       log_(&transport_.flights->Of(topology_.rank), &timeline_, meter_.get()),
       queue_(callbacks_, progress_, &log_),
-      device_(transport_.devices, topology_.local_rank, options_.device_patience),
+      device_(transport_.devices, options_.device_hint.value_or(topology_.local_rank), options_.device_patience),
       devices_(MakeDeviceOptions()),
       cycle_time_(options_.tunables.cycle_time),
       answers_(&queue_, transport_.flights.get(), LimitsOf(options_.tunables)),

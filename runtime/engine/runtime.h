@@ -63,6 +63,9 @@ class Runtime : private ProgressEngine::Steps {
     Clock* clock = Clock::Real();               // not owned
     size_t timeline_bytes = size_t{256} << 20;  // how large the file of a timeline may become
     absl::Duration device_patience = Device::kPatience;
+    // The number of the device, modulo how many there are, that a rank takes which has no tensor on one when the others
+    // have; its local rank, if unset. In an elastic job the local rank changes, and the process' device must not.
+    std::optional<int> device_hint;
   };
 
   // Starts the background thread.

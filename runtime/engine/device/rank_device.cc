@@ -152,7 +152,7 @@ absl::StatusOr<std::shared_ptr<Device>> RankDevice::Get() {
   }
   int count = 0;
   plugin->device_count(&count);
-  return Take(*plugin, count == 0 ? 0 : local_rank_ % count);
+  return Take(*plugin, count == 0 ? 0 : hint_ % count);
 }
 
 absl::StatusOr<std::shared_ptr<Device>> RankDevice::Take(const ronda_cuda_plugin& plugin, int ordinal) {

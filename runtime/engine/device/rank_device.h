@@ -131,10 +131,10 @@ class WaitingStream {
 // Thread-safe.
 class RankDevice {
  public:
-  // `local_rank` says which device a rank takes that has no such tensor when the others have. `support` may be nullptr.
-  // `patience` becomes the device's.
-  RankDevice(std::shared_ptr<DeviceSupport> support, int local_rank, absl::Duration patience = Device::kPatience)
-      : support_(std::move(support)), local_rank_(local_rank), patience_(patience) {}
+  // `hint`, modulo the number of devices, is the device that a rank takes which has no such tensor when the others
+  // have. `support` may be nullptr. `patience` becomes the device's.
+  RankDevice(std::shared_ptr<DeviceSupport> support, int hint, absl::Duration patience = Device::kPatience)
+      : support_(std::move(support)), hint_(hint), patience_(patience) {}
 
   using Ready = std::shared_ptr<const ReadyPoint>;
 
@@ -174,7 +174,7 @@ class RankDevice {
   std::shared_ptr<Device> FindKnown(const Submission& submission);
 
   const std::shared_ptr<DeviceSupport> support_;
-  const int local_rank_;
+  const int hint_;
   const absl::Duration patience_;
   const std::shared_ptr<StreamOrder> order_ = std::make_shared<StreamOrder>();
   mutable Mutex mu_;

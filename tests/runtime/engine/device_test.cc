@@ -44,6 +44,21 @@ std::vector<T> ResultOf(DeviceRank& rank, const Handle& handle, size_t row_eleme
   return DeviceTensor::ReadAs<T>(rank, handle.result().rows(), rows * row_elements);
 }
 
+TEST_P(DeviceOperations, ARankWithoutATensorTakesTheDeviceOfTheHint) {
+  DeviceJobOptions options{.size = kRanks, .devices = 5, .backend = GetParam(), .hosts = HostsFor(GetParam(), kRanks)};
+  options.runtime.device_hint = 9;
+  RunDeviceRanks(options, [](DeviceRank& rank) {
+    if (rank.rank() != 1) {
+      const DeviceTensor tensor(rank, std::vector<float>(10, 1.0f));
+      ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 10)), nullptr);
+      EXPECT_THAT(tensor.Get<float>(), Each(2.0f));
+    }
+    ASSERT_NE(SucceedOn(rank, Join()), nullptr);
+    EXPECT_EQ(fake_cuda_has_context(3), 0);
+    EXPECT_EQ(fake_cuda_has_context(4), 1);
+  });
+}
+
 TEST_P(DeviceOperations, AllreduceSumsScalesAndAverages) {
   Run([](DeviceRank& rank) {
     const DeviceTensor tensor(rank, std::vector<float>(1000, Of(rank)));
