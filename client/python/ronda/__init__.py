@@ -7,9 +7,9 @@
     mean = ronda.allreduce(np.arange(3.0) + ronda.rank())
     ronda.shutdown()
 
-Operations take NumPy arrays and everything with the buffer protocol or DLPack in host memory
-(reductions.py has their arguments). ronda.torch is for tensors of PyTorch. Importing this imports
-no other library.
+Operations take NumPy arrays and everything with the buffer protocol, DLPack or the CUDA array
+interface (reductions.py has their arguments). ronda.torch is for tensors of PyTorch. Importing this
+imports no other library.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Memory of arrays of any library, as the C ABI takes it: an address, a type and a shape.
 
-NumPy arrays, everything with the buffer protocol (bytearray, array.array, memoryview, mmap) and
-everything with DLPack in host memory (tensors of PyTorch, arrays of JAX). No library is imported
-for it.
+NumPy arrays, everything with the buffer protocol (bytearray, array.array, memoryview, mmap),
+everything with DLPack in host memory or on a CUDA device (tensors of PyTorch, arrays of JAX and
+CuPy), and everything with the CUDA array interface (arrays of Numba). No library is imported for
+it.
 """
 
 from __future__ import annotations
@@ -20,8 +21,19 @@ from ronda.types import DType
 Shape = tuple[int, ...]
 
 
+# Streams, as Buffer has them: the legacy default stream, and that no stream need be waited for.
+_DEFAULT_STREAM = 0
+_NO_STREAM = -1
+# The legacy default stream, as DLPack and the CUDA array interface have it.
+_LEGACY = 1
+
+
 class Buffer(NamedTuple):
-    """Row-major memory, whose owner stays alive with `keep`."""
+    """Row-major memory, whose owner stays alive with `keep`.
+
+    On a CUDA device the memory may be used behind the work that `stream`, a cudaStream_t as a
+    number, has been given so far; -1: at once. It is None for host memory.
+    """
 
     dtype: int
     shape: Shape
@@ -29,6 +41,7 @@ class Buffer(NamedTuple):
     byte_count: int
     is_writable: bool
     keep: object
+    stream: int | None = None
 
     def span(self, is_written: bool) -> Span:
         """The memory of an operation that reads this buffer, or writes it."""
@@ -80,7 +93,8 @@ def buffer_of(value: Any, role: str) -> Buffer:
         role: what the argument is, for errors: "allreduce: the array".
 
     Raises:
-        InvalidArgumentError: it is no array of numbers in row-major order in host memory.
+        InvalidArgumentError: it is no array of numbers in row-major order, in host memory or on a
+            CUDA device.
     """
     if _is_array(value):
         if _is_masked(value):
@@ -92,6 +106,8 @@ def buffer_of(value: Any, role: str) -> Buffer:
         return _of_array_interface(numpy().asarray(value), role)
     if hasattr(value, "__dlpack__"):
         return _of_dlpack(value, role)
+    if hasattr(type(value), "__cuda_array_interface__"):
+        return _of_cuda_array_interface(value, role)
     return _of_buffer_protocol(value, role)
 
 
@@ -107,6 +123,28 @@ def writable_buffer_of(value: Any, role: str) -> Buffer:
     if not buffer.is_writable:
         raise InvalidArgumentError(f"{role} cannot be written to: pass a copy of it")
     return buffer
+
+
+def stream_of(function: str, array: Buffer, out: Buffer | None = None) -> int | None:
+    """The stream behind whose work the buffers may be used; None for host memory.
+
+    Raises:
+        InvalidArgumentError: one is in host memory and the other on a device, or their streams
+            differ.
+    """
+    first, second = array.stream, array.stream if out is None else out.stream
+    if first is None and second is None:
+        return None
+    if first is None or second is None:
+        raise InvalidArgumentError(
+            f"{function}: the array and out must both be in host memory, or both on a CUDA device"
+        )
+    streams = {first, second} - {_NO_STREAM}
+    if len(streams) > 1:
+        raise InvalidArgumentError(
+            f"{function}: the array and out belong to different streams: use them on one stream"
+        )
+    return streams.pop() if streams else _DEFAULT_STREAM
 
 
 def new_array(shape: Shape, dtype: int) -> tuple[Any, Buffer]:
@@ -209,7 +247,23 @@ def _is_row_major(shape: Shape, strides: Shape | None) -> bool:
 
 
 def _of_array_interface(array: Any, role: str) -> Buffer:
-    interface = array.__array_interface__
+    return _of_interface(array, array.__array_interface__, role)
+
+
+def _of_cuda_array_interface(array: Any, role: str) -> Buffer:
+    interface = array.__cuda_array_interface__
+    if interface.get("mask") is not None:
+        raise InvalidArgumentError(f"{role} has a mask, which does not travel")
+    # None says that no order is needed. Before version 3 there is no such entry.
+    stream = interface.get("stream", _LEGACY)
+    if stream is None:
+        stream = _NO_STREAM
+    elif stream == _LEGACY:
+        stream = _DEFAULT_STREAM
+    return _of_interface(array, interface, role)._replace(stream=stream)
+
+
+def _of_interface(array: Any, interface: dict[str, Any], role: str) -> Buffer:
     typestr = interface["typestr"]
     dtype, size = _TYPESTRS.get(typestr) or _of_unusual_type(array, typestr, role)
     shape = interface["shape"]
@@ -291,6 +345,7 @@ class _DlTensor(ctypes.Structure):
 _DL_KINDS = {0: "i", 1: "u", 2: "f", 6: "b"}
 _DL_BFLOAT16 = 4
 _DL_HOST_DEVICES = (1, 3, 11)  # plain, pinned by CUDA, pinned by ROCm
+_DL_CUDA_DEVICES = (2, 13)  # of the device, managed
 
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype = ctypes.c_void_p
@@ -299,13 +354,15 @@ _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 def _of_dlpack(value: Any, role: str) -> Buffer:
     device = value.__dlpack_device__()[0]
-    if device not in _DL_HOST_DEVICES:
+    if device not in _DL_HOST_DEVICES + _DL_CUDA_DEVICES:
         raise InvalidArgumentError(
-            f"{role} is not in host memory (DLPack's device {int(device)}): "
-            "use ronda.torch, or pass a copy"
+            f"{role} is neither in host memory nor on a CUDA device (DLPack's device "
+            f"{int(device)}): pass a copy"
         )
+    stream = _DEFAULT_STREAM if device in _DL_CUDA_DEVICES else None
     try:
-        capsule = value.__dlpack__()
+        # The producer has the stream that is named wait for the memory's content.
+        capsule = value.__dlpack__() if stream is None else value.__dlpack__(stream=_LEGACY)
     except (BufferError, RuntimeError, TypeError) as error:
         raise InvalidArgumentError(f"{role}: {error}") from None
     # The capsule stays ours: its destructor gives the memory back, and nobody else takes it.
@@ -324,4 +381,4 @@ def _of_dlpack(value: Any, role: str) -> Buffer:
             role,
         )
     address = (tensor.data or 0) + tensor.byte_offset
-    return Buffer(dtype, shape, address, math.prod(shape) * size, True, (value, capsule))
+    return Buffer(dtype, shape, address, math.prod(shape) * size, True, (value, capsule), stream)

@@ -7,7 +7,6 @@ from typing import Any
 
 from ronda import _buffers
 from ronda._buffers import Buffer
-from ronda._in_flight import Span
 from ronda._library import native
 from ronda.errors import InvalidArgumentError
 from ronda.handles import Handle, OwnedHandle, rows_of, start
@@ -29,9 +28,18 @@ def _check_same(function: str, array: Buffer, out: Buffer) -> None:
         )
 
 
+def _check_out(function: str, array: Buffer) -> None:
+    """There is no `out`. Ronda makes NumPy arrays for results."""
+    if array.stream is not None:
+        raise InvalidArgumentError(
+            f"{function}: the array is on a CUDA device: pass out=, an array there for the result"
+        )
+
+
 def like(function: str, array: Buffer, out: Any) -> tuple[Any, Buffer]:
     """The result, of the shape of the array, and its memory."""
     if out is None:
+        _check_out(function, array)
         return _buffers.new_array(array.shape, array.dtype)
     if out is array.keep and array.is_writable:
         return out, array
@@ -40,14 +48,14 @@ def like(function: str, array: Buffer, out: Any) -> tuple[Any, Buffer]:
     return out, memory
 
 
-def rows_out(function: str, array: Buffer, out: Any) -> tuple[int, int, object]:
-    """Address, bytes and owner of `out`, which takes rows of the array; zeros without one."""
+def rows_out(function: str, array: Buffer, out: Any) -> Buffer | None:
+    """The memory of `out`, which takes rows of the array; None without one."""
     if len(array.shape) == 0:
         raise InvalidArgumentError(
             f"{function}: the array is a scalar: pass one with rows, such as array.reshape(1)"
         )
     if out is None:
-        return 0, 0, None
+        return None
     memory = _buffers.writable_buffer_of(out, f"{function}: out")
     if memory.dtype != array.dtype or memory.shape[1:] != array.shape[1:]:
         raise InvalidArgumentError(
@@ -55,7 +63,7 @@ def rows_out(function: str, array: Buffer, out: Any) -> tuple[int, int, object]:
             f"{DType(memory.dtype).name}, and the array of {array.shape[1:]} and "
             f"{DType(array.dtype).name}: pass one with rows like the array's"
         )
-    return memory.address, memory.byte_count, memory.keep
+    return memory
 
 
 def take_rows(array: Buffer, out: Any) -> Callable[[OwnedHandle], Any]:
@@ -69,6 +77,7 @@ def start_for_rows(
     name: str | None,
     options: tuple[Any, ...],
     take: Callable[[Buffer, Any], Callable[[OwnedHandle], Any]] = take_rows,
+    has_result: bool = True,
 ) -> Handle:
     """Submits an operation whose result is rows that Ronda counts.
 
@@ -79,19 +88,24 @@ def start_for_rows(
         name: the tensor's.
         options: what the binding's function takes beside array, out and name.
         take: makes of array and out what Handle takes.
+        has_result: whether this rank gets one.
     """
     source = _buffers.buffer_of(array, f"{operation}: the array")
-    address, byte_count, keep = rows_out(operation, source, out)
+    memory = rows_out(operation, source, out)
+    if memory is None and has_result:
+        _check_out(operation, source)
+    used = [source] if memory is None else [source, memory]
     arguments = (
         name,
         source.dtype,
         source.shape,
         source.address,
-        address,
-        byte_count,
-        (source.keep, keep),
+        memory.address if memory else 0,
+        memory.byte_count if memory else 0,
+        [each.keep for each in used],
         *options,
+        _buffers.stream_of(operation, source, memory),
     )
-    spans = [source.span(False), Span(address, address + byte_count, True)]
+    spans = [each.span(each is memory) for each in used]
     submit = getattr(native, f"{operation}_async")
     return start(submit, arguments, spans, take(source, out))

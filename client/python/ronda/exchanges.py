@@ -1,4 +1,4 @@
-"""Exchanges of arrays in host memory, and coordination. Arguments and errors are those of
+"""Exchanges of arrays, and coordination. Arguments and errors are those of
 reductions.py.
 """
 
@@ -46,7 +46,12 @@ def broadcast_async(
         result, memory = like("broadcast", source, out)
         is_copied = native.rank() == root and memory.address != source.address
         span = memory.span(native.rank() != root or is_copied)
+        stream = _buffers.stream_of("broadcast", source, memory)
         if is_copied:
+            if stream is not None:
+                raise InvalidArgumentError(
+                    "broadcast: on a CUDA device the root's array is its result: pass out=array"
+                )
             IN_FLIGHT.wait_for_users_of([source.span(False), span])
             _copy(source, memory)
         arguments = (
@@ -58,6 +63,7 @@ def broadcast_async(
             root,
             id,
             deadline_s,
+            stream,
         )
         return start(native.broadcast_async, arguments, [span], returns(result))
 
@@ -114,7 +120,8 @@ def gather_async(
         is_root = native.rank() == root
         take = take_rows if is_root else lambda *_: NO_RESULT
         options = (root, id, deadline_s)
-        return start_for_rows("gather", array, out if is_root else None, name, options, take)
+        result = out if is_root else None
+        return start_for_rows("gather", array, result, name, options, take, has_result=is_root)
 
 
 def scatter(array: Any, root: int = 0, **options: Any) -> Any:
@@ -224,6 +231,7 @@ def send_async(
             tag,
             id,
             deadline_s,
+            _buffers.stream_of("send", source),
         )
         _check_unused("send: the array", source.span(False))
         return start(native.send_async, arguments, [source.span(False)], NO_RESULT)
@@ -255,6 +263,7 @@ def recv_async(
             tag,
             id,
             deadline_s,
+            _buffers.stream_of("recv", memory),
         )
         _check_unused("recv: out", memory.span(True))
         return start(native.recv_async, arguments, [memory.span(True)], returns(out))

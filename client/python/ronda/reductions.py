@@ -1,4 +1,5 @@
-"""Reductions of arrays in host memory: NumPy's, and everything with the buffer protocol or DLPack.
+"""Reductions of arrays: NumPy's, and everything with the buffer protocol, DLPack or the CUDA array
+interface.
 
 Every rank of the process set submits the same operations with the same arguments: in any order
 where they have names, else in the same order. Functions named *_async return at once, with a
@@ -9,7 +10,9 @@ Common arguments:
     array: the same shape and type on every rank, if the function does not say otherwise; contiguous
         in row-major order. Numbers and lists become NumPy arrays.
     out: memory for the result, which is returned then; it may be `array` where that is said.
-        Without it the result is a new NumPy array.
+        Without it the result is a new NumPy array. Arrays on a CUDA device need one there: the
+        operation comes after the work that their stream has been given, and the host waits for it,
+        so that every stream finds the result.
     op: how elements are combined; AVERAGE divides by the number of ranks.
     name: the tensor's, the same on every rank; None: operations meet in the order of the calls in
         their process set.
@@ -74,6 +77,7 @@ def _allreduce_arguments(
         error_feedback,
         detect_overflow,
         deadline_s,
+        _buffers.stream_of(function, source, memory),
     )
     return result, [source.span(False), memory.span(True)], arguments
 
@@ -277,6 +281,7 @@ def reduce_async(
             postscale,
             id,
             deadline_s,
+            _buffers.stream_of("reduce", source, memory),
         )
         spans = [source.span(False)] + ([memory.span(True)] if memory else [])
         return start(native.reduce_async, arguments, spans, returns(result))
