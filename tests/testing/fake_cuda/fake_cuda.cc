@@ -195,10 +195,10 @@ int StreamId(void* handle, uint64_t* id) {
   });
 }
 
-int CreateEvent(int, void** event) {
+int CreateEvent(int timing, void** event) {
   *event = nullptr;
   if (const int error = ErrorOfOpening(); error != 0) return error;
-  *event = Machine().CreateEvent();
+  *event = Machine().CreateEvent(this_threads_device, timing != 0);
   return kCudaSuccess;
 }
 
@@ -206,7 +206,8 @@ int DestroyEvent(void* event) { return Machine().DestroyEvent(event) ? CurrentEr
 
 int RecordEvent(void* handle, void* stream) {
   return WithEvent(handle, [stream](const std::shared_ptr<FakeEvent>& event) {
-    return WithStream(stream, [&](FakeStream& known) {
+    return WithStream(stream, [&](FakeStream& known) -> int {
+      if (known.device() != event->device()) return kCudaInvalidHandle;
       known.Enqueue([event, recording = event->Record()] { event->Pass(recording); });
       return kCudaSuccess;
     });
@@ -238,7 +239,9 @@ int SynchronizeEvent(void* handle) {
 
 int ElapsedMs(void* begin, void* end, float* ms) {
   return WithEvent(begin, [&](const std::shared_ptr<FakeEvent>& first) {
-    return WithEvent(end, [&](const std::shared_ptr<FakeEvent>& last) {
+    return WithEvent(end, [&](const std::shared_ptr<FakeEvent>& last) -> int {
+      if (!first->has_times() || !last->has_times()) return kCudaInvalidHandle;
+      if (first->device() != last->device()) return kCudaInvalidHandle;
       *ms = static_cast<float>(absl::ToDoubleMilliseconds(last->passed_at() - first->passed_at()));
       return kCudaSuccess;
     });
@@ -310,6 +313,7 @@ int FillZero(void* dst, size_t bytes, void* handle) {
 template <typename Call>
 int Launch(const Call* call, void* handle) {
   return WithStream(handle, [&](FakeStream& stream) -> int {
+    if (stream.device() != this_threads_device) return kCudaInvalidHandle;
     PreparedKernel kernel = PrepareKernel(*call, stream.device(), Machine().memory());
     if (kernel.run == nullptr) return kCudaInvalidValue;
     if (!Machine().HasKernels(stream.device())) {
@@ -475,6 +479,7 @@ int fake_cuda_enqueue(void* stream, void (*function)(void*), void* context) {
 }
 
 void* fake_cuda_view(const void* address) { return ronda::testing::Machine().memory().AnyViewOf(address); }
+int fake_cuda_device_of(const void* address) { return ronda::testing::Machine().memory().DeviceOf(address); }
 
 void fake_cuda_wait_before_free() { ronda::testing::WaitBeforeFree(); }
 

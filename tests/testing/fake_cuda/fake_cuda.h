@@ -24,6 +24,9 @@ __attribute__((visibility("default"))) int fake_cuda_enqueue(void* stream, void 
 // Where such a function finds what is at `address` for the device.
 __attribute__((visibility("default"))) void* fake_cuda_view(const void* address);
 
+// Which device's memory is at `address`; -1: the host's.
+__attribute__((visibility("default"))) int fake_cuda_device_of(const void* address);
+
 // Waits for this thread's device, if that is what CUDA does here before it frees memory (FakeCuda::Frees): for what
 // such a library does when it frees its own.
 __attribute__((visibility("default"))) void fake_cuda_wait_before_free();
@@ -59,8 +62,9 @@ enum FakeCudaError : int {
 // The devices of this process, while it lives. One at a time.
 //
 // Misuse is an error: of handles that are not there (any more), of memory of another device, of host memory that is
-// not pinned, and of more bytes than were allocated. With HostAccess::kFatal it is a crash to read or write memory of a
-// device by anything but a stream.
+// not pinned, of more bytes than were allocated, of kernels on streams of another device than the thread's current one,
+// of events on streams of another device, and of times between events that were made without. With HostAccess::kFatal
+// it is a crash to read or write memory of a device by anything but a stream.
 //
 // Thread-safe. All streams must have come to their ends, or be about to, when it is destroyed, which waits for calls
 // that wait for a device before they free memory.

@@ -325,6 +325,44 @@ TEST(FakeCudaTest, MemoryIsNotUsedBehindTheStreamThatFreesIt) {
   }
 }
 
+TEST(FakeCudaTest, KernelsAndEventsAreOfOneDevice) {
+  FakeCuda cuda({});
+  const ronda_cuda_plugin& table = *cuda.table();
+  void* const memory = Allocate(cuda, RONDA_CUDA_DEVICE_MEMORY, 8);
+  void* stream = nullptr;
+  void* event = nullptr;
+  ASSERT_EQ(table.create_stream(&stream), kCudaSuccess);
+  ASSERT_EQ(table.create_event(1, &event), kCudaSuccess);
+  ASSERT_EQ(table.record_event(event, stream), kCudaSuccess);
+
+  ASSERT_EQ(table.use_device(1), kCudaSuccess);
+  void* others_stream = nullptr;
+  void* others_event = nullptr;
+  ASSERT_EQ(table.create_stream(&others_stream), kCudaSuccess);
+  ASSERT_EQ(table.create_event(1, &others_event), kCudaSuccess);
+  EXPECT_EQ(table.record_event(event, others_stream), kCudaInvalidHandle);
+  EXPECT_EQ(table.wait_event(others_stream, event), kCudaSuccess) << "streams wait for other devices";
+  float ms = 0;
+  EXPECT_EQ(table.elapsed_ms(event, others_event, &ms), kCudaInvalidHandle);
+
+  const kernels::cuda::AddScaledCall call = {.a = memory, .b = memory, .dst = memory, .count = 1};
+  EXPECT_EQ(table.add_scaled(&call, stream), kCudaInvalidHandle) << "the current device is another";
+  ASSERT_EQ(table.use_device(0), kCudaSuccess);
+  EXPECT_EQ(table.add_scaled(&call, stream), kCudaSuccess);
+}
+
+TEST(FakeCudaTest, OnlyEventsWithTimesHaveThem) {
+  FakeCuda cuda({});
+  void* with = nullptr;
+  void* without = nullptr;
+  ASSERT_EQ(cuda.table()->create_event(1, &with), kCudaSuccess);
+  ASSERT_EQ(cuda.table()->create_event(0, &without), kCudaSuccess);
+  float ms = 0;
+  EXPECT_EQ(cuda.table()->elapsed_ms(with, with, &ms), kCudaSuccess);
+  EXPECT_EQ(cuda.table()->elapsed_ms(with, without, &ms), kCudaInvalidHandle);
+  EXPECT_EQ(cuda.table()->elapsed_ms(without, with, &ms), kCudaInvalidHandle);
+}
+
 TEST(FakeCudaTest, ThreadsThatWaitForADeviceAreCounted) {
   FakeCuda cuda({});
   void* event = nullptr;

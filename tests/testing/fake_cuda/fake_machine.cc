@@ -226,8 +226,8 @@ std::shared_ptr<FakeStream> FakeMachine::StreamOf(void* handle, int current_devi
   return stream;
 }
 
-void* FakeMachine::CreateEvent() {
-  auto event = std::make_shared<FakeEvent>();
+void* FakeMachine::CreateEvent(int device, bool has_times) {
+  auto event = std::make_shared<FakeEvent>(device, has_times);
   const MutexLock lock(&mu_);
   ++created_events_;
   void* const handle = event.get();

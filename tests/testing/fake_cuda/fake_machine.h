@@ -70,6 +70,13 @@ class FakeStream {
 // Thread-safe.
 class FakeEvent {
  public:
+  FakeEvent(int device, bool has_times) : device_(device), has_times_(has_times) {}
+
+  // Whose streams it may be recorded on.
+  int device() const { return device_; }
+  // Whether the time between two such events can be asked for.
+  bool has_times() const { return has_times_; }
+
   // The number of a new recording, which is passed later.
   uint64_t Record();
   void Pass(uint64_t recording);
@@ -81,6 +88,8 @@ class FakeEvent {
   absl::Time passed_at() const;
 
  private:
+  const int device_;
+  const bool has_times_;
   mutable Mutex mu_;
   mutable CondVar changed_;
   uint64_t recorded_ ABSL_GUARDED_BY(mu_) = 0;
@@ -139,7 +148,7 @@ class FakeMachine {
   // nullptr: there is none. The default stream's handle is nullptr, and its device that of the calling thread.
   std::shared_ptr<FakeStream> StreamOf(void* handle, int current_device);
 
-  void* CreateEvent();
+  void* CreateEvent(int device, bool has_times);
   bool DestroyEvent(void* handle);
   std::shared_ptr<FakeEvent> EventOf(void* handle);
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -56,6 +57,7 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
+  int device() const { return device_; }
 
   // ncclCommGetAsyncError: hands on what waits for its stream, too.
   NcclResult Progress();
@@ -69,6 +71,14 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   // for progress. The child has this one's flag of abort if `shares`.
   enum class Shares : uint8_t { kNothing, kResources };
   NcclResult Split(Shares shares, Calls calls, std::function<void(std::shared_ptr<FakeNcclCommunicator>)> made);
+
+  // Between its first operation and the end of the group, a thread has the communicator to itself, as NCCL demands.
+  // False: another thread has it.
+  bool BeginUse() {
+    std::thread::id nobody;
+    return user_.compare_exchange_strong(nobody, std::this_thread::get_id()) || nobody == std::this_thread::get_id();
+  }
+  void EndUse() { user_.store(std::thread::id()); }
 
   // Whether a thread is in a call that blocks: to free the communicator then is to pull it away from under that thread.
   bool IsOccupied() const { return occupants_.load() > 0; }
@@ -124,8 +134,9 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   DeviceTurns& turns_;
   const Calls calls_;
   const std::shared_ptr<std::atomic<bool>> is_aborted_;
-  std::atomic<int> running_{0};    // groups on streams
-  std::atomic<int> occupants_{0};  // threads in calls that block
+  std::atomic<int> running_{0};          // groups on streams
+  std::atomic<std::thread::id> user_{};  // none: nobody
+  std::atomic<int> occupants_{0};        // threads in calls that block
   static inline std::atomic<int> all_occupants_{0};
   Mutex mu_;
   CondVar aborted_;

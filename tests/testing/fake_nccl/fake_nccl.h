@@ -38,6 +38,7 @@ struct fake_nccl_faults {
 struct fake_nccl_cuda {
   int (*enqueue)(void* stream, void (*function)(void*), void* context);
   void* (*view)(const void* address);
+  int (*device_of)(const void* address);
   void (*wait_before_free)();       // before a communicator that is aborted frees memory of the device
   const ronda_cuda_plugin* plugin;  // whose memory ncclMemAlloc gives out; nullptr: it fails
 };

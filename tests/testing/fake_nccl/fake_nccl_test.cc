@@ -207,6 +207,41 @@ TEST_F(FakeNcclTest, WhatIsBehindAnAbortedOperationSendsNothing) {
 }
 
 // NCCL's user guide: "mixing registered and non-registered buffers can result in undefined behavior".
+TEST_F(FakeNcclTest, MemoryOfTheHostIsRefused) {
+  OnRanks(1, [&](int, Rank& rank) {
+    const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 4, "a test");
+    const DeviceMemory pinned = *rank.device->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, 4, "a test");
+    int32_t plain = 0;
+    for (const void* const elsewhere : {static_cast<const void*>(pinned.data()), static_cast<const void*>(&plain)}) {
+      EXPECT_EQ(nccl_.AllReduce(elsewhere, memory.data(), 1, NcclDataType::kInt32, NcclRedOp::kSum, rank.handle,
+                                rank.stream->handle()),
+                NcclResult::kInvalidArgument);
+      EXPECT_THAT(TakeFakeNcclReport(), HasSubstr("AllReduce is of memory that is not its device's"));
+    }
+  });
+}
+
+TEST_F(FakeNcclTest, TwoThreadsInOneCommunicatorAreReported) {
+  OnRanks(1, [&](int, Rank& rank) {
+    const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 4, "a test");
+    const auto sum = [&] {
+      return nccl_.AllReduce(memory.data(), memory.data(), 1, NcclDataType::kInt32, NcclRedOp::kSum, rank.handle,
+                             rank.stream->handle());
+    };
+    ASSERT_EQ(nccl_.GroupStart(), NcclResult::kSuccess);
+    EXPECT_EQ(sum(), NcclResult::kSuccess);
+    std::thread([&] { EXPECT_EQ(sum(), NcclResult::kInvalidUsage); }).join();
+    EXPECT_THAT(TakeFakeNcclReport(), HasSubstr("two threads of rank 0 use a communicator at the same time"));
+    EXPECT_EQ(sum(), NcclResult::kSuccess);
+    EXPECT_EQ(nccl_.GroupEnd(), NcclResult::kInProgress);
+    AwaitReady(rank);
+    rank.Finish();
+    std::thread([&] { EXPECT_EQ(sum(), NcclResult::kInProgress); }).join();
+    AwaitReady(rank);
+    rank.Finish();
+  });
+}
+
 TEST_F(FakeNcclTest, BuffersThatAreRegisteredOnSomeRanksOnlyAreReportedAndHang) {
   OnRanks(2, [&](int i, Rank& rank) {
     const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 64, "a test");

@@ -80,6 +80,7 @@ fake_nccl_cuda Cuda() {
   if (cuda.enqueue == nullptr) {
     cuda.enqueue = reinterpret_cast<decltype(cuda.enqueue)>(FindSymbol("fake_cuda_enqueue"));
     cuda.view = reinterpret_cast<decltype(cuda.view)>(FindSymbol("fake_cuda_view"));
+    cuda.device_of = reinterpret_cast<decltype(cuda.device_of)>(FindSymbol("fake_cuda_device_of"));
     cuda.wait_before_free = reinterpret_cast<decltype(cuda.wait_before_free)>(FindSymbol("fake_cuda_wait_before_free"));
     if (void* const table = FindSymbol(RONDA_CUDA_PLUGIN_SYMBOL)) {
       cuda.plugin = reinterpret_cast<decltype(&ronda_cuda_plugin_table)>(table)();
@@ -179,6 +180,15 @@ bool OverlapsWrongly(const NcclOperation& operation, int rank, int ranks) {
   return output < input + bytes * static_cast<size_t>(ranks) && input < output + bytes;
 }
 
+// Whether NCCL's kernels, which run on `device`, could not use what the operation names.
+bool IsElsewhere(const NcclOperation& operation, int device) {
+  if (operation.count == 0) return false;
+  const auto is_elsewhere = [device, device_of = Cuda().device_of](const void* buffer) {
+    return buffer != nullptr && device_of(buffer) != device;
+  };
+  return is_elsewhere(operation.input) || is_elsewhere(operation.output);
+}
+
 FakeNcclCommunicator& CommunicatorOf(NcclHandle comm) { return *static_cast<Handle*>(comm)->communicator; }
 
 void ReportIfOccupied(const FakeNcclCommunicator& communicator) {
@@ -195,7 +205,9 @@ std::atomic<int>& Threads() {
 NcclResult SubmitGroup() {
   NcclResult result = NcclResult::kSuccess;
   for (auto& [destination, operations] : TheGroup().operations) {
+    const std::shared_ptr<FakeNcclCommunicator> kept = destination.first->shared_from_this();  // it may be aborted
     const NcclResult own = destination.first->Submit(std::move(operations), destination.second);
+    destination.first->EndUse();
     if (own == NcclResult::kInProgress) Threads().fetch_add(1);
     if (result == NcclResult::kSuccess || result == NcclResult::kInProgress) result = own;
   }
@@ -212,6 +224,15 @@ NcclResult Add(NcclOperation operation, NcclHandle comm, void* stream) {
   if (OverlapsWrongly(operation, CommunicatorOf(comm).rank(), CommunicatorOf(comm).ranks())) {
     Report(absl::StrCat("rank ", CommunicatorOf(comm).rank(), "'s output overlaps its input, and not in its place"));
     return NcclResult::kInvalidArgument;
+  }
+  if (IsElsewhere(operation, CommunicatorOf(comm).device())) {
+    Report(absl::StrCat("rank ", CommunicatorOf(comm).rank(), "'s ", NameOf(operation.kind),
+                        " is of memory that is not its device's"));
+    return NcclResult::kInvalidArgument;
+  }
+  if (!CommunicatorOf(comm).BeginUse()) {
+    Report(absl::StrCat("two threads of rank ", CommunicatorOf(comm).rank(), " use a communicator at the same time"));
+    return NcclResult::kInvalidUsage;
   }
   operation.path = PathOf(operation, comm).Encode();
   {

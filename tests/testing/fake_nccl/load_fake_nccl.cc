@@ -24,6 +24,7 @@ std::shared_ptr<const NcclLibrary> LoadFakeNccl(const ronda_cuda_plugin* plugin)
   if (!library.ok()) return nullptr;
   const fake_nccl_cuda cuda = {.enqueue = &fake_cuda_enqueue,
                                .view = &fake_cuda_view,
+                               .device_of = &fake_cuda_device_of,
                                .wait_before_free = &fake_cuda_wait_before_free,
                                .plugin = plugin};
   FunctionOf("fake_nccl_set_cuda", static_cast<void (*)(const fake_nccl_cuda*)>(nullptr))(&cuda);
