@@ -402,11 +402,6 @@ class InterruptTest(JobTest):
             signal.signal(signal.SIGUSR1, before)
 
 
-def _resident_bytes():
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 class LeakTest(JobTest):
     def all_kinds(self, buffer, shape):
         """Calls of every kind, with and without errors."""
@@ -452,13 +447,13 @@ class LeakTest(JobTest):
         for _ in range(200):
             self.all_kinds(buffer, shape)
         native.monitored_barrier()
-        before, memory = references(), _resident_bytes()
+        before, memory = references(), ronda_test.resident_bytes()
         for _ in range(1000):
             self.all_kinds(buffer, shape)
         native.monitored_barrier()
         for was, now in zip(before, references()):
             self.assertLess(abs(now - was), 500)
-        self.assertLess(_resident_bytes() - memory, 4 << 20)
+        self.assertLess(ronda_test.resident_bytes() - memory, 4 << 20)
 
     def test_jobs(self):
         """Init and shutdown, over and over."""
@@ -467,8 +462,8 @@ class LeakTest(JobTest):
             native.init()
             finish(allreduce_async("x", floats(1)))
             if turn == 20:
-                memory = _resident_bytes()
-        self.assertLess(_resident_bytes() - memory, 8 << 20)
+                memory = ronda_test.resident_bytes()
+        self.assertLess(ronda_test.resident_bytes() - memory, 8 << 20)
 
 
 class ForkTest(JobTest):

@@ -4,10 +4,10 @@ RONDA_PYTHON_BINDING says which of the two implementations is tested.
 """
 
 import os
-import pathlib
 import time
 import unittest
 
+import ronda_test
 from native_cases import FLOAT, INT, JobTest, allreduce_async, finish, floats, sum_of_ranks
 from ronda import errors
 from ronda._library import native
@@ -270,19 +270,16 @@ class RemovalTest(SeveralRanksTest):
         native.release(handle)
 
     def test_leaves_nothing(self):
-        def kib():
-            return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * 4
-
         for round in range(400):
             if round == 100:
-                before = kib()
+                before = ronda_test.resident_bytes()
             made = self.make("c10d")
             self.use(made)
             native.release(native.remove_process_set_async(made))
             added = native.add_process_set(list(range(native.size())))
             finish(allreduce_async("x", floats(1), 0, 0, 1.0, 1.0, added))
             native.remove_process_set(added)
-        self.assertLess(kib() - before, 300 * 4)
+        self.assertLess(ronda_test.resident_bytes() - before, 300 * 4096)
 
 
 if __name__ == "__main__":
