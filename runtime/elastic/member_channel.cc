@@ -117,7 +117,7 @@ absl::Status MemberChannel::WaitUntil(absl::Duration deadline, absl::Duration ti
           absl::StrCat("the launcher has given this member no place within ", absl::FormatDuration(timeout)));
     }
     pollfd event = {.fd = socket_.get(), .events = POLLIN, .revents = 0};
-    const int64_t milliseconds = std::min<int64_t>(absl::ToInt64Milliseconds(left) + 1, 1 << 30);
+    const int64_t milliseconds = absl::ToInt64Milliseconds(std::min(left, absl::Hours(1))) + 1;
     const int ready = poll(&event, 1, static_cast<int>(milliseconds));
     if (ready > 0) return absl::OkStatus();
     if (ready < 0 && errno != EINTR) return absl::ErrnoToStatus(errno, "poll of the membership's socket");

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include <array>
 #include <optional>
@@ -13,6 +14,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 namespace ronda {
 namespace {
@@ -128,6 +131,23 @@ TEST_F(MemberChannelTest, AWaitEndsAtItsDeadline) {
   EXPECT_THAT(status.message(), HasSubstr("20ms"));
   Say(PlaceIn(1));
   EXPECT_TRUE(member_->Join({}, kPatience).ok()) << "and it may ask again";
+}
+
+absl::Duration CpuTimeOfThisThread() {
+  timespec time = {};
+  EXPECT_EQ(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time), 0);
+  return absl::DurationFromTimespec(time);
+}
+
+TEST_F(MemberChannelTest, AWaitWithoutADeadlineSleeps) {
+  std::thread launcher([this] {
+    absl::SleepFor(absl::Milliseconds(300));
+    Say(PlaceIn(4));
+  });
+  const absl::Duration before = CpuTimeOfThisThread();
+  EXPECT_TRUE(member_->Join({}, absl::InfiniteDuration()).ok());
+  EXPECT_LT(CpuTimeOfThisThread() - before, absl::Milliseconds(30));
+  launcher.join();
 }
 
 TEST_F(MemberChannelTest, NonsenseIsAnErrorThatNamesIt) {
