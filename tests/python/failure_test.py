@@ -187,6 +187,7 @@ class ExitTest(unittest.TestCase):
             rows = ronda.allgather([ronda.rank()])
         """)
 
+    @ronda_test.forks
     def test_forked_child_is_no_rank(self):
         self.expect_success("""
             import os, sys
@@ -204,6 +205,7 @@ class ExitTest(unittest.TestCase):
             ronda.shutdown()
         """)
 
+    @ronda_test.forks
     def test_workers_of_a_pool(self):
         self.expect_success("""
             import multiprocessing

@@ -466,6 +466,7 @@ class LeakTest(JobTest):
         self.assertLess(ronda_test.resident_bytes() - memory, 8 << 20)
 
 
+@ronda_test.forks
 class ForkTest(JobTest):
     def test_a_child_is_no_rank(self):
         buffer = floats(1)
