@@ -31,10 +31,14 @@ class DeviceWarp {
   template <class Of>
   __device__ uint32_t Max(const Of& of) const {
     uint32_t largest = of(static_cast<int>(threadIdx.x % kLanes));
+#if __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(0xFFFFFFFF, largest);
+#else
     for (int distance = kLanes / 2; distance > 0; distance /= 2) {
       largest = max(largest, __shfl_xor_sync(0xFFFFFFFF, largest, distance));
     }
     return largest;
+#endif
   }
 };
 

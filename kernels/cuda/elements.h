@@ -29,8 +29,8 @@ namespace ronda::kernels::cuda {
 // Floating-point elements: the types of 16 bits, and conversions that round once, to nearest even, with the bits that
 // kernels/cpu gives (but for which NaN a NaN is).
 //
-// The host converts by integer arithmetic, the device by its instructions; this is the only file with code for one of
-// them alone.
+// The host converts by integer arithmetic, the device by its instructions. Code for one of them alone is in this file,
+// and, for 8-bit codes, in fp8.h.
 
 template <class To, class From>
 RONDA_HOST_DEVICE inline To BitCast(From from) {

@@ -4,16 +4,23 @@
 // Both formats are prefixes of fp16. E5M2 codes are the upper bytes of fp16 patterns. E4M3 codes, with a bit for the
 // missing one of the exponent, are the upper bytes of the patterns of numbers 2^8 times smaller, subnormal numbers
 // included. So a number is rounded to the format's grid in fp32, which takes two additions, and the rest is an exact
-// conversion to fp16.
+// conversion to fp16. A GPU of compute capability 8.9 or newer has instructions for both directions, with the same bits
+// for all numbers that a code can hold.
 #ifndef RONDA_KERNELS_CUDA_FP8_H_
 #define RONDA_KERNELS_CUDA_FP8_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/elements.h"
 #include "kernels/cuda/map.h"
 #include "kernels/dtype.h"
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+#define RONDA_HAS_FP8_INSTRUCTIONS
+#endif
 
 namespace ronda::kernels::cuda {
 
@@ -35,6 +42,26 @@ struct E4M3 {
     if ((value.bits & 0x7FFFu) > 0x3F00u) return 0x7F;
     return static_cast<uint8_t>((value.bits >> 7 & 0x7Fu) | (value.bits >> 8 & 0x80u));
   }
+
+#ifdef RONDA_HAS_FP8_INSTRUCTIONS
+  // Two at a time, the first in the lower bits. Of numbers that a code can hold.
+  __device__ static uint16_t TwoCodes(float first, float second) {
+    uint16_t codes;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(second), "f"(first));
+    return codes;
+  }
+
+  __device__ static uint32_t TwoFp16(uint16_t codes) {
+    uint32_t halves;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(codes));
+    return halves;
+  }
+
+  // The code of any number, where `code` is its as TwoCodes has it.
+  __device__ static uint8_t CodeOfAny(float number, uint8_t code) {
+    return fabsf(number) <= 464 ? code : 0x7F;  // from the middle of the largest number and the next on
+  }
+#endif
 };
 
 struct E5M2 {
@@ -49,6 +76,25 @@ struct E5M2 {
     if ((value.bits & 0x7FFFu) > 0x7C00u) return 0x7E;
     return static_cast<uint8_t>(value.bits >> 8);
   }
+
+#ifdef RONDA_HAS_FP8_INSTRUCTIONS
+  __device__ static uint16_t TwoCodes(float first, float second) {
+    uint16_t codes;
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(second), "f"(first));
+    return codes;
+  }
+
+  __device__ static uint32_t TwoFp16(uint16_t codes) {
+    uint32_t halves;
+    asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(codes));
+    return halves;
+  }
+
+  __device__ static uint8_t CodeOfAny(float number, uint8_t code) {
+    if (fabsf(number) < 61440) return code;
+    return isnan(number) ? 0x7E : signbit(number) ? 0xFC : 0x7C;
+  }
+#endif
 };
 
 // `value` rounded to the grid of F; infinity and NaN are kept.
@@ -65,36 +111,17 @@ RONDA_HOST_DEVICE inline float RoundToGrid(float value) {
   return BitCast<float>(BitCast<uint32_t>(rounded) | (bits & 0x80000000u));  // zero has lost its sign
 }
 
+// The largest magnitude that the largest scale serves, 1.75 * 2^127.
+inline constexpr uint32_t kLargestEncodable = 0x7F600000;
+
 // The bits of the scale for a block whose largest finite number has the magnitude with the bits `largest`.
 template <class F>
 RONDA_HOST_DEVICE inline uint32_t ScaleBits(uint32_t largest) {
   if (largest == 0) return 127u << 23;
-  // The largest magnitude that the largest scale serves, 1.75 * 2^127.
-  constexpr uint32_t kLargestEncodable = 0x7F600000;
   // The formats' maxima are both 1.75 times a power of two: beyond that, the next power is needed.
   const uint32_t exponent = ((largest < kLargestEncodable ? largest : kLargestEncodable) + 0x1FFFFFu) >> 23;
   constexpr uint32_t kLeast = F::kLargestExponent + 1;
   return ((exponent > kLeast ? exponent : kLeast) - F::kLargestExponent) << 23;
-}
-
-template <class F>
-RONDA_HOST_DEVICE inline uint8_t Encode(float value, float inverse_scale_on_grid) {
-  return F::CodeFromFp16(Fp16FromFp32(RoundToGrid<F>(value * inverse_scale_on_grid)));
-}
-
-template <class F>
-RONDA_HOST_DEVICE inline float InverseOnGrid(uint32_t scale_bits) {
-  return BitCast<float>((254u << 23) - scale_bits) * F::kToGrid;
-}
-
-template <class F>
-RONDA_HOST_DEVICE inline float Decode(uint8_t code, float scale_from_grid) {
-  return Fp32FromFp16(F::Fp16FromCode(code)) * scale_from_grid;
-}
-
-template <class F>
-RONDA_HOST_DEVICE inline float ScaleFromGrid(const uint8_t* block) {
-  return Load<float, 1>(block).at[0] * (1.0f / F::kToGrid);
 }
 
 // A lane has two pieces of a block, each of four elements: so a warp's accesses are next to each other.
@@ -109,13 +136,13 @@ struct LaneNumbers {
   float at[kPieces][kPiece];
 };
 
-// The bits of the largest finite magnitude, which compare like integers.
-RONDA_HOST_DEVICE inline uint32_t LargestFinite(const LaneNumbers& numbers) {
+// The bits of the largest magnitude below `limit`; magnitudes compare like their bits.
+RONDA_HOST_DEVICE inline uint32_t LargestBelow(uint32_t limit, const LaneNumbers& numbers) {
   uint32_t largest = 0;
   for (const auto& piece : numbers.at) {
     for (const float number : piece) {
       const uint32_t magnitude = BitCast<uint32_t>(number) & 0x7FFFFFFFu;
-      if (magnitude < kFloatInfinity && magnitude > largest) largest = magnitude;
+      if (magnitude < limit && magnitude > largest) largest = magnitude;
     }
   }
   return largest;
@@ -123,52 +150,87 @@ RONDA_HOST_DEVICE inline uint32_t LargestFinite(const LaneNumbers& numbers) {
 
 using Codes = Vector<uint8_t, kPiece>;
 
-// A block's codes begin 4 bytes into it, and blocks have 260: on a wire that is aligned, codes can be moved by fours.
-RONDA_HOST_DEVICE inline Codes LoadCodes(const uint8_t* block, int begin) {
-  const uint8_t* from = block + sizeof(float) + begin;
-  if (IsAligned(from, sizeof(Codes))) return Load<uint8_t, kPiece>(from);
+// The codes of numbers divided by a scale, whose inverse is given. `are_held`: codes can hold all of the quotients.
+template <class F>
+RONDA_HOST_DEVICE inline Codes EncodePiece(const float (&numbers)[kPiece], float inverse, bool are_held) {
+#ifdef RONDA_HAS_FP8_INSTRUCTIONS
+  float quotients[kPiece];
+  for (int i = 0; i < kPiece; ++i) quotients[i] = numbers[i] * inverse;
+  const uint32_t low = F::TwoCodes(quotients[0], quotients[1]);
+  const uint32_t high = F::TwoCodes(quotients[2], quotients[3]);
+  auto codes = BitCast<Codes>(low | high << 16);
+  if (are_held) return codes;
+  for (int i = 0; i < kPiece; ++i) codes.at[i] = F::CodeOfAny(quotients[i], codes.at[i]);
+#else
+  static_cast<void>(are_held);
+  const float on_grid = inverse * F::kToGrid;
   Codes codes;
-  for (int i = 0; i < kPiece; ++i) codes.at[i] = from[i];
+  for (int i = 0; i < kPiece; ++i) {
+    codes.at[i] = F::CodeFromFp16(Fp16FromFp32(RoundToGrid<F>(numbers[i] * on_grid)));
+  }
+#endif
   return codes;
 }
 
+template <class F>
+RONDA_HOST_DEVICE inline Vector<float, kPiece> DecodePiece(const Codes& codes, float scale) {
+  Vector<float, kPiece> numbers;
+#ifdef RONDA_HAS_FP8_INSTRUCTIONS
+  const auto bits = BitCast<uint32_t>(codes);
+  const uint32_t halves[] = {F::TwoFp16(static_cast<uint16_t>(bits)), F::TwoFp16(static_cast<uint16_t>(bits >> 16))};
+  for (int i = 0; i < kPiece; ++i) {
+    numbers.at[i] = Fp32FromFp16({static_cast<uint16_t>(halves[i / 2] >> i % 2 * 16)}) * scale;
+  }
+#else
+  const float from_grid = scale * (1.0f / F::kToGrid);
+  for (int i = 0; i < kPiece; ++i) numbers.at[i] = Fp32FromFp16(F::Fp16FromCode(codes.at[i])) * from_grid;
+#endif
+  return numbers;
+}
+
+// A block on the wire: its scale, and its codes behind it. It has 260 bytes, so on a wire that is aligned codes can be
+// moved by fours.
+
 // A lane's codes of a block, and the block's scale.
 struct LaneCodes {
-  float scale;  // ScaleFromGrid
+  float scale;
   Codes at[kPieces];
 };
 
-template <class F>
+// kAligned: `block` is a multiple of four. A template, as loads with a condition are waited for one after the other.
+template <bool kAligned>
 RONDA_HOST_DEVICE inline LaneCodes LoadLaneCodes(const uint8_t* block, int lane) {
-  LaneCodes codes = {ScaleFromGrid<F>(block), {}};
-  for (int piece = 0; piece < kPieces; ++piece) codes.at[piece] = LoadCodes(block, PieceBegin(lane, piece));
+  LaneCodes codes;
+  codes.scale = kAligned ? *reinterpret_cast<const float*>(block) : LoadBytes<float>(block);
+  for (int piece = 0; piece < kPieces; ++piece) {
+    const uint8_t* from = block + sizeof(float) + PieceBegin(lane, piece);
+    codes.at[piece] = kAligned ? Load<uint8_t, kPiece>(from) : LoadBytes<Codes>(from);
+  }
   return codes;
 }
 
 RONDA_HOST_DEVICE inline void StoreCodes(const Codes& codes, uint8_t* block, int begin) {
   uint8_t* to = block + sizeof(float) + begin;
-  if (IsAligned(to, sizeof(Codes))) return Store(codes, to);
-  for (int i = 0; i < kPiece; ++i) to[i] = codes.at[i];
+  if (IsAligned(block, sizeof(Codes))) return Store(codes, to);
+  StoreBytes(codes, to);
 }
 
-// Encodes the numbers of the warp's lanes as the block at `block`, and passes each number with the value of its code to
-// feedback(lane, piece, i, number, value).
-template <class F, class Warp, class Lanes, class Feedback>
+// Encodes the numbers of the warp's lanes as the block at `block`, and passes each lane's codes and the scale to
+// encoded(lane, piece, codes, scale).
+template <class F, class Warp, class Lanes, class Encoded>
 RONDA_HOST_DEVICE inline void EncodeBlock(const Warp& warp, const Lanes& numbers, uint8_t* block,
-                                          const Feedback& feedback) {
-  const uint32_t largest = warp.Max([&](int lane) { return LargestFinite(numbers[lane]); });
+                                          const Encoded& encoded) {
+  uint32_t largest = warp.Max([&](int lane) { return LargestBelow(0xFFFFFFFFu, numbers[lane]); });
+  const bool are_held = largest <= kLargestEncodable;
+  if (largest >= kFloatInfinity)
+    largest = warp.Max([&](int lane) { return LargestBelow(kFloatInfinity, numbers[lane]); });
   const uint32_t scale = ScaleBits<F>(largest);
-  const float inverse = InverseOnGrid<F>(scale);
-  const float from_grid = BitCast<float>(scale) * (1.0f / F::kToGrid);
+  const auto inverse = BitCast<float>((254u << 23) - scale);
   warp.ForEachLane([&](int lane) {
     if (lane == 0) Store(Vector<uint32_t, 1>{scale}, block);
     for (int piece = 0; piece < kPieces; ++piece) {
-      Codes codes;
-      for (int i = 0; i < kPiece; ++i) {
-        const float number = numbers[lane].at[piece][i];
-        codes.at[i] = Encode<F>(number, inverse);
-        feedback(lane, piece, i, number, Decode<F>(codes.at[i], from_grid));
-      }
+      const Codes codes = EncodePiece<F>(numbers[lane].at[piece], inverse, are_held);
+      encoded(lane, piece, codes, BitCast<float>(scale));
       StoreCodes(codes, block, PieceBegin(lane, piece));
     }
   });
@@ -176,82 +238,142 @@ RONDA_HOST_DEVICE inline void EncodeBlock(const Warp& warp, const Lanes& numbers
 
 // Bodies of kernels that encode tensors as blocks of 8-bit codes, and decode them: pack and unpack.
 
-// Tiles are blocks of codes, two a warp.
-inline constexpr uint32_t kTileBlocks = 2 * kWarps;
+// Tiles are blocks of codes, four a warp.
+inline constexpr uint32_t kTileBlocks = 4 * kWarps;
 
-// Calls step(warp, i) for the blocks i of a tile that has `blocks`.
-template <class Block, class Step>
-RONDA_HOST_DEVICE inline void ForBlocks(const Block& block, uint64_t blocks, const Step& step) {
-  block.ForEachWarp([&](const auto& warp, int index) {
-    for (uint32_t i = index; i < kTileBlocks && i < blocks; i += kWarps) step(warp, i);
-  });
-}
+RONDA_HOST_DEVICE inline uint64_t Least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 template <class Format, class E>
 class EncodeBody {
  public:
+  static constexpr int kBlocksAtOnce = kBlocksAtOnceIfLarge;
+
   // `dst` of the segments are blocks.
-  EncodeBody(const Tiling<MapSegment>& tiles, const Scale& scale) : factor_(scale.Factor()), tiles_(tiles) {}
+  EncodeBody(const Tiling<MapSegment>& tiles, const Scale& scale)
+      : factor_(static_cast<Lane>(scale.Factor())), tiles_(tiles) {}
 
   template <class Block>
   RONDA_HOST_DEVICE void operator()(const Block& block) const {
     for (uint32_t tile = block.index(); tile < tiles_.tiles(); tile += block.grid()) {
       const auto position = tiles_.Find(tile);
-      Tile(block, tiles_.segment(position.segment), uint64_t{position.index} * kTileBlocks);
+      const MapSegment& segment = tiles_.segment(position.segment);
+      const uint64_t first = uint64_t{position.index} * kTileBlocks;
+      segment.residual == nullptr ? Tile<false>(block, segment, first) : Tile<true>(block, segment, first);
     }
   }
 
  private:
   using Lane = LaneOf<E, E>;
 
-  template <class Block>
+  // A lane's elements of a block, and its residuals.
+  struct Elements {
+    Vector<E, kPiece> at[kPieces];
+    Vector<float, kPiece> residual[kPieces];
+  };
+
+  // Blocks that a warp loads before it encodes the first: 64 bytes a lane, which it has registers for.
+  template <bool kFeedback>
+  static constexpr uint32_t kAhead =
+      std::max<uint32_t>(1, std::min<uint32_t>(4, 16 / (sizeof(E) + (kFeedback ? sizeof(float) : 0))));
+
+  template <bool kFeedback, class Block>
   RONDA_HOST_DEVICE void Tile(const Block& block, const MapSegment& segment, uint64_t first) const {
-    ForBlocks(block, Fp8BlockCount(segment.count) - first, [&](const auto& warp, uint32_t i) {
-      const uint64_t begin = (first + i) * kFp8BlockElements;
-      const uint64_t left = segment.count - begin;
-      OneBlock(warp, segment, begin, left < kFp8BlockElements ? static_cast<uint32_t>(left) : kFp8BlockElements);
-    });
-  }
-
-  template <class Warp>
-  RONDA_HOST_DEVICE void OneBlock(const Warp& warp, const MapSegment& segment, uint64_t begin, uint32_t count) const {
-    typename Warp::template PerLane<LaneNumbers> numbers;
-    const uint8_t* src = At<E>(segment.src, begin);
-    float* residual = segment.residual == nullptr ? nullptr : segment.residual + begin;
-    warp.ForEachLane([&](int lane) { numbers[lane] = LoadNumbers(src, residual, count, lane); });
-    uint8_t* blocks = static_cast<uint8_t*>(segment.dst) + begin / kFp8BlockElements * kFp8BlockBytes;
-    EncodeBlock<Format>(warp, numbers, blocks, [&](int lane, int piece, int i, float number, float sent) {
-      const uint32_t element = PieceBegin(lane, piece) + i;
-      if (residual != nullptr && element < count) Store(Vector<float, 1>{Lost(number, sent)}, residual + element);
-    });
-  }
-
-  RONDA_HOST_DEVICE LaneNumbers LoadNumbers(const uint8_t* src, const float* residual, uint32_t count, int lane) const {
-    const bool vectors = count == kFp8BlockElements && IsAlignedFor<E, kPiece>(src);
-    LaneNumbers numbers;
-    for (int piece = 0; piece < kPieces; ++piece) {
-      const uint32_t begin = PieceBegin(lane, piece);
-      const Vector<E, kPiece> elements =
-          vectors ? Load<E, kPiece>(At<E>(src, begin)) : LoadSingly(src, begin, begin < count ? count - begin : 0);
-      for (int i = 0; i < kPiece; ++i) {
-        float& number = numbers.at[piece][i];
-        number = 0;  // not the zeros that follow the elements times the factor: it may give them a sign
-        if (begin + i >= count) continue;
-        number = static_cast<float>(Widen<Lane>(elements.at[i]) * static_cast<Lane>(factor_));
-        if (residual != nullptr) number += Load<float, 1>(residual + begin + i).at[0];
+    const uint64_t end = Least(Fp8BlockCount(segment.count), first + kTileBlocks);
+    // Before this one, blocks are whole, and can be moved by pieces.
+    const bool is_aligned =
+        IsAlignedFor<E, kPiece>(segment.src) && (!kFeedback || IsAlignedFor<float, kPiece>(segment.residual));
+    const uint64_t whole_end = is_aligned ? Least(segment.count / kFp8BlockElements, end) : 0;
+    block.ForEachWarp([&](const auto& warp, uint32_t index) {
+      uint64_t at = first + index;
+      for (; at + (kAhead<kFeedback> - 1) * kWarps < whole_end; at += kAhead<kFeedback> * kWarps) {
+        WholeBlocks<kFeedback>(warp, segment, at);
       }
+      for (; at < end; at += kWarps) OneBlock<kFeedback>(warp, segment, at);
+    });
+  }
+
+  // Blocks `index`, index + kWarps, ...
+  template <bool kFeedback, class Warp>
+  RONDA_HOST_DEVICE void WholeBlocks(const Warp& warp, const MapSegment& segment, uint64_t index) const {
+    typename Warp::template PerLane<Elements> loaded[kAhead<kFeedback>];
+    RONDA_UNROLL
+    for (uint32_t i = 0; i < kAhead<kFeedback>; ++i) {
+      const uint64_t begin = (index + i * kWarps) * kFp8BlockElements;
+      warp.ForEachLane([&](int lane) {
+        for (int piece = 0; piece < kPieces; ++piece) {
+          const uint64_t at = begin + PieceBegin(lane, piece);
+          loaded[i][lane].at[piece] = Load<E, kPiece>(At<E>(segment.src, at));
+          if constexpr (kFeedback) loaded[i][lane].residual[piece] = Load<float, kPiece>(segment.residual + at);
+        }
+      });
     }
-    return numbers;
+    RONDA_UNROLL
+    for (uint32_t i = 0; i < kAhead<kFeedback>; ++i) {
+      typename Warp::template PerLane<LaneNumbers> numbers;
+      warp.ForEachLane([&](int lane) {
+        for (int piece = 0; piece < kPieces; ++piece) {
+          for (int at = 0; at < kPiece; ++at) {
+            numbers[lane].at[piece][at] = Number<kFeedback>(loaded[i][lane], piece, at);
+          }
+        }
+      });
+      Encode<kFeedback>(warp, numbers, segment, index + i * kWarps, [&](int lane, int piece, const auto& lost) {
+        const uint64_t begin = (index + i * kWarps) * kFp8BlockElements + PieceBegin(lane, piece);
+        Store(lost, segment.residual + begin);
+      });
+    }
   }
 
-  // The first `count` of four elements; zeros follow.
-  RONDA_HOST_DEVICE static Vector<E, kPiece> LoadSingly(const uint8_t* src, uint32_t begin, uint32_t count) {
-    Vector<E, kPiece> elements = {};
-    for (uint32_t i = 0; i < kPiece && i < count; ++i) elements.at[i] = Load<E, 1>(At<E>(src, begin + i)).at[0];
-    return elements;
+  // Block `index`, element by element: it may have fewer, and any address. Zeros follow.
+  template <bool kFeedback, class Warp>
+  RONDA_HOST_DEVICE void OneBlock(const Warp& warp, const MapSegment& segment, uint64_t index) const {
+    const auto for_each = [&](int lane, int piece, const auto& step) {
+      const uint64_t begin = index * kFp8BlockElements + PieceBegin(lane, piece);
+      for (int i = 0; i < kPiece; ++i) {
+        if (begin + i < segment.count) step(i, begin + i);
+      }
+    };
+    typename Warp::template PerLane<LaneNumbers> numbers;
+    warp.ForEachLane([&](int lane) {
+      numbers[lane] = {};
+      for (int piece = 0; piece < kPieces; ++piece) {
+        for_each(lane, piece, [&](int i, uint64_t at) {
+          Elements loaded;
+          loaded.at[piece].at[i] = Load<E, 1>(At<E>(segment.src, at)).at[0];
+          if constexpr (kFeedback) loaded.residual[piece].at[i] = Load<float, 1>(segment.residual + at).at[0];
+          numbers[lane].at[piece][i] = Number<kFeedback>(loaded, piece, i);
+        });
+      }
+    });
+    Encode<kFeedback>(warp, numbers, segment, index, [&](int lane, int piece, const auto& lost) {
+      for_each(lane, piece, [&](int i, uint64_t at) { Store(Vector<float, 1>{lost.at[i]}, segment.residual + at); });
+    });
   }
 
-  const double factor_;
+  // What is sent of an element.
+  template <bool kFeedback>
+  RONDA_HOST_DEVICE float Number(const Elements& elements, int piece, int i) const {
+    const auto number = static_cast<float>(Widen<Lane>(elements.at[piece].at[i]) * factor_);
+    if constexpr (kFeedback) return number + elements.residual[piece].at[i];
+    return number;
+  }
+
+  // Block `index`. Calls store(lane, piece, residuals).
+  template <bool kFeedback, class Warp, class Numbers, class StoreLost>
+  RONDA_HOST_DEVICE void Encode(const Warp& warp, const Numbers& numbers, const MapSegment& segment, uint64_t index,
+                                const StoreLost& store) const {
+    uint8_t* block = static_cast<uint8_t*>(segment.dst) + index * kFp8BlockBytes;
+    EncodeBlock<Format>(warp, numbers, block, [&](int lane, int piece, const Codes& codes, float scale) {
+      if constexpr (kFeedback) {
+        const Vector<float, kPiece> sent = DecodePiece<Format>(codes, scale);
+        Vector<float, kPiece> lost;
+        for (int i = 0; i < kPiece; ++i) lost.at[i] = Lost(numbers[lane].at[piece][i], sent.at[i]);
+        store(lane, piece, lost);
+      }
+    });
+  }
+
+  const Lane factor_;
   const Tiling<MapSegment> tiles_;
 };
 
@@ -271,7 +393,7 @@ RONDA_HOST_DEVICE inline uint64_t BlocksWanted(const DecodeSegment& segment) {
 
 // Blocks of codes whose loads a lane has under way before it decodes the first: it has few bytes of each.
 inline constexpr uint32_t kBlocksInFlight = 4;
-inline constexpr uint32_t kDecodeTileBlocks = kBlocksInFlight * kWarps;
+static_assert(kTileBlocks == kBlocksInFlight * kWarps);
 
 template <class Format, class E>
 class DecodeBody {
@@ -286,56 +408,76 @@ class DecodeBody {
     const bool lost = IsLost(block, votes_.ballot);
     for (uint32_t tile = block.index(); !lost && tile < tiles_.tiles(); tile += block.grid()) {
       const auto position = tiles_.Find(tile);
-      Tile(block, tiles_.segment(position.segment), uint64_t{position.index} * kDecodeTileBlocks);
+      Tile(block, tiles_.segment(position.segment), uint64_t{position.index} * kTileBlocks);
     }
     Decide(block, votes_.decision, lost);
   }
 
  private:
+  // Blocks `first` and after of those that have wanted elements.
   template <class Block>
   RONDA_HOST_DEVICE void Tile(const Block& block, const DecodeSegment& segment, uint64_t first) const {
-    const uint64_t blocks = BlocksWanted(segment) - first;
+    const uint64_t begin = FirstBlock(segment) + first;
+    const uint64_t end = Least(FirstBlock(segment) + BlocksWanted(segment), begin + kTileBlocks);
+    // Between these, blocks are wanted as a whole, and can be moved by pieces.
+    const uint64_t whole_begin = TileCount(segment.skip, kFp8BlockElements);
+    const bool is_aligned = IsAligned(segment.blocks, sizeof(Codes)) &&
+                            IsAlignedFor<E, kPiece>(PlaceOf(segment, whole_begin * kFp8BlockElements));
+    const uint64_t whole_end = is_aligned ? Least((segment.skip + segment.count) / kFp8BlockElements, end) : 0;
     block.ForEachWarp([&](const auto& warp, uint32_t index) {
       warp.ForEachLane([&](int lane) {
-        LaneCodes codes[kBlocksInFlight];
-        RONDA_UNROLL
-        for (uint32_t i = 0; i < kBlocksInFlight; ++i) {
-          const uint64_t at = index + i * kWarps;
-          if (at < blocks) codes[i] = LoadLaneCodes<Format>(BlockAt(segment, first + at), lane);
+        uint64_t at = begin + index;
+        if (at >= whole_begin && at + (kBlocksInFlight - 1) * kWarps < whole_end) {
+          WholeBlocks(segment, at, lane);
+          return;
         }
-        RONDA_UNROLL
-        for (uint32_t i = 0; i < kBlocksInFlight; ++i) {
-          const uint64_t at = index + i * kWarps;
-          if (at < blocks) Write(codes[i], segment, FirstBlock(segment) + first + at, lane);
-        }
+        for (; at < end; at += kWarps) OneBlock(segment, at, lane);
       });
     });
   }
 
-  // Block `index` of those that have wanted elements.
+  // Block `index` of the tensor, and element `index`.
   RONDA_HOST_DEVICE static const uint8_t* BlockAt(const DecodeSegment& segment, uint64_t index) {
-    return static_cast<const uint8_t*>(segment.blocks) + (FirstBlock(segment) + index) * kFp8BlockBytes;
+    return static_cast<const uint8_t*>(segment.blocks) + index * kFp8BlockBytes;
+  }
+  RONDA_HOST_DEVICE static uint8_t* PlaceOf(const DecodeSegment& segment, uint64_t index) {
+    return At<E>(segment.dst, index - segment.skip);
   }
 
-  RONDA_HOST_DEVICE void Write(const LaneCodes& codes, const DecodeSegment& segment, uint64_t index, int lane) const {
+  // Blocks `index`, index + kWarps, ...: a tile's of one warp.
+  RONDA_HOST_DEVICE void WholeBlocks(const DecodeSegment& segment, uint64_t index, int lane) const {
+    LaneCodes codes[kBlocksInFlight];
+    RONDA_UNROLL
+    for (uint32_t i = 0; i < kBlocksInFlight; ++i) {
+      codes[i] = LoadLaneCodes<true>(BlockAt(segment, index + i * kWarps), lane);
+    }
+    RONDA_UNROLL
+    for (uint32_t i = 0; i < kBlocksInFlight; ++i) {
+      const uint64_t begin = (index + i * kWarps) * kFp8BlockElements;
+      for (int piece = 0; piece < kPieces; ++piece) {
+        Store(Decoded(codes[i], piece), PlaceOf(segment, begin + PieceBegin(lane, piece)));
+      }
+    }
+  }
+
+  // Block `index`, element by element: some may not be wanted, and they may have any address.
+  RONDA_HOST_DEVICE void OneBlock(const DecodeSegment& segment, uint64_t index, int lane) const {
+    const LaneCodes codes = LoadLaneCodes<false>(BlockAt(segment, index), lane);
     for (int piece = 0; piece < kPieces; ++piece) {
-      Vector<E, kPiece> out;
-      for (int i = 0; i < kPiece; ++i) out.at[i] = function_(Decode<Format>(codes.at[piece].at[i], codes.scale));
-      StorePiece(out, segment, index * kFp8BlockElements + PieceBegin(lane, piece));
+      const Vector<E, kPiece> out = Decoded(codes, piece);
+      const uint64_t begin = index * kFp8BlockElements + PieceBegin(lane, piece);
+      for (int i = 0; i < kPiece; ++i) {
+        if (begin + i < segment.skip || begin + i >= segment.skip + segment.count) continue;
+        Store(Vector<E, 1>{out.at[i]}, PlaceOf(segment, begin + i));
+      }
     }
   }
 
-  // Stores the wanted ones of these elements of the tensor, the first of which is element `at`.
-  RONDA_HOST_DEVICE static void StorePiece(const Vector<E, kPiece>& out, const DecodeSegment& segment, uint64_t at) {
-    const uint64_t end = segment.skip + segment.count;
-    if (at >= segment.skip && at + kPiece <= end) {
-      uint8_t* to = At<E>(segment.dst, at - segment.skip);
-      if (IsAlignedFor<E, kPiece>(to)) return Store(out, to);
-    }
-    for (int i = 0; i < kPiece; ++i) {
-      if (at + i < segment.skip || at + i >= end) continue;
-      Store(Vector<E, 1>{out.at[i]}, At<E>(segment.dst, at + i - segment.skip));
-    }
+  RONDA_HOST_DEVICE Vector<E, kPiece> Decoded(const LaneCodes& codes, int piece) const {
+    const Vector<float, kPiece> numbers = DecodePiece<Format>(codes.at[piece], codes.scale);
+    Vector<E, kPiece> out;
+    for (int i = 0; i < kPiece; ++i) out.at[i] = function_(numbers.at[i]);
+    return out;
   }
 
   const ScaleFloats<float, E> function_;

@@ -185,7 +185,7 @@ int LaunchUnpackBlocks(const UnpackCall& call, const Launch& launch) {
   const auto fill_in = [&](int index, DecodeSegment& segment) {
     const UnpackSegment& from = call.segments[index];
     segment = {WireAt(call.buffer, from.offset), from.output, from.skip, from.count};
-    return TileCount(BlocksWanted(segment), kDecodeTileBlocks);
+    return TileCount(BlocksWanted(segment), kTileBlocks);
   };
   return VisitFp8(call.wire.blocks, [&]<class Format>(Format) {
     return VisitFloat(call.dtype, [&]<class E>(ElementType<E>) {

@@ -266,27 +266,31 @@ class ReduceBlocksBody {
   template <class Block>
   RONDA_HOST_DEVICE void operator()(const Block& block) const {
     const uint64_t tiles = TileCount(sources_.granules, kTileBlocks);
+    const bool is_aligned = IsAligned(sources_.first, sizeof(Codes)) && sources_.stride % sizeof(Codes) == 0;
     for (uint64_t tile = block.index(); tile < tiles; tile += block.grid()) {
       const uint64_t first = tile * kTileBlocks;
-      ForBlocks(block, sources_.granules - first,
-                [&](const auto& warp, uint32_t i) { OneBlock(warp, (first + i) * kFp8BlockBytes); });
+      block.ForEachWarp([&](const auto& warp, uint32_t index) {
+        for (uint64_t i = first + index; i < first + kTileBlocks && i < sources_.granules; i += kWarps) {
+          is_aligned ? OneBlock<true>(warp, i * kFp8BlockBytes) : OneBlock<false>(warp, i * kFp8BlockBytes);
+        }
+      });
     }
   }
 
  private:
-  template <class Warp>
+  template <bool kAligned, class Warp>
   RONDA_HOST_DEVICE void OneBlock(const Warp& warp, uint64_t at) const {
     typename Warp::template PerLane<LaneNumbers> numbers;
     warp.ForEachLane([&](int lane) {
-      numbers[lane] = LoadNumbers(sources_.first + at, lane);
+      numbers[lane] = LoadNumbers<kAligned>(sources_.first + at, lane);
       for (int source = 1; source < sources_.count; ++source) {
-        Add(LoadNumbers(sources_.first + at + source * sources_.stride, lane), numbers[lane]);
+        Add(LoadNumbers<kAligned>(sources_.first + at + source * sources_.stride, lane), numbers[lane]);
       }
       for (auto& piece : numbers[lane].at) {
         for (float& number : piece) number *= factor_;
       }
     });
-    EncodeBlock<Format>(warp, numbers, sources_.dst + at, [](int, int, int, float, float) {});
+    EncodeBlock<Format>(warp, numbers, sources_.dst + at, [](int, int, const Codes&, float) {});
   }
 
   RONDA_HOST_DEVICE void Add(const LaneNumbers& next, LaneNumbers& sum) const {
@@ -297,12 +301,13 @@ class ReduceBlocksBody {
     });
   }
 
+  template <bool kAligned>
   RONDA_HOST_DEVICE static LaneNumbers LoadNumbers(const uint8_t* block, int lane) {
-    const float scale = ScaleFromGrid<Format>(block);
+    const LaneCodes codes = LoadLaneCodes<kAligned>(block, lane);
     LaneNumbers numbers;
     for (int piece = 0; piece < kPieces; ++piece) {
-      const Codes codes = LoadCodes(block, PieceBegin(lane, piece));
-      for (int i = 0; i < kPiece; ++i) numbers.at[piece][i] = Decode<Format>(codes.at[i], scale);
+      const Vector<float, kPiece> decoded = DecodePiece<Format>(codes.at[piece], codes.scale);
+      for (int i = 0; i < kPiece; ++i) numbers.at[piece][i] = decoded.at[i];
     }
     return numbers;
   }

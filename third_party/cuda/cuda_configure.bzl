@@ -15,9 +15,9 @@ whatever needs them, in //... patterns.
 # From 12.1 on, a launch has 32,764 bytes of parameters: kernels/cuda/block.h.
 _OLDEST = (12, 1)
 
-# Compute capabilities to compile for, as far as the toolkit knows them. Others of the same major number run the one
-# below.
-_CAPABILITIES = [75, 80, 86, 89, 90, 100, 120]
+# Compute capabilities to compile for, as far as the toolkit knows them: CUDA 13 has dropped 7.0. Others of the same
+# major number run the one below.
+_CAPABILITIES = [70, 75, 80, 86, 89, 90, 100, 120]
 
 _TOOLKIT = """
 PRESENT = {present}

@@ -10,22 +10,25 @@ CUDA_ONLY = [] if PRESENT else ["//third_party/cuda:no_toolkit"]
 # Likewise, for what has the types of CUDA 13's runtime.
 CUDA_13_ONLY = [] if MAJOR == 13 else ["//third_party/cuda:no_toolkit"]
 
-# GPUs from this one on run machine code made from its PTX, which is included for future GPUs.
-_PTX_OF_ALL_OTHERS = 80
+# Between two of these, machine code is made from the PTX of the oldest GPU: 8.0 has bfloat16, 8.9 has conversions to 8
+# bits. PTX of the newest group is included for future GPUs.
+_GROUPS = [0, 80, 89]
 
 # nvcc rewrites our code before it passes it to the host's compiler: these warnings concern the rewritten code.
 _GENERATED_CODE_FLAGS = ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-gnu-designator"]
 
 def _architecture_flags():
     """One piece of machine code for each GPU, made from the PTX of as few as possible: most time goes into PTX."""
-    oldest = [number for number in ARCHITECTURES if number < _PTX_OF_ALL_OTHERS]
-    others = ["sm_%d" % number for number in ARCHITECTURES if number >= _PTX_OF_ALL_OTHERS]
-    flags = ["--generate-code=arch=compute_%d,code=sm_%d" % (number, number) for number in oldest]
-    return flags + ["--generate-code=arch=compute_%d,code=[%s,compute_%d]" % (
-        _PTX_OF_ALL_OTHERS,
-        ",".join(others),
-        _PTX_OF_ALL_OTHERS,
-    )]
+    flags = []
+    for begin, end in zip(_GROUPS, _GROUPS[1:] + [1000]):
+        group = [number for number in ARCHITECTURES if begin <= number and number < end]
+        if not group:
+            continue
+        codes = ["sm_%d" % number for number in group]
+        if group[-1] == ARCHITECTURES[-1]:
+            codes.append("compute_%d" % group[0])
+        flags.append("--generate-code=arch=compute_%d,code=[%s]" % (group[0], ",".join(codes)))
+    return flags
 
 def _host_flags(ctx, toolchain, features):
     """The flags of a C++ compilation here, as nvcc passes them on."""

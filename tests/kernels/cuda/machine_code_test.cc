@@ -175,8 +175,9 @@ int BlocksAtOnceOf(absl::string_view body) {
   for (const absl::string_view narrow : {"<signed char>", "<unsigned char>", "<short>", "<unsigned short>"}) {
     if (Is(body, absl::StrCat("ReduceBody<ronda::kernels::cuda::WideArithmetic", narrow))) return 1;
   }
-  for (const absl::string_view large : {"AddBody", "DecodeBody", "MapBody<ronda::kernels::cuda::NarrowFloats",
-                                        "MapBody<ronda::kernels::cuda::ScaleIntegers"}) {
+  for (const absl::string_view large :
+       {"AddBody", "DecodeBody", "EncodeBody", "MapBody<ronda::kernels::cuda::NarrowFloats",
+        "MapBody<ronda::kernels::cuda::ScaleIntegers"}) {
     if (Is(body, large)) return kBlocksAtOnceIfLarge;
   }
   return kBlocksAtOnceIfSmall;
