@@ -38,11 +38,6 @@ namespace ronda {
 // other thread had written to the inputs of its members, and passes that on with the submission.
 class PreparedGroup {
  public:
-  // The most members of a batch, and their bytes. So much data travels in a fraction of a millisecond: little is lost
-  // if it is held back until the last member is ready. The batch's lock and wake-up weigh little on each member.
-  static constexpr size_t kBatchMembers = 32;
-  static constexpr size_t kBatchBytes = size_t{1} << 20;
-
   // `members` are of `session`, which the group does not keep. `name` is for messages.
   // Errors: INVALID_ARGUMENT: those of Runtime::Check; two members of one name.
   static absl::StatusOr<std::unique_ptr<PreparedGroup>> Create(const std::shared_ptr<Session>& session,
@@ -123,14 +118,32 @@ class PreparedGroup {
 
 namespace {
 
-// Where each batch begins.
+// The most members of a batch, and their bytes.
+struct BatchLimits {
+  size_t members;
+  size_t first_bytes;  // of a group's first batch
+  size_t bytes;
+};
+
+// In host memory so much data travels in a fraction of a millisecond: little is lost if it is held back until the last
+// member is ready. The batch's lock and wake-up weigh little on each member.
+constexpr BatchLimits kHostLimits = {.members = 32, .first_bytes = size_t{1} << 20, .bytes = size_t{1} << 20};
+
+// On a GPU a batch costs launches and events, and a program announces gradients long before the device has computed
+// them. So batches are large, as DistributedDataParallel's are; the first is small, for communication to begin early.
+constexpr BatchLimits kDeviceLimits = {.members = 256, .first_bytes = size_t{1} << 20, .bytes = size_t{25} << 20};
+
+// Where each batch begins. A batch has members in one kind of memory.
 std::vector<size_t> Cut(absl::Span<const Submission> members) {
   std::vector<size_t> begins;
   size_t bytes = 0;
   for (size_t i = 0; i < members.size(); ++i) {
-    const size_t own = TensorBytes(members[i].request);
-    const bool is_full =
-        begins.empty() || i - begins.back() == PreparedGroup::kBatchMembers || bytes + own > PreparedGroup::kBatchBytes;
+    const TensorRequest& request = members[i].request;
+    const BatchLimits& limits = request.memory == Memory::kHost ? kHostLimits : kDeviceLimits;
+    const size_t most = begins.size() <= 1 ? limits.first_bytes : limits.bytes;
+    const size_t own = TensorBytes(request);
+    const bool is_full = begins.empty() || request.memory != members[i - 1].request.memory ||
+                         i - begins.back() == limits.members || bytes + own > most;
     if (is_full) {
       begins.push_back(i);
       bytes = 0;

@@ -1,6 +1,7 @@
 #include "runtime/schedule/schedule_planner.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -119,14 +120,20 @@ bool CanBeOneBucket(const Item& item, const SchedulePlanner::Options& options) {
                      [&](const StepTensor* tensor) { return SameKind(item.request(), tensor->response->request); });
 }
 
+// From how many bytes on a bucket need not wait for more. `is_first`: of its wave.
+size_t MinBucketBytes(const PlannedBucket& bucket, bool is_first, const SchedulePlanner::Options& options) {
+  const bool is_large = bucket.kind->memory != Memory::kHost && !is_first;
+  return options.min_bucket_bytes * (is_large ? SchedulePlanner::kDeviceFactor : 1);
+}
+
 // The bucket of the wave that takes `item`; nullptr if it needs one of its own.
 PlannedBucket* FindBucket(const Item& item, const SchedulePlanner::Options& options, Wave* wave) {
   if (!TraitsOf(item.request().op).fuses || options.threshold == 0) return nullptr;
   const auto same_kind = [&](const PlannedBucket& bucket) { return SameKind(*bucket.kind, item.request()); };
   const auto last = std::find_if(wave->buckets.rbegin(), wave->buckets.rend(), same_kind);
   if (last == wave->buckets.rend() || last->bytes + item.bytes > options.threshold) return nullptr;
-  const bool is_worth_it = last->bytes < options.min_bucket_bytes || item.ready - last->ready <= options.hold;
-  return is_worth_it ? &*last : nullptr;
+  const bool is_small = last->bytes < MinBucketBytes(*last, last == std::prev(wave->buckets.rend()), options);
+  return is_small || item.ready - last->ready <= options.hold ? &*last : nullptr;
 }
 
 void Take(const Item& item, const SchedulePlanner::Options& options, Wave* wave) {

@@ -135,7 +135,8 @@ struct StepTensor {
 //
 // Buckets follow the order in which tensors become ready, and hold tensors that fuse (SameKind). A bucket ends at
 // `threshold` bytes; or, once it has `min_bucket_bytes`, before a tensor that comes more than `hold` after the one
-// before it, so that little is left at the end of a step.
+// before it, so that little is left at the end of a step. On a GPU, where a bucket costs launches and events and the
+// program runs ahead of the device, all buckets but the first have kDeviceFactor times as many bytes before they end.
 //
 // Tensors share a bucket only if all that stand between the first and the last of it have been seen together. Otherwise
 // one might wait for another: a bucket with both would never be ready. The order of tensors that have not been seen
@@ -148,6 +149,8 @@ struct StepTensor {
 // A pure function of its input, kept on the coordinator rank alone.
 class SchedulePlanner {
  public:
+  static constexpr size_t kDeviceFactor = 25;  // 25 MiB, as DistributedDataParallel has it
+
   struct Options {
     size_t threshold = size_t{64} << 20;        // bytes of input in a bucket; 0: every tensor for itself
     size_t min_bucket_bytes = size_t{1} << 20;  // worth waiting for

@@ -1,7 +1,9 @@
 // Tensors in GPUs' memory, as trainers submit them: ranks are threads, GPUs are fake, NCCL too.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <future>
@@ -422,6 +424,28 @@ TEST_F(DeviceTest, AMemberOfAGroupMayMoveToAnotherStream) {
       }
       EXPECT_THAT(gradient.Get(), Each(kSum * static_cast<float>(step)));
     }
+  });
+}
+
+TEST_F(DeviceTest, AGroupsTensorsAreInLargeBucketsButForTheFirst) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const std::vector<float> half_a_mebibyte(1 << 17, Own());
+    std::vector<std::unique_ptr<FakeGpuArray<float>>> arrays;
+    std::vector<ronda::Tensor> tensors;
+    for (int i = 0; i < 12; ++i) {
+      arrays.push_back(std::make_unique<FakeGpuArray<float>>(stream, half_a_mebibyte));
+      tensors.push_back(View("x" + std::to_string(i), *arrays.back(), stream));
+    }
+    ronda::PreparedGroup group = ronda::prepare_group("g", tensors, {ronda::Op::Sum});
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      group.ready(i);
+      while (i == 1 && ronda::statistics().buckets_agreed < 1) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // in which small buckets would go
+    }
+    group.synchronize();
+    EXPECT_EQ(ronda::statistics().buckets_agreed, 2);
+    for (const auto& array : arrays) EXPECT_THAT(array->Get(), Each(kSum));
   });
 }
 

@@ -59,6 +59,21 @@ TEST(SchedulePlanner, LargeEnoughBucketDoesNotWaitForWhatComesMuchLater) {
               ElementsAre(ElementsAre(1, 2, 3), ElementsAre(4)));
 }
 
+TensorRequest OnDevice(TensorRequest request) {
+  request.memory = Memory::kCuda;
+  return request;
+}
+
+TEST(SchedulePlanner, OnAGpuAllBucketsButTheFirstAreLarge) {
+  std::vector<StepTensor> step;
+  for (CacheId id = 1; id <= 8; ++id) {
+    step.push_back(Ready(id, id * absl::Milliseconds(1), OnDevice(Floats(150))));
+  }
+  SchedulePlanner::Options options = kOptions;
+  options.threshold = 10000;
+  EXPECT_THAT(Plan(step, options), ElementsAre(ElementsAre(1), ElementsAre(2, 3, 4, 5, 6), ElementsAre(7, 8)));
+}
+
 TEST(SchedulePlanner, SmallBucketWaits) {
   EXPECT_THAT(Plan({Ready(1, absl::ZeroDuration(), Floats(1)), Ready(2, absl::Seconds(1), Floats(1))}),
               ElementsAre(ElementsAre(1, 2)));
