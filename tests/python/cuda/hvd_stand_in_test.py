@@ -45,6 +45,11 @@ class StreamsTest(unittest.TestCase):
             hvd.allreduce_(tensor, op=hvd.Sum, name="here")
             self.assertEqual(values(tensor.clone()), [self.total])
 
+    def test_a_rank_that_lacks_a_checked_tensor_is_told_so(self):
+        mine = on_device(self.own) if hvd.rank() == 1 else None
+        with self.assertRaisesRegex(ValueError, "ranks differ"):
+            hvd.check_numbers([("weight", mine)])
+
     def start(self) -> tuple[torch.Tensor, hvd.Handle]:
         """A sum on the side stream, in memory that is -1 until its value comes."""
         tensor = on_device(-1.0).clone()

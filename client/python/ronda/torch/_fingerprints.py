@@ -65,8 +65,10 @@ def differ(numbers: torch.Tensor, name: str, process_set: ProcessSet) -> list[bo
         name: the operation gets it.
         process_set: its ranks compare.
     """
-    both = torch.cat([numbers, ~numbers])  # the largest of ~x belongs to the smallest x
+    # The largest of ~x belongs to the smallest x. In host memory, as another rank may have no GPU
+    # tensors; a GPU is waited for once, here.
+    both = torch.cat([numbers, ~numbers]).cpu()
     handle = allreduce_async_(both, name=name, op=ReduceOp.MAX, process_set=process_set)
     largest, smallest = handle.wait().view(2, -1)
-    flags: list[bool] = (largest != ~smallest).tolist()  # a GPU is waited for once, here
+    flags: list[bool] = (largest != ~smallest).tolist()
     return flags
