@@ -10,6 +10,7 @@ readonly steps=(
   "c10d         first     45 over_nccl python_ranks nccl c10d_gpu_test"
   "kill         first     15 over_nccl signal_one KILL"
   "stop         first     30 over_nccl signal_one STOP"
+  "arrays       more      25 over_nccl python_ranks nccl arrays_gpu_test"
   "staged-hvd   more      45 python_ranks staged hvd_gpu_test"
   "staged-c10d  more      45 python_ranks staged c10d_gpu_test"
   "conformance  more      40 tests_like ^tests/conformance/"
@@ -23,7 +24,7 @@ readonly steps=(
   "memcheck     checks    30 sanitized memcheck"
   "racecheck    checks    60 sanitized racecheck"
   "plugin       checks    15 tests_like ^tests/runtime/"
-  "torch-tests  checks   110 over_nccl torch_tests"
+  "torch-tests  checks   130 over_nccl torch_tests"
 )
 
 # Versions, and what Ronda finds.
@@ -82,7 +83,7 @@ torch_tests() {
   local file
   for_python
   export TEST_TORCH_DEVICE=cuda
-  for file in torch/{optimizer,gradients,values} c10d/{collectives,wrappers,arguments}; do
+  for file in torch/{optimizer,gradients,values,check} c10d/{collectives,wrappers,arguments}; do
     echo "= $file"
     (two_ranks "$logs/python" python3 tests/python/ronda_test.py "tests/python/${file}_test.py")
   done
