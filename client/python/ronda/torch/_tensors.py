@@ -57,7 +57,7 @@ def dtype_number(tensor: torch.Tensor) -> int:
         raise ValueError(
             f"{describe(tensor)} is not dense: use to_dense() or sparse_allreduce_async()"
         )
-    if not (tensor.is_cuda or tensor.device.type == "cpu"):
+    if not (tensor.is_cpu or tensor.is_cuda):
         raise ValueError(
             f"{describe(tensor)} is neither in host memory nor on a CUDA device: copy it"
         )
@@ -153,7 +153,7 @@ def owners(*tensors: torch.Tensor) -> tuple[Any, ...]:
     A tensor that the program keeps may be given other memory at any time (`tensor.data = ...`,
     `set_`), which frees what it had. storage() of it is the owner of the memory itself.
     """
-    return tuple(storage(tensor) for tensor in tensors)
+    return tuple(map(storage, tensors))
 
 
 def finish_current_stream() -> None:

@@ -25,6 +25,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 _MESSAGES = ("send", "recv", "recvAnySource")
+_NO_TIME = timedelta(0)
 
 
 class _Call(NamedTuple):
@@ -246,7 +247,7 @@ class Collectives:
 
     def _deadline(self, opts: Any = None) -> float:
         timeout = getattr(opts, "timeout", None)
-        if isinstance(timeout, timedelta) and timeout > timedelta(0):
+        if isinstance(timeout, timedelta) and timeout > _NO_TIME:
             return timeout.total_seconds()
         return self._timeout_s
 
@@ -287,7 +288,8 @@ class Collectives:
             return False
         if tensor.is_cuda or _profile.is_on():
             return False
-        IN_FLIGHT.wait_for_users_of([_tensors.span(tensor, True)])
+        if IN_FLIGHT:
+            IN_FLIGHT.wait_for_users_of([_tensors.span(tensor, True)])
         return True
 
     @_coalesced

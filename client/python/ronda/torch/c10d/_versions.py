@@ -101,6 +101,9 @@ _OPS = {
     6: ReduceOp.BOR,
     7: ReduceOp.BXOR,
 }
+# As reduce_op() returns them.
+_PLAIN = {number: (int(op), 1.0) for number, op in _OPS.items()}
+_SUM = _PLAIN[0]
 _PREMUL_SUM = 8
 _OP_NAMES = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM")
 
@@ -125,10 +128,11 @@ def reduce_op(opts: Any) -> tuple[int, float]:
         NotImplementedError: this version of torch hides what the op multiplies by.
     """
     if opts is None:
-        return int(ReduceOp.SUM), 1.0
+        return _SUM
     number = _op_number(opts)
-    if number in _OPS:
-        return int(_OPS[number]), 1.0
+    plain = _PLAIN.get(number)
+    if plain is not None:
+        return plain
     if number != _PREMUL_SUM:
         raise ValueError(f"{op_name(opts)} is no op that Ronda reduces by")
     op = getattr(opts, "reduceOp", opts)
