@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/per_thread.h"
 #include "kernels/cpu/convert.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
@@ -322,13 +323,15 @@ Output SparseAverage::Read(const OperationResult& result, Output plain) const {
 
 namespace {
 
-// This thread's last error. `text` points into `storage`, or at a literal where there was no memory for a string.
-struct LastError {
-  std::string storage;
-  const char* text = "";
-};
+// The text of this thread's last error: its LastErrorStorage, or a literal where there was no memory for a string.
+constinit thread_local const char* last_error = "";
 
-thread_local LastError last_error;
+struct LastErrorStorage {
+  ~LastErrorStorage() {
+    if (last_error == text.c_str()) last_error = "";
+  }
+  std::string text;
+};
 
 // Of this process. A child keeps its parent's reachable, for leak checkers.
 std::atomic<Globals*> current_globals{nullptr};
@@ -361,28 +364,25 @@ Globals& globals() {
   return existing != nullptr ? *existing : MakeGlobals();
 }
 
-// On the heap: the static storage for thread-local variables is scarce (docs/abi.md).
-Scratch& scratch() {
-  static thread_local const std::unique_ptr<Scratch> instance = std::make_unique<Scratch>();
-  return *instance;
-}
+Scratch& scratch() { return PerThread<Scratch>::Get(); }
 
 std::shared_ptr<Session> CurrentSession() {
   return RankContexts::Current() == 0 ? globals().runtime.Get() : RankContexts::CurrentSession();
 }
 
-const char* LastErrorText() { return last_error.text; }
+const char* LastErrorText() { return last_error; }
 
 ronda_status FailWith(Outcome outcome) {
   // An empty text means that there was no memory for one.
   if (outcome.text.empty()) return FailWithLiteral(outcome.code, "out of memory");
-  last_error.storage = std::move(outcome.text);
-  last_error.text = last_error.storage.c_str();
+  std::string& storage = PerThread<LastErrorStorage>::Get().text;
+  storage = std::move(outcome.text);
+  last_error = storage.c_str();
   return outcome.code;
 }
 
 ronda_status FailWithLiteral(ronda_status code, const char* text) noexcept {
-  last_error.text = text;
+  last_error = text;
   return code;
 }
 

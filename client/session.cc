@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/per_thread.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/types.h"
 
@@ -189,7 +190,13 @@ void Session::SettleJoinLocked(ProcessSetId set) {
 
 namespace {
 
-thread_local RankContexts::Role current_role;
+using CurrentRole = PerThread<RankContexts::Role>;
+
+// A thread that is no rank's has none, and needs no memory for that.
+RankContexts::Role ExchangeRole(RankContexts::Role role) {
+  if (role.id == 0 && CurrentRole::IfMade() == nullptr) return {};
+  return std::exchange(CurrentRole::Get(), std::move(role));
+}
 
 }  // namespace
 
@@ -203,7 +210,7 @@ RankContexts::Scope::Scope(RankContexts* contexts, Runtime& runtime, WaitLimits 
   MutexLock lock(&contexts_->mu_);
   id_ = contexts_->next_id_++;
   contexts_->sessions_[id_] = session_;
-  current_role = {.id = id_, .session = session_};
+  ExchangeRole({.id = id_, .session = session_});
 }
 
 RankContexts::Scope::~Scope() {
@@ -211,35 +218,44 @@ RankContexts::Scope::~Scope() {
     MutexLock lock(&contexts_->mu_);
     contexts_->sessions_.erase(id_);
   }
-  current_role = {};
+  ExchangeRole({});
   session_.reset();
   MutexLock lock(&mu_);
   while (!is_left_) left_.Wait(&mu_);
 }
 
-RankContexts::Visit::Visit(Role role) : before_(std::exchange(current_role, std::move(role))) {}
+RankContexts::Visit::Visit(Role role) : before_(ExchangeRole(std::move(role))) {}
 
-RankContexts::Visit::~Visit() { current_role = std::move(before_); }
+RankContexts::Visit::~Visit() { ExchangeRole(std::move(before_)); }
 
-RankContexts::Role RankContexts::CurrentRole() { return current_role; }
+RankContexts::Role RankContexts::CurrentRole() {
+  const Role* const role = PerThread<Role>::IfMade();
+  return role == nullptr ? Role() : *role;
+}
 
 bool RankContexts::MakeCurrent(ronda_context id) {
   if (id == 0) {
-    current_role = {};
+    ExchangeRole({});
     return true;
   }
   MutexLock lock(&mu_);
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return false;
-  current_role = {.id = id, .session = found->second};
+  ExchangeRole({.id = id, .session = found->second});
   return true;
 }
 
-void RankContexts::Leave() { current_role = {}; }
+void RankContexts::Leave() { ExchangeRole({}); }
 
-ronda_context RankContexts::Current() { return current_role.id; }
+ronda_context RankContexts::Current() {
+  const Role* const role = PerThread<Role>::IfMade();
+  return role == nullptr ? 0 : role->id;
+}
 
-std::shared_ptr<Session> RankContexts::CurrentSession() { return current_role.session.lock(); }
+std::shared_ptr<Session> RankContexts::CurrentSession() {
+  const Role* const role = PerThread<Role>::IfMade();
+  return role == nullptr ? nullptr : role->session.lock();
+}
 
 absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeout_s, const Caller& caller) {
   if (std::isnan(timeout_s)) return absl::InvalidArgumentError("monitored_barrier: timeout_s is not a number");

@@ -88,8 +88,8 @@ std::string LibraryText() {
 }
 
 const char* Library() {
-  static const std::string text = LibraryText();
-  return text.c_str();
+  static const auto* const text = new std::string(LibraryText());  // also for calls at the end of the process
+  return text->c_str();
 }
 
 void ErrorText(int error, char* text, size_t size) {

@@ -1,0 +1,57 @@
+#ifndef RONDA_CLIENT_PER_THREAD_H_
+#define RONDA_CLIENT_PER_THREAD_H_
+
+#include <pthread.h>
+
+#include <memory>
+#include <optional>
+
+namespace ronda {
+
+// A T of each thread, which is made when the thread first asks for it.
+//
+// A thread_local object with a destructor is gone while its thread still runs code of the program's: destructors of
+// other such objects and of POSIX's thread keys, and, in the main thread, functions of atexit() and destructors of
+// static objects. This one is there for all of them. The main thread's is never destroyed; that of another thread is by
+// a key of its own, and is made anew if the thread asks for it after that.
+template <typename T>
+class PerThread {
+ public:
+  PerThread() = delete;
+
+  // Throws std::bad_alloc.
+  static T& Get() {
+    T* const made = current_;
+    return made != nullptr ? *made : Make();
+  }
+
+  // nullptr: this thread has not asked for it yet.
+  static T* IfMade() { return current_; }
+
+ private:
+  static T& Make() {
+    static const std::optional<pthread_key_t> key = NewKey();
+    auto made = std::make_unique<T>();
+    // Without a key, it stays when the thread ends.
+    if (key.has_value()) pthread_setspecific(*key, made.get());
+    current_ = made.release();
+    return *current_;
+  }
+
+  static std::optional<pthread_key_t> NewKey() {
+    pthread_key_t key = 0;
+    if (pthread_key_create(&key, &Destroy) != 0) return std::nullopt;
+    return key;
+  }
+
+  static void Destroy(void* value) {
+    current_ = nullptr;
+    delete static_cast<T*>(value);
+  }
+
+  constinit static inline thread_local T* current_ = nullptr;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_PER_THREAD_H_
