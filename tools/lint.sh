@@ -8,6 +8,12 @@ progress=() && [ -t 2 ] || progress=(--show_progress_rate_limit=60)  # a line a 
 git ls-files '*.cc' '*.h' '*.hpp' | xargs clang-format-14 --dry-run -Werror
 echo "lint: formatting is right"
 
+# gRPC takes deadlines by the calendar, and turns them into the other kind at once.
+if git grep -nE 'absl::Now\(|system_clock|CLOCK_REALTIME' -- '*.cc' '*.h' '*.hpp' ':!runtime/base/clock.h' ':!runtime/net/hosts_plugin.cc'; then
+  echo "lint: these wait by the calendar, which may jump: take SteadyNow(), or CalendarNow() for a date (runtime/base/clock.h)" >&2
+  exit 1
+fi
+
 # Without what depends on PyTorch's stubs, which change with its versions.
 (cd client/python && mypy --strict --python-version 3.10 --follow-imports=silent --no-error-summary ronda/*.py ronda/paddle)
 if command -v ruff > /dev/null; then

@@ -37,6 +37,7 @@
 #include "bench/harness/machine.h"
 #include "bench/harness/results.h"
 #include "bench/report/figure.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 
@@ -153,7 +154,7 @@ absl::StatusOr<pid_t> StartCopy(const LaunchCommand& command, const std::string&
 bool HasEnded(pid_t process, absl::Time start, EndedCopy* ended) {
   rusage usage = {};
   if (wait4(process, &ended->wait_status, WNOHANG, &usage) == 0) return false;
-  ended->seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  ended->seconds = absl::ToDoubleSeconds(SteadyNow() - start);
   ended->cpu_seconds =
       absl::ToDoubleSeconds(absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime));
   return true;
@@ -168,7 +169,7 @@ std::vector<EndedCopy> AwaitAll(const std::vector<pid_t>& processes, absl::Time 
       if (copies[i].seconds > 0) continue;
       if (HasEnded(processes[i], start, &copies[i])) {
         --left;
-      } else if (!copies[i].was_told_to && absl::Now() >= deadline) {
+      } else if (!copies[i].was_told_to && SteadyNow() >= deadline) {
         kill(processes[i], SIGTERM);
         copies[i].was_told_to = true;
       }
@@ -193,7 +194,7 @@ absl::StatusOr<CopiesRun> RunCopies(const AdviseOptions& options, int copies) {
   RONDA_ASSIGN_OR_RETURN(std::string path, Folder::Make());
   const Folder folder(std::move(path));
   std::vector<pid_t> processes;
-  const absl::Time start = absl::Now();
+  const absl::Time start = SteadyNow();
   for (int copy = 0; copy < copies; ++copy) {
     RONDA_ASSIGN_OR_RETURN(LaunchCommand command,
                            PlanLaunch({.ranks = 1, .command = options.command}, FindInstalledProgram()));

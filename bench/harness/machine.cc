@@ -14,8 +14,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "runtime/base/clock.h"
 
 namespace ronda::bench {
 namespace {
@@ -115,7 +115,7 @@ Machine DescribeMachine() {
           .kernel = Kernel()};
 }
 
-std::string NowInUtc() { return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone()); }
+std::string NowInUtc() { return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", CalendarNow(), absl::UTCTimeZone()); }
 
 const std::vector<std::string>& BindingNames() {
   static const auto* const names = new std::vector<std::string>{"launcher", "none", "core"};

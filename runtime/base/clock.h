@@ -9,7 +9,17 @@
 
 namespace ronda {
 
-// The source of time for deadlines and ages. Tests inject FakeClock (tests/testing/fakes.h).
+// The time since some moment in the past, the same on all processes of a machine. It does not jump when the machine's
+// clock is set.
+inline absl::Duration MonotonicTime() { return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()); }
+
+// The same as a point in time whose date means nothing: for deadlines and ages.
+inline absl::Time SteadyNow() { return absl::FromUnixSeconds(1'000'000'000) + MonotonicTime(); }
+
+// The date and time: to be shown. It may jump, so nothing waits for it (tools/lint.sh).
+inline absl::Time CalendarNow() { return absl::Now(); }
+
+// A source of time, which tests replace by FakeClock (tests/testing/fakes.h).
 //
 // Thread-safe.
 class Clock {
@@ -17,22 +27,27 @@ class Clock {
   virtual ~Clock() = default;
   virtual absl::Time Now() const = 0;
 
-  // The machine's clock; never destroyed.
-  static Clock* Real();
+  // Never destroyed.
+  static Clock* Real();      // SteadyNow()
+  static Clock* Calendar();  // CalendarNow()
 };
 
-inline Clock* Clock::Real() {
-  class RealClock : public Clock {
-   public:
-    absl::Time Now() const override { return absl::Now(); }
-  };
-  static RealClock* const clock = new RealClock;
-  return clock;
-}
+namespace clock_internal {
 
-// The time since some moment in the past, for measuring waits: unlike absl::Now() it does not jump when the machine's
-// clock is set.
-inline absl::Duration MonotonicTime() { return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()); }
+template <absl::Time now()>
+class ClockOf : public Clock {
+ public:
+  static Clock* Get() {
+    static ClockOf* const clock = new ClockOf;
+    return clock;
+  }
+  absl::Time Now() const override { return now(); }
+};
+
+}  // namespace clock_internal
+
+inline Clock* Clock::Real() { return clock_internal::ClockOf<SteadyNow>::Get(); }
+inline Clock* Clock::Calendar() { return clock_internal::ClockOf<CalendarNow>::Get(); }
 
 // Ticks of a constant rate since some moment in the past, for a few cycles: the processor's own counter where it has
 // one. What one of them is follows from two looks at both clocks.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/peer.h"
 #include "runtime/base/status_macros.h"
@@ -51,18 +52,18 @@ absl::StatusOr<JoinedNode> TryToJoin(const LaunchOptions& options, const std::st
 // Tries until the leader takes this node, or says that it never will, or --elastic-timeout is over.
 absl::StatusOr<JoinedNode> Join(const LaunchOptions& options) {
   const absl::Duration timeout = options.elastic->timeout;
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = SteadyNow() + timeout;
   const std::string leader = LeaderOf(*options.elastic->nodes);
   const std::string secret = SecretOfNodes(options, ProcessVariables());
   std::string said;
   while (true) {
-    auto node = TryToJoin(options, secret, std::min(deadline, absl::Now() + kTryTimeout));
+    auto node = TryToJoin(options, secret, std::min(deadline, SteadyNow() + kTryTimeout));
     if (node.ok()) return node;
     const std::string why(node.status().message());
     if (!MayTryAgain(node.status())) {
       return absl::Status(node.status().code(), absl::StrCat("cannot join the job at ", leader, ": ", why));
     }
-    if (absl::Now() + kPause >= deadline) {
+    if (SteadyNow() + kPause >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("could not join the job at ", leader, " within ",
                                                       absl::FormatDuration(timeout), " (--elastic-timeout): ", why));
     }

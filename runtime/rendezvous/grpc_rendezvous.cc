@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/ronda/v1/rendezvous.pb.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/net/message_streams.h"
@@ -38,7 +39,7 @@ class ChallengeCall final : public ServedCall {
   ChallengeCall(RendezvousService* service, MessageStream stream) : ServedCall(stream), service_(service) {}
 
  private:
-  void Serve(absl::string_view) override { Answer(service_->Challenge(absl::Now())); }
+  void Serve(absl::string_view) override { Answer(service_->Challenge(SteadyNow())); }
 
   RendezvousService* const service_;
 };
@@ -95,7 +96,7 @@ RendezvousService::Options ServiceOptions(const RendezvousServer::Options& optio
                     .epoch = options.claim.epoch,
                     .coordinator = options.claim.member},
           .secret = options.secret,
-          .deadline = absl::Now() + options.timeout,
+          .deadline = SteadyNow() + options.timeout,
           .timeout = options.timeout};
 }
 
@@ -204,18 +205,18 @@ constexpr absl::Duration kPauseBetweenEpochs = absl::Milliseconds(20);
 
 absl::StatusOr<Membership> JoinRendezvous(const RendezvousClientOptions& options) {
   RONDA_RETURN_IF_ERROR(CheckSecret(options.endpoint, options.secret));
-  const absl::Time deadline = absl::Now() + options.timeout;
+  const absl::Time deadline = SteadyNow() + options.timeout;
   RendezvousClientOptions attempt = options;
   for (;;) {
     absl::StatusOr<Membership> joined = JoinOnce(attempt);
     if (!absl::IsAborted(joined.status())) return joined;
-    if (absl::Now() + kPauseBetweenEpochs >= deadline) {
+    if (SteadyNow() + kPauseBetweenEpochs >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat(joined.status().message(), " (it did not come to epoch ",
                                                       options.claim.epoch, " within ",
                                                       absl::FormatDuration(options.timeout), ")"));
     }
     absl::SleepFor(kPauseBetweenEpochs);
-    attempt.timeout = deadline - absl::Now();
+    attempt.timeout = deadline - SteadyNow();
   }
 }
 

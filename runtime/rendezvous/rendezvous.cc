@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "proto/ronda/v1/rendezvous.pb.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/peer.h"
@@ -213,11 +214,11 @@ absl::StatusOr<RendezvousResult> FollowThroughMpi(const Config& config, MpiSessi
 // Where rank 0 listens.
 absl::StatusOr<Endpoint> ResolveMaster(const Config& config) {
   constexpr absl::Duration kPause = absl::Milliseconds(200);
-  const absl::Time deadline = absl::Now() + config.tunables.start_timeout;
+  const absl::Time deadline = SteadyNow() + config.tunables.start_timeout;
   for (;;) {
     absl::StatusOr<Endpoint> endpoint = ResolveEndpoint(config.job.master_address, config.job.master_port);
     const bool may_appear = config.job.is_pod && absl::IsNotFound(endpoint.status());
-    if (!may_appear || absl::Now() + kPause > deadline) return endpoint;
+    if (!may_appear || SteadyNow() + kPause > deadline) return endpoint;
     absl::SleepFor(kPause);
   }
 }

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/rendezvous/rank_facts.h"
@@ -135,7 +135,7 @@ absl::StatusOr<Membership> RendezvousService::Await() {
     while (true) {
       if (!failure_.ok()) return failure_;
       if (table_.complete()) return table_.membership();
-      const absl::Duration left = options_.deadline - absl::Now();
+      const absl::Duration left = options_.deadline - SteadyNow();
       if (left <= absl::ZeroDuration()) break;
       over_.WaitFor(&mu_, left);
     }

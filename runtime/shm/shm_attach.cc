@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/monitor/peer_monitor.h"
 #include "runtime/shm/epoch_search.h"
@@ -114,8 +115,8 @@ class Attachment {
   explicit Attachment(const ShmAttachOptions& options)
       : options_(options),
         name_(ShmNameOf(options.job_id, options.epoch)),
-        deadline_(absl::Now() + options.timeout),
-        epochs_(options.job_id, options.epoch, absl::Now()) {}
+        deadline_(SteadyNow() + options.timeout),
+        epochs_(options.job_id, options.epoch, SteadyNow()) {}
 
   absl::StatusOr<std::shared_ptr<ShmMapping>> AsCreator();
   absl::StatusOr<std::shared_ptr<ShmMapping>> AsJoiner();
@@ -135,7 +136,7 @@ class Attachment {
   // Makes `failure` the reason for which all other ranks give up too.
   absl::Status FailAll(ShmHeader& header, const absl::Status& failure);
 
-  bool IsLate() const { return absl::Now() >= deadline_; }
+  bool IsLate() const { return SteadyNow() >= deadline_; }
 
   // Whether this rank still has a job to wait for: an error if others are in a later epoch of it.
   absl::Status CheckEpoch();
@@ -202,7 +203,7 @@ absl::StatusOr<ShmFile> Attachment::CreateFile() {
 }
 
 absl::Status Attachment::CheckEpoch() {
-  const std::optional<EpochHolder> other = epochs_.LookIfDue(absl::Now());
+  const std::optional<EpochHolder> other = epochs_.LookIfDue(SteadyNow());
   if (!other || other->epoch < options_.epoch) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       ToString(options_.self), " has come for epoch ", options_.epoch, " of job '", options_.job_id,
@@ -228,7 +229,7 @@ absl::Status Attachment::WaitForAllToAttach(const ShmView& view) {
                                                                       DescribeOtherEpoch())));
     }
     if (absl::Status status = CheckEpoch(); !status.ok()) return FailAll(header, status);
-    FutexWait(header.attached, attached, std::min(kAliveCheckInterval, deadline_ - absl::Now()));
+    FutexWait(header.attached, attached, std::min(kAliveCheckInterval, deadline_ - SteadyNow()));
   }
 }
 
@@ -310,7 +311,7 @@ absl::Status Attachment::WaitUntilRunning(const ShmView& view) {
       return absl::DeadlineExceededError(
           absl::StrCat(MissingRanks(view), " did not start within ", absl::FormatDuration(options_.timeout)));
     }
-    FutexWait(header.phase, kAttaching, std::min(kAliveCheckInterval, deadline_ - absl::Now()));
+    FutexWait(header.phase, kAttaching, std::min(kAliveCheckInterval, deadline_ - SteadyNow()));
   }
   return absl::OkStatus();
 }

@@ -15,10 +15,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/clock.h"
 #include "tests/chaos/elastic_chaos.h"
 
 namespace ronda::chaos {
@@ -65,10 +65,10 @@ TEST(CountingChaosTest, EverySampleCountsOnceInEachPassWhoeverDies) {
                       .seed = SeedOfChaos(),
                       .pause = is_short ? absl::Milliseconds(500) : absl::Seconds(2.5),
                       .stops = is_short ? 0 : static_cast<int>(absl::ToInt64Minutes(time))});
-  const absl::Time begin = absl::Now();
+  const absl::Time begin = SteadyNow();
   // Some epochs, also where one of them waits long for a rank that has died before it came.
   const auto until = [](absl::Time end, int64_t epochs) {
-    return [end, epochs](const JobLog& log) { return absl::Now() >= end && log.epochs() >= epochs; };
+    return [end, epochs](const JobLog& log) { return SteadyNow() >= end && log.epochs() >= epochs; };
   };
   chaos.InjureUntil(until(begin + time / 2, 5), ElasticChaos::Keeper::kChanges);
   chaos.InjureUntil(until(begin + time, 10), ElasticChaos::Keeper::kStays);

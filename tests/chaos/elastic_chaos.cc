@@ -19,9 +19,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/files.h"
 
 namespace ronda::chaos {
@@ -153,19 +153,19 @@ void ElasticChaos::InjureUntil(const std::function<bool(const JobLog&)>& is_enou
 void ElasticChaos::Catch() {
   log_.Read(run_.out());
   if (!killed_at_.has_value() || !log_.HasTrained()) return;
-  recoveries_.push_back(absl::Now() - *killed_at_);
+  recoveries_.push_back(SteadyNow() - *killed_at_);
   killed_at_.reset();
 }
 
 // Returns whether there is a turn.
 bool ElasticChaos::AwaitTurn(const std::function<bool(const JobLog&)>& is_enough) {
   const auto half_a_pause = absl::ToChronoMicroseconds(options_.pause / 2);
-  const absl::Time due = absl::Now() + options_.pause / 2 + absl::FromChrono(random_.UpTo(2 * half_a_pause));
+  const absl::Time due = SteadyNow() + options_.pause / 2 + absl::FromChrono(random_.UpTo(2 * half_a_pause));
   bool is_over = false;
   const auto is_time = [&] {
     Catch();
     is_over = is_enough(log_) || !IsRunning(run_.pid());
-    return is_over || (absl::Now() >= due && log_.HasTrained());
+    return is_over || (SteadyNow() >= due && log_.HasTrained());
   };
   return run_.ReadUntil(is_time, "a step of the members that are left") && !is_over;
 }
@@ -190,8 +190,8 @@ void ElasticChaos::TakeTurn(const std::function<bool(const JobLog&)>& is_enough)
   } else {
     KillSomebody();
     if (!random_.OneIn(3)) return;
-    const absl::Time soon = absl::Now() + absl::FromChrono(random_.UpTo(std::chrono::milliseconds(60)));
-    run_.ReadUntil([&] { return absl::Now() >= soon; }, "a moment");
+    const absl::Time soon = SteadyNow() + absl::FromChrono(random_.UpTo(std::chrono::milliseconds(60)));
+    run_.ReadUntil([&] { return SteadyNow() >= soon; }, "a moment");
     Catch();
     if (is_enough(log_)) return;
     ++counts_["second kills"];
@@ -242,9 +242,9 @@ void ElasticChaos::KillSomebody() {
 
 void ElasticChaos::StopForAMoment() {
   const pid_t pid = log_.pids().at(AnyOf(VictimsInEpoch()));
-  const absl::Time soon = absl::Now() + absl::FromChrono(random_.UpTo(std::chrono::milliseconds(500)));
+  const absl::Time soon = SteadyNow() + absl::FromChrono(random_.UpTo(std::chrono::milliseconds(500)));
   kill(pid, SIGSTOP);
-  run_.ReadUntil([&] { return absl::Now() >= soon; }, "a moment");
+  run_.ReadUntil([&] { return SteadyNow() >= soon; }, "a moment");
   kill(pid, SIGCONT);
   ++counts_["moments"];
 }
@@ -254,7 +254,7 @@ void ElasticChaos::Strike(int member, int signo) {
   if (member == log_.members().front()) ++counts_["rank 0"];
   struck_.insert(member);
   log_.ExpectLossOf(member);
-  if (signo == SIGKILL) killed_at_ = absl::Now();
+  if (signo == SIGKILL) killed_at_ = SteadyNow();
   kill(log_.pids().at(member), signo);
 }
 

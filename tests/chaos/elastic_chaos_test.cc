@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
+#include "runtime/base/clock.h"
 #include "tests/chaos/elastic_chaos.h"
 
 namespace ronda::chaos {
@@ -59,17 +59,17 @@ void ExpectLearns(int64_t passes, ElasticChaos::Options options) {
 }
 
 TEST(ElasticChaosTest, TheModelLearnsWhoeverDies) {
-  const absl::Time end = absl::Now() + TimeForChaos().value_or(absl::ZeroDuration());
+  const absl::Time end = SteadyNow() + TimeForChaos().value_or(absl::ZeroDuration());
   ElasticChaos::Options options = {.seed = SeedOfChaos()};
   double passes = static_cast<double>(ShortPasses());
   // As many passes as the time that is left is enough for, as far as the job before it tells.
   while (passes >= static_cast<double>(ShortPasses()) && !HasFailure()) {
-    const absl::Time begin = absl::Now();
+    const absl::Time begin = SteadyNow();
     ExpectLearns(static_cast<int64_t>(passes), options);
-    passes *= absl::FDivDuration(end - absl::Now(), absl::Now() - begin);
+    passes *= absl::FDivDuration(end - SteadyNow(), SteadyNow() - begin);
     options.seed += 1;
     options.pause = absl::Seconds(2.5);
-    options.stops = 1 + static_cast<int>(absl::ToInt64Minutes(end - absl::Now()));
+    options.stops = 1 + static_cast<int>(absl::ToInt64Minutes(end - SteadyNow()));
   }
 }
 

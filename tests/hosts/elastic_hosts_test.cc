@@ -16,11 +16,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/ronda.hpp"
 #include "client/ronda/elastic.hpp"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/clock.h"
 #include "tests/hosts/hosts_suite.h"
 #include "tests/testing/process_world.h"
 
@@ -62,7 +62,7 @@ void CountSteps() {
       finish = wanted;
       if (!is_told) {
         std::cout << absl::StrCat("size ", size(), " local size ", local_size(), " rank ", rank(), " local rank ",
-                                  local_rank(), " pid ", getpid(), " at ", absl::ToUnixMillis(absl::Now()), ";\n")
+                                  local_rank(), " pid ", getpid(), " at ", absl::ToUnixMillis(SteadyNow()), ";\n")
                   << std::flush;
         is_told = true;
       }
@@ -172,10 +172,10 @@ TEST_P(CutOffHostTest, IsGoneOnWithoutAndComesBack) {
   const int lost = GetParam();
   const auto run = Start(Joined({"-np", "4", "--min-np", "2", "--blacklist-cooldown-range", "0.1", "1"}, OnBoth(2)));
   AwaitSize(run.get(), 4);
-  const absl::Time cut = absl::Now();
+  const absl::Time cut = SteadyNow();
   ASSERT_EQ(hosts_->CutOff(lost), absl::OkStatus());
   AwaitSize(run.get(), 2);
-  RecordProperty("milliseconds_from_cut_to_first_step", absl::StrCat(absl::ToInt64Milliseconds(absl::Now() - cut)));
+  RecordProperty("milliseconds_from_cut_to_first_step", absl::StrCat(absl::ToInt64Milliseconds(SteadyNow() - cut)));
   EXPECT_THAT(run->err(),
               HasSubstr(absl::StrCat("rondarun: host ", hosts_->AddressOf(lost), " is lost with members ", 2 * lost,
                                      ", ", 2 * lost + 1, ": its agent has given no sign of life for 2s")));

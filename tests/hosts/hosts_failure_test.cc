@@ -17,6 +17,7 @@
 #include "client/ronda.hpp"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/clock.h"
 #include "tests/hosts/hosts_suite.h"
 #include "tests/testing/process_world.h"
 
@@ -118,7 +119,7 @@ class HostsFailureTest : public testing::HostsTest, public ::testing::WithParamI
   std::string Await(int rank, const std::string& kind) const {
     constexpr absl::Duration kPatience = absl::Seconds(40);
     const std::string path = absl::StrCat(notes_, "/", rank, ".", kind);
-    for (const absl::Time end = absl::Now() + kPatience; absl::Now() < end; absl::SleepFor(absl::Milliseconds(10))) {
+    for (const absl::Time end = SteadyNow() + kPatience; SteadyNow() < end; absl::SleepFor(absl::Milliseconds(10))) {
       if (std::filesystem::exists(path)) return Read(rank, kind);
     }
     ADD_FAILURE() << "rank " << rank << " has left no note of its " << kind << "; its output:\n"

@@ -19,6 +19,7 @@
 #include "absl/time/time.h"
 #include "client/ronda.hpp"
 #include "proto/ronda/v1/monitor.pb.h"
+#include "runtime/base/clock.h"
 #include "runtime/net/endpoint.h"
 #include "runtime/net/message_streams.h"
 #include "runtime/net/proof.h"
@@ -111,14 +112,14 @@ class MonitorHostsTest : public HostsTest {
 
   // Asks until the answer has all `parts`, for `patience`. Returns the last answer.
   std::string ExplainUntil(const std::vector<std::string>& parts, absl::Duration patience) const {
-    const absl::Time end = absl::Now() + patience;
+    const absl::Time end = SteadyNow() + patience;
     std::string text;
     do {
       text = Explain(*hosts_);
       const auto has = [&](const std::string& part) { return absl::StrContains(text, part); };
       if (std::all_of(parts.begin(), parts.end(), has)) break;
       absl::SleepFor(absl::Milliseconds(100));
-    } while (absl::Now() < end);
+    } while (SteadyNow() < end);
     return text;
   }
 

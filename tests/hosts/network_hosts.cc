@@ -25,7 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/unique_fd.h"
 #include "tests/testing/process_world.h"
@@ -131,15 +131,15 @@ class NetworkHosts::Relay {
       pollfd events[] = {{.fd = stop_.get(), .events = POLLIN},
                          {.fd = host_.get(), .events = POLLIN},
                          {.fd = bridge_.get(), .events = POLLIN}};
-      const absl::Duration pause = late_.empty() ? absl::Hours(1) : late_.front().due - absl::Now();
+      const absl::Duration pause = late_.empty() ? absl::Hours(1) : late_.front().due - SteadyNow();
       const timespec timeout = absl::ToTimespec(std::max(pause, absl::ZeroDuration()));
       ppoll(events, 3, &timeout, nullptr);
       if (events[0].revents != 0) return;
       while (const auto frame = Receive(bridge_)) Send(host_, *frame);
       while (const auto frame = Receive(host_)) {
-        late_.push_back({.due = absl::Now() + absl::Milliseconds(delay_ms_.load()), .bytes = *frame});
+        late_.push_back({.due = SteadyNow() + absl::Milliseconds(delay_ms_.load()), .bytes = *frame});
       }
-      for (; !late_.empty() && late_.front().due <= absl::Now(); late_.pop_front()) Send(bridge_, late_.front().bytes);
+      for (; !late_.empty() && late_.front().due <= SteadyNow(); late_.pop_front()) Send(bridge_, late_.front().bytes);
     }
   }
 

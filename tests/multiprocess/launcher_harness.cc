@@ -22,6 +22,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/files.h"
 
 namespace ronda {
@@ -127,9 +128,9 @@ void LauncherRun::Read(Collected* from) {
 }
 
 bool LauncherRun::ReadUntil(const std::function<bool()>& condition, const std::string& awaited) {
-  const absl::Time deadline = absl::Now() + kPatience;
+  const absl::Time deadline = SteadyNow() + kPatience;
   while (!condition()) {
-    if (absl::Now() > deadline) {
+    if (SteadyNow() > deadline) {
       ADD_FAILURE() << "waited in vain for " << awaited << "\nstdout:\n" << out() << "\nstderr:\n" << err();
       return false;
     }
@@ -211,9 +212,9 @@ bool IsRunning(pid_t pid) {
 }
 
 void WaitUntil(const std::function<bool()>& condition, const std::string& awaited) {
-  const absl::Time deadline = absl::Now() + kPatience;
+  const absl::Time deadline = SteadyNow() + kPatience;
   while (!condition()) {
-    if (absl::Now() > deadline) {
+    if (SteadyNow() > deadline) {
       ADD_FAILURE() << "waited in vain for " << awaited;
       return;
     }

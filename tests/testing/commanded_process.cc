@@ -11,8 +11,8 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/clock.h"
 #include "tests/testing/process_world.h"
 
 namespace ronda::testing {
@@ -30,7 +30,7 @@ std::pair<UniqueFd, UniqueFd> MakePipe() {
 }  // namespace
 
 std::optional<std::string> LineReader::Next(absl::Duration patience) {
-  const absl::Time end = absl::Now() + patience;
+  const absl::Time end = SteadyNow() + patience;
   for (;;) {
     if (const size_t length = text_.find('\n'); length != std::string::npos) {
       std::string line = text_.substr(0, length);
@@ -38,7 +38,7 @@ std::optional<std::string> LineReader::Next(absl::Duration patience) {
       return line;
     }
     pollfd event = {fd_, POLLIN, 0};
-    const int64_t left = std::clamp<int64_t>(absl::ToInt64Milliseconds(end - absl::Now()), 0, 1 << 30);
+    const int64_t left = std::clamp<int64_t>(absl::ToInt64Milliseconds(end - SteadyNow()), 0, 1 << 30);
     if (poll(&event, 1, static_cast<int>(left)) != 1) return std::nullopt;
     char buffer[4096];
     const ssize_t bytes = read(fd_, buffer, sizeof(buffer));

@@ -17,8 +17,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/clock.h"
 #include "runtime/launch/options/local_host.h"
 
 namespace ronda::testing {
@@ -67,7 +67,7 @@ Child Start(const ProcessJob& job, const std::string& job_id, int rank) {
 bool AwaitEnd(pid_t pid, absl::Time deadline) {
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   pollfd event = {fd, POLLIN, 0};
-  const int64_t left = absl::ToInt64Milliseconds(deadline - absl::Now());
+  const int64_t left = absl::ToInt64Milliseconds(deadline - SteadyNow());
   const int ready = poll(&event, 1, static_cast<int>(std::max<int64_t>(left, 0)));
   close(fd);
   return ready == 1;
@@ -132,7 +132,7 @@ std::vector<std::string> ArgumentsOfRankProgram(const std::string& name) {
 JobResult RunProcesses(const ProcessJob& job) {
   JobResult result;
   result.job_id = NewJobId();
-  const absl::Time deadline = absl::Now() + job.timeout;
+  const absl::Time deadline = SteadyNow() + job.timeout;
   std::vector<Child> children;
   children.reserve(job.size);
   for (int rank = 0; rank < job.size; ++rank) children.push_back(Start(job, result.job_id, rank));

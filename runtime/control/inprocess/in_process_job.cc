@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 
@@ -44,7 +44,7 @@ absl::StatusOr<ControlPlane::Inbox> InProcessJob::Receive(RankId rank) {
 void InProcessJob::Wait(RankId rank, absl::Time deadline) {
   MutexLock lock(&mu_);
   while (!members_[rank].woken) {
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - SteadyNow();
     if (left <= absl::ZeroDuration()) break;
     changed_.WaitFor(&mu_, left);
   }

@@ -8,7 +8,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/mutex.h"
@@ -182,9 +181,9 @@ void MpiControlPlane::Wait(absl::Time deadline) {
     if (quiet < kLookOn) {
       until = absl::InfinitePast();
     } else if (quiet < kAttentive) {
-      until = std::min(deadline, absl::Now() + std::clamp(quiet / kNapShare, kShortestNap, kLongestNap));
+      until = std::min(deadline, SteadyNow() + std::clamp(quiet / kNapShare, kShortestNap, kLongestNap));
     }
-    if (core_->Wait(until) == ControlCore::Waited::kWoken || absl::Now() >= deadline) return;
+    if (core_->Wait(until) == ControlCore::Waited::kWoken || SteadyNow() >= deadline) return;
     if (quiet < kLookOn) sched_yield();
   }
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -43,7 +43,7 @@ absl::StatusOr<ControlPlane::Inbox> SelfControlPlane::Receive() {
 void SelfControlPlane::Wait(absl::Time deadline) {
   MutexLock lock(&mu_);
   while (!woken_) {
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - SteadyNow();
     if (left <= absl::ZeroDuration()) break;
     changed_.WaitFor(&mu_, left);
   }

@@ -9,7 +9,6 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
@@ -163,18 +162,18 @@ absl::Status ShmControlPlane::FlushAllAndWait() {
   const auto resume = absl::MakeCleanup([this] {
     if (polling_) bell_->StartPolling();
   });
-  const absl::Time deadline = absl::Now() + world_->options().control_timeout;
+  const absl::Time deadline = SteadyNow() + world_->options().control_timeout;
   for (;;) {
     const uint32_t heard = bell_->Rings();
     RONDA_ASSIGN_OR_RETURN(const Link* const blocked, FlushAll());
     RONDA_RETURN_IF_ERROR(failure());
     if (blocked == nullptr) return absl::OkStatus();
-    if (absl::Now() >= deadline) {
+    if (SteadyNow() >= deadline) {
       return absl::DeadlineExceededError(
           absl::StrCat("waited ", absl::FormatDuration(world_->options().control_timeout), " for ",
                        ToString(world_->PeerOf(blocked->peer)), " to take its control messages out of shared memory"));
     }
-    bell_->Sleep(heard, deadline - absl::Now());
+    bell_->Sleep(heard, deadline - SteadyNow());
   }
 }
 
@@ -230,11 +229,11 @@ absl::StatusOr<ShmControlPlane::Link*> ShmControlPlane::FlushAll() {
 
 void ShmControlPlane::Wait(absl::Time deadline) {
   if (!std::exchange(may_spin_, true) || !Spin(heard_)) {
-    const absl::Time start = absl::Now();
-    for (absl::Time now = start; bell_->Rings() == heard_ && now < deadline; now = absl::Now()) {
+    const absl::Time start = SteadyNow();
+    for (absl::Time now = start; bell_->Rings() == heard_ && now < deadline; now = SteadyNow()) {
       bell_->Sleep(heard_, deadline - now);
     }
-    LearnFromSleep(absl::Now() - start);
+    LearnFromSleep(SteadyNow() - start);
   }
   heard_ = bell_->Rings();
 }

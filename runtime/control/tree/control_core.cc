@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
@@ -403,7 +402,7 @@ absl::StatusOr<ControlPlane::Inbox> ControlCore::Receive() {
 ControlCore::Waited ControlCore::Wait(absl::Time deadline) {
   MutexLock lock(&mu_);
   while (!woken_) {
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - SteadyNow();
     if (left <= absl::ZeroDuration()) break;
     woken_changed_.WaitFor(&mu_, left);
   }

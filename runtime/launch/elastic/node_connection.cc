@@ -18,7 +18,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -56,7 +56,7 @@ absl::Status Unavailable(int error) { return absl::UnavailableError(strerror(err
 
 absl::Status Await(int fd, short events, absl::Time deadline) {
   while (true) {
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - SteadyNow();
     if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("it does not answer");
     pollfd request = {.fd = fd, .events = events, .revents = 0};
     const auto milliseconds = absl::ToInt64Milliseconds(std::min(left, absl::Hours(1))) + 1;

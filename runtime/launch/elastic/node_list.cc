@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
 #include "runtime/launch/supervise/agent.h"
 
 namespace ronda {
@@ -228,8 +228,8 @@ void NodeList::Conclude(int exit_code, absl::string_view why) {
     [[maybe_unused]] const ssize_t sent = send(node.call.socket.get(), end.data(), end.size(), MSG_NOSIGNAL);
     shutdown(node.call.socket.get(), SHUT_WR);
   }
-  const absl::Time deadline = absl::Now() + kFarewellTimeout;
-  while (!nodes_.empty() && absl::Now() < deadline) {
+  const absl::Time deadline = SteadyNow() + kFarewellTimeout;
+  while (!nodes_.empty() && SteadyNow() < deadline) {
     PollSet poll;
     for (const Node& node : nodes_) {
       poll.Add(node.call.socket.get(), POLLIN, [this, name = node.host.name, fd = node.call.socket.get()] {
@@ -239,7 +239,7 @@ void NodeList::Conclude(int exit_code, absl::string_view why) {
         if (!is_alive) std::erase_if(nodes_, [&](const Node& other) { return other.host.name == name; });
       });
     }
-    poll.Wait(deadline - absl::Now());
+    poll.Wait(deadline - SteadyNow());
   }
   nodes_.clear();
 }

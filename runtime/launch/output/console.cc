@@ -81,11 +81,11 @@ void LineSplitter::EndLine(Emit emit) {
   redrawn_ = false;
 }
 
-Console::Console(const Options& options, OutputQueue* out, OutputQueue* err, const Clock* clock)
+Console::Console(const Options& options, OutputQueue* out, OutputQueue* err, const Clock* calendar)
     : options_(options),
       out_(out),
       err_(err),
-      clock_(clock),
+      calendar_(calendar),
       splitters_(static_cast<size_t>(options.rank_count)),
       last_errors_(static_cast<size_t>(options.rank_count)) {}
 
@@ -124,7 +124,7 @@ bool Console::IsHidden(Stream stream) const {
 std::string Console::Prefix(RankId rank, Stream stream) const {
   const std::string mark = absl::StrCat("[", rank, "]<", Name(stream), ">: ");
   if (options_.line_prefix == LaunchOptions::LinePrefix::kRank) return mark;
-  return absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3S%Ez ", clock_->Now(), absl::LocalTimeZone()), mark);
+  return absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3S%Ez ", calendar_->Now(), absl::LocalTimeZone()), mark);
 }
 
 void Console::PrintLine(RankId rank, Stream stream, absl::string_view line) {

@@ -58,7 +58,7 @@ class LineSplitter {
 // come out above it. One such line is shown at a time; the first keeps its place until it is finished. Elsewhere only
 // the last state of such a line comes out.
 //
-// Thread-compatible. Uses the queues and the clock given to it, which must outlive it.
+// Thread-compatible. Uses the queues and the calendar given to it, which must outlive it.
 class Console {
  public:
   struct Options {
@@ -69,7 +69,7 @@ class Console {
   };
 
   // Lines go to `out` and `err`, which are the same queue where both are one terminal.
-  Console(const Options& options, OutputQueue* out, OutputQueue* err, const Clock* clock);
+  Console(const Options& options, OutputQueue* out, OutputQueue* err, const Clock* calendar);
 
   // From now on there is a rank of this number, and all below it.
   void AddRank(RankId rank);
@@ -109,7 +109,7 @@ class Console {
   const Options options_;
   OutputQueue* const out_;
   OutputQueue* const err_;
-  const Clock* const clock_;
+  const Clock* const calendar_;
   std::vector<std::array<LineSplitter, kStreamCount>> splitters_;  // by rank
   std::vector<std::string> last_errors_;                           // by rank
   std::optional<Progress> progress_;

@@ -27,7 +27,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
 #include "runtime/collectives/nccl/nccl_library.h"
@@ -64,7 +64,7 @@ absl::Status SystemError(const std::string& what) {
 absl::Status Await(int fd, short events, absl::Time deadline) {
   pollfd ready = {.fd = fd, .events = events, .revents = 0};
   for (;;) {
-    const absl::Duration left = std::min(deadline - absl::Now(), absl::Hours(1));
+    const absl::Duration left = std::min(deadline - SteadyNow(), absl::Hours(1));
     if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("no answer");
     const int count = poll(&ready, 1, static_cast<int>(absl::ToInt64Milliseconds(left)) + 1);
     if (count > 0) return absl::OkStatus();
@@ -88,7 +88,7 @@ absl::StatusOr<std::string> ReadGreeting(int fd, absl::Time deadline) {
 }
 
 void Answer(int fd) {
-  const absl::StatusOr<std::string> text = ReadGreeting(fd, absl::Now() + kServerPatience);
+  const absl::StatusOr<std::string> text = ReadGreeting(fd, SteadyNow() + kServerPatience);
   // A few bytes fit into the empty buffer of a new connection. A caller that is gone needs no answer.
   if (text.ok() && send(fd, text->data(), text->size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
 }
@@ -232,7 +232,7 @@ void EchoServer::Serve() const {
 }
 
 absl::Status TryEcho(const std::string& from, const std::string& to, int port, absl::Duration patience) {
-  const absl::Time deadline = absl::Now() + patience;
+  const absl::Time deadline = SteadyNow() + patience;
   RONDA_ASSIGN_OR_RETURN(const Addresses source, Numeric(from, 0));
   RONDA_ASSIGN_OR_RETURN(const Addresses target, Numeric(to, port));
   const UniqueFd fd(socket(target->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

@@ -23,7 +23,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/launch/options/hosts.h"
@@ -100,10 +100,11 @@ absl::Status ReadFacts(ProbeClient* probe, absl::Time deadline, HostFacts* facts
 
 // The time there was read at some moment between question and answer.
 absl::Status CompareClocks(ProbeClient* probe, ProbedHost* host) {
-  const absl::Time asked = absl::Now();
+  const absl::Time asked = CalendarNow();
+  const absl::Time begin = SteadyNow();
   probe->Ask("clock");
-  RONDA_ASSIGN_OR_RETURN(const std::string answer, probe->ReadLine(asked + kAnswerPatience));
-  const absl::Duration half = (absl::Now() - asked) / 2;
+  RONDA_ASSIGN_OR_RETURN(const std::string answer, probe->ReadLine(begin + kAnswerPatience));
+  const absl::Duration half = (SteadyNow() - begin) / 2;
   int64_t nanoseconds = 0;
   if (!absl::SimpleAtoi(answer, &nanoseconds)) return absl::UnavailableError(absl::StrCat("it answers ", answer));
   host->clock_skew = absl::FromUnixNanos(nanoseconds) - (asked + half);
@@ -132,7 +133,7 @@ void AskForConnections(const Asked& from, const std::vector<const Asked*>& targe
 
 void ReadConnections(const std::vector<const Asked*>& targets, Asked* from) {
   for (const Asked* to : targets) {
-    const absl::StatusOr<std::string> answer = from->probe->ReadLine(absl::Now() + kConnectPatience);
+    const absl::StatusOr<std::string> answer = from->probe->ReadLine(SteadyNow() + kConnectPatience);
     if (!answer.ok()) return from->GiveUp(answer.status());
     if (*answer == "ok") continue;
     from->host.unreached.push_back(
@@ -208,7 +209,7 @@ absl::StatusOr<std::string> ProbeClient::ReadLine(absl::Time deadline) {
       unread_.erase(0, end + 1);
       return line;
     }
-    const absl::Duration left = std::min(deadline - absl::Now(), absl::Hours(1));
+    const absl::Duration left = std::min(deadline - SteadyNow(), absl::Hours(1));
     if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("it does not answer");
     pollfd ready = {.fd = conversation_.get(), .events = POLLIN, .revents = 0};
     if (poll(&ready, 1, static_cast<int>(absl::ToInt64Milliseconds(left)) + 1) <= 0) continue;
@@ -241,7 +242,7 @@ PreflightReport CheckHosts(const LaunchOptions& options, const std::string& prog
     const bool is_here = IsThisHost(host.host, own);
     all.push_back(StartAsking(host, is_here ? probe : RemoteCommand(options.remote, host.host, probe)));
   }
-  const absl::Time deadline = absl::Now() + kStartPatience;
+  const absl::Time deadline = SteadyNow() + kStartPatience;
   for (Asked& asked : all) LearnAbout(deadline, &asked);
   TryConnections(&all);
   std::vector<ProbedHost> probed;

@@ -24,7 +24,7 @@ JobReport::JobReport(Options options, StandardOutput* output, const Clock* clock
       output_(output),
       clock_(clock),
       console_(ConsoleOptions(options_, *output), output->queue(Stream::kStdout), output->queue(Stream::kStderr),
-               clock),
+               Clock::Calendar()),
       started_(static_cast<size_t>(options_.rank_count), clock->Now()) {}
 
 void JobReport::OnRankStart(RankId rank, pid_t pid, const std::string& host) {

@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/monitor/jobs/diagnosis.h"
 #include "runtime/monitor/jobs/job_control.h"
@@ -127,7 +128,7 @@ absl::StatusOr<std::string> MonitorService::Answer(absl::string_view method, abs
   if (!absl::ConsumePrefix(&name, kPrefix)) name = "";
   if (name == "GetJobs") {
     return Handled<v1::GetJobsRequest>(bytes, [&](const auto&) -> absl::StatusOr<v1::GetJobsResponse> {
-      return JobsMessage(jobs_.snapshots(), absl::Now() - FlightNow());
+      return JobsMessage(jobs_.snapshots(), CalendarNow() - FlightNow());
     });
   }
   if (name == "Explain") {

@@ -19,8 +19,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/peer.h"
@@ -213,7 +213,7 @@ class Monitor {
   }
 
   std::optional<Page> PageAt(absl::string_view path) const {
-    const absl::Time clock_zero = absl::Now() - FlightNow();
+    const absl::Time clock_zero = CalendarNow() - FlightNow();
     if (path == "/") return page_;
     if (path == "/metrics") return Page{.type = kMetricsType, .body = MetricsText(Snapshots(), clock_zero)};
     if (path == "/api/v1/job") return Page{.type = "application/json", .body = JobsJson(Snapshots(), clock_zero)};

@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "runtime/backends/job.h"
 #include "runtime/backends/read_config.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/engine/runtime.h"
 
@@ -26,9 +27,9 @@ namespace {
 void AwaitTheOthersWords(int size) {
   const std::filesystem::path directory = std::getenv("WORDS");
   std::ofstream(directory / absl::StrCat(getpid()));
-  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  const absl::Time deadline = SteadyNow() + absl::Seconds(30);
   const auto words = [&] { return std::distance(std::filesystem::directory_iterator(directory), {}); };
-  while (words() < size && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(20));
+  while (words() < size && SteadyNow() < deadline) absl::SleepFor(absl::Milliseconds(20));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
 
 namespace ronda::testing {
 namespace {
@@ -83,7 +83,7 @@ TEST_P(ControlPlaneTest, WakeEndsTheNextWait) {
   const absl::Time deadline = Deadline();
   control(0).Wake();
   control(0).Wait(deadline);
-  EXPECT_LT(absl::Now(), deadline) << "Wake has not ended the next wait";
+  EXPECT_LT(SteadyNow(), deadline) << "Wake has not ended the next wait";
 }
 
 TEST_P(ControlPlaneTest, WakeFromAnotherThreadEndsWait) {
@@ -92,7 +92,7 @@ TEST_P(ControlPlaneTest, WakeFromAnotherThreadEndsWait) {
     std::thread waking([&] { control(0).Wake(); });
     control(0).Wait(deadline);
     waking.join();
-    ASSERT_LT(absl::Now(), deadline) << "Wake has not ended the wait, attempt " << i;
+    ASSERT_LT(SteadyNow(), deadline) << "Wake has not ended the wait, attempt " << i;
   }
 }
 
@@ -120,7 +120,7 @@ TEST_P(ControlPlaneTest, OneThreadMayWaitWhileAnotherSendsAndReceives) {
   std::atomic<bool> over{false};
   const absl::Time deadline = Deadline();
   std::thread waiting([&] {
-    while (!over && absl::Now() < deadline) control(0).Wait(deadline);
+    while (!over && SteadyNow() < deadline) control(0).Wait(deadline);
   });
   for (int i = 0; i < 100; ++i) {
     ASSERT_EQ(control(0).SendToCoordinator("x"), absl::OkStatus());
@@ -129,7 +129,7 @@ TEST_P(ControlPlaneTest, OneThreadMayWaitWhileAnotherSendsAndReceives) {
   over = true;
   control(0).Wake();
   waiting.join();
-  EXPECT_LT(absl::Now(), deadline) << "Wake has not ended the wait of the other thread";
+  EXPECT_LT(SteadyNow(), deadline) << "Wake has not ended the wait of the other thread";
 }
 
 TEST_P(ControlPlaneTest, PollerFindsWhatOthersSend) {
@@ -165,7 +165,7 @@ TEST_P(ControlPlaneTest, NewsThatThePollerMissesEndTheWait) {
     coordinator.StopPolling();
     const absl::Time deadline = Deadline();
     coordinator.Wait(deadline);
-    EXPECT_LT(absl::Now(), deadline);
+    EXPECT_LT(SteadyNow(), deadline);
   };
   expect_wait_ends([&] { ASSERT_EQ(control(sender).SendToCoordinator("x"), absl::OkStatus()); });
   EXPECT_EQ(coordinator.Receive()->to_coordinator.size(), 1U);
@@ -188,7 +188,7 @@ TEST_P(ControlPlaneTest, MessageForAPollerThatDoesNotComeBackEndsTheWait) {
     poll();
     sender.StopPolling();
     coordinator.Wait(deadline);
-    EXPECT_LT(absl::Now(), deadline);
+    EXPECT_LT(SteadyNow(), deadline);
     ASSERT_TRUE(coordinator.StartPolling());
     EXPECT_EQ(coordinator.Receive()->to_coordinator.size(), 1U);
   };
@@ -200,9 +200,9 @@ TEST_P(ControlPlaneTest, MessageForAPollerThatDoesNotComeBackEndsTheWait) {
 }
 
 TEST_P(ControlPlaneTest, WaitEndsAtItsDeadline) {
-  const absl::Time deadline = absl::Now() + absl::Milliseconds(20);
+  const absl::Time deadline = SteadyNow() + absl::Milliseconds(20);
   control(0).Wait(deadline);
-  EXPECT_GE(absl::Now(), deadline);
+  EXPECT_GE(SteadyNow(), deadline);
 }
 
 TEST_P(ControlPlaneTest, FirstFailureReachesEveryRankWithTheSameText) {
@@ -213,7 +213,7 @@ TEST_P(ControlPlaneTest, FirstFailureReachesEveryRankWithTheSameText) {
       control.Fail(absl::InternalError("second"));
     }
     const absl::Time deadline = Deadline();
-    while (control.failure().ok() && absl::Now() < deadline) control.Wait(deadline);
+    while (control.failure().ok() && SteadyNow() < deadline) control.Wait(deadline);
     const absl::Status expected =
         absl::DataLossError(absl::StrCat("rank ", failing, " (host localhost, pid ", getpid(), "): first"));
     EXPECT_EQ(control.failure(), expected);

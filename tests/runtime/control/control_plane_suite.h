@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/transport.h"
 #include "runtime/control/control_plane.h"
@@ -59,7 +59,7 @@ class ControlPlaneTest : public ::testing::TestWithParam<ControlRanks> {
   }
 
   // By then each wait has ended, however busy the machine is; a test that waits longer has failed.
-  static absl::Time Deadline() { return absl::Now() + absl::Minutes(1); }
+  static absl::Time Deadline() { return SteadyNow() + absl::Minutes(1); }
 
   // Receives until `done` says so of all messages so far; fails the test at the deadline, and returns the messages so
   // far.
@@ -67,7 +67,7 @@ class ControlPlaneTest : public ::testing::TestWithParam<ControlRanks> {
   static ControlPlane::Inbox ReceiveUntil(ControlPlane& control, const Done& done) {
     ControlPlane::Inbox all;
     const absl::Time deadline = Deadline();
-    while (absl::Now() < deadline) {
+    while (SteadyNow() < deadline) {
       absl::StatusOr<ControlPlane::Inbox> more = control.Receive();
       EXPECT_TRUE(more.ok()) << more.status();
       if (!more.ok()) return all;

@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/ronda/v1/rendezvous.grpc.pb.h"
+#include "runtime/base/clock.h"
 #include "runtime/rendezvous/grpc_rendezvous.h"
 #include "runtime/rendezvous/rendezvous_codec.h"
 #include "tests/runtime/rendezvous/claims.h"
@@ -182,7 +183,7 @@ TEST(RendezvousGrpcTest, PlaceOfARankThatHangsUpIsFreeAgain) {
   request.set_nonce(challenge.nonce());
   request.set_proof(JoinProof(kSecret, challenge.nonce(), ClaimOf(1, 3)));
   grpc::ClientContext join_context;
-  join_context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Milliseconds(100)));
+  join_context.set_deadline(absl::ToChronoTime(SteadyNow() + absl::Milliseconds(100)));
   v1::JoinResponse response;
   EXPECT_EQ(stub->Join(&join_context, request, &response).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
 

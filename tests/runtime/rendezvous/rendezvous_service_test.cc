@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/clock.h"
 #include "runtime/rendezvous/rendezvous_codec.h"
 #include "tests/runtime/rendezvous/claims.h"
 
@@ -60,7 +60,7 @@ class RendezvousServiceTest : public ::testing::Test {
                                    .timeout = absl::Seconds(30)});
   }
 
-  std::string NewNonce() { return service_->Challenge(absl::Now())->nonce(); }
+  std::string NewNonce() { return service_->Challenge(SteadyNow())->nonce(); }
 
   v1::JoinRequest Request(const JoinClaim& claim, const std::string& secret) {
     v1::JoinRequest request = EncodeClaim(claim);

@@ -10,7 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
 #include "runtime/collectives/shm/shm_communicator.h"
 #include "tests/testing/process_world.h"
 
@@ -39,7 +39,7 @@ std::string ReduceUntilFailure(const ShmWorld::Options& options, const ForkedChi
   absl::Status status = AllreduceOnce(*transport, data);
   say_ready();
   while (status.ok()) status = AllreduceOnce(*transport, data);
-  return absl::StrCat(absl::ToUnixMicros(absl::Now()), " ", status.ToString());
+  return absl::StrCat(absl::ToUnixMicros(SteadyNow()), " ", status.ToString());
 }
 
 struct Outcome {
@@ -64,7 +64,7 @@ TEST(ShmProcessDeathTest, RankKilledInTheMiddleOfAnAllreduceIsNamedToAllOthers) 
     }));
   }
   ranks[kVictim]->WaitUntilReady();
-  const absl::Time killed = absl::Now();
+  const absl::Time killed = SteadyNow();
   ranks[kVictim]->Kill(SIGKILL);
   for (RankId rank : {0, 2}) {
     const Outcome outcome = OutcomeOf(*ranks[rank]);

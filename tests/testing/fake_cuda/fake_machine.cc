@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
 
 namespace ronda::testing {
@@ -86,7 +87,7 @@ void FakeEvent::Pass(uint64_t recording) {
   {
     const MutexLock lock(&mu_);
     passed_ = std::max(passed_, recording);
-    passed_at_ = absl::Now();
+    passed_at_ = SteadyNow();
   }
   changed_.NotifyAll();
 }
@@ -146,13 +147,13 @@ void FakeMachine::Report(int device, int error, absl::string_view what) {
 }
 
 void FakeMachine::AwaitWord(int device, const uint32_t* word, uint32_t value) {
-  const absl::Time deadline = absl::Now() + options_.word_deadline;
+  const absl::Time deadline = SteadyNow() + options_.word_deadline;
   while (true) {
     const uint32_t found = __atomic_load_n(word, __ATOMIC_ACQUIRE);
     if (static_cast<int32_t>(found - value) >= 0) return;
     // A device that has failed does nothing more, and does not wait either.
     if (errors_[device].load() != kCudaSuccess) return;
-    if (absl::Now() > deadline) {
+    if (SteadyNow() > deadline) {
       return Report(device, kCudaLaunchTimeout,
                     absl::StrCat("a stream has waited ", absl::FormatDuration(options_.word_deadline),
                                  " for a word to be ", value, ", which is still ", found));

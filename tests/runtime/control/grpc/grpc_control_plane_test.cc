@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/ronda/v1/control.grpc.pb.h"
+#include "runtime/base/clock.h"
 #include "runtime/control/tree/control_frame.h"
 #include "tests/runtime/control/grpc/grpc_ranks.h"
 #include "tests/runtime/control/grpc/tcp_proxy.h"
@@ -183,7 +184,7 @@ TEST(GrpcControlPlaneTest, HeartbeatsKeepAnIdleJobAlive) {
                                  options.heartbeat = absl::Milliseconds(20);
                                  options.heartbeat_timeout = absl::Seconds(1);
                                }});
-  planes[0]->Wait(absl::Now() + absl::Milliseconds(1500));
+  planes[0]->Wait(SteadyNow() + absl::Milliseconds(1500));
   for (const auto& plane : planes) EXPECT_EQ(plane->failure(), absl::OkStatus());
 }
 

@@ -115,8 +115,8 @@ double CpuSeconds() {
 
 void Idle(Program& program) {
   const double before = CpuSeconds();
-  const absl::Time end = absl::Now() + absl::Seconds(3);
-  while (absl::Now() < end) program.control->Wait(end);
+  const absl::Time end = SteadyNow() + absl::Seconds(3);
+  while (SteadyNow() < end) program.control->Wait(end);
   std::printf("idle: %.2f %% of a core\n", (CpuSeconds() - before) / 3 * 100);
 }
 

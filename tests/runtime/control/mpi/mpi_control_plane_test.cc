@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
 #include "tests/runtime/control/mpi/message_ranks.h"
 
 namespace ronda::testing {
@@ -200,7 +200,7 @@ TEST(MpiControlPlaneTest, HeartbeatsKeepAnIdleJobAlive) {
                                  options.heartbeat = absl::Milliseconds(20);
                                  options.heartbeat_timeout = absl::Seconds(1);
                                }});
-  planes[0]->Wait(absl::Now() + absl::Milliseconds(1500));
+  planes[0]->Wait(SteadyNow() + absl::Milliseconds(1500));
   for (const auto& plane : planes) EXPECT_EQ(plane->failure(), absl::OkStatus());
 }
 

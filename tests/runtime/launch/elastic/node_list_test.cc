@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/version.h"
 #include "runtime/launch/supervise/agent.h"
 #include "tests/testing/fakes.h"
@@ -108,9 +108,9 @@ class NodeListTest : public ::testing::Test {
 
   // Does what the launcher's loop does, until the condition holds.
   void PumpUntil(const std::function<bool()>& condition) {
-    const absl::Time end = absl::Now() + absl::Minutes(2);
+    const absl::Time end = SteadyNow() + absl::Minutes(2);
     while (!condition()) {
-      ASSERT_LT(absl::Now(), end) << "waited in vain";
+      ASSERT_LT(SteadyNow(), end) << "waited in vain";
       PollSet poll;
       list_.AddTo(&poll);
       poll.Wait(absl::Milliseconds(5));
@@ -123,7 +123,7 @@ class NodeListTest : public ::testing::Test {
     absl::StatusOr<JoinedNode> joined = absl::UnknownError("");
     std::atomic<bool> is_done = false;
     std::thread node([&] {
-      joined = JoinLeader(endpoint_, secret, hello, absl::Now() + absl::Minutes(1));
+      joined = JoinLeader(endpoint_, secret, hello, SteadyNow() + absl::Minutes(1));
       is_done = true;
     });
     PumpUntil([&] { return is_done.load(); });
@@ -348,7 +348,7 @@ absl::Status StatusAgainst(const std::string& text) {
     do poll(&request, 1, -1);
     while (recv(call->socket.get(), buffer, sizeof(buffer), 0) > 0);
   });
-  const absl::Status status = JoinLeader(server.endpoint, "f00d", Beta(), absl::Now() + absl::Minutes(1)).status();
+  const absl::Status status = JoinLeader(server.endpoint, "f00d", Beta(), SteadyNow() + absl::Minutes(1)).status();
   thread.join();
   return status;
 }
@@ -366,7 +366,7 @@ TEST(JoinLeaderTest, WhatIsNoLeaderIsSaid) {
 
 TEST(JoinLeaderTest, ASilentLeaderIsWaitedForUntilTheDeadline) {
   const Server server = Listen();
-  const auto node = JoinLeader(server.endpoint, "f00d", Beta(), absl::Now() + absl::Milliseconds(50));
+  const auto node = JoinLeader(server.endpoint, "f00d", Beta(), SteadyNow() + absl::Milliseconds(50));
   EXPECT_EQ(node.status().code(), absl::StatusCode::kDeadlineExceeded);
 }
 
@@ -376,7 +376,7 @@ TEST(JoinLeaderTest, ANodeMayTryAgainWhereNobodyListens) {
     const Server server = Listen();
     endpoint = server.endpoint;
   }
-  const auto node = JoinLeader(endpoint, "f00d", Beta(), absl::Now() + absl::Minutes(1));
+  const auto node = JoinLeader(endpoint, "f00d", Beta(), SteadyNow() + absl::Minutes(1));
   EXPECT_EQ(node.status(), absl::UnavailableError("Connection refused"));
 }
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/version.h"
 #include "runtime/launch/preflight/host_probe.h"
 
@@ -120,7 +120,7 @@ TEST(PreflightTest, RealProbesTellTheirFactsAndReachEachOther) {
 TEST(PreflightTest, AProbeThatCannotReachAnAddressSaysSo) {
   const auto probe = ProbeClient::Start({"/proc/self/exe", kProbeWord, "lo"});
   ASSERT_TRUE(probe.ok()) << probe.status();
-  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  const absl::Time deadline = SteadyNow() + absl::Seconds(60);
   HostFacts facts;
   for (std::string line; line != "."; ParseFact(line, &facts)) {
     const auto next = (*probe)->ReadLine(deadline);
@@ -158,7 +158,7 @@ TEST(ProbeClientTest, ReadsLinesAndTheEnd) {
 TEST(ProbeClientTest, DoesNotWaitForEver) {
   const auto probe = ProbeClient::Start({"sleep", "1000"});
   ASSERT_TRUE(probe.ok()) << probe.status();
-  EXPECT_EQ((*probe)->ReadLine(absl::Now() + absl::Milliseconds(20)).status().code(),
+  EXPECT_EQ((*probe)->ReadLine(SteadyNow() + absl::Milliseconds(20)).status().code(),
             absl::StatusCode::kDeadlineExceeded);
 }
 

@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "runtime/base/clock.h"
 #include "tests/runtime/monitor/timeline/event_factory.h"
 #include "tests/runtime/monitor/timeline/trace_reader.h"
 
@@ -34,9 +35,9 @@ std::vector<TraceEvent> Read(const std::string& path) {
 // A reader that comes while a batch is written may see a part of it; the thread that writes may just have lost its
 // core.
 bool BecomesTrace(const std::string& path) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  const absl::Time deadline = SteadyNow() + absl::Seconds(30);
   while (!ReadTraceFile(PathOfRank(path, 0)).has_value()) {
-    if (absl::Now() > deadline) return false;
+    if (SteadyNow() > deadline) return false;
     absl::SleepFor(absl::Milliseconds(1));
   }
   return true;
