@@ -95,7 +95,7 @@ int JobReport::Conclude(const std::optional<Interruption>& interruption) {
     return SayConclusion(failure_->what, failure_->exit_code);
   }
   if (const RankEnd* const failure = FirstFailure(ends_)) {
-    return SayConclusion(DescribeFailure(*failure), ExitCodeOf(*failure));
+    return SayConclusion(DescribeFailure(*failure, ends_), ExitCodeOf(*failure));
   }
   if (interruption.has_value()) {
     return SayConclusion(absl::StrCat("the job was ended: ", interruption->what), interruption->exit_code);

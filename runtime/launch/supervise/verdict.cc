@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -24,41 +25,73 @@ bool IsEarlier(const RankEnd& a, const RankEnd& b) {
 
 bool FailedByItself(const RankEnd& end) { return end.failed() && end.cause == RankEnd::Cause::kItself; }
 
-// Reads "3 (host a, pid 71)" at the start of `text`.
-std::optional<RankId> ParseRankName(absl::string_view text) {
+// A rank that an error names in the form that Ronda's own reports use.
+struct Named {
+  RankId rank = 0;
+  bool has_left = false;  // it says that the rank has shut down: nothing that happened later made it do so
+};
+
+// Reads "3 (host a, pid 71) has shut down" at the start of `text`.
+std::optional<Named> ParseRankName(absl::string_view text) {
   size_t digits = 0;
   while (digits < text.size() && absl::ascii_isdigit(text[digits])) ++digits;
-  RankId rank = 0;
-  if (!absl::SimpleAtoi(text.substr(0, digits), &rank)) return std::nullopt;
+  Named named;
+  if (!absl::SimpleAtoi(text.substr(0, digits), &named.rank)) return std::nullopt;
   text.remove_prefix(digits);
   if (text.substr(0, 7) != " (host ") return std::nullopt;
   const size_t end = text.find(')');
   if (end == absl::string_view::npos || text.substr(0, end).find(", pid ") == absl::string_view::npos) {
     return std::nullopt;
   }
-  return rank;
+  named.has_left = absl::StartsWith(text.substr(end), ") has shut down");
+  return named;
 }
 
-// The ranks that `error` names in the form that Ronda's own reports use.
-std::vector<RankId> RanksNamedIn(absl::string_view error) {
+std::vector<Named> RanksNamedIn(absl::string_view error) {
   constexpr absl::string_view kWord = "rank ";
-  std::vector<RankId> ranks;
+  std::vector<Named> ranks;
   for (size_t at = error.find(kWord); at != absl::string_view::npos; at = error.find(kWord, at + 1)) {
     if (const auto rank = ParseRankName(error.substr(at + kWord.size()))) ranks.push_back(*rank);
   }
   return ranks;
 }
 
-// The rank that `end` blames, if that one failed by itself. A report that names its own rank blames no other: it tells
-// of a disagreement.
+const RankEnd* Find(RankId rank, const std::vector<RankEnd>& ends) {
+  const auto found = std::find_if(ends.begin(), ends.end(), [&](const RankEnd& end) { return end.rank == rank; });
+  return found == ends.end() ? nullptr : &*found;
+}
+
+// The ranks that `end` blames. A report that names its own rank blames no other: it tells of a disagreement.
+std::vector<Named> BlamedBy(const RankEnd& end) {
+  std::vector<Named> named = RanksNamedIn(end.last_error);
+  const auto is_own = [&](const Named& each) { return each.rank == end.rank; };
+  if (std::any_of(named.begin(), named.end(), is_own)) named.clear();
+  return named;
+}
+
+// Whether another rank reports that this one has shut down.
+bool HasLeft(const RankEnd& end, const std::vector<RankEnd>& ends) {
+  return std::any_of(ends.begin(), ends.end(), [&](const RankEnd& other) {
+    const std::vector<Named> blamed = BlamedBy(other);
+    return std::any_of(blamed.begin(), blamed.end(),
+                       [&](const Named& each) { return each.rank == end.rank && each.has_left; });
+  });
+}
+
+// The rank that `end` blames, if that one failed by itself.
 const RankEnd* Blamed(const RankEnd& end, const std::vector<RankEnd>& ends) {
-  const std::vector<RankId> named = RanksNamedIn(end.last_error);
-  if (std::find(named.begin(), named.end(), end.rank) != named.end()) return nullptr;
-  for (const RankId rank : named) {
-    const auto found = std::find_if(ends.begin(), ends.end(), [&](const RankEnd& other) { return other.rank == rank; });
-    if (found != ends.end() && FailedByItself(*found)) return &*found;
+  if (HasLeft(end, ends)) return nullptr;
+  for (const Named& named : BlamedBy(end)) {
+    const RankEnd* const other = Find(named.rank, ends);
+    if (other != nullptr && FailedByItself(*other)) return other;
   }
   return nullptr;
+}
+
+// " (pid 71, host a)"
+std::string PlaceOf(const RankEnd& end) {
+  const std::string pid = end.pid == 0 ? "" : absl::StrCat("pid ", end.pid, ", ");
+  return end.host.empty() ? "" : absl::StrCat(" (", pid, "host ", end.host, ")");
 }
 
 }  // namespace
@@ -92,13 +125,26 @@ const RankEnd* FirstFailure(const std::vector<RankEnd>& ends) {
 std::string DescribeFailure(const RankEnd& failure, Naming naming) {
   const absl::string_view kind = naming == Naming::kRank ? "rank " : "member ";
   std::string text = failure.rank < 0 ? "a rank" : absl::StrCat(kind, failure.rank);
-  const std::string pid = failure.pid == 0 ? "" : absl::StrCat("pid ", failure.pid, ", ");
-  if (!failure.host.empty()) absl::StrAppend(&text, " (", pid, "host ", failure.host, ")");
-  absl::StrAppend(&text, " ", DescribeEnd(failure));
+  absl::StrAppend(&text, PlaceOf(failure), " ", DescribeEnd(failure));
   const absl::string_view error = absl::StripAsciiWhitespace(failure.last_error);
   const bool may_be_past = naming == Naming::kMember && !RanksNamedIn(error).empty();
   if (error.empty() || may_be_past) return text;
   absl::StrAppend(&text, "; last error: \"", error.substr(0, kMaxQuoted), error.size() > kMaxQuoted ? "..." : "", "\"");
+  return text;
+}
+
+std::string DescribeFailure(const RankEnd& failure, const std::vector<RankEnd>& ends) {
+  RankEnd described = failure;
+  // What it has said of others came after it had shut down.
+  if (HasLeft(failure, ends) && !BlamedBy(failure).empty()) described.last_error.clear();
+  std::string text = DescribeFailure(described);
+  for (const Named& named : BlamedBy(described)) {
+    const RankEnd* const other = Find(named.rank, ends);
+    if (other == nullptr || other->failed() || other->cause != RankEnd::Cause::kItself) continue;
+    absl::StrAppend(&text, "; rank ", other->rank, PlaceOf(*other),
+                    " had ended with exit code 0, too early for the others");
+    break;
+  }
   return text;
 }
 

@@ -44,7 +44,8 @@ std::string SignalName(int signo);
 //
 // It is the first to fail. Among those noticed together, death by a signal goes before an exit code, and then the lower
 // rank. A rank whose last error is Ronda's report that another rank failed ("... rank 2 (host a, pid 71) ...") is a
-// consequence: if that other rank failed too, it is the one.
+// consequence: if that other rank failed too, it is the one. One that has shut down by such a report ("rank 2 (host a,
+// pid 71) has shut down ...") blames nobody: what it says came later.
 const RankEnd* FirstFailure(const std::vector<RankEnd>& ends);
 
 // Whether ranks of a job go by their ranks, or by their numbers as members, which they keep for life.
@@ -53,6 +54,9 @@ enum class Naming { kRank, kMember };
 // The launcher's last line for that failure, without newline. A member's last error is quoted unless it is a report
 // about ranks: that may be of an earlier epoch.
 std::string DescribeFailure(const RankEnd& failure, Naming naming = Naming::kRank);
+
+// The same for a job whose ranks have ended so: also names a rank that the failed one blames and that ended with 0.
+std::string DescribeFailure(const RankEnd& failure, const std::vector<RankEnd>& ends);
 
 // The launcher's exit code for that failure: the rank's, 128 + signal, or 1 for a rank that was lost.
 int ExitCodeOf(const RankEnd& failure);

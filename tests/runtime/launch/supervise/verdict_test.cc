@@ -81,6 +81,25 @@ TEST(VerdictTest, RanksThatBlameEachOtherDoNotConfuseIt) {
             1);
 }
 
+TEST(VerdictTest, ARankThatHasShutDownIsTheCauseWhateverItSaysOfOthers) {
+  const std::string report = "rank 1 (host a, pid 11) has shut down and will not submit tensor 'b'";
+  const std::vector<RankEnd> ends = {
+      {.rank = 0, .pid = 10, .host = "a", .exit_code = 1, .round = 1, .last_error = report},
+      {.rank = 1, .pid = 11, .host = "a", .exit_code = 3, .round = 2, .last_error = "rank 0 (host a, pid 10) died"}};
+  EXPECT_EQ(FirstOf(ends), 1);
+  EXPECT_EQ(DescribeFailure(ends[1], ends), "rank 1 (pid 11, host a) exited with code 3");
+}
+
+TEST(VerdictTest, ARankThatEndedTooEarlyIsNamedBesideTheFailure) {
+  const std::vector<RankEnd> ends = {
+      {.rank = 0, .pid = 10, .host = "a", .exit_code = 1, .last_error = "rank 1 (host a, pid 11) died"},
+      {.rank = 1, .pid = 11, .host = "a"}};
+  EXPECT_EQ(FirstOf(ends), 0);
+  EXPECT_EQ(DescribeFailure(ends[0], ends),
+            "rank 0 (pid 10, host a) exited with code 1; last error: \"rank 1 (host a, pid 11) died\"; rank 1 (pid 11, "
+            "host a) had ended with exit code 0, too early for the others");
+}
+
 TEST(VerdictTest, OtherTextsAboutRanksBlameNobody) {
   for (const char* text : {"rank 1 failed", "rank 1 (host vm) failed", "rank x (host vm, pid 3)",
                            "rank 99999999999 (host vm, pid 3)", "rank 5 (host vm, pid 3)", "rank 1 (host vm, pid 3"}) {
