@@ -169,6 +169,8 @@ absl::StatusOr<JobRunner::Outcome> JobRunner::RunPlan(JobPlan plan, int number) 
   if (failed) outcome.next = Outcome::Next::kMayRetry;
   if (nodes_ != nullptr) nodes_->Conclude(outcome.exit_code, report->conclusion());
   supervisor->Flush();
+  const bool lost_output = supervisor->has_lost_output() || report->has_lost_output();
+  if (outcome.exit_code == 0 && lost_output) outcome.exit_code = 1;
   return outcome;
 }
 

@@ -87,12 +87,12 @@ TEST(LauncherOutputTest, OutputIsCopiedToFilesIfWanted) {
               ElementsAre("[0]<stdout>: 20%", "[0]<stdout>: out 0", "[1]<stdout>: 20%", "[1]<stdout>: out 1"));
 }
 
-TEST(LauncherOutputTest, FileThatCannotBeWrittenIsReportedOnceAndTheJobGoesOn) {
+TEST(LauncherOutputTest, FileThatCannotBeWrittenIsReportedOnceAndTheJobFailsAtItsEnd) {
   const std::string directory = absl::StrCat(::testing::TempDir(), "/full.", getpid());
   std::filesystem::create_directories(directory + "/rank.0");
   std::filesystem::create_symlink("/dev/full", directory + "/rank.0/stdout");
   LauncherRun run({"-np", "1", "--output-filename", directory, "sh", "-c", "echo one; sleep 0.1; echo two"});
-  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_EQ(run.Finish(), 1);
   EXPECT_EQ(run.out(), "[0]<stdout>: one\n[0]<stdout>: two\n");
   EXPECT_EQ(run.err(),
             absl::StrCat("rondarun: cannot write to ", directory, "/rank.0/stdout: No space left on device\n"));
@@ -136,9 +136,9 @@ TEST(LauncherOutputTest, ReaderThatGoesAwayEndsTheJob) {
   EXPECT_EQ(run.LastLine(), "rondarun: the job was ended: the standard output has no reader any more");
 }
 
-TEST(LauncherOutputTest, FullDeviceIsReportedAndTheJobGoesOn) {
+TEST(LauncherOutputTest, FullDeviceIsReportedAndTheJobFailsAtItsEnd) {
   LauncherRun run({"-np", "1", "sh", "-c", "exec runtime/launch/rondarun -np 1 echo lost > /dev/full"});
-  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_EQ(run.Finish(), 1);
   EXPECT_THAT(run.err(), HasSubstr("rondarun: cannot write to the standard output: No space left on device"));
 }
 

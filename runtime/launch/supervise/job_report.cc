@@ -43,6 +43,7 @@ void JobReport::AddMember(RankId member) {
 void JobReport::OnOutput(RankId rank, Stream stream, absl::string_view bytes) {
   const absl::Status saved = options_.files.Write(rank, stream, bytes);
   if (!saved.ok()) console_.Say(saved.message());
+  has_lost_output_ |= !saved.ok();
   console_.Feed(rank, stream, bytes);
 }
 

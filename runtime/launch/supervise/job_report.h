@@ -44,6 +44,8 @@ class JobReport final : public JobListener {
   void Explain(absl::string_view text) override;
 
   // Whether the job ended because a rank failed.
+  // Whether some of the ranks' output could not be saved.
+  bool has_lost_output() const { return has_lost_output_; }
   bool rank_failed() const { return !failure_.has_value() && FirstFailure(ends_) != nullptr; }
 
   // The signal by which the user ended the job, in words, and the exit code for that.
@@ -79,6 +81,7 @@ class JobReport final : public JobListener {
   std::deque<std::string> helper_lines_;  // the last ones, if not shown already
   std::optional<Failure> failure_;        // the first that no rank is to blame for
   std::string conclusion_;
+  bool has_lost_output_ = false;
 };
 
 }  // namespace ronda

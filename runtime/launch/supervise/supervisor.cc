@@ -269,6 +269,7 @@ void Supervisor::WriteQueue(Stream stream) {
   if (absl::IsUnavailable(written)) {
     EndJob(SIGPIPE, SIGTERM);
   } else {
+    has_lost_output_ = true;
     Say(absl::StrCat("cannot write to the standard output: ", written.message()));
   }
 }

@@ -88,6 +88,8 @@ class Supervisor final : private JobListener {
 
   // The signal to the launcher that ended the job, if one did: SIGPIPE if its output has no reader any more.
   std::optional<int> ended_by() const { return ended_by_; }
+  // Whether some of the ranks' output could not be written.
+  bool has_lost_output() const { return has_lost_output_; }
 
  private:
   Supervisor(Options options, const Surroundings& surroundings, std::unique_ptr<Guard> guard);
@@ -148,6 +150,7 @@ class Supervisor final : private JobListener {
   absl::Time start_deadline_ = absl::InfiniteFuture();
   int round_ = 0;
   std::optional<int> ended_by_;
+  bool has_lost_output_ = false;
 };
 
 // "received SIGTERM", for the signals that can be ended_by().
