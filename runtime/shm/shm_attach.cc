@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -17,7 +18,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "runtime/base/clock.h"
@@ -101,13 +104,27 @@ std::string MissingRanks(const ShmView& view) {
                       view.geometry().size);
 }
 
-// Also false of a file that its creator has not prepared yet.
-bool HasLiveCreator(const ShmFile& file) {
-  if (file.Size() < kShmPageBytes) return false;
+// Whether nobody waits for ranks to attach any more. False in doubt: another container may have the creator's pid.
+bool IsLeftover(const ShmFile& file) {
+  constexpr absl::Duration kMayBeNew = absl::Minutes(1);
+  if (file.HasCreator()) return false;
+  if (file.Size() < kShmPageBytes) return file.Age() > kMayBeNew;
   const absl::StatusOr<std::shared_ptr<ShmMapping>> page = file.Map(kShmPageBytes);
   if (!page.ok()) return false;
   const ShmHeader& header = *static_cast<const ShmHeader*>((*page)->base());
-  return header.magic.load(std::memory_order_acquire) == kShmMagic && IsAlive(CreatorOf(header));
+  if (header.magic.load(std::memory_order_acquire) != kShmMagic) return file.Age() > kMayBeNew;
+  return !IsAlive(CreatorOf(header));
+}
+
+// Removes what this user's jobs have left that were killed while their ranks came together.
+void RemoveLeftovers() {
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(kShmDirectory, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = "/" + it->path().filename().string();
+    if (!absl::StartsWith(name, ShmNameOf("", 0))) continue;
+    const absl::StatusOr<ShmFile> file = ShmFile::Open(name);
+    if (file.ok() && IsLeftover(*file)) file->Unlink();
+  }
 }
 
 class Attachment {
@@ -123,8 +140,6 @@ class Attachment {
 
  private:
   absl::StatusOr<ShmFile> CreateFile();
-  // What killed creators have left in earlier epochs of the job: nobody will create those names again.
-  void RemoveEarlierEpochs() const;
   absl::Status WaitForAllToAttach(const ShmView& view);
 
   // Returns the job's memory once its creator has prepared it, and nullptr before that.
@@ -150,7 +165,7 @@ class Attachment {
 };
 
 absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsCreator() {
-  RemoveEarlierEpochs();
+  RemoveLeftovers();
   RONDA_ASSIGN_OR_RETURN(ShmFile file, CreateFile());
   const size_t bytes = ShmView::TotalBytes(options_.geometry);
   if (absl::Status status = file.Allocate(bytes); !status.ok()) {
@@ -174,22 +189,12 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsCreator() {
   return mapping;
 }
 
-void Attachment::RemoveEarlierEpochs() const {
-  if (options_.epoch == 0) return;
-  std::error_code error;
-  for (std::filesystem::directory_iterator it(kShmDirectory, error), end; !error && it != end; it.increment(error)) {
-    const std::optional<int64_t> epoch = EpochInLink(it->path().string(), options_.job_id);
-    if (!epoch || *epoch >= options_.epoch) continue;
-    const absl::StatusOr<ShmFile> file = ShmFile::Open("/" + it->path().filename().string());
-    if (file.ok() && !HasLiveCreator(*file)) file->Unlink();
-  }
-}
-
 absl::StatusOr<ShmFile> Attachment::CreateFile() {
   absl::StatusOr<ShmFile> file = ShmFile::Create(name_);
   if (!absl::IsAlreadyExists(file.status())) return file;
   // A job that was killed while its ranks attached may have left it behind. Then its creator is dead.
   absl::StatusOr<ShmFile> old = ShmFile::Open(name_);
+  if (absl::IsPermissionDenied(old.status())) return old.status();
   if (old.ok() && old->Size() >= kShmPageBytes) {
     RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmMapping> page, old->Map(kShmPageBytes));
     const ShmHeader& header = *static_cast<const ShmHeader*>(page->base());
@@ -323,6 +328,16 @@ absl::Status Attachment::FailAll(ShmHeader& header, const absl::Status& failure)
   return header.failure.Get();
 }
 
+absl::Status NotOurs(const std::string& name, const struct stat& info) {
+  return absl::PermissionDeniedError(
+      absl::StrFormat("/dev/shm%s belongs to user %d and has mode %04o and %d links, but the ranks of this job are "
+                      "user %d's, whose file "
+                      "has mode 0600 and one link: another user's job has the same id, or another user wants to take "
+                      "part; give this job "
+                      "another id (RONDA_JOB_ID), or remove the file",
+                      name, info.st_uid, info.st_mode & 07777, info.st_nlink, geteuid()));
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<ShmMapping>> ShmMapping::Anonymous(size_t bytes) {
@@ -334,13 +349,28 @@ ShmMapping::~ShmMapping() { munmap(base_, bytes_); }
 absl::StatusOr<ShmFile> ShmFile::Create(const std::string& name) {
   const int fd = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, S_IRUSR | S_IWUSR);
   if (fd < 0) return FileError("create", name, errno);
-  return ShmFile(name, fd);
+  ShmFile file(name, fd);
+  flock(fd, LOCK_SH);  // until this process ends: HasCreator()
+  return file;
 }
 
 absl::StatusOr<ShmFile> ShmFile::Open(const std::string& name) {
   const int fd = shm_open(name.c_str(), O_RDWR, 0);
-  if (fd < 0) return FileError("open", name, errno);
-  return ShmFile(name, fd);
+  if (fd < 0) {
+    const int error_number = errno;
+    struct stat info;
+    const std::string path = absl::StrCat(kShmDirectory, name);
+    const bool is_anothers = error_number == EACCES && lstat(path.c_str(), &info) == 0 && info.st_uid != geteuid();
+    return is_anothers ? NotOurs(name, info) : FileError("open", name, error_number);
+  }
+  ShmFile file(name, fd);
+  // Whoever can write to the file can be a rank of the job: it has to be one of this user's, and closed to all others.
+  struct stat info;
+  if (fstat(fd, &info) != 0) return FileError("look at", name, errno);
+  const bool is_ours =
+      S_ISREG(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0 && info.st_nlink <= 1;
+  if (!is_ours) return NotOurs(name, info);
+  return file;
 }
 
 ShmFile::ShmFile(ShmFile&& other) noexcept : name_(std::move(other.name_)), fd_(std::exchange(other.fd_, -1)) {}
@@ -366,6 +396,17 @@ absl::Status ShmFile::Allocate(size_t bytes) {
 size_t ShmFile::Size() const {
   struct stat info;
   return fstat(fd_, &info) == 0 ? static_cast<size_t>(info.st_size) : 0;
+}
+
+absl::Duration ShmFile::Age() const {
+  struct stat info;
+  return fstat(fd_, &info) == 0 ? CalendarNow() - absl::TimeFromTimespec(info.st_mtim) : absl::ZeroDuration();
+}
+
+bool ShmFile::HasCreator() const {
+  if (flock(fd_, LOCK_EX | LOCK_NB) != 0) return true;
+  flock(fd_, LOCK_UN);
+  return false;
 }
 
 absl::StatusOr<std::shared_ptr<ShmMapping>> ShmFile::Map(size_t bytes) const {

@@ -47,7 +47,7 @@ class ShmFile {
   // `name` has the form that shm_open(3) takes: "/ronda-...". Errors: ALREADY_EXISTS; PERMISSION_DENIED and others from
   // the system.
   static absl::StatusOr<ShmFile> Create(const std::string& name);
-  // Errors: NOT_FOUND; PERMISSION_DENIED and others from the system.
+  // Errors: NOT_FOUND; PERMISSION_DENIED if the file is not this user's alone; others from the system.
   static absl::StatusOr<ShmFile> Open(const std::string& name);
 
   ShmFile(ShmFile&& other) noexcept;
@@ -60,6 +60,12 @@ class ShmFile {
 
   // The current size.
   size_t Size() const;
+
+  // Since the content was changed by a system call.
+  absl::Duration Age() const;
+
+  // Whether the process that has made the file, or a child that it has forked since, still has it open.
+  bool HasCreator() const;
 
   // Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<std::shared_ptr<ShmMapping>> Map(size_t bytes) const;

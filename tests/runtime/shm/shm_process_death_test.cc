@@ -10,8 +10,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "runtime/base/clock.h"
 #include "runtime/collectives/shm/shm_communicator.h"
+#include "runtime/shm/layout.h"
+#include "runtime/shm/shm_attach.h"
 #include "tests/testing/process_world.h"
 
 namespace ronda {
@@ -74,6 +78,33 @@ TEST(ShmProcessDeathTest, RankKilledInTheMiddleOfAnAllreduceIsNamedToAllOthers) 
     std::cout << "rank " << rank << " knew after " << outcome.time - killed << "\n";
   }
   EXPECT_NE(access(absl::StrCat("/dev/shm/ronda-killed-", getpid()).c_str(), F_OK), 0);
+}
+
+// A job that is killed while its ranks come together leaves its memory behind; the next job of the user removes it.
+TEST(ShmProcessDeathTest, WhatAKilledStartHasLeftTheNextJobRemoves) {
+  const std::string left = absl::StrCat("/ronda-left-", getpid());
+  ForkedChild lone(
+      [](const ForkedChild::SayReady&) { return ConnectShmTransport(OptionsOf("left", 0, 2)).status().ToString(); });
+  const auto has_attached = [&left] {
+    const auto file = ShmFile::Open(left);
+    if (!file.ok() || file->Size() < kShmPageBytes) return false;
+    const auto page = file->Map(kShmPageBytes);
+    return page.ok() && static_cast<const ShmHeader*>((*page)->base())->attached.load() == 1;
+  };
+  const absl::Time deadline = SteadyNow() + kGenerousBound;
+  while (!has_attached() && SteadyNow() < deadline) absl::SleepFor(absl::Milliseconds(1));
+  const auto begin_another = [] {
+    ForkedChild other([](const ForkedChild::SayReady&) {
+      return ConnectShmTransport(OptionsOf("another", 0, 1)).status().ToString();
+    });
+    EXPECT_EQ(other.Result(), "OK");
+  };
+  begin_another();
+  EXPECT_TRUE(has_attached());  // the other rank may still come
+  lone.Kill(SIGKILL);
+  EXPECT_EQ(lone.Result(), "");
+  begin_another();
+  EXPECT_TRUE(absl::IsNotFound(ShmFile::Open(left).status()));
 }
 
 // Ranks that vote wait for the votes of all, and learn that one will not come.

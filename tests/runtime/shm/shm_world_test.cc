@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -79,6 +80,26 @@ class ShmWorldTest : public ::testing::Test {
     close(fd);
   }
 };
+
+// Whoever can write to the memory can be a rank.
+TEST_F(ShmWorldTest, MemoryThatIsNotThisUsersAloneIsRefused) {
+  const auto file = ShmFile::Create(Name());
+  ASSERT_TRUE(file.ok()) << file.status();
+  const std::string path = absl::StrCat("/dev/shm", Name());
+  const auto expect_refused = [this](absl::string_view why) {
+    for (const RankId rank : {0, 1}) {
+      const absl::Status refused = ShmWorld::Connect(OptionsOf(rank, 2)).status();
+      EXPECT_TRUE(absl::IsPermissionDenied(refused)) << refused;
+      EXPECT_TRUE(absl::StrContains(refused.message(), why)) << refused;
+    }
+  };
+  ASSERT_EQ(chmod(path.c_str(), 0660), 0);
+  expect_refused("has mode 0660");
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give files to others";
+  ASSERT_EQ(chown(path.c_str(), 65534, 65534), 0);
+  expect_refused("belongs to user 65534");
+}
 
 TEST_F(ShmWorldTest, AllRanksMeetAndLeaveNoNameBehind) {
   const auto worlds = ConnectAll({OptionsOf(0, 3), OptionsOf(1, 3), OptionsOf(2, 3)});
