@@ -22,6 +22,7 @@
 #include "client/c_api_support.h"
 #include "client/elastic.h"
 #include "client/job_options.h"
+#include "client/thread_limits.h"
 #include "runtime/backends/device_backends.h"
 #include "runtime/backends/job.h"
 #include "runtime/backends/read_config.h"
@@ -106,6 +107,7 @@ std::optional<int> PlaceOnHost() {
 
 absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options, EnvironmentReader environment) {
   RONDA_ASSIGN_OR_RETURN(const JobOptions job_options, ReadOptions(options, std::move(environment)));
+  RONDA_RETURN_IF_ERROR(CheckThreads());
   RONDA_RETURN_IF_ERROR(globals().runtime.claim().Take(job_options.config.job));
   RONDA_ASSIGN_OR_RETURN(Job job, ConnectJob(job_options.config));
   const bool is_member = globals().member.is_known_member();

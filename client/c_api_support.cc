@@ -3,16 +3,19 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <new>
 #include <numeric>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/per_thread.h"
+#include "client/thread_limits.h"
 #include "kernels/cpu/convert.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
@@ -390,6 +393,10 @@ ronda_status FailWithException(const std::exception& error) noexcept {
   // Its text lives in the exception; copying it may throw in turn, which noexcept would turn into the end of the
   // process.
   try {
+    const auto* const of_system = dynamic_cast<const std::system_error*>(&error);
+    if (of_system != nullptr && of_system->code() == std::errc::resource_unavailable_try_again) {
+      return FailWith({RONDA_ERROR_OUT_OF_MEMORY, DescribeThreadError(EAGAIN)});
+    }
     return FailWith({RONDA_ERROR_INTERNAL, error.what()});
   } catch (...) {
     return FailWithLiteral(RONDA_ERROR_INTERNAL, "an exception was thrown, and there is no memory for its text");

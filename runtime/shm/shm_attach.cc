@@ -328,6 +328,17 @@ absl::Status Attachment::FailAll(ShmHeader& header, const absl::Status& failure)
   return header.failure.Get();
 }
 
+// Makes a file of so many bytes. Returns 0, or an errno.
+int WriteZeros(int fd, size_t bytes) {
+  const std::vector<char> zeros(size_t{1} << 16);
+  for (size_t at = 0; at < bytes;) {
+    const ssize_t count = pwrite(fd, zeros.data(), std::min(zeros.size(), bytes - at), static_cast<off_t>(at));
+    if (count < 0 && errno != EINTR) return errno;
+    if (count > 0) at += static_cast<size_t>(count);
+  }
+  return 0;
+}
+
 absl::Status NotOurs(const std::string& name, const struct stat& info) {
   return absl::PermissionDeniedError(
       absl::StrFormat("/dev/shm%s belongs to user %d and has mode %04o and %d links, but the ranks of this job are "
@@ -384,6 +395,8 @@ absl::Status ShmFile::Allocate(size_t bytes) {
   do {
     error_number = posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
   } while (error_number == EINTR);
+  // Containers' profiles may refuse it, and some systems have none.
+  if (error_number == EPERM || error_number == ENOSYS) error_number = WriteZeros(fd_, bytes);
   if (error_number == 0) return absl::OkStatus();
   Refuse(error_number);
   if (error_number != ENOSPC) return FileError("allocate", name_, error_number);

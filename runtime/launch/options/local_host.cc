@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -38,7 +39,14 @@ struct DestroyTopology {
 };
 using TopologyPointer = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, DestroyTopology>;
 
+// hwloc asks again and again, with more room for the answer, until it gets one.
+bool IsAffinityRefused() {
+  cpu_set_t cores;
+  return sched_getaffinity(0, sizeof(cores), &cores) != 0 && errno != EINVAL;
+}
+
 TopologyPointer LoadTopology() {
+  if (IsAffinityRefused()) return nullptr;
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0) return nullptr;
   TopologyPointer owner(topology);
@@ -135,7 +143,9 @@ int CountGpus() {
 
 absl::StatusOr<HostCores> ThisHostsCores() {
   const TopologyPointer topology = LoadTopology();
-  if (topology == nullptr) return absl::InternalError("hwloc cannot tell the cores of this host: give --binding none");
+  if (topology == nullptr)
+    return absl::InternalError(
+        "hwloc cannot tell the cores of this host (or sched_getaffinity is refused): give --binding none");
   HostCores host;
   hwloc_obj_t node = nullptr;
   while ((node = hwloc_get_next_obj_by_type(topology.get(), HWLOC_OBJ_NUMANODE, node)) != nullptr) {

@@ -1,7 +1,6 @@
 #include "runtime/launch/supervise/child_process.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -16,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/launch/supervise/descriptors.h"
 
 namespace ronda {
 namespace {
@@ -31,27 +31,34 @@ absl::StatusOr<Pipe> MakePipe() {
   return Pipe{.read_end = UniqueFd(ends[0]), .write_end = UniqueFd(ends[1])};
 }
 
+// The call that has failed, and its errno. The name is a literal, which parent and child have at the same address.
+struct StartFailure {
+  const char* call = nullptr;  // nullptr: none
+  int error = 0;
+};
+
 // Everything the child needs between fork and exec, where it must not allocate.
 struct ChildSetup {
   pid_t launcher;
   char* const* argv;
   char* const* environment;
   std::array<int, 3> streams;  // become descriptors 0, 1 and 2
-  int error_pipe;              // takes the errno of the call that fails
+  int error_pipe;              // takes the StartFailure
   int inherited_fd;            // -1: none
   ChildProcess::AtLauncherDeath at_launcher_death;
   const cpu_set_t* cpus;  // nullptr: the launcher's
   ChildProcess::Context context;
 };
 
-// Tells the kernel, and the guard, how this process is to end when the launcher dies.
-bool BindToLauncher(const ChildSetup& setup) {
+// Tells the kernel, and the guard, how this process is to end when the launcher dies. Returns the call that has failed,
+// or nullptr.
+const char* BindToLauncher(const ChildSetup& setup) {
   const bool kill = setup.at_launcher_death == ChildProcess::AtLauncherDeath::kKill;
-  if (prctl(PR_SET_PDEATHSIG, kill ? SIGKILL : SIGTERM) != 0) return false;
+  if (prctl(PR_SET_PDEATHSIG, kill ? SIGKILL : SIGTERM) != 0) return "prctl(PR_SET_PDEATHSIG)";
   if (getppid() != setup.launcher) _exit(1);  // it died before the line above
-  if (setpgid(0, 0) != 0) return false;
+  if (setpgid(0, 0) != 0) return "setpgid";
   setup.context.guard->Watch(getpid(), kill ? Guard::Patience::kNone : Guard::Patience::kSome);
-  return true;
+  return nullptr;
 }
 
 // A rank is not in the terminal's foreground group: reading from the terminal would stop it, and the job with it. With
@@ -60,38 +67,41 @@ void AvoidStopOnTerminalInput() {
   if (isatty(STDIN_FILENO) == 1) signal(SIGTTIN, SIG_IGN);
 }
 
-// Returns only if something fails, with errno set. Async-signal-safe but for execvpe, which is in practice.
-void BecomeCommand(const ChildSetup& setup) {
-  if (!BindToLauncher(setup)) return;
+constexpr char kExec[] = "execvpe";
+
+// Returns only if a call fails: its name, with errno set. Async-signal-safe but for execvpe, which is in practice.
+const char* BecomeCommand(const ChildSetup& setup) {
+  if (const char* const failed = BindToLauncher(setup)) return failed;
   for (int fd = 0; fd < 3; ++fd) {
     const int source = setup.streams[static_cast<size_t>(fd)];
-    if (source != fd && dup2(source, fd) < 0) return;
+    if (source != fd && dup2(source, fd) < 0) return "dup2";
   }
   AvoidStopOnTerminalInput();
-  if (setup.cpus != nullptr && sched_setaffinity(0, sizeof(*setup.cpus), setup.cpus) != 0) return;
+  if (setup.cpus != nullptr && sched_setaffinity(0, sizeof(*setup.cpus), setup.cpus) != 0) return "sched_setaffinity";
   setrlimit(RLIMIT_NOFILE, &setup.context.file_limit);
-  // Our own descriptors are closed on exec anyway; these are others that the launcher inherited.
-  close_range(3, UINT_MAX, CLOSE_RANGE_CLOEXEC);
-  if (setup.inherited_fd >= 0 && fcntl(setup.inherited_fd, F_SETFD, 0) != 0) return;
+  CloseAllOnExec();  // ours are anyway; these are others that the launcher inherited
+  if (setup.inherited_fd >= 0 && fcntl(setup.inherited_fd, F_SETFD, 0) != 0) return "fcntl";
   setup.context.signals->RestoreInChild();
   execvpe(setup.argv[0], setup.argv, setup.environment);
+  return kExec;
 }
 
 [[noreturn]] void RunChild(const ChildSetup& setup) {
-  BecomeCommand(setup);
-  const int error = errno;
-  [[maybe_unused]] const ssize_t count = write(setup.error_pipe, &error, sizeof(error));
+  StartFailure failure;
+  failure.call = BecomeCommand(setup);
+  failure.error = errno;
+  [[maybe_unused]] const ssize_t count = write(setup.error_pipe, &failure, sizeof(failure));
   _exit(127);
 }
 
-// The errno that the child reports, or 0 when the pipe ends because the command runs.
-int ReadChildError(int pipe) {
-  int error = 0;
+// What the child reports; nothing when the pipe ends because the command runs.
+StartFailure ReadChildFailure(int pipe) {
+  StartFailure failure;
   ssize_t count = 0;
   do {
-    count = read(pipe, &error, sizeof(error));
+    count = read(pipe, &failure, sizeof(failure));
   } while (count < 0 && errno == EINTR);
-  return count == sizeof(error) ? error : 0;
+  return count == sizeof(failure) ? failure : StartFailure();
 }
 
 // By hand: glibc 2.36 declares pidfd_open without C linkage.
@@ -117,7 +127,12 @@ absl::Status CommandNotFound(const std::string& command) {
   return absl::NotFoundError(text);
 }
 
-absl::Status StartError(const std::string& command, int error) {
+absl::Status StartError(const std::string& command, const StartFailure& failure) {
+  const int error = failure.error;
+  if (failure.call != kExec) {
+    // Containers' profiles refuse calls that older programs do not make.
+    return absl::ErrnoToStatus(error, absl::StrCat("cannot start ", command, ": the system refuses ", failure.call));
+  }
   if (error == ENOENT || error == ENOTDIR) return CommandNotFound(command);
   if (error == EACCES || error == ENOEXEC) {
     const absl::string_view why = IsDirectory(command) ? " (it is a directory)" : "";
@@ -184,16 +199,16 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const Options& options, const C
 }
 
 absl::Status ChildProcess::AwaitStart(int failure_pipe, const std::string& command, const Guard& guard) {
-  int error = ReadChildError(failure_pipe);
-  if (error == 0) {
+  StartFailure failure = ReadChildFailure(failure_pipe);
+  if (failure.call == nullptr) {
     pidfd_.Reset(OpenPidfd(pid_));
     if (pidfd_.valid()) return absl::OkStatus();
-    error = errno;
+    failure = {.call = "pidfd_open", .error = errno};
   }
   SignalGroup(SIGKILL);
   waitpid(pid_, nullptr, 0);
   guard.Release(pid_);
-  return StartError(command, error);
+  return StartError(command, failure);
 }
 
 void ChildProcess::SignalGroup(int signo) const {

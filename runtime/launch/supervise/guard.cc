@@ -1,7 +1,6 @@
 #include "runtime/launch/supervise/guard.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/launch/supervise/descriptors.h"
 
 namespace ronda {
 namespace {
@@ -45,8 +45,7 @@ void LetGoOfEverythingBut(int pipe) {
   [[maybe_unused]] const int changed = chdir("/");
   const int null = open("/dev/null", O_RDWR);
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, fd);
-  if (pipe > 3) close_range(3, static_cast<unsigned>(pipe) - 1, 0);
-  close_range(static_cast<unsigned>(pipe) + 1, UINT_MAX, 0);
+  CloseAllBut(pipe);
 }
 
 struct Groups {
