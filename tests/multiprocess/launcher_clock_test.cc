@@ -1,12 +1,9 @@
-// The machine's clock is set while a job waits: no deadline passes early, and none late. With the argument "rank" the
-// program is a rank.
+// The machine's clock is set while a job waits: no deadline passes early, and none late.
 #include <fstream>
-#include <iostream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/ronda.hpp"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/multiprocess/launcher_harness.h"
@@ -16,13 +13,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-void RunRank() {
-  init();
-  float sum = 1;
-  allreduce(tensor("x", &sum), {Op::Sum});
-  std::cout << "the sum is " << sum << std::endl;
-}
-
 class ClockTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -31,7 +21,7 @@ class ClockTest : public ::testing::TestWithParam<std::string> {
     Shift(0);
   }
 
-  static std::string Program() { return "./tests/multiprocess/launcher_clock_test"; }
+  static std::string Program() { return "./tests/multiprocess/launcher_surroundings_test"; }
 
   // Sets the clock of the launcher and its ranks, so far from the real one.
   void Shift(int seconds) const { std::ofstream(file_) << seconds << '\n'; }
@@ -71,12 +61,3 @@ INSTANTIATE_TEST_SUITE_P(Backends, ClockTest, ::testing::Values("shm", "tcp"),
 
 }  // namespace
 }  // namespace ronda
-
-int main(int argc, char** argv) {
-  if (argc == 2 && std::string(argv[1]) == "rank") {
-    ronda::RunRank();
-    return 0;
-  }
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}

@@ -1,0 +1,117 @@
+// The system refuses a call to the launcher and its ranks, as profiles of containers do: the job works all the same, or
+// ends soon with an error that names the call.
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/multiprocess/launcher_harness.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::HasSubstr;
+
+// From here on, in this process and those that it starts.
+void Refuse(long call, int error_number) {
+  const auto number = static_cast<std::uint32_t>(call);
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<std::uint32_t>(error_number)),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+    _exit(99);
+  }
+}
+
+struct Call {
+  std::string name;
+  long number;
+  // What the last line says; empty: the job works.
+  std::string says;
+  // The same with a table of the ranks at work, and a core for each.
+  std::string says_with_cores;
+};
+
+const std::vector<Call>& Calls() {
+  static const auto* const calls = new std::vector<Call>{
+      {"close_range", SYS_close_range, "", ""},
+      {"copy_file_range", SYS_copy_file_range, "", ""},
+      {"fallocate", SYS_fallocate, "", ""},
+      {"get_mempolicy", SYS_get_mempolicy, "", ""},
+      {"getcpu", SYS_getcpu, "", ""},
+      {"io_uring_setup", SYS_io_uring_setup, "", ""},
+      {"madvise", SYS_madvise, "", ""},
+      {"mbind", SYS_mbind, "", ""},
+      {"membarrier", SYS_membarrier, "", ""},
+      {"memfd_create", SYS_memfd_create, "", ""},
+      {"mlock", SYS_mlock, "", ""},
+      {"perf_event_open", SYS_perf_event_open, "", ""},
+      {"process_vm_readv", SYS_process_vm_readv, "", ""},
+      {"ptrace", SYS_ptrace, "", ""},
+      {"rseq", SYS_rseq, "", ""},
+      {"set_mempolicy", SYS_set_mempolicy, "", ""},
+      {"statx", SYS_statx, "", ""},
+      {"sysinfo", SYS_sysinfo, "", ""},
+      {"uname", SYS_uname, "", ""},
+      {"sched_getaffinity", SYS_sched_getaffinity, "", "sched_getaffinity is refused"},
+      {"pidfd_open", SYS_pidfd_open, "the system refuses pidfd_open", "the system refuses pidfd_open"},
+      {"setpgid", SYS_setpgid, "the system refuses setpgid", "the system refuses setpgid"},
+      {"eventfd2", SYS_eventfd2, "cannot watch the other ranks: eventfd", "cannot watch the other ranks: eventfd"},
+  };
+  return *calls;
+}
+
+class RefusedCallsTest : public ::testing::TestWithParam<std::tuple<Call, int>> {
+ protected:
+  void Expect(const std::vector<std::string>& options, const std::vector<std::string>& environment,
+              const std::string& says) const {
+    std::vector<std::string> command = {"-np", "2"};
+    command.insert(command.end(), options.begin(), options.end());
+    command.insert(command.end(), {"./tests/multiprocess/launcher_surroundings_test", "rank"});
+    LauncherRun run(command, {.environment = environment, .in_child = [] {
+                                const auto& [call, error_number] = GetParam();
+                                Refuse(call.number, error_number);
+                              }});
+    const int code = run.Finish();
+    if (says.empty()) {
+      EXPECT_EQ(code, 0) << run.err();
+      EXPECT_THAT(run.out(), HasSubstr("[1]<stdout>: the sum is 2\n"));
+    } else {
+      EXPECT_NE(code, 0);
+      EXPECT_THAT(run.LastLine(), HasSubstr(says));
+    }
+  }
+};
+
+TEST_P(RefusedCallsTest, AJobWorksOrNamesTheCall) {
+  const Call& call = std::get<0>(GetParam());
+  Expect({}, {}, call.says);
+  Expect({}, {"RONDA_BACKEND=tcp", "RONDA_JOB_SECRET=x"}, call.says);
+  Expect({"--summary", "--binding", "core"}, {}, call.says_with_cores);
+}
+
+std::string NameOf(const ::testing::TestParamInfo<std::tuple<Call, int>>& info) {
+  return absl::StrCat(std::get<0>(info.param).name, std::get<1>(info.param) == EPERM ? "_EPERM" : "_ENOSYS");
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, RefusedCallsTest,
+                         ::testing::Combine(::testing::ValuesIn(Calls()), ::testing::Values(EPERM, ENOSYS)), NameOf);
+
+}  // namespace
+}  // namespace ronda
