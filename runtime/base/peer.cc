@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <fstream>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -15,6 +16,7 @@ namespace ronda {
 namespace {
 
 constexpr size_t kMaxNamedRanks = 16;
+constexpr size_t kMaxHostNameBytes = 255;  // as messages take it
 
 }  // namespace
 
@@ -27,10 +29,11 @@ std::string NameRanks(const std::vector<RankId>& ranks) {
   return text;
 }
 
+// Printable ASCII, as other hosts and terminals show it: "h\xc3\xb6st" for a name with another letter.
 std::string HostName() {
   char name[HOST_NAME_MAX + 1] = {};
   if (gethostname(name, sizeof(name) - 1) != 0 || name[0] == '\0') return "localhost";
-  return name;
+  return absl::CHexEscape(name).substr(0, kMaxHostNameBytes);
 }
 
 std::string BootId() {
