@@ -24,6 +24,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/monitor/peer_monitor.h"
 #include "runtime/shm/epoch_search.h"
@@ -51,14 +52,15 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> MapOrError(size_t bytes, int flags, 
 constexpr absl::Duration kOpenInterval = absl::Milliseconds(1);
 constexpr absl::Duration kAliveCheckInterval = absl::Milliseconds(50);
 
-void InitializeHeader(const ShmView& view) {
+// `wanted` has larger slots than the memory where there is no room for these.
+void InitializeHeader(const ShmView& view, const ShmGeometry& wanted) {
   const ProcessId self = ThisProcess();
   const ShmGeometry& geometry = view.geometry();
   ShmHeader& header = view.header();
   header.layout_version = kShmLayoutVersion;
   header.creator_pid = self.pid;
   header.creator_start_time = self.start_time;
-  header.total_bytes = ShmView::TotalBytes(geometry);
+  header.total_bytes = ShmView::TotalBytes(wanted);
   header.slot_bytes = geometry.slot_bytes;
   header.size = static_cast<uint32_t>(geometry.size);
   header.slot_count = static_cast<uint32_t>(geometry.slot_count);
@@ -131,15 +133,19 @@ class Attachment {
  public:
   explicit Attachment(const ShmAttachOptions& options)
       : options_(options),
+        geometry_(options.geometry),
         name_(ShmNameOf(options.job_id, options.epoch)),
         deadline_(SteadyNow() + options.timeout),
         epochs_(options.job_id, options.epoch, SteadyNow()) {}
 
   absl::StatusOr<std::shared_ptr<ShmMapping>> AsCreator();
   absl::StatusOr<std::shared_ptr<ShmMapping>> AsJoiner();
+  const ShmGeometry& geometry() const { return geometry_; }
 
  private:
   absl::StatusOr<ShmFile> CreateFile();
+  // Takes the memory, with smaller slots if there is not enough. Sets geometry_.
+  absl::Status Allocate(const ShmFile& file);
   absl::Status WaitForAllToAttach(const ShmView& view);
 
   // Returns the job's memory once its creator has prepared it, and nullptr before that.
@@ -159,6 +165,7 @@ class Attachment {
   std::string DescribeOtherEpoch() const;
 
   const ShmAttachOptions& options_;
+  ShmGeometry geometry_;  // of the memory, once this rank knows
   const std::string name_;
   const absl::Time deadline_;
   EpochSearch epochs_;
@@ -167,26 +174,49 @@ class Attachment {
 absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsCreator() {
   RemoveLeftovers();
   RONDA_ASSIGN_OR_RETURN(ShmFile file, CreateFile());
-  const size_t bytes = ShmView::TotalBytes(options_.geometry);
-  if (absl::Status status = file.Allocate(bytes); !status.ok()) {
+  if (absl::Status status = Allocate(file); !status.ok()) {
     absl::SleepFor(std::min(options_.refusal_time, options_.timeout));
     file.Unlink();
     return status;
   }
-  absl::StatusOr<std::shared_ptr<ShmMapping>> mapping = file.Map(bytes);
+  absl::StatusOr<std::shared_ptr<ShmMapping>> mapping = file.Map(ShmView::TotalBytes(geometry_));
   absl::Status status = mapping.status();
   if (status.ok()) {
-    const ShmView view((*mapping)->base(), options_.geometry);
-    InitializeHeader(view);
+    const ShmView view((*mapping)->base(), geometry_);
+    InitializeHeader(view, options_.geometry);
     status = Claim(view, options_.self.rank);
     if (status.ok()) status = WaitForAllToAttach(view);
   }
   file.Unlink();
   RONDA_RETURN_IF_ERROR(status);
-  ShmHeader& header = ShmView((*mapping)->base(), options_.geometry).header();
+  ShmHeader& header = ShmView((*mapping)->base(), geometry_).header();
   header.phase.store(static_cast<uint32_t>(ShmPhase::kRunning), std::memory_order_release);
   FutexWake(header.phase);
   return mapping;
+}
+
+absl::Status Attachment::Allocate(const ShmFile& file) {
+  const size_t wanted = ShmView::TotalBytes(geometry_);
+  const std::string free = DescribeFreeShm();
+  int error_number = file.Allocate(wanted);
+  while (error_number == ENOSPC && geometry_.slot_bytes > kShmPageBytes) {
+    geometry_.slot_bytes = std::max(geometry_.slot_bytes / 2 / kShmPageBytes, size_t{1}) * kShmPageBytes;
+    error_number = file.Allocate(ShmView::TotalBytes(geometry_));
+  }
+  const std::string lacks = absl::StrCat(free, ", the job needs ", wanted);
+  constexpr absl::string_view kRemedy =
+      ": remove what is not needed there, make it larger (mount -o remount,size=..., or docker run --shm-size=...), or "
+      "run fewer ranks on this host";
+  if (error_number != 0) {
+    file.Refuse(error_number);
+    if (error_number != ENOSPC) return FileError("allocate", name_, error_number);
+    return absl::ResourceExhaustedError(absl::StrCat(lacks, kRemedy));
+  }
+  if (geometry_ == options_.geometry) return absl::OkStatus();
+  Log(LogLevel::kWarning, options_.self.rank,
+      absl::StrCat(lacks, ": it goes on with pieces of ", geometry_.slot_bytes, " bytes instead of ",
+                   options_.geometry.slot_bytes, ", which is slower. To mend it", kRemedy));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ShmFile> Attachment::CreateFile() {
@@ -252,7 +282,7 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsJoiner() {
     RONDA_RETURN_IF_ERROR(CheckEpoch());
     absl::SleepFor(kOpenInterval);
   }
-  const ShmView view(mapping->base(), options_.geometry);
+  const ShmView view(mapping->base(), geometry_);
   if (absl::Status status = Claim(view, options_.self.rank); !status.ok()) return FailAll(view.header(), status);
   RONDA_RETURN_IF_ERROR(WaitUntilRunning(view));
   return mapping;
@@ -276,7 +306,8 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::TryToJoin() {
   // The rest of a killed job, which this job's creator is about to replace.
   if (!IsAlive(CreatorOf(header))) return not_yet;
   RONDA_RETURN_IF_ERROR(CheckSizes(*file, header));
-  return file->Map(ShmView::TotalBytes(options_.geometry));
+  geometry_.slot_bytes = header.slot_bytes;
+  return file->Map(ShmView::TotalBytes(geometry_));
 }
 
 absl::Status Attachment::CheckOrigin(const ShmHeader& header) const {
@@ -290,9 +321,11 @@ absl::Status Attachment::CheckOrigin(const ShmHeader& header) const {
 absl::Status Attachment::CheckSizes(const ShmFile& file, ShmHeader& header) {
   const ShmGeometry& mine = options_.geometry;
   const size_t total_bytes = ShmView::TotalBytes(mine);
-  if (header.size == static_cast<uint32_t>(mine.size) && header.slot_bytes == mine.slot_bytes &&
+  ShmGeometry made = mine;
+  made.slot_bytes = header.slot_bytes;
+  if (header.size == static_cast<uint32_t>(mine.size) && header.slot_bytes <= mine.slot_bytes && Validate(made).ok() &&
       header.slot_count == static_cast<uint32_t>(mine.slot_count) && header.total_bytes == total_bytes &&
-      file.Size() >= total_bytes) {
+      file.Size() >= ShmView::TotalBytes(made)) {
     return absl::OkStatus();
   }
   return FailAll(header,
@@ -390,20 +423,15 @@ ShmFile::~ShmFile() {
   if (fd_ >= 0) close(fd_);
 }
 
-absl::Status ShmFile::Allocate(size_t bytes) {
+int ShmFile::Allocate(size_t bytes) const {
   int error_number;
   do {
     error_number = posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
   } while (error_number == EINTR);
   // Containers' profiles may refuse it, and some systems have none.
   if (error_number == EPERM || error_number == ENOSYS) error_number = WriteZeros(fd_, bytes);
-  if (error_number == 0) return absl::OkStatus();
-  Refuse(error_number);
-  if (error_number != ENOSPC) return FileError("allocate", name_, error_number);
-  return absl::ResourceExhaustedError(
-      absl::StrCat(DescribeFreeShm(), ", the job needs ", bytes,
-                   ": remove what is not needed there, make it larger (mount -o remount,size=..., or docker run "
-                   "--shm-size=...), or run fewer ranks on this host"));
+  if (error_number != 0 && ftruncate(fd_, 0) != 0) return errno;  // gives back what there was
+  return error_number;
 }
 
 size_t ShmFile::Size() const {
@@ -450,15 +478,17 @@ std::string DescribeFreeShm() {
   return absl::StrCat(kShmDirectory, " has ", info.f_bavail * info.f_frsize, " bytes available");
 }
 
-absl::StatusOr<std::shared_ptr<ShmMapping>> AttachAllRanks(const ShmAttachOptions& options) {
+absl::StatusOr<ShmAttached> AttachAllRanks(const ShmAttachOptions& options) {
   Attachment attachment(options);
-  return options.self.rank == 0 ? attachment.AsCreator() : attachment.AsJoiner();
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<ShmMapping> mapping,
+                         options.self.rank == 0 ? attachment.AsCreator() : attachment.AsJoiner());
+  return ShmAttached{.mapping = std::move(mapping), .geometry = attachment.geometry()};
 }
 
 absl::StatusOr<std::shared_ptr<ShmMapping>> AttachAllRanksInProcess(const ShmGeometry& geometry) {
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<ShmMapping> mapping, ShmMapping::Anonymous(ShmView::TotalBytes(geometry)));
   const ShmView view(mapping->base(), geometry);
-  InitializeHeader(view);
+  InitializeHeader(view, geometry);
   for (RankId rank = 0; rank < geometry.size; ++rank) RONDA_RETURN_IF_ERROR(Claim(view, rank));
   return mapping;
 }

@@ -54,9 +54,9 @@ class ShmFile {
   ShmFile& operator=(ShmFile&&) = delete;
   ~ShmFile();
 
-  // Allocates `bytes` zero bytes of real memory, so that no access raises SIGBUS later. Errors: RESOURCE_EXHAUSTED that
-  // says how much there is, how much is needed, and the remedy.
-  absl::Status Allocate(size_t bytes);
+  // Allocates `bytes` zero bytes of real memory, so that no access raises SIGBUS later. Returns 0, or an errno and the
+  // file is empty.
+  int Allocate(size_t bytes) const;
 
   // The current size.
   size_t Size() const;
@@ -93,20 +93,26 @@ struct ShmAttachOptions {
   std::string job_id;
   int64_t epoch = 0;  // of the job
   Peer self;
-  ShmGeometry geometry;  // valid; the same on every rank
+  ShmGeometry geometry;  // valid; the same on every rank. Of the slots' bytes there may be fewer
   absl::Duration timeout = absl::Seconds(30);
   absl::Duration refusal_time = absl::Seconds(1);  // the time that the other ranks get to read why rank 0 gave up
 };
 
-// Brings the ranks of one host together in one piece of shared memory. Rank 0 creates it. The others wait for it, check
+struct ShmAttached {
+  std::shared_ptr<ShmMapping> mapping;
+  ShmGeometry geometry;  // of the mapping
+};
+
+// Brings the ranks of one host together in one piece of shared memory. Rank 0 creates it, with smaller slots and a
+// warning if /dev/shm has no room for those wanted. The others wait for it, check
 // it, and enter their pid. When all have attached, the name is removed, so that nothing remains if the ranks are
 // killed, and the call returns.
 //
-// Errors, with the same reason on every rank if there is memory to tell it: RESOURCE_EXHAUSTED if /dev/shm is full;
-// DEADLINE_EXCEEDED that names the missing ranks; ALREADY_EXISTS if another job has the name or another process has the
-// rank; FAILED_PRECONDITION if the memory is of another version or size, or if other processes
+// Errors, with the same reason on every rank if there is memory to tell it: RESOURCE_EXHAUSTED if /dev/shm has no room
+// for the smallest slots; DEADLINE_EXCEEDED that names the missing ranks; ALREADY_EXISTS if another job has the name or
+// another process has the rank; FAILED_PRECONDITION if the memory is of another version or size, or if other processes
 // are in a later epoch of the job already; UNAVAILABLE if rank 0 died.
-absl::StatusOr<std::shared_ptr<ShmMapping>> AttachAllRanks(const ShmAttachOptions& options);
+absl::StatusOr<ShmAttached> AttachAllRanks(const ShmAttachOptions& options);
 
 // AttachAllRanks for ranks that are threads of this process and share one mapping.
 absl::StatusOr<std::shared_ptr<ShmMapping>> AttachAllRanksInProcess(const ShmGeometry& geometry);

@@ -76,14 +76,15 @@ absl::StatusOr<std::shared_ptr<ShmWorld>> ShmWorld::Connect(Options options) {
   if (!IsValidJobId(options.job_id)) {
     return absl::InvalidArgumentError(absl::StrCat("'", options.job_id, "' cannot be a job's id"));
   }
-  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<ShmMapping> mapping,
+  RONDA_ASSIGN_OR_RETURN(ShmAttached attached,
                          AttachAllRanks({.job_id = options.job_id,
                                          .epoch = options.epoch,
                                          .self = {.rank = options.rank, .host = options.hostname, .pid = getpid()},
                                          .geometry = geometry,
                                          .timeout = options.connect_timeout,
                                          .refusal_time = options.refusal_time}));
-  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<ShmWorld> world, Create(std::move(options), std::move(mapping)));
+  options.slot_bytes = attached.geometry.slot_bytes;
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<ShmWorld> world, Create(std::move(options), std::move(attached.mapping)));
   RONDA_RETURN_IF_ERROR(world->StartMonitor());
   return world;
 }

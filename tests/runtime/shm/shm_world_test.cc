@@ -247,18 +247,40 @@ TEST_F(ShmWorldTest, DeathOfTheCreatorWhileRanksComeTogetherIsNamed) {
             absl::StrCat("rank 0 (host testhost, pid ", creator.pid(), ") died while the ranks came together"));
 }
 
-// Runs in a child with its own /dev/shm of `free_bytes`; nullopt if the child lacks the right to mount it.
+// Runs in a child with its own /dev/shm of so many bytes; false if the child lacks the right to mount it.
+bool EnterDevShm(size_t bytes) {
+  if (unshare(CLONE_NEWNS) != 0) return false;
+  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
+  return mount("tmpfs", "/dev/shm", "tmpfs", 0, absl::StrCat("size=", bytes).c_str()) == 0;
+}
+
+// The same, with `free_bytes` of 64 KiB; nullopt in place of false.
 std::optional<std::string> EnterTinyDevShm(size_t free_bytes) {
-  if (unshare(CLONE_NEWNS) != 0) return std::nullopt;
-  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return std::nullopt;
-  const std::string options = "size=64k";
-  if (mount("tmpfs", "/dev/shm", "tmpfs", 0, options.c_str()) != 0) return std::nullopt;
+  if (!EnterDevShm(64 << 10)) return std::nullopt;
   if (free_bytes == 0) {
     const int fd = shm_open("/filler", O_CREAT | O_RDWR, 0600);
     if (posix_fallocate(fd, 0, 64 << 10) != 0) return "cannot fill /dev/shm";
     close(fd);
   }
   return "";
+}
+
+TEST_F(ShmWorldTest, WithoutRoomForTheSlotsTheyAreSmaller) {
+  const ShmGeometry small = {.size = 2, .slot_bytes = size_t{20} << 10, .slot_count = 3};
+  ForkedChild child([&](const ForkedChild::SayReady&) -> std::string {
+    if (!EnterDevShm(ShmView::TotalBytes(small))) return "SKIP";
+    std::vector<ShmWorld::Options> options = {OptionsOf(0, 2), OptionsOf(1, 2)};
+    for (ShmWorld::Options& each : options) each.slot_bytes = size_t{64} << 10;
+    std::string report;
+    for (const auto& world : ConnectAll(options)) {
+      absl::StrAppend(&report,
+                      world.ok() ? absl::StrCat((*world)->options().slot_bytes, " ") : world.status().ToString());
+    }
+    return absl::StrCat(report, NameExists() ? "the name is left" : "");
+  });
+  const std::string report = child.Result();
+  if (report == "SKIP") GTEST_SKIP() << "needs the right to mount a file system";
+  EXPECT_EQ(report, "16384 16384 ");
 }
 
 class FullDevShmTest : public ShmWorldTest, public ::testing::WithParamInterface<size_t> {};
