@@ -67,7 +67,9 @@ absl::Status AlreadyClaimed(const JobEnvironment& job, const Address& address) {
       "rank ", job.rank, " of this job is ", other, " already, and this process (", getpid(),
       ") has been told the same place, by ", job.source,
       ": a program that a rank starts inherits its variables; start each rank once, and give copies an environment "
-      "without them"));
+      "without them. Or two jobs have the same address and port: end both, as their ranks may be mixed, and give each "
+      "a "
+      "port of its own"));
 }
 
 }  // namespace
