@@ -23,8 +23,7 @@ bool Intersect(const std::vector<RankId>& a, const std::vector<RankId>& b) {
 // "rank 0 (host h, pid 42), rank 1 (host h, pid 43)", or "ranks 0 - 63".
 std::string Identify(const WaitingView& view, const std::vector<RankId>& ranks) {
   if (ranks.size() > kRanksIdentified) return NameRanks(ranks);
-  return absl::StrJoin(ranks, ", ",
-                       [&](std::string* out, RankId rank) { absl::StrAppend(out, view.Describe(rank)); });
+  return absl::StrJoin(ranks, ", ", [&](std::string* out, RankId rank) { absl::StrAppend(out, view.Describe(rank)); });
 }
 
 // "tensor 'a' (allreduce of float32 [3]): submitted by rank 0, not by rank 1"
@@ -86,10 +85,11 @@ std::string DeadlockDetector::Inspect(const WaitingView& view) {
   const size_t more = lacks.size() - std::min(lacks.size(), kTensorsNamed);
   lacks.resize(lacks.size() - more);
   if (more > 0) lacks.push_back(absl::StrCat(more, " more"));
-  return absl::StrCat("deadlock of ", Identify(view, stuck), ", which ",
-                      stuck.size() == 1 ? "waits for itself: " : "wait for each other: ", absl::StrJoin(lacks, "; "),
-                      ". Unless another thread submits what is missing, these operations fail at their deadline. ",
-                      "Submit the same operations in the same order on all ranks, or wait only after all are submitted");
+  return absl::StrCat(
+      "deadlock of ", Identify(view, stuck), ", which ",
+      stuck.size() == 1 ? "waits for itself: " : "wait for each other: ", absl::StrJoin(lacks, "; "),
+      ". Unless another thread submits what is missing, these operations fail at their deadline. ",
+      "Submit the same operations in the same order on all ranks, or wait only after all are submitted");
 }
 
 }  // namespace ronda
