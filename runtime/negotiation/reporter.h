@@ -113,13 +113,13 @@ class Reporter {
   ProcessSetTable process_sets_;
   uint64_t schedule_ = 0;  // the number of the last schedule that has begun
   RankReport::Membership membership_ = RankReport::Membership::kPresent;
-  RankReport report_;                         // the next one
+  RankReport report_;                                              // the next one
   RankReport::Program told_program_ = RankReport::Program::kRuns;  // in the last report
-  bool has_program_news_ = false;             // report_ says something else
-  std::optional<uint64_t> learned_of_;        // with the last submission
-  std::optional<uint64_t> reported_;          // learned_of_ in the last report, if it counts
-  TensorKeyMap<CacheId> by_id_;               // submitted by id and not answered yet
-  absl::flat_hash_set<ProcessSetId> joined_;  // process sets this rank has joined, until all have
+  bool has_program_news_ = false;                                  // report_ says something else
+  std::optional<uint64_t> learned_of_;                             // with the last submission
+  std::optional<uint64_t> reported_;                               // learned_of_ in the last report, if it counts
+  TensorKeyMap<CacheId> by_id_;                                    // submitted by id and not answered yet
+  absl::flat_hash_set<ProcessSetId> joined_;                       // process sets this rank has joined, until all have
 };
 
 }  // namespace ronda

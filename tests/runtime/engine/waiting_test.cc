@@ -136,8 +136,8 @@ TEST(Deadlock, IsSaidWhileTheRanksStillWait) {
   RunRuntimes(2, [&](Runtime& runtime) {
     std::vector<float> first(3, 1.0f), second(3, 1.0f);
     const bool is_zero = runtime.topology().rank == 0;
-    const auto waits = std::async(std::launch::async,
-                                  [&] { Succeed(runtime, Sum(is_zero ? "a" : "b", is_zero ? &first : &second)); });
+    const auto waits =
+        std::async(std::launch::async, [&] { Succeed(runtime, Sum(is_zero ? "a" : "b", is_zero ? &first : &second)); });
     if (is_zero) {
       const std::string text = errors.ReadUntil("deadlock of rank 0 ");
       EXPECT_THAT(text, HasSubstr("submitted by rank 0, not by rank 1"));

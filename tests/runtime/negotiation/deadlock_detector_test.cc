@@ -23,9 +23,7 @@ class DeadlockDetectorTest : public ::testing::Test {
   void Submit(RankId rank, const TensorRequest& request) {
     Report(rank, {.requests = {request}, .identity = "host h, pid " + std::to_string(100 + rank)});
   }
-  void Submit(RankId rank, const std::string& name) {
-    Submit(rank, TensorRequest{.name = name, .shape = {3}});
-  }
+  void Submit(RankId rank, const std::string& name) { Submit(rank, TensorRequest{.name = name, .shape = {3}}); }
 
   std::string Wait(RankId rank) {
     Report(rank, {.program = Program::kWaits});
@@ -70,7 +68,8 @@ TEST_F(DeadlockDetectorTest, ADeadlockIsReportedOnce) {
 
 TEST_F(DeadlockDetectorTest, TwoRanksNeedNoThird) {
   SubmitAndWait(0, "a");
-  EXPECT_THAT(SubmitAndWait(1, "b"), StartsWith("deadlock of rank 0 (host h, pid 100), rank 1 (host h, pid 101), which"));
+  EXPECT_THAT(SubmitAndWait(1, "b"),
+              StartsWith("deadlock of rank 0 (host h, pid 100), rank 1 (host h, pid 101), which"));
 }
 
 TEST_F(DeadlockDetectorTest, AnotherDeadlockIsReportedAfterIt) {
