@@ -62,7 +62,7 @@ def _compile(ctx, toolchain, features, context, source):
         action_name = CPP_COMPILE_ACTION_NAME,
     ))
     arguments.add_all(_architecture_flags())
-    arguments.add("-Xfatbin=-compress-all")
+    arguments.add("--compress-mode=size" if MAJOR >= 13 else "-Xfatbin=-compress-all")
 
     # Functions that are constant expressions are for the device too. A multiplication and an addition do not fuse:
     # results are the CPU's.
