@@ -106,26 +106,31 @@ std::string MissingRanks(const ShmView& view) {
                       view.geometry().size);
 }
 
-// Whether nobody waits for ranks to attach any more. False in doubt: another container may have the creator's pid.
-bool IsLeftover(const ShmFile& file) {
-  constexpr absl::Duration kMayBeNew = absl::Minutes(1);
+// Whether nobody waits for ranks to attach any more. A creator may have made the file and not yet locked it, if that is
+// younger than `may_be_new`. False in doubt: another container may have the creator's pid.
+bool IsLeftover(const ShmFile& file, absl::Duration may_be_new) {
   if (file.HasCreator()) return false;
-  if (file.Size() < kShmPageBytes) return file.Age() > kMayBeNew;
+  const bool is_new = file.Age() <= may_be_new;
+  if (file.Size() < kShmPageBytes) return !is_new;
   const absl::StatusOr<std::shared_ptr<ShmMapping>> page = file.Map(kShmPageBytes);
   if (!page.ok()) return false;
   const ShmHeader& header = *static_cast<const ShmHeader*>((*page)->base());
-  if (header.magic.load(std::memory_order_acquire) != kShmMagic) return file.Age() > kMayBeNew;
-  return !IsAlive(CreatorOf(header));
+  const bool is_prepared = header.magic.load(std::memory_order_acquire) == kShmMagic;
+  return is_prepared ? !IsAlive(CreatorOf(header)) : !is_new;
 }
 
 // Removes what this user's jobs have left that were killed while their ranks came together.
-void RemoveLeftovers() {
+void RemoveLeftovers(const std::string& job_id, int64_t epoch) {
   std::error_code error;
   for (std::filesystem::directory_iterator it(kShmDirectory, error), end; !error && it != end; it.increment(error)) {
     const std::string name = "/" + it->path().filename().string();
     if (!absl::StartsWith(name, ShmNameOf("", 0))) continue;
     const absl::StatusOr<ShmFile> file = ShmFile::Open(name);
-    if (file.ok() && IsLeftover(*file)) file->Unlink();
+    // Nobody makes a file of an earlier epoch of this job any more.
+    const std::optional<int64_t> its_epoch = EpochInLink(it->path().string(), job_id);
+    const bool is_past = its_epoch.has_value() && *its_epoch < epoch;
+    const absl::Duration may_be_new = is_past ? -absl::InfiniteDuration() : absl::Minutes(1);
+    if (file.ok() && IsLeftover(*file, may_be_new)) file->Unlink();
   }
 }
 
@@ -172,7 +177,7 @@ class Attachment {
 };
 
 absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsCreator() {
-  RemoveLeftovers();
+  RemoveLeftovers(options_.job_id, options_.epoch);
   RONDA_ASSIGN_OR_RETURN(ShmFile file, CreateFile());
   if (absl::Status status = Allocate(file); !status.ok()) {
     absl::SleepFor(std::min(options_.refusal_time, options_.timeout));
