@@ -12,6 +12,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/net/loopback_users.h"
 #include "runtime/net/message_streams.h"
 #include "runtime/net/served_call.h"
 #include "runtime/rendezvous/rendezvous_codec.h"
@@ -194,6 +195,7 @@ absl::StatusOr<Membership> JoinOnce(const RendezvousClientOptions& options) {
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<MessageChannel> channel,
                          MessageChannel::Connect(options.plugin, options.endpoint, {}));
   RONDA_ASSIGN_OR_RETURN(const v1::ChallengeResponse challenge, Challenge(*channel, options));
+  if (options.secret.empty()) RONDA_RETURN_IF_ERROR(CheckListener(options.endpoint));
   RONDA_ASSIGN_OR_RETURN(const v1::JoinResponse response, Join(*channel, challenge, options));
   return DecodeMembership(response, options.claim);
 }

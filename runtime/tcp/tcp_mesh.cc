@@ -18,6 +18,7 @@
 #include "runtime/base/logging.h"
 #include "runtime/base/peer.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/net/loopback_users.h"
 #include "runtime/tcp/tcp_listener.h"
 #include "runtime/tcp/tcp_messages.h"
 
@@ -294,6 +295,12 @@ absl::Status Mesh::Accept() {
   for (;;) {
     UniqueFd socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) return errno == EMFILE ? TooManySockets(errno) : absl::OkStatus();
+    if (options_.job.secret.empty()) {
+      if (const absl::Status status = CheckCaller(socket.get()); !status.ok()) {
+        Complain(status);
+        continue;
+      }
+    }
     RONDA_ASSIGN_OR_RETURN(TcpCallee callee, TcpCallee::Create(&options_.job, options_.rank));
     if (!WriteAll(socket.get(), callee.challenge()).ok()) continue;
     if (incoming_.size() >= Missing() + kRoomForCallers) incoming_.pop_front();

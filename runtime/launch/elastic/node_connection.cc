@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/net/loopback_users.h"
 
 namespace ronda {
 namespace {
@@ -179,6 +180,7 @@ absl::StatusOr<NodeCall> AcceptNode(int listener) {
 absl::StatusOr<JoinedNode> JoinLeader(const Endpoint& endpoint, const std::string& secret, const NodeHello& hello,
                                       absl::Time deadline) {
   RONDA_ASSIGN_OR_RETURN(UniqueFd socket, Connect(endpoint, deadline));
+  if (secret.empty()) RONDA_RETURN_IF_ERROR(CheckListener(endpoint));
   RONDA_ASSIGN_OR_RETURN(NodeCaller caller, NodeCaller::Create(secret));
   RONDA_ASSIGN_OR_RETURN(const std::string challenge, Receive(socket.get(), kNodeChallengeBytes, deadline));
   RONDA_ASSIGN_OR_RETURN(const std::string answer, caller.Answer(challenge, hello));

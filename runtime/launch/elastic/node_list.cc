@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
 #include "runtime/launch/supervise/agent.h"
+#include "runtime/net/loopback_users.h"
 
 namespace ronda {
 namespace {
@@ -159,6 +160,10 @@ void NodeList::Judge(int64_t id) {
   if (!hello.ok()) {
     const bool is_proved = !absl::IsPermissionDenied(hello.status());
     return Refuse(greeting, is_proved ? Verdict::kUnfit : Verdict::kNotProved, hello.status().message());
+  }
+  if (options_.secret.empty()) {
+    const absl::Status user = CheckCaller(greeting.call.socket.get());
+    if (!user.ok()) return Refuse(greeting, Verdict::kUnfit, user.message());
   }
   if (count() >= options_.max_nodes) {
     return Refuse(greeting, Verdict::kNoRoom,
