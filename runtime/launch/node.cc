@@ -24,6 +24,7 @@
 #include "runtime/launch/remote_agent.h"
 #include "runtime/launch/supervise/supervisor.h"
 #include "runtime/net/endpoint.h"
+#include "runtime/net/sockets.h"
 
 namespace ronda {
 namespace {
@@ -105,7 +106,7 @@ absl::StatusOr<std::shared_ptr<NodeList>> LeadNodes(const LaunchOptions& options
   const std::string secret = SecretOfNodes(options, ProcessVariables());
   RONDA_RETURN_IF_ERROR(CheckSecret(*endpoint, secret));
   if (!IsThisHost(endpoint->address, OwnAddresses())) return nullptr;
-  absl::StatusOr<UniqueFd> listener = ListenForNodes(*endpoint);
+  absl::StatusOr<UniqueFd> listener = ListenAt(*endpoint);
   if (absl::IsAlreadyExists(listener.status())) return nullptr;
   RONDA_RETURN_IF_ERROR(listener.status());
   NodeList::Options list = {.secret = secret,

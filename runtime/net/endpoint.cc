@@ -82,15 +82,6 @@ NumericAddress Read(const addrinfo& info) {
   return ReadIPv6(address);
 }
 
-absl::Status CannotListen(const Endpoint& endpoint, int error) {
-  const std::string text = absl::StrCat("cannot listen on ", ToString(endpoint), ": ", strerror(error));
-  if (error != EADDRINUSE) return absl::FailedPreconditionError(text);
-  return absl::AlreadyExistsError(absl::StrCat(
-      text,
-      "; choose another port, the same on every rank (torchrun keeps a store of its own on MASTER_PORT: set "
-      "RONDA_MASTER_PORT beside it)"));
-}
-
 using Scope = InterfaceAddress::Scope;
 
 // Their addresses look like any other, but cannot be reached from outside of the host.
@@ -192,22 +183,6 @@ absl::Status CheckSecret(const Endpoint& endpoint, absl::string_view secret) {
       absl::StrCat(ToString(endpoint),
                    " can be reached from other hosts, so the ranks must prove that they belong to the "
                    "job: set RONDA_JOB_SECRET to the same value on every rank"));
-}
-
-absl::Status CheckCanListen(const Endpoint& endpoint) {
-  const absl::StatusOr<AddressList> list =
-      Lookup(endpoint.address, absl::StrCat(endpoint.port), AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE);
-  if (!list.ok()) return list.status();
-  const addrinfo& info = **list;
-  const int fd = socket(info.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return CannotListen(endpoint, errno);
-  const absl::Cleanup close_fd = [fd] { close(fd); };
-  // As servers do: connections of an earlier job that linger in TIME_WAIT do not count.
-  const int on = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (bind(fd, info.ai_addr, info.ai_addrlen) != 0) return CannotListen(endpoint, errno);
-  if (listen(fd, 1) != 0) return CannotListen(endpoint, errno);
-  return absl::OkStatus();
 }
 
 std::vector<InterfaceAddress> InterfaceAddresses() {

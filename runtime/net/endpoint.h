@@ -35,10 +35,6 @@ absl::StatusOr<Endpoint> ResolveEndpoint(absl::string_view host, int port);
 // Errors: FAILED_PRECONDITION if `secret` is empty and the endpoint is not on loopback.
 absl::Status CheckSecret(const Endpoint& endpoint, absl::string_view secret);
 
-// Whether a server could listen there now.
-// Errors: ALREADY_EXISTS if another program holds the port; FAILED_PRECONDITION for any other reason.
-absl::Status CheckCanListen(const Endpoint& endpoint);
-
 // An address that this host has on a network interface.
 struct InterfaceAddress {
   std::string interface;

@@ -138,24 +138,27 @@ class ClientStream final : public Stream<grpc::ClientBidiReactor<ByteBuffer, Byt
 
 struct ronda_hosts_server final : public grpc::CallbackGenericService {
  public:
-  using Accepted = void (*)(void* context, const char* method, ronda_hosts_stream* stream);
+  using Accepted = void (*)(void* context, const char* method, const char* client, ronda_hosts_stream* stream);
 
   ronda_hosts_server(Accepted accepted, void* context) : accepted_(accepted), context_(context) {}
 
-  // 0: cannot listen.
-  int Listen(const char* address, const ronda_hosts_limits& limits) {
+  bool Start(const ronda_hosts_limits& limits) {
     grpc::ServerBuilder builder;
-    // gRPC's default lets another server share the port, and clients would reach either.
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     if (limits.window_bytes > 0) {
       builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, limits.window_bytes);
     }
     builder.SetMaxReceiveMessageSize(static_cast<int>(limits.max_message_bytes));
-    int port = 0;
-    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
     builder.RegisterCallbackGenericService(this);
     server_ = builder.BuildAndStart();
-    return server_ == nullptr ? 0 : std::max(port, 0);
+    return server_ != nullptr;
+  }
+
+  void Adopt(int socket) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = socket;
+    acceptor_->HandleNewConnection(&connection);
   }
 
   void ShutDown(int64_t grace_ms) { server_->Shutdown(After(grace_ms)); }
@@ -163,13 +166,15 @@ struct ronda_hosts_server final : public grpc::CallbackGenericService {
   // gRPC defers the events of the stream until this has returned.
   grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override {
     auto* const stream = new ServerStream();
-    accepted_(context_, context->method().c_str(), stream);
+    accepted_(context_, context->method().c_str(), context->peer().c_str(), stream);
     return stream;
   }
 
  private:
   const Accepted accepted_;
   void* const context_;
+  // Constant once started, like the next.
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
 };
 
@@ -180,12 +185,12 @@ const char* Library() {
   return text->c_str();
 }
 
-ronda_hosts_server* Listen(const char* address, const ronda_hosts_limits* limits, ronda_hosts_server::Accepted accepted,
-                           void* context, int* port) {
+ronda_hosts_server* Serve(const ronda_hosts_limits* limits, ronda_hosts_server::Accepted accepted, void* context) {
   auto server = std::make_unique<ronda_hosts_server>(accepted, context);
-  *port = server->Listen(address, *limits);
-  return *port > 0 ? server.release() : nullptr;
+  return server->Start(*limits) ? server.release() : nullptr;
 }
+
+void Adopt(ronda_hosts_server* server, int socket) { server->Adopt(socket); }
 
 void ShutDown(ronda_hosts_server* server, int64_t grace_ms) {
   server->ShutDown(grace_ms);
@@ -235,7 +240,8 @@ void End(ronda_hosts_stream* stream, int code, const char* text, size_t size) {
 
 constexpr ronda_hosts_plugin kTable = {.version = RONDA_HOSTS_PLUGIN_VERSION,
                                        .library = Library,
-                                       .listen = Listen,
+                                       .serve = Serve,
+                                       .adopt = Adopt,
                                        .shut_down = ShutDown,
                                        .connect = Connect,
                                        .disconnect = Disconnect,

@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 /* Raised with every change of the table. */
-#define RONDA_HOSTS_PLUGIN_VERSION 1
+#define RONDA_HOSTS_PLUGIN_VERSION 2
 
 typedef struct ronda_hosts_server ronda_hosts_server;
 typedef struct ronda_hosts_channel ronda_hosts_channel;
@@ -45,12 +45,15 @@ typedef struct {
   uint32_t version;             /* RONDA_HOSTS_PLUGIN_VERSION */
   const char* (*library)(void); /* "gRPC 1.51.1" */
 
-  /* Listens on `address` ("127.0.0.1:0", "[::1]:29500") and sets *port. For each stream that comes, `accepted` is
-   * called by a thread of the plugin, with the name that the client has given; `stream` is to be opened or ended, now
-   * or later. NULL if it cannot listen. */
-  ronda_hosts_server* (*listen)(const char* address, const ronda_hosts_limits* limits,
-                                void (*accepted)(void* context, const char* method, ronda_hosts_stream* stream),
-                                void* context, int* port);
+  /* A server for the connections that `adopt` gives it. For each stream that a client opens, a thread of the plugin
+   * calls `accepted`, with the name that the client has given and the client's address ("ipv4:127.0.0.1:4711");
+   * `stream` is to be opened or ended, now or later. NULL if the server cannot start. */
+  ronda_hosts_server* (*serve)(const ronda_hosts_limits* limits,
+                               void (*accepted)(void* context, const char* method, const char* client,
+                                                ronda_hosts_stream* stream),
+                               void* context);
+  /* Takes over a connected socket, which does not block. */
+  void (*adopt)(ronda_hosts_server* server, int socket);
   /* Takes no more streams, and cuts off those that have not ended after `grace_ms`. Blocks until all have closed;
    * streams that were never opened have to be ended first. */
   void (*shut_down)(ronda_hosts_server* server, int64_t grace_ms);

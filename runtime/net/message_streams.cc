@@ -1,13 +1,17 @@
 #include "runtime/net/message_streams.h"
 
+#include <unistd.h>
+
 #include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/plugin_search.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/net/sockets.h"
 
 namespace ronda {
 namespace {
@@ -28,6 +32,15 @@ constexpr ronda_hosts_events kEvents = {
 ronda_hosts_limits ToPlugin(const MessageLimits& limits) {
   return {.max_message_bytes = limits.max_message_bytes ? static_cast<int64_t>(*limits.max_message_bytes) : -1,
           .window_bytes = limits.window_bytes.value_or(0)};
+}
+
+// gRPC writes "ipv4:127.0.0.1:4711" and "ipv6:%5B::1%5D:4711".
+std::string AddressOfClient(absl::string_view uri) {
+  std::string address(uri.substr(uri.find(':') + 1));
+  for (const auto& [code, character] : {std::pair("%5B", "["), {"%5D", "]"}, {"%25", "%"}}) {
+    address = absl::StrReplaceAll(address, {{code, character}});
+  }
+  return address;
 }
 
 }  // namespace
@@ -51,24 +64,38 @@ void MessageStream::End(const absl::Status& status) {
 
 absl::StatusOr<std::unique_ptr<MessageServer>> MessageServer::Start(Options options) {
   RONDA_ASSIGN_OR_RETURN(const ronda_hosts_plugin* const plugin, LoadHostsPlugin(options.plugin));
-  // gRPC does not say why it cannot listen.
-  if (options.socket.empty()) RONDA_RETURN_IF_ERROR(CheckCanListen(options.endpoint));
   std::unique_ptr<MessageServer> server(new MessageServer(plugin, std::move(options)));
-  const ronda_hosts_limits limits = ToPlugin(server->options_.limits);
-  const auto accept = [](void* context, const char* method, ronda_hosts_stream* stream) {
+  RONDA_RETURN_IF_ERROR(server->Listen());
+  return server;
+}
+
+absl::Status MessageServer::Listen() {
+  const bool is_local = !options_.socket.empty();
+  RONDA_ASSIGN_OR_RETURN(UniqueFd listener, is_local ? ListenOnPath(options_.socket) : ListenAt(options_.endpoint));
+  if (!is_local) {
+    RONDA_ASSIGN_OR_RETURN(port_, BoundPort(listener.get()));
+  }
+  const auto accepted = [](void* context, const char* method, const char* client, ronda_hosts_stream* stream) {
     const auto* const self = static_cast<const MessageServer*>(context);
-    self->options_.accept(method, MessageStream(self->plugin_, stream));
+    self->options_.accept(method, MessageStream(self->plugin_, stream, self->limiter_.get(), AddressOfClient(client)));
   };
-  const std::string& socket = server->options_.socket;
-  const std::string address = socket.empty() ? NumericText(server->options_.endpoint) : absl::StrCat("unix:", socket);
-  server->server_ = plugin->listen(address.c_str(), &limits, accept, server.get(), &server->port_);
-  if (server->server_ != nullptr) return server;
-  return absl::UnavailableError(
-      absl::StrCat("gRPC cannot listen on ", socket.empty() ? ToString(server->options_.endpoint) : address));
+  const ronda_hosts_limits limits = ToPlugin(options_.limits);
+  server_ = plugin_->serve(&limits, accepted, this);
+  if (server_ == nullptr) return absl::UnavailableError("gRPC cannot start a server");
+  ConnectionLimiter::Options connections;
+  connections.limit += options_.clients;
+  // Only the user's own processes reach a socket of this host.
+  if (!is_local) connections.until = ConnectionLimiter::Until::kAuthenticated;
+  connections.hand_over = [this](UniqueFd socket) { plugin_->adopt(server_, socket.Release()); };
+  RONDA_ASSIGN_OR_RETURN(limiter_, ConnectionLimiter::Create(std::move(listener), std::move(connections)));
+  limiter_->Start();
+  return absl::OkStatus();
 }
 
 MessageServer::~MessageServer() {
+  if (limiter_ != nullptr) limiter_->Stop();
   if (server_ != nullptr) plugin_->shut_down(server_, absl::ToInt64Milliseconds(options_.grace));
+  if (!options_.socket.empty()) unlink(options_.socket.c_str());
 }
 
 absl::StatusOr<std::unique_ptr<MessageChannel>> MessageChannel::Connect(const std::string& plugin_path,

@@ -3,15 +3,18 @@
 #define RONDA_RUNTIME_NET_MESSAGE_STREAMS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "runtime/net/connection_limiter.h"
 #include "runtime/net/endpoint.h"
 #include "runtime/net/hosts_plugin.h"
 
@@ -40,7 +43,12 @@ class MessageStreamOwner {
 // before.
 class MessageStream {
  public:
+  // At the client's end.
   MessageStream(const ronda_hosts_plugin* plugin, ronda_hosts_stream* stream) : plugin_(plugin), stream_(stream) {}
+  // At the server's end, with the address of its client.
+  MessageStream(const ronda_hosts_plugin* plugin, ronda_hosts_stream* stream, ConnectionLimiter* limiter,
+                std::string client)
+      : plugin_(plugin), stream_(stream), limiter_(limiter), client_(std::move(client)) {}
 
   // Begins to read. To be called once; a stream that is not wanted may be ended instead, and no call follows.
   void Open(MessageStreamOwner* owner);
@@ -50,9 +58,14 @@ class MessageStream {
   // REQUIRES: as Write.
   void End(const absl::Status& status);
 
+  // At the server's end: the client has authenticated, so the server does not limit its connection any more.
+  void Authenticated() const { limiter_->Authenticated(client_); }
+
  private:
   const ronda_hosts_plugin* plugin_;
   ronda_hosts_stream* stream_;
+  ConnectionLimiter* limiter_ = nullptr;
+  std::string client_;
 };
 
 struct MessageLimits {
@@ -61,6 +74,7 @@ struct MessageLimits {
 };
 
 // Listens on one address, without sharing the port; or on one socket of this host, which replaces a file of that name.
+// Limits the connections of clients that have not authenticated.
 //
 // Thread-safe. The destructor gives answers under way `grace` to go out, and returns once all streams have closed.
 class MessageServer {
@@ -71,11 +85,12 @@ class MessageServer {
     std::string socket = {};  // the path of a Unix domain socket, instead of the endpoint; empty: none
     MessageLimits limits;
     absl::Duration grace;
+    size_t clients = 0;  // that are expected to come at once; so many more connections are taken
     // Takes a stream, which is to be opened or ended, now or later. `method` is the client's name for it.
     std::function<void(absl::string_view method, MessageStream stream)> accept;
   };
 
-  // Errors: those of LoadHostsPlugin and CheckCanListen; UNAVAILABLE if gRPC cannot listen.
+  // Errors: those of LoadHostsPlugin, ListenAt, ListenOnPath and ConnectionLimiter; UNAVAILABLE if gRPC cannot start.
   static absl::StatusOr<std::unique_ptr<MessageServer>> Start(Options options);
 
   ~MessageServer();
@@ -83,14 +98,20 @@ class MessageServer {
   MessageServer& operator=(const MessageServer&) = delete;
 
   int port() const { return port_; }
+  // Connections whose clients have not authenticated, those included that have ended.
+  int64_t unauthenticated() const { return limiter_->unauthenticated(); }
 
  private:
   MessageServer(const ronda_hosts_plugin* plugin, Options options) : plugin_(plugin), options_(std::move(options)) {}
 
+  absl::Status Listen();
+
   const ronda_hosts_plugin* const plugin_;
   const Options options_;
+  // Constant once started, like the next two.
   int port_ = 0;
   ronda_hosts_server* server_ = nullptr;
+  std::unique_ptr<ConnectionLimiter> limiter_;
 };
 
 // A connection from one rank to another, which may start later than we do.

@@ -24,9 +24,12 @@ class ServedCall : public MessageStreamOwner {
   void OnClosed(const absl::Status&) final { delete this; }
 
  protected:
-  explicit ServedCall(MessageStream stream) : stream_(stream) {}
+  explicit ServedCall(MessageStream stream) : stream_(std::move(stream)) {}
 
   virtual void Serve(absl::string_view request) = 0;
+
+  // The client has authenticated. To be called while its request is served.
+  void Authenticated() const { stream_.Authenticated(); }
 
   // To be called once for a request, with the bytes of the answer or with a message of protobuf.
   void Answer(const absl::StatusOr<std::string>& answer) {

@@ -37,7 +37,7 @@ bool Parse(absl::string_view bytes, google::protobuf::MessageLite* message) {
 
 class ChallengeCall final : public ServedCall {
  public:
-  ChallengeCall(RendezvousService* service, MessageStream stream) : ServedCall(stream), service_(service) {}
+  ChallengeCall(RendezvousService* service, MessageStream stream) : ServedCall(std::move(stream)), service_(service) {}
 
  private:
   void Serve(absl::string_view) override { Answer(service_->Challenge(SteadyNow())); }
@@ -48,7 +48,7 @@ class ChallengeCall final : public ServedCall {
 // Waits for its answer without holding a thread.
 class JoinCall final : public ServedCall {
  public:
-  JoinCall(RendezvousService* service, MessageStream stream) : ServedCall(stream), service_(service) {}
+  JoinCall(RendezvousService* service, MessageStream stream) : ServedCall(std::move(stream)), service_(service) {}
 
   void OnCancelled() override {
     std::optional<RendezvousService::Ticket> ticket;
@@ -67,15 +67,17 @@ class JoinCall final : public ServedCall {
     if (!Parse(bytes, &request)) {
       return Answer<v1::JoinResponse>(absl::InvalidArgumentError("rendezvous: a damaged request"));
     }
-    const RendezvousService::Ticket ticket =
+    const std::optional<RendezvousService::Ticket> ticket =
         service_->Join(request, [this](const absl::StatusOr<v1::JoinResponse>& answer) { Answer(answer); });
+    if (!ticket.has_value()) return;
+    Authenticated();
     bool is_cancelled = false;
     {
       MutexLock lock(&mu_);
       ticket_ = ticket;
       is_cancelled = is_cancelled_;
     }
-    if (is_cancelled) service_->Abandon(ticket);
+    if (is_cancelled) service_->Abandon(*ticket);
   }
 
   RendezvousService* const service_;
@@ -155,19 +157,36 @@ class RendezvousServer::Impl {
   }
 
   absl::Status Listen(const Options& options) {
-    RONDA_ASSIGN_OR_RETURN(server_,
-                           MessageServer::Start({.plugin = options.plugin,
-                                                 .endpoint = options.endpoint,
-                                                 .limits = {.max_message_bytes = kMaxRequestBytes},
-                                                 .grace = kShutdownGrace,
-                                                 .accept = [this](absl::string_view method, MessageStream stream) {
-                                                   Accept(&service_, method, stream);
-                                                 }}));
+    absl::StatusOr<std::unique_ptr<MessageServer>> server =
+        MessageServer::Start({.plugin = options.plugin,
+                              .endpoint = options.endpoint,
+                              .limits = {.max_message_bytes = kMaxRequestBytes},
+                              .grace = kShutdownGrace,
+                              .clients = static_cast<size_t>(options.claim.size),
+                              .accept = [this](absl::string_view method, MessageStream stream) {
+                                Accept(&service_, method, std::move(stream));
+                              }});
+    if (absl::IsAlreadyExists(server.status())) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(server.status().message(),
+                       "; choose another port, the same on every rank (torchrun keeps a store of its own on "
+                       "MASTER_PORT: set RONDA_MASTER_PORT beside it)"));
+    }
+    RONDA_RETURN_IF_ERROR(server.status());
+    server_ = *std::move(server);
     return absl::OkStatus();
   }
 
   int port() const { return server_->port(); }
-  absl::StatusOr<Membership> Await() { return service_.Await(); }
+
+  absl::StatusOr<Membership> Await() {
+    absl::StatusOr<Membership> membership = service_.Await();
+    const int64_t strangers = server_->unauthenticated();
+    if (!absl::IsDeadlineExceeded(membership.status()) || strangers == 0) return membership;
+    return absl::DeadlineExceededError(absl::StrCat(
+        membership.status().message(), "; port ", port(), " had ", strangers,
+        strangers == 1 ? " connection that did" : " connections that did", " not authenticate as a rank of this job"));
+  }
 
  private:
   const Peer coordinator_;

@@ -86,7 +86,7 @@ RendezvousService::Waiters RendezvousService::TakeWaitersLocked() {
   return std::exchange(waiters_, {});
 }
 
-RendezvousService::Ticket RendezvousService::Join(const v1::JoinRequest& request, const JoinDone& done) {
+std::optional<RendezvousService::Ticket> RendezvousService::Join(const v1::JoinRequest& request, const JoinDone& done) {
   Ticket ticket = 0;
   absl::Status admitted;
   Waiters served;  // no callback is called under the lock
@@ -106,13 +106,12 @@ RendezvousService::Ticket RendezvousService::Join(const v1::JoinRequest& request
     }
   }
   for (const auto& [unused, waiter] : served) waiter.done(answer);
-  if (!admitted.ok()) {
-    Log(LogLevel::kWarning, kCoordinatorRank, absl::StrCat("refused: ", admitted.message()));
-    done(admitted);
-    // The job has gone on without this rank 0, which would wait in vain, and so would those that it has let in.
-    if (absl::IsAborted(admitted)) Fail(absl::FailedPreconditionError(admitted.message()));
-  }
-  return ticket;
+  if (admitted.ok()) return ticket;
+  Log(LogLevel::kWarning, kCoordinatorRank, absl::StrCat("refused: ", admitted.message()));
+  done(admitted);
+  // The job has gone on without this rank 0, which would wait in vain, and so would those that it has let in.
+  if (absl::IsAborted(admitted)) Fail(absl::FailedPreconditionError(admitted.message()));
+  return std::nullopt;
 }
 
 void RendezvousService::Abandon(Ticket ticket) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -42,10 +43,10 @@ class RendezvousService {
   // Errors: INTERNAL if the system gives no random bytes.
   absl::StatusOr<v1::ChallengeResponse> Challenge(absl::Time now);
 
-  // Answers through `done`, at once if the rank is refused, else when the rendezvous ends. Errors: those of
-  // RendezvousTable::Add and Agreement; INVALID_ARGUMENT for a damaged message; UNAUTHENTICATED for an unknown nonce;
-  // PERMISSION_DENIED for a wrong proof; or why the rendezvous failed.
-  Ticket Join(const v1::JoinRequest& request, const JoinDone& done);
+  // Answers through `done`, at once if the rank is refused (then there is no ticket), else when the rendezvous ends.
+  // Errors: those of RendezvousTable::Add and Agreement; INVALID_ARGUMENT for a damaged message; UNAUTHENTICATED for an
+  // unknown nonce; PERMISSION_DENIED for a wrong proof; or why the rendezvous failed.
+  std::optional<Ticket> Join(const v1::JoinRequest& request, const JoinDone& done);
 
   // The sender of a Join does not wait for its answer any more. If it had none yet, its rank's place becomes free, and
   // its `done` is called with CANCELLED.

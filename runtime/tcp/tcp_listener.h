@@ -1,8 +1,6 @@
 #ifndef RONDA_RUNTIME_TCP_TCP_LISTENER_H_
 #define RONDA_RUNTIME_TCP_TCP_LISTENER_H_
 
-#include <sys/socket.h>
-
 #include <memory>
 #include <utility>
 
@@ -12,25 +10,11 @@
 
 namespace ronda {
 
-// An endpoint in the kernel's format.
-struct SocketAddress {
-  sockaddr_storage storage = {};
-  socklen_t bytes = 0;
-
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-};
-
-// Errors: INVALID_ARGUMENT if the endpoint's address is not a numeric address of its family.
-absl::StatusOr<SocketAddress> ToSocketAddress(const Endpoint& endpoint);
-
-// The port to which a socket is bound. Errors: INTERNAL with the system's text.
-absl::StatusOr<int> BoundPort(int fd);
-
 // The socket at which other ranks reach this one with data. It is opened before the ranks know each other, so that its
 // address can travel with the membership. Early callers wait in the kernel's queue for ConnectTcp. Thread-compatible.
 class TcpListener {
  public:
-  // Listens only on `endpoint`, whose port may be 0. Errors: FAILED_PRECONDITION with the system's text.
+  // Listens only on `endpoint`, whose port may be 0. Errors: those of ListenAt.
   static absl::StatusOr<std::unique_ptr<TcpListener>> Start(const Endpoint& endpoint);
 
   const Endpoint& endpoint() const { return endpoint_; }  // with its port

@@ -19,6 +19,7 @@
 #include "runtime/base/peer.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/net/loopback_users.h"
+#include "runtime/net/sockets.h"
 #include "runtime/tcp/tcp_listener.h"
 #include "runtime/tcp/tcp_messages.h"
 

@@ -25,7 +25,7 @@ constexpr MessageLimits kLimits = {.max_message_bytes = 2 * kControlPieceBytes, 
 // Either end: the pieces of a ControlStream as messages of a MessageStream.
 class PieceStream final : public ControlStream, public MessageStreamOwner {
  public:
-  explicit PieceStream(MessageStream stream) : stream_(stream) {}
+  explicit PieceStream(MessageStream stream) : stream_(std::move(stream)) {}
 
   void Open(std::shared_ptr<ControlCore> owner) override {
     owner_ = std::move(owner);
@@ -41,6 +41,7 @@ class PieceStream final : public ControlStream, public MessageStreamOwner {
     stream_.End(status);
     if (!is_open) delete this;
   }
+  void Authenticated() override { stream_.Authenticated(); }
 
   void OnMessage(absl::string_view message) override {
     v1::ControlPiece piece;
@@ -75,6 +76,7 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const Endpoi
                             .endpoint = endpoint,
                             .limits = kLimits,
                             .grace = absl::ZeroDuration(),
+                            .clients = kControlFanOut,
                             .accept = [self = server.get()](absl::string_view method, MessageStream stream) {
                               self->Accept(method, stream);
                             }}));
@@ -107,7 +109,7 @@ void ControlServer::Serve(const std::shared_ptr<ControlCore>& owner) {
 
 void ControlServer::Accept(absl::string_view method, MessageStream stream) {
   if (method != kAttach) return stream.End(absl::UnimplementedError(absl::StrCat("there is no ", method)));
-  auto* const pieces = new PieceStream(stream);
+  auto* const pieces = new PieceStream(std::move(stream));
   if (const std::shared_ptr<ControlCore> owner = OwnerOrWait(pieces); owner != nullptr) owner->OnAccepted(pieces);
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): it deletes itself
 

@@ -84,10 +84,12 @@ void ControlCore::OnAccepted(ControlStream* stream) {
 }
 
 void ControlCore::OnPiece(ControlStream* stream, absl::string_view piece) {
+  bool is_new_child = false;
   {
     MutexLock lock(&mu_);
     StreamState& state = streams_.at(stream);
-    if (state.neighbour.has_value() && !node_.IsTrusted(*state.neighbour)) return;
+    const bool was_neighbour = state.neighbour.has_value();
+    if (was_neighbour && !node_.IsTrusted(*state.neighbour)) return;
     state.assembler.Append(piece);
     std::string frame;
     absl::StatusOr<bool> more = state.assembler.Next(&frame);
@@ -95,7 +97,9 @@ void ControlCore::OnPiece(ControlStream* stream, absl::string_view piece) {
       TakeFrameLocked(state, std::move(frame));
     }
     if (!more.ok()) RefuseLocked(state, more.status());
+    is_new_child = state.end == End::kParents && !was_neighbour && state.neighbour.has_value();
   }
+  if (is_new_child) stream->Authenticated();
   Publish();
 }
 

@@ -27,6 +27,8 @@ class ControlStream {
   // Announces that nothing more will be written, at the parent's end with the reason. To be called once.
   // REQUIRES: as Write.
   virtual void End(const absl::Status& status) = 0;
+  // At the parent's end: the other one is a child that has authenticated.
+  virtual void Authenticated() {}
 };
 
 // Frames of any length travel as a stream of short pieces.

@@ -21,20 +21,10 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/net/loopback_users.h"
+#include "runtime/net/sockets.h"
 
 namespace ronda {
 namespace {
-
-using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
-
-absl::StatusOr<AddressList> Numeric(const Endpoint& endpoint) {
-  const addrinfo hints = {
-      .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(endpoint.address.c_str(), absl::StrCat(endpoint.port).c_str(), &hints, &found);
-  if (error != 0) return absl::InvalidArgumentError(absl::StrCat(endpoint.address, ": ", gai_strerror(error)));
-  return AddressList(found, &freeaddrinfo);
-}
 
 // A host that is switched off is noticed, should nobody say anything.
 void SetUp(int socket) {
@@ -68,10 +58,10 @@ absl::Status Await(int fd, short events, absl::Time deadline) {
 }
 
 absl::StatusOr<UniqueFd> Connect(const Endpoint& endpoint, absl::Time deadline) {
-  RONDA_ASSIGN_OR_RETURN(const AddressList to, Numeric(endpoint));
-  UniqueFd fd(socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  RONDA_ASSIGN_OR_RETURN(const SocketAddress to, ToSocketAddress(endpoint));
+  UniqueFd fd(socket(to.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return Unavailable(errno);
-  if (connect(fd.get(), to->ai_addr, to->ai_addrlen) != 0) {
+  if (connect(fd.get(), to.get(), to.bytes) != 0) {
     if (errno != EINPROGRESS) return Unavailable(errno);
     RONDA_RETURN_IF_ERROR(Await(fd.get(), POLLOUT, deadline));
     int error = 0;
@@ -151,16 +141,6 @@ int SayEnd(absl::string_view what) {
 }
 
 }  // namespace
-
-absl::StatusOr<UniqueFd> ListenForNodes(const Endpoint& endpoint) {
-  RONDA_ASSIGN_OR_RETURN(const AddressList at, Numeric(endpoint));
-  UniqueFd fd(socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int on = 1;
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (fd.valid() && bind(fd.get(), at->ai_addr, at->ai_addrlen) == 0 && listen(fd.get(), SOMAXCONN) == 0) return fd;
-  const std::string text = absl::StrCat("cannot listen for nodes at ", ToString(endpoint), ": ", strerror(errno));
-  return errno == EADDRINUSE ? absl::AlreadyExistsError(text) : absl::FailedPreconditionError(text);
-}
 
 absl::StatusOr<NodeCall> AcceptNode(int listener) {
   sockaddr_storage from = {};

@@ -15,9 +15,6 @@
 
 namespace ronda {
 
-// Never blocks. Errors: ALREADY_EXISTS if another program listens there; FAILED_PRECONDITION if this host cannot.
-absl::StatusOr<UniqueFd> ListenForNodes(const Endpoint& endpoint);
-
 // Takes the next caller, which is never waited for.
 struct NodeCall {
   UniqueFd socket;      // never blocks

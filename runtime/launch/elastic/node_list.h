@@ -51,7 +51,7 @@ class NodeList {
     const Clock* clock = Clock::Real();
   };
 
-  // `listener` is a socket of ListenForNodes.
+  // `listener` is a socket of ListenAt.
   NodeList(Options options, UniqueFd listener) : options_(std::move(options)), listener_(std::move(listener)) {}
 
   // Nodes may come from now on.

@@ -1,76 +1,24 @@
 #include "runtime/monitor/serve/http_server.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 
-#include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/net/sockets.h"
 
 namespace ronda {
 namespace {
 
-constexpr int kQueue = 64;  // connections that wait to be answered
-
-struct SocketAddress {
-  sockaddr_storage storage = {};
-  socklen_t size = 0;
-  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
-};
-
-SocketAddress AddressOf(const Endpoint& endpoint) {
-  SocketAddress address;
-  if (endpoint.family == AddressFamily::kIPv6) {
-    auto* const in6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
-    *in6 = {.sin6_family = AF_INET6, .sin6_port = htons(static_cast<uint16_t>(endpoint.port))};
-    inet_pton(AF_INET6, endpoint.address.c_str(), &in6->sin6_addr);
-    address.size = sizeof(*in6);
-  } else {
-    auto* const in = reinterpret_cast<sockaddr_in*>(&address.storage);
-    *in = {.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(endpoint.port))};
-    inet_pton(AF_INET, endpoint.address.c_str(), &in->sin_addr);
-    address.size = sizeof(*in);
-  }
-  return address;
-}
-
-absl::StatusOr<UniqueFd> Listen(const Endpoint& endpoint) {
-  SocketAddress address = AddressOf(endpoint);
-  UniqueFd listener(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!listener.valid()) return absl::ErrnoToStatus(errno, "cannot create a socket");
-  const int yes = 1;
-  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  if (bind(listener.get(), address.get(), address.size) != 0 || listen(listener.get(), kQueue) != 0) {
-    const std::string text = absl::StrCat("cannot listen on ", NumericText(endpoint));
-    if (errno == EADDRINUSE) {
-      return absl::AlreadyExistsError(
-          absl::StrCat(text, ": another program does; leave --port out to have a free one"));
-    }
-    return absl::ErrnoToStatus(errno, text);
-  }
-  return listener;
-}
-
-int PortOf(int listener) {
-  SocketAddress address;
-  address.size = sizeof(address.storage);
-  getsockname(listener, address.get(), &address.size);
-  // At the same place in both families.
-  return ntohs(reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_port);
-}
+constexpr size_t kQueue = 64;  // connections that wait to be answered
 
 // A connection with a limit on its time.
 class SocketStream final : public ByteStream {
@@ -106,36 +54,61 @@ void DropUnread(int socket) {
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const Endpoint& endpoint, const HttpSite* site,
                                                               const Options& options) {
-  RONDA_ASSIGN_OR_RETURN(UniqueFd listener, Listen(endpoint));
-  UniqueFd stop(eventfd(0, EFD_CLOEXEC));
-  if (!stop.valid()) return absl::ErrnoToStatus(errno, "cannot create an eventfd");
-  const int port = PortOf(listener.get());
-  return absl::WrapUnique(new HttpServer(std::move(listener), std::move(stop), port, site, options));
+  absl::StatusOr<UniqueFd> listener = ListenAt(endpoint);
+  if (absl::IsAlreadyExists(listener.status())) {
+    return absl::AlreadyExistsError(absl::StrCat(listener.status().message(), "; leave --port out to have a free one"));
+  }
+  RONDA_RETURN_IF_ERROR(listener.status());
+  RONDA_ASSIGN_OR_RETURN(const int port, BoundPort(listener->get()));
+  std::unique_ptr<HttpServer> server(new HttpServer(port, site, options));
+  RONDA_RETURN_IF_ERROR(server->Listen(*std::move(listener)));
+  return server;
 }
 
-HttpServer::HttpServer(UniqueFd listener, UniqueFd stop, int port, const HttpSite* site, const Options& options)
-    : listener_(std::move(listener)), stop_(std::move(stop)), port_(port), site_(site), patience_(options.patience) {
-  for (int i = 0; i < options.connections; ++i) threads_.emplace_back([this] { Work(); });
+absl::Status HttpServer::Listen(UniqueFd listener) {
+  RONDA_ASSIGN_OR_RETURN(
+      limiter_, ConnectionLimiter::Create(std::move(listener),
+                                          {.hand_over = [this](UniqueFd socket) { Push(std::move(socket)); }}));
+  for (int i = 0; i < options_.connections; ++i) threads_.emplace_back([this] { Work(); });
+  limiter_->Start();
+  return absl::OkStatus();
 }
 
 HttpServer::~HttpServer() {
-  eventfd_write(stop_.get(), 1);
+  {
+    MutexLock lock(&mu_);
+    is_over_ = true;
+    changed_.NotifyAll();
+  }
   for (std::thread& thread : threads_) thread.join();
 }
 
-void HttpServer::Work() const {
-  while (true) {
-    std::array<pollfd, 2> events = {{{.fd = stop_.get(), .events = POLLIN}, {.fd = listener_.get(), .events = POLLIN}}};
-    if (poll(events.data(), events.size(), -1) < 0 && errno != EINTR) return;
-    if (events[0].revents != 0) return;
-    // Another thread may have been faster.
-    const UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!socket.valid()) continue;
-    SocketStream stream(socket.get(), MonotonicTime() + patience_);
-    site_->Answer(&stream);
-    shutdown(socket.get(), SHUT_WR);
-    DropUnread(socket.get());
-  }
+void HttpServer::Push(UniqueFd connection) {
+  MutexLock lock(&mu_);
+  while (!is_over_ && queue_.size() == kQueue) changed_.Wait(&mu_);
+  queue_.push_back(std::move(connection));
+  changed_.NotifyAll();
+}
+
+UniqueFd HttpServer::Pop() {
+  MutexLock lock(&mu_);
+  while (!is_over_ && queue_.empty()) changed_.Wait(&mu_);
+  if (is_over_) return UniqueFd();
+  UniqueFd connection = std::move(queue_.front());
+  queue_.pop_front();
+  changed_.NotifyAll();
+  return connection;
+}
+
+void HttpServer::Work() {
+  for (UniqueFd connection = Pop(); connection.valid(); connection = Pop()) Answer(std::move(connection));
+}
+
+void HttpServer::Answer(UniqueFd connection) const {
+  SocketStream stream(connection.get(), MonotonicTime() + options_.patience);
+  site_->Answer(&stream);
+  shutdown(connection.get(), SHUT_WR);
+  DropUnread(connection.get());
 }
 
 }  // namespace ronda

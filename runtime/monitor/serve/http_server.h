@@ -1,22 +1,27 @@
 #ifndef RONDA_RUNTIME_MONITOR_SERVE_HTTP_SERVER_H_
 #define RONDA_RUNTIME_MONITOR_SERVE_HTTP_SERVER_H_
 
+#include <deque>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/monitor/serve/http.h"
+#include "runtime/net/connection_limiter.h"
 #include "runtime/net/endpoint.h"
 
 namespace ronda {
 
 // Answers connections to one TCP port for a site, on threads of its own.
 //
-// Nobody can keep it busy for long: it answers a fixed number of connections at once (others wait in the system's
-// queue), and each has a fixed time, however slowly its other end reads or writes.
+// Nobody can keep it busy for long: it answers a fixed number of connections at once, others wait, and each has a fixed
+// time, however slowly its other end reads or writes. A connection that sends nothing keeps no other waiting.
 class HttpServer {
  public:
   struct Options {
@@ -37,15 +42,24 @@ class HttpServer {
   int port() const { return port_; }
 
  private:
-  HttpServer(UniqueFd listener, UniqueFd stop, int port, const HttpSite* site, const Options& options);
+  HttpServer(int port, const HttpSite* site, const Options& options) : port_(port), site_(site), options_(options) {}
 
-  void Work() const;
+  absl::Status Listen(UniqueFd listener);
+  void Work();
+  void Answer(UniqueFd connection) const;
+  // Waits for room in the queue.
+  void Push(UniqueFd connection);
+  // Waits for a connection; none if the server ends.
+  UniqueFd Pop();
 
-  const UniqueFd listener_;
-  const UniqueFd stop_;  // readable: the server ends
   const int port_;
   const HttpSite* const site_;
-  const absl::Duration patience_;
+  const Options options_;
+  Mutex mu_;
+  CondVar changed_;
+  std::deque<UniqueFd> queue_ ABSL_GUARDED_BY(mu_);  // connections that wait to be answered
+  bool is_over_ ABSL_GUARDED_BY(mu_) = false;
+  std::unique_ptr<ConnectionLimiter> limiter_;  // constant once started
   std::vector<std::thread> threads_;
 };
 

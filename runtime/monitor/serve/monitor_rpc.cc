@@ -1,13 +1,12 @@
 #include "runtime/monitor/serve/monitor_rpc.h"
 
-#include <sys/un.h>
-
 #include <cstddef>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "runtime/monitor/serve/proved_calls.h"
 #include "runtime/net/served_call.h"
 
 namespace ronda {
@@ -21,10 +20,15 @@ template <typename Service>
 class MonitorCall final : public ServedCall {
  public:
   MonitorCall(Service* service, absl::string_view method, MessageStream stream)
-      : ServedCall(stream), service_(service), method_(method) {}
+      : ServedCall(std::move(stream)), service_(service), method_(method) {}
 
  private:
-  void Serve(absl::string_view request) override { Answer(service_->Answer(method_, request)); }
+  void Serve(absl::string_view request) override {
+    const absl::StatusOr<std::string> answer = service_->Answer(method_, request);
+    // All answers but this one are for clients who have proved that they may ask.
+    if (answer.ok() && method_ != kMonitorChallenge) Authenticated();
+    Answer(answer);
+  }
 
   Service* const service_;
   const std::string method_;
@@ -45,12 +49,10 @@ absl::StatusOr<std::unique_ptr<MessageServer>> Start(MessageServer::Options opti
 
 absl::StatusOr<std::unique_ptr<MessageServer>> ServeOnSocket(const std::string& path, const std::string& plugin,
                                                              const MonitorService* service) {
-  if (path.size() >= sizeof(sockaddr_un::sun_path)) {
-    return absl::InvalidArgumentError(absl::StrCat("a socket's path has ", sizeof(sockaddr_un::sun_path) - 1,
-                                                   " bytes at most, and this one is longer: ", path,
-                                                   "; set XDG_RUNTIME_DIR to a folder with a shorter name"));
-  }
-  return Start({.plugin = plugin, .socket = path}, service);
+  auto server = Start({.plugin = plugin, .socket = path}, service);
+  if (!absl::IsInvalidArgument(server.status())) return server;
+  return absl::InvalidArgumentError(
+      absl::StrCat(server.status().message(), "; set XDG_RUNTIME_DIR to a folder with a shorter name"));
 }
 
 absl::StatusOr<std::unique_ptr<MessageServer>> ServeOnPort(const Endpoint& endpoint, const std::string& plugin,

@@ -14,7 +14,6 @@
 namespace ronda {
 namespace {
 
-constexpr char kChallenge[] = "/ronda.v1.MonitorService/Challenge";
 constexpr char kGetSamples[] = "/ronda.v1.MonitorService/GetSamples";
 constexpr absl::string_view kReading[] = {"/ronda.v1.MonitorService/GetJobs", "/ronda.v1.MonitorService/Explain",
                                           kGetSamples};
@@ -45,7 +44,7 @@ absl::StatusOr<std::string> ProvedCalls::Challenge() {
 }
 
 absl::StatusOr<std::string> ProvedCalls::Answer(absl::string_view method, absl::string_view request) {
-  if (method == kChallenge) return Challenge();
+  if (method == kMonitorChallenge) return Challenge();
   if (std::find(std::begin(kReading), std::end(kReading), method) == std::end(kReading)) {
     return absl::PermissionDeniedError(
         absl::StrCat(method, " is not for callers over a network: use the socket of the job's user"));
@@ -73,7 +72,7 @@ absl::StatusOr<std::string> ProvedCalls::Answer(absl::string_view method, absl::
 }
 
 absl::StatusOr<OtherHost> AskForRanks(const std::string& job, const std::string& secret, MonitorCaller call) {
-  RONDA_ASSIGN_OR_RETURN(const std::string challenged, call(kChallenge, ""));
+  RONDA_ASSIGN_OR_RETURN(const std::string challenged, call(kMonitorChallenge, ""));
   RONDA_ASSIGN_OR_RETURN(const auto challenge, Parsed<v1::MonitorChallengeResponse>(challenged));
   RONDA_ASSIGN_OR_RETURN(const std::string nonce, RandomBytes(kNonceBytes));
   v1::GetSamplesRequest request;

@@ -21,6 +21,9 @@
 
 namespace ronda {
 
+// The method that gives a nonce for a proof.
+inline constexpr char kMonitorChallenge[] = "/ronda.v1.MonitorService/Challenge";
+
 // Lets through the calls of a MonitorService that only read, each with a proof of its own. A nonce counts once, so a
 // proof that somebody has seen is worth nothing.
 //

@@ -64,33 +64,6 @@ TEST(CheckSecretTest, OnlyLoopbackGoesWithoutSecret) {
   EXPECT_THAT(Text(status), AllOf(HasSubstr("RONDA_JOB_SECRET"), HasSubstr("192.0.2.7:5")));
 }
 
-TEST(CheckCanListenTest, TakenPortIsExplained) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  ASSERT_GE(fd, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), length), 0);
-  ASSERT_EQ(listen(fd, 1), 0);
-  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
-
-  const absl::StatusOr<Endpoint> endpoint = ResolveEndpoint("127.0.0.1", ntohs(address.sin_port));
-  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
-  const absl::Status taken = CheckCanListen(*endpoint);
-  EXPECT_EQ(taken.code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_THAT(Text(taken), AllOf(HasSubstr(ToString(*endpoint)), HasSubstr("RONDA_MASTER_PORT")));
-  close(fd);
-  EXPECT_TRUE(CheckCanListen(*endpoint).ok());
-}
-
-TEST(CheckCanListenTest, AddressOfAnotherHostIsExplained) {
-  const absl::Status status =
-      CheckCanListen({.host = "192.0.2.7", .family = AddressFamily::kIPv4, .address = "192.0.2.7", .port = 0});
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Text(status), HasSubstr("192.0.2.7"));
-}
-
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Scope = InterfaceAddress::Scope;

@@ -106,7 +106,7 @@ TEST(MessageStreamsTest, PluginOfAnotherVersionIsRefused) {
   const std::string path = std::filesystem::absolute("tests/runtime/net/libnext_version.so");
   const absl::Status status = LoadHostsPlugin(path).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("is of version 2, and version 1 is needed"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is of version 3, and version 2 is needed"));
 }
 
 }  // namespace

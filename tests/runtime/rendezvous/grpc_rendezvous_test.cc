@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "proto/ronda/v1/rendezvous.grpc.pb.h"
 #include "runtime/base/clock.h"
+#include "runtime/net/sockets.h"
 #include "runtime/rendezvous/grpc_rendezvous.h"
 #include "runtime/rendezvous/rendezvous_codec.h"
 #include "tests/runtime/rendezvous/claims.h"
@@ -87,7 +88,7 @@ TEST(RendezvousGrpcTest, RanksMeetInWhateverOrderTheyCome) {
 
 TEST(RendezvousGrpcTest, RanksMeetByNameAndOverIPv6) {
   ExpectAllMeet("localhost", 2, {1});
-  if (!CheckCanListen(*ResolveEndpoint("::1", 0)).ok()) GTEST_SKIP() << "this host has no IPv6 loopback";
+  if (!ListenAt(*ResolveEndpoint("::1", 0)).ok()) GTEST_SKIP() << "this host has no IPv6 loopback";
   ExpectAllMeet("::1", 2, {1});
 }
 
@@ -150,6 +151,22 @@ TEST(RendezvousGrpcTest, AbsentServerIsExplained) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(Text(status), AllOf(HasSubstr("rank 1 (host a, pid 1001) found no rank 0"),
                                   HasSubstr(absl::StrCat("localhost:", port)), HasSubstr("MASTER_PORT")));
+}
+
+// It has been answered, so the server has accepted its connection.
+TEST(RendezvousGrpcTest, RankZeroCountsTheConnectionsThatDidNotAuthenticate) {
+  RendezvousServer::Options options = ServerOptions(2);
+  options.timeout = absl::Milliseconds(500);
+  const std::unique_ptr<RendezvousServer> server = StartServer(options);
+  const auto stub = v1::Rendezvous::NewStub(
+      grpc::CreateChannel(absl::StrCat("ipv4:127.0.0.1:", server->port()), grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  v1::ChallengeResponse challenge;
+  ASSERT_TRUE(stub->Challenge(&context, {}, &challenge).ok());
+  EXPECT_THAT(Text(server->Await().status()),
+              AllOf(HasSubstr("did not join"), HasSubstr(absl::StrCat("port ", server->port(),
+                                                                      " had 1 connection that "
+                                                                      "did not authenticate as a rank of this job"))));
 }
 
 TEST(RendezvousGrpcTest, TwinIsRefusedAndTheRankThatWaitsIsToldWhenRankZeroGivesUp) {

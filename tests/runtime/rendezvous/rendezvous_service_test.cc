@@ -137,8 +137,7 @@ TEST_F(RendezvousServiceTest, ProofCannotBeReplayed) {
   Start(3, kSecret);
   const v1::JoinRequest request = Request(ClaimOf(1, 3), kSecret);
   Answer first;
-  const RendezvousService::Ticket ticket = service_->Join(request, first.Callback());
-  service_->Abandon(ticket);
+  service_->Abandon(*service_->Join(request, first.Callback()));
   Answer replay;
   service_->Join(request, replay.Callback());
   EXPECT_EQ(replay.value().status().code(), absl::StatusCode::kUnauthenticated);
@@ -194,7 +193,7 @@ TEST_F(RendezvousServiceTest, DamagedClaimsAreRefused) {
 TEST_F(RendezvousServiceTest, AbandonedPlaceIsFreeAgain) {
   Start(3, "");
   Answer gone;
-  service_->Abandon(service_->Join(Request(ClaimOf(1, 3), ""), gone.Callback()));
+  service_->Abandon(*service_->Join(Request(ClaimOf(1, 3), ""), gone.Callback()));
   EXPECT_EQ(gone.value().status().code(), absl::StatusCode::kCancelled);
   Answer one;
   Answer two;
@@ -204,14 +203,14 @@ TEST_F(RendezvousServiceTest, AbandonedPlaceIsFreeAgain) {
   EXPECT_TRUE(two.value().ok());
 }
 
-TEST_F(RendezvousServiceTest, AbandoningAnAnsweredOrRefusedJoinChangesNothing) {
+TEST_F(RendezvousServiceTest, ARefusedJoinHasNoTicketAndAbandoningAnAnsweredOneChangesNothing) {
   Start(3, "");
   Answer one;
   service_->Join(Request(ClaimOf(1, 3), ""), one.Callback());
   Answer twin;
-  service_->Abandon(service_->Join(Request(ClaimOf(1, 3), ""), twin.Callback()));
+  EXPECT_EQ(service_->Join(Request(ClaimOf(1, 3), ""), twin.Callback()), std::nullopt);
   Answer two;
-  service_->Abandon(service_->Join(Request(ClaimOf(2, 3), ""), two.Callback()));
+  service_->Abandon(*service_->Join(Request(ClaimOf(2, 3), ""), two.Callback()));
   EXPECT_TRUE(one.value().ok()) << "rank 1 is still there";
   EXPECT_TRUE(two.value().ok());
 }
@@ -291,7 +290,7 @@ TEST_F(RendezvousServiceTest, ConcurrentJoinsAndDeparturesEndInOneMembership) {
           answers[rank].push_back(std::make_unique<Answer>());
           const auto ticket = service_->Join(Request(ClaimOf(rank, size), kSecret), answers[rank].back()->Callback());
           if (random() % 3 != 0) break;
-          service_->Abandon(ticket);
+          if (ticket.has_value()) service_->Abandon(*ticket);
         } while (answers[rank].back()->given() && !answers[rank].back()->value().ok());
       });
     }

@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/net/sockets.h"
 #include "runtime/tcp/tcp_listener.h"
 #include "tests/testing/message_transports.h"
 
@@ -214,14 +215,7 @@ TEST(TcpMeshTest, FailureOfTheJobEndsTheWait) {
 TEST(TcpListenerTest, AddressThatIsNotThisHostsIsRefusedWithTheReason) {
   const absl::Status status = TcpListener::Start({.host = "elsewhere", .address = "192.0.2.7"}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("cannot listen for data on 192.0.2.7:0"));
-}
-
-TEST(SocketAddressTest, AddressThatIsNoNumberIsRefused) {
-  for (const AddressFamily family : {AddressFamily::kIPv4, AddressFamily::kIPv6}) {
-    EXPECT_EQ(ToSocketAddress({.family = family, .address = "localhost"}).status().code(),
-              absl::StatusCode::kInvalidArgument);
-  }
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cannot listen on elsewhere:0"));
 }
 
 }  // namespace

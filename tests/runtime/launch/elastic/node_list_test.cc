@@ -20,6 +20,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/version.h"
 #include "runtime/launch/supervise/agent.h"
+#include "runtime/net/sockets.h"
 #include "tests/testing/fakes.h"
 
 namespace ronda {
@@ -55,7 +56,7 @@ struct Server {
 
 Server Listen() {
   Endpoint endpoint = {.host = "127.0.0.1", .address = "127.0.0.1", .port = 0, .loopback = true};
-  UniqueFd fd = *ListenForNodes(endpoint);
+  UniqueFd fd = *ListenAt(endpoint);
   sockaddr_in bound = {};
   socklen_t size = sizeof(bound);
   getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound), &size);
@@ -378,11 +379,6 @@ TEST(JoinLeaderTest, ANodeMayTryAgainWhereNobodyListens) {
   }
   const auto node = JoinLeader(endpoint, "f00d", Beta(), SteadyNow() + absl::Minutes(1));
   EXPECT_EQ(node.status(), absl::UnavailableError("Connection refused"));
-}
-
-TEST(ListenForNodesTest, TheSecondListenerKnowsThatItIsOne) {
-  const Server server = Listen();
-  EXPECT_EQ(ListenForNodes(server.endpoint).status().code(), absl::StatusCode::kAlreadyExists);
 }
 
 }  // namespace

@@ -182,10 +182,20 @@ TEST_F(HttpServerTest, ConnectionsBeyondItsLimitWaitForTheirTurn) {
   EXPECT_THAT(Receive(second), EndsWith("up 1\n"));
 }
 
-TEST_F(HttpServerTest, ConnectionThatSaysNothingIsClosedAndTheNextOneAnswered) {
+TEST_F(HttpServerTest, ConnectionsThatSayNothingKeepNobodyWaiting) {
+  Start({.connections = 1, .patience = absl::Hours(1)});
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 100; ++i) silent.push_back(Connect());
+  const UniqueFd next = Connect();
+  Send(next, TextOf({}));
+  EXPECT_THAT(Receive(next), EndsWith("up 1\n"));
+}
+
+TEST_F(HttpServerTest, ConnectionThatStopsInItsRequestIsClosedAndTheNextOneAnswered) {
   Start({.connections = 1, .patience = absl::Milliseconds(20)});
-  const UniqueFd silent = Connect();
-  EXPECT_THAT(Receive(silent), Not(HasSubstr("up 1")));
+  const UniqueFd slow = Connect();
+  Send(slow, "GET /");
+  EXPECT_THAT(Receive(slow), Not(HasSubstr("up 1")));
   // The next one, too, has so little time: on a busy machine it may take more than one.
   std::string reply;
   for (int i = 0; i < 1000 && reply.empty(); ++i) {
@@ -202,7 +212,7 @@ TEST_F(HttpServerTest, PortInUseIsSaid) {
   const auto second = HttpServer::Start(taken, &site_, {});
   EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(std::string(second.status().message()),
-              HasSubstr(absl::StrCat("cannot listen on 127.0.0.1:", server_->port(), ": another program does")));
+              HasSubstr(absl::StrCat("cannot listen on 127.0.0.1:", server_->port())));
 }
 
 }  // namespace

@@ -1,0 +1,179 @@
+#include "runtime/net/connection_limiter.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/clock.h"
+#include "runtime/net/sockets.h"
+
+namespace ronda {
+namespace {
+
+// Until the next attempt, when the process has no descriptor left for a connection.
+constexpr absl::Duration kPause = absl::Milliseconds(100);
+
+bool IsShortOfDescriptors(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+int PollTimeout(absl::Time until) {
+  if (until == absl::InfiniteFuture()) return -1;
+  const absl::Duration left = std::max(until - SteadyNow(), absl::ZeroDuration());
+  return static_cast<int>(std::min(absl::ToInt64Milliseconds(left) + 1, int64_t{1000}));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ConnectionLimiter>> ConnectionLimiter::Create(UniqueFd listener, Options options) {
+  UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return absl::ResourceExhaustedError(absl::StrCat("eventfd: ", strerror(errno)));
+  return absl::WrapUnique(new ConnectionLimiter(std::move(listener), std::move(wake), std::move(options)));
+}
+
+void ConnectionLimiter::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+void ConnectionLimiter::Stop() {
+  if (!thread_.joinable()) return;
+  {
+    MutexLock lock(&mu_);
+    is_over_ = true;
+  }
+  eventfd_write(wake_.get(), 1);
+  thread_.join();
+  connections_.clear();
+  listener_.Reset();
+}
+
+void ConnectionLimiter::Authenticated(absl::string_view address) {
+  if (options_.until != Until::kAuthenticated) return;
+  {
+    MutexLock lock(&mu_);
+    news_.emplace(address);
+  }
+  eventfd_write(wake_.get(), 1);
+}
+
+void ConnectionLimiter::Run() {
+  while (true) {
+    const std::vector<pollfd> events = Poll();
+    {
+      MutexLock lock(&mu_);
+      if (is_over_) return;
+    }
+    size_t next = 2;
+    for (auto connection = connections_.begin(); connection != connections_.end();) {
+      connection =
+          IsKeptAfter(*connection, events[next++].revents) ? std::next(connection) : connections_.erase(connection);
+    }
+    DropAuthenticated();
+    if (events[1].revents != 0) Accept();
+  }
+}
+
+std::vector<pollfd> ConnectionLimiter::Poll() {
+  const absl::Time room = NextRoom();
+  const bool has_room = room <= SteadyNow();
+  std::vector<pollfd> events = {{.fd = wake_.get(), .events = POLLIN},
+                                {.fd = has_room ? listener_.get() : -1, .events = POLLIN}};
+  for (const Connection& connection : connections_) {
+    // What comes after the hand-over is the server's, but for the end.
+    events.push_back({.fd = connection.socket.get(),
+                      .events = static_cast<int16_t>(connection.is_handed_over ? POLLRDHUP : POLLIN)});
+  }
+  if (poll(events.data(), events.size(), PollTimeout(has_room ? absl::InfiniteFuture() : room)) <= 0) {
+    for (pollfd& event : events) event.revents = 0;
+  }
+  eventfd_t count = 0;
+  if (events[0].revents != 0) eventfd_read(wake_.get(), &count);
+  return events;
+}
+
+void ConnectionLimiter::DropAuthenticated() {
+  absl::flat_hash_set<std::string> addresses;
+  {
+    MutexLock lock(&mu_);
+    addresses.swap(news_);
+  }
+  if (addresses.empty()) return;
+  connections_.remove_if([&](const Connection& connection) {
+    if (!addresses.contains(connection.address)) return false;
+    ++authenticated_;
+    return true;
+  });
+}
+
+bool ConnectionLimiter::IsKeptAfter(Connection& connection, int16_t events) {
+  if (events == 0) return true;
+  if (connection.is_handed_over) return false;
+  return HandOver(connection) && options_.until == Until::kAuthenticated;
+}
+
+bool ConnectionLimiter::HandOver(Connection& connection) {
+  char first = 0;
+  const bool has_spoken = recv(connection.socket.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
+  if (!has_spoken) return false;
+  UniqueFd second;
+  if (options_.until == Until::kAuthenticated) {
+    second.Reset(fcntl(connection.socket.get(), F_DUPFD_CLOEXEC, 0));
+    if (!second.valid()) return false;
+  } else {
+    ++authenticated_;
+  }
+  options_.hand_over(std::exchange(connection.socket, std::move(second)));
+  connection.is_handed_over = true;
+  return true;
+}
+
+void ConnectionLimiter::Accept() {
+  while (NextRoom() <= SteadyNow()) {
+    SocketAddress address;
+    UniqueFd socket(accept4(listener_.get(), address.get(), &address.bytes, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.valid()) {
+      if (IsShortOfDescriptors(errno)) MakeRoomForDescriptors();
+      return;
+    }
+    ++accepted_;
+    if (connections_.size() >= options_.limit) ReplaceOne();
+    connections_.push_back({.socket = std::move(socket), .address = NumericText(address), .since = SteadyNow()});
+  }
+}
+
+void ConnectionLimiter::ReplaceOne() {
+  const auto first = std::min_element(connections_.begin(), connections_.end(), [this](auto& one, auto& other) {
+    return ReplaceableFrom(one) < ReplaceableFrom(other);
+  });
+  // The server has a descriptor of its own: shutdown ends its connection too.
+  shutdown(first->socket.get(), SHUT_RDWR);
+  connections_.erase(first);
+}
+
+void ConnectionLimiter::MakeRoomForDescriptors() {
+  connections_.remove_if([](const Connection& connection) { return !connection.is_handed_over; });
+  accept_from_ = SteadyNow() + kPause;
+}
+
+absl::Time ConnectionLimiter::ReplaceableFrom(const Connection& connection) const {
+  return connection.since + (connection.is_handed_over ? options_.grace : options_.silence);
+}
+
+absl::Time ConnectionLimiter::NextRoom() const {
+  absl::Time room = absl::InfinitePast();
+  if (connections_.size() >= options_.limit) {
+    room = absl::InfiniteFuture();
+    for (const Connection& connection : connections_) room = std::min(room, ReplaceableFrom(connection));
+  }
+  return std::max(room, accept_from_);
+}
+
+}  // namespace ronda

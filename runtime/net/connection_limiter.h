@@ -1,0 +1,115 @@
+#ifndef RONDA_RUNTIME_NET_CONNECTION_LIMITER_H_
+#define RONDA_RUNTIME_NET_CONNECTION_LIMITER_H_
+
+#include <poll.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ronda {
+
+// Accepts the connections to a socket and hands them over to a server, such that clients which have not authenticated
+// cannot use up the descriptors of this process.
+//
+// A connection is handed over when its client has sent something. Connections that have not authenticated are limited
+// in number. At the limit, a new connection replaces the one whose time is up first: `silence` for a connection that
+// has sent nothing, and `grace` for one that has not authenticated. Until then the new one waits in the system's queue.
+//
+// Thread-safe. Owns a thread.
+class ConnectionLimiter {
+ public:
+  enum class Until {
+    kHandedOver,     // the server limits the connections that it has
+    kAuthenticated,  // a connection counts until Authenticated
+  };
+  struct Options {
+    size_t limit = 64;  // at least 1
+    Until until = Until::kHandedOver;
+    absl::Duration silence = absl::Milliseconds(100);
+    absl::Duration grace = absl::Seconds(2);
+    // Called by the limiter's thread, with a socket that does not block.
+    std::function<void(UniqueFd connection)> hand_over;
+  };
+
+  // `listener` listens, and does not block. Errors: RESOURCE_EXHAUSTED if there is no descriptor left.
+  static absl::StatusOr<std::unique_ptr<ConnectionLimiter>> Create(UniqueFd listener, Options options);
+  ~ConnectionLimiter() { Stop(); }
+  ConnectionLimiter(const ConnectionLimiter&) = delete;
+  ConnectionLimiter& operator=(const ConnectionLimiter&) = delete;
+
+  // To be called once.
+  void Start();
+  // Closes the listener, and the connections that have not been handed over. Nothing is handed over any more.
+  void Stop();
+
+  // The client at `address` ("127.0.0.1:4711", "[::1]:4711") has authenticated: its connection is not limited any more.
+  void Authenticated(absl::string_view address);
+
+  // Connections until now that have not authenticated, those included that have been closed.
+  int64_t unauthenticated() const { return accepted_.load() - authenticated_.load(); }
+
+ private:
+  struct Connection {
+    UniqueFd socket;  // once it is handed over, a second descriptor of it
+    std::string address;
+    absl::Time since;
+    bool is_handed_over = false;
+  };
+  using Connections = std::list<Connection>;
+
+  ConnectionLimiter(UniqueFd listener, UniqueFd wake, Options options)
+      : options_(std::move(options)), listener_(std::move(listener)), wake_(std::move(wake)) {}
+
+  void Run();
+  // Waits for events. Returns those of the wake-up, the listener and each connection, in this order.
+  std::vector<pollfd> Poll();
+  void DropAuthenticated();
+  // Handles the events of a connection; returns whether it still counts.
+  bool IsKeptAfter(Connection& connection, int16_t events);
+  bool HandOver(Connection& connection);
+  void Accept();
+  // Closes the connection whose time is up first.
+  void ReplaceOne();
+  // Closes the connections that have sent nothing, since the process has no descriptor left.
+  void MakeRoomForDescriptors();
+  // When a connection may be replaced by another.
+  absl::Time ReplaceableFrom(const Connection& connection) const;
+  // When the limiter can accept the next connection.
+  absl::Time NextRoom() const;
+
+  const Options options_;
+  UniqueFd listener_;
+  const UniqueFd wake_;  // an eventfd
+
+  // Of the thread.
+  Connections connections_;  // in the order of their coming
+  absl::Time accept_from_ = absl::InfinitePast();
+
+  Mutex mu_;
+  absl::flat_hash_set<std::string> news_ ABSL_GUARDED_BY(mu_);  // addresses of clients that have authenticated
+  bool is_over_ ABSL_GUARDED_BY(mu_) = false;
+  std::atomic<int64_t> accepted_{0};
+  std::atomic<int64_t> authenticated_{0};
+
+  std::thread thread_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_NET_CONNECTION_LIMITER_H_

@@ -1,0 +1,43 @@
+#ifndef RONDA_RUNTIME_NET_SOCKETS_H_
+#define RONDA_RUNTIME_NET_SOCKETS_H_
+
+#include <sys/socket.h>
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/net/endpoint.h"
+
+namespace ronda {
+
+// An address of a socket, in the kernel's format.
+struct SocketAddress {
+  sockaddr_storage storage = {};
+  socklen_t bytes = sizeof(storage);
+
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
+// Errors: INVALID_ARGUMENT if the endpoint's address is not a numeric address of its family.
+absl::StatusOr<SocketAddress> ToSocketAddress(const Endpoint& endpoint);
+
+// "127.0.0.1:4711", "[::1]:4711"; of a Unix domain socket "unix".
+std::string NumericText(const SocketAddress& address);
+
+// The port to which a socket is bound. Errors: INTERNAL with the system's text.
+absl::StatusOr<int> BoundPort(int fd);
+
+// A socket that listens at the endpoint, whose port may be 0, and that does not block. Connections of an earlier job
+// that linger in TIME_WAIT are no obstacle.
+// Errors: ALREADY_EXISTS if another program holds the port; FAILED_PRECONDITION for any other reason.
+absl::StatusOr<UniqueFd> ListenAt(const Endpoint& endpoint);
+
+// A socket that listens on the path of a Unix domain socket, and that does not block. It replaces a socket of that
+// name. Errors: INVALID_ARGUMENT if the path is too long; FAILED_PRECONDITION for any other reason.
+absl::StatusOr<UniqueFd> ListenOnPath(const std::string& path);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_NET_SOCKETS_H_
