@@ -143,7 +143,6 @@ absl::StatusOr<JobRunner::Outcome> JobRunner::RunPlan(JobPlan plan, int number) 
       const std::unique_ptr<Supervisor> supervisor,
       Supervisor::Create({.job_id = plan.job_id,
                           .shutdown = plan.shutdown,
-                          .orphans = plan.orphans,
                           .start_timeout = plan.start_timeout,
                           .file_limit = file_limit_},
                          {.report = report.get(), .output = output_, .signals = &signals_, .clock = Clock::Real()}));

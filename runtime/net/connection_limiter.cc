@@ -1,10 +1,11 @@
 #include "runtime/net/connection_limiter.h"
 
 #include <fcntl.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -34,9 +35,19 @@ int PollTimeout(absl::Time until) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ConnectionLimiter>> ConnectionLimiter::Create(UniqueFd listener, Options options) {
-  UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) return absl::ResourceExhaustedError(absl::StrCat("eventfd: ", strerror(errno)));
-  return absl::WrapUnique(new ConnectionLimiter(std::move(listener), std::move(wake), std::move(options)));
+  auto limiter = absl::WrapUnique(new ConnectionLimiter(std::move(listener), std::move(options)));
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot create a pipe: ", strerror(errno)));
+  }
+  limiter->wake_reader_.Reset(ends[0]);
+  limiter->wake_writer_.Reset(ends[1]);
+  return limiter;
+}
+
+void ConnectionLimiter::Wake() const {
+  // If the pipe is full, the thread has been woken.
+  [[maybe_unused]] const ssize_t count = write(wake_writer_.get(), "x", 1);
 }
 
 void ConnectionLimiter::Start() {
@@ -49,7 +60,7 @@ void ConnectionLimiter::Stop() {
     MutexLock lock(&mu_);
     is_over_ = true;
   }
-  eventfd_write(wake_.get(), 1);
+  Wake();
   thread_.join();
   connections_.clear();
   listener_.Reset();
@@ -61,7 +72,7 @@ void ConnectionLimiter::Authenticated(absl::string_view address) {
     MutexLock lock(&mu_);
     news_.emplace(address);
   }
-  eventfd_write(wake_.get(), 1);
+  Wake();
 }
 
 void ConnectionLimiter::Run() {
@@ -84,7 +95,7 @@ void ConnectionLimiter::Run() {
 std::vector<pollfd> ConnectionLimiter::Poll() {
   const absl::Time room = NextRoom();
   const bool has_room = room <= SteadyNow();
-  std::vector<pollfd> events = {{.fd = wake_.get(), .events = POLLIN},
+  std::vector<pollfd> events = {{.fd = wake_reader_.get(), .events = POLLIN},
                                 {.fd = has_room ? listener_.get() : -1, .events = POLLIN}};
   for (const Connection& connection : connections_) {
     // What comes after the hand-over is the server's, but for the end.
@@ -94,8 +105,9 @@ std::vector<pollfd> ConnectionLimiter::Poll() {
   if (poll(events.data(), events.size(), PollTimeout(has_room ? absl::InfiniteFuture() : room)) <= 0) {
     for (pollfd& event : events) event.revents = 0;
   }
-  eventfd_t count = 0;
-  if (events[0].revents != 0) eventfd_read(wake_.get(), &count);
+  std::array<char, 64> bytes;
+  while (events[0].revents != 0 && read(wake_reader_.get(), bytes.data(), bytes.size()) > 0) {
+  }
   return events;
 }
 

@@ -73,9 +73,11 @@ class ConnectionLimiter {
   };
   using Connections = std::list<Connection>;
 
-  ConnectionLimiter(UniqueFd listener, UniqueFd wake, Options options)
-      : options_(std::move(options)), listener_(std::move(listener)), wake_(std::move(wake)) {}
+  ConnectionLimiter(UniqueFd listener, Options options)
+      : options_(std::move(options)), listener_(std::move(listener)) {}
 
+  // Ends the thread's wait for events.
+  void Wake() const;
   void Run();
   // Waits for events. Returns those of the wake-up, the listener and each connection, in this order.
   std::vector<pollfd> Poll();
@@ -95,7 +97,9 @@ class ConnectionLimiter {
 
   const Options options_;
   UniqueFd listener_;
-  const UniqueFd wake_;  // an eventfd
+  // The ends of a pipe.
+  UniqueFd wake_reader_;
+  UniqueFd wake_writer_;
 
   // Of the thread.
   Connections connections_;  // in the order of their coming

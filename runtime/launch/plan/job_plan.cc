@@ -234,7 +234,6 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
   plan.rank_count = options.rank_count;
   plan.shutdown.grace = 2 * options.grace_period + kMpirunMargin;
   if (is_marked && !HidesOutput(options.remote.mpi_arguments)) plan.start_timeout = StartTimeoutOf(variables);
-  plan.orphans = Supervisor::Orphans::kKill;  // should it have to be killed
   for (RankId rank = 0; rank < options.rank_count; ++rank) plan.ranks.push_back(rank);
   plan.commands.push_back(DescribeProcess(variables, facts.environment, command.argv));
   if (!is_marked) {

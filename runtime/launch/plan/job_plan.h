@@ -49,7 +49,6 @@ struct JobPlan {
   std::vector<RankId> ranks;                   // that this launcher starts
   ShutdownSchedule::Options shutdown;
   absl::Duration start_timeout = absl::InfiniteDuration();  // of ranks that others start
-  Supervisor::Orphans orphans = Supervisor::Orphans::kLeave;
   std::vector<std::string> notes;         // for every user: surprising choices
   std::vector<std::string> explanations;  // for --verbose
   std::vector<std::string> commands;      // a line for each process, as a shell would start it

@@ -158,6 +158,14 @@ absl::StatusOr<Pipe> OpenInput(ChildProcess::Input input) {
   return null;
 }
 
+// In place of the mark of an outer launcher.
+std::vector<std::string> WithMark(std::vector<std::string> environment, const std::string& mark) {
+  constexpr absl::string_view kVariable = "RONDA_LAUNCH=";
+  std::erase_if(environment, [](const std::string& variable) { return absl::StartsWith(variable, kVariable); });
+  environment.push_back(absl::StrCat(kVariable, mark));
+  return environment;
+}
+
 cpu_set_t MakeCpuSet(const std::vector<int>& cpus) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -173,7 +181,9 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const Options& options, const C
   RONDA_ASSIGN_OR_RETURN(Pipe err, MakePipe());
   RONDA_ASSIGN_OR_RETURN(Pipe failure, MakePipe());
   const std::vector<char*> argv = PointersTo(options.command);
-  const std::vector<char*> environment = PointersTo(options.environment);
+  const std::string mark = context.guard->NewMark();
+  const std::vector<std::string> variables = WithMark(options.environment, mark);
+  const std::vector<char*> environment = PointersTo(variables);
   const cpu_set_t cpus = MakeCpuSet(options.cpus);
   const ChildSetup setup{.launcher = getpid(),
                          .argv = argv.data(),
@@ -186,6 +196,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const Options& options, const C
                          .cpus = options.cpus.empty() ? nullptr : &cpus,
                          .context = context};
   ChildProcess process;
+  process.mark_ = mark;
   process.pid_ = fork();
   if (process.pid_ < 0) return absl::ErrnoToStatus(errno, "cannot start a process");
   if (process.pid_ == 0) RunChild(setup);

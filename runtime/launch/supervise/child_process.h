@@ -62,6 +62,9 @@ class ChildProcess {
 
   pid_t pid() const { return pid_; }
 
+  // The value of RONDA_LAUNCH for this process and those that it starts (Guard).
+  const std::string& mark() const { return mark_; }
+
   // Readable once the process has ended.
   int pidfd() const { return pidfd_.get(); }
 
@@ -88,6 +91,7 @@ class ChildProcess {
   // Returns once the command runs; else nothing is left of the process.
   absl::Status AwaitStart(int failure_pipe, const std::string& command, const Guard& guard);
 
+  std::string mark_;
   pid_t pid_ = -1;
   UniqueFd pidfd_;
   UniqueFd input_;

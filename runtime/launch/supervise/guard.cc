@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <random>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -18,7 +21,11 @@
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "runtime/launch/supervise/descriptors.h"
 
 namespace ronda {
@@ -33,10 +40,20 @@ struct Message {
 // How long helpers may take to end their own processes.
 constexpr int kPatienceSeconds = 10;
 
+constexpr absl::string_view kMarkVariable = "RONDA_LAUNCH=";
+
+// Not to be killed as a process of an outer launcher's: the kernel shows the memory that the process began with.
+void EraseOwnMark() {
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (absl::StartsWith(*variable, kMarkVariable)) std::memset(*variable, 'X', std::strlen(*variable));
+  }
+}
+
 // Keeps nothing of the launcher but `pipe`: a reader that waits for the end of the launcher's output must not wait for
 // the guard.
 void LetGoOfEverythingBut(int pipe) {
   setsid();
+  EraseOwnMark();
   prctl(PR_SET_NAME, "rondarun-guard");
   sigset_t all;
   sigfillset(&all);
@@ -90,11 +107,34 @@ void AwaitEnd(const std::set<pid_t>& groups) {
   for (const pid_t group : groups) kill(-group, SIGKILL);
 }
 
-[[noreturn]] void RunGuard(int pipe, const std::string& job_id) {
+bool IsMarked(const std::filesystem::path& process, const std::vector<std::string>& marks) {
+  std::ifstream file(process / "environ", std::ios::binary);
+  const std::string variables{std::istreambuf_iterator<char>(file), {}};
+  for (const absl::string_view variable : absl::StrSplit(variables, '\0')) {
+    if (!absl::StartsWith(variable, kMarkVariable)) continue;
+    const absl::string_view value = variable.substr(kMarkVariable.size());
+    return std::any_of(marks.begin(), marks.end(), [&](const auto& mark) { return absl::StartsWith(value, mark); });
+  }
+  return false;
+}
+
+// A process that has ended has no environment any more.
+std::vector<pid_t> Marked(const std::vector<std::string>& marks) {
+  std::vector<pid_t> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it("/proc", error), end; !error && it != end; it.increment(error)) {
+    pid_t pid = 0;
+    if (absl::SimpleAtoi(it->path().filename().string(), &pid) && IsMarked(it->path(), marks)) found.push_back(pid);
+  }
+  return found;
+}
+
+[[noreturn]] void RunGuard(int pipe, const std::string& token, const std::string& job_id) {
   LetGoOfEverythingBut(pipe);
   const Groups groups = WatchUntilEnd(pipe);
   for (const pid_t group : groups.at_once) kill(-group, SIGKILL);
   AwaitEnd(groups.patiently);
+  KillMarked({token});
   RemoveSharedMemoryLeftovers(job_id);
   _exit(0);
 }
@@ -104,28 +144,25 @@ void Send(int pipe, const Message& message) {
   [[maybe_unused]] const ssize_t count = write(pipe, &message, sizeof(message));
 }
 
-// Where the kernel does not list them, there are none to be known.
-std::vector<pid_t> Children() {
-  std::ifstream file(absl::StrCat("/proc/self/task/", getpid(), "/children"));
-  std::vector<pid_t> children;
-  for (pid_t child = 0; file >> child;) children.push_back(child);
-  return children;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Guard>> Guard::Start(const std::string& job_id) {
+  std::random_device random;
+  const std::string token = absl::StrFormat("%08x%08x%08x%08x/", random(), random(), random(), random());
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot create a pipe");
   UniqueFd read_end(ends[0]);
   UniqueFd write_end(ends[1]);
   const pid_t pid = fork();
   if (pid < 0) return absl::ErrnoToStatus(errno, "cannot start the process that watches over the job");
-  if (pid == 0) RunGuard(read_end.get(), job_id);
-  return absl::WrapUnique(new Guard(pid, std::move(write_end)));
+  if (pid == 0) RunGuard(read_end.get(), token, job_id);
+  return absl::WrapUnique(new Guard(token, pid, std::move(write_end)));
 }
 
-Guard::Guard(pid_t pid, UniqueFd pipe) : pid_(pid), pipe_(std::move(pipe)) {}
+Guard::Guard(std::string token, pid_t pid, UniqueFd pipe)
+    : token_(std::move(token)), pid_(pid), pipe_(std::move(pipe)) {}
+
+std::string Guard::NewMark() const { return absl::StrCat(token_, marks_++, "/"); }
 
 Guard::~Guard() {
   pipe_.Reset();
@@ -140,17 +177,13 @@ void Guard::Watch(pid_t group, Patience patience) const {
 
 void Guard::Release(pid_t group) const { Send(pipe_.get(), {.kind = Message::Kind::kRelease, .group = group}); }
 
-void AdoptOrphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
-
-void KillOrphans(const std::vector<pid_t>& spared) {
-  while (true) {
-    std::vector<pid_t> orphans = Children();
-    const auto is_spared = [&](pid_t pid) { return std::find(spared.begin(), spared.end(), pid) != spared.end(); };
-    orphans.erase(std::remove_if(orphans.begin(), orphans.end(), is_spared), orphans.end());
-    if (orphans.empty()) return;
-    for (const pid_t orphan : orphans) kill(orphan, SIGKILL);
-    // Theirs are ours from here on.
-    for (const pid_t orphan : orphans) waitpid(orphan, nullptr, 0);
+void KillMarked(const std::vector<std::string>& marks) {
+  constexpr int kMostTries = 1000;  // one that waits for a device cannot be killed
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    bool is_any_left = false;
+    for (const pid_t pid : Marked(marks)) is_any_left |= kill(pid, SIGKILL) == 0;
+    if (!is_any_left) return;
+    usleep(1000);
   }
 }
 

@@ -13,8 +13,11 @@
 
 namespace ronda {
 
-// A small process that outlives the launcher if that is killed, and then kills the rest of the job: every
-// process group that it was told of, and the job's shared memory.
+// A small process that outlives the launcher if that is killed, and then ends the rest of the job: every process group
+// that it was told of, all other processes that the job has started, and the job's shared memory.
+//
+// A process that a rank starts may make a group or a session of its own. It is known by RONDA_LAUNCH in the environment
+// that it was started with; only a process that was started with an emptied environment escapes.
 //
 // The kernel kills the ranks themselves when their launcher dies (PR_SET_PDEATHSIG), but not the processes that the
 // ranks have started. The guard notices by the end of a pipe that only the launcher holds open; it has a session of its
@@ -28,7 +31,7 @@ class Guard {
   // Errors: the system's.
   static absl::StatusOr<std::unique_ptr<Guard>> Start(const std::string& job_id);
 
-  // Ends the guard, and waits for it. Groups not released are killed.
+  // Ends the guard, and waits for it. Groups that were not released are killed, and all that has the launcher's marks.
   ~Guard();
 
   // How long a group may live on.
@@ -41,23 +44,24 @@ class Guard {
   // The process that watches.
   pid_t pid() const { return pid_; }
 
+  // A value of RONDA_LAUNCH, for a process that the launcher starts and all that come from it; each differs.
+  std::string NewMark() const;
+
   // `group` is over; its number may soon belong to another process.
   void Release(pid_t group) const;
 
  private:
-  Guard(pid_t pid, UniqueFd pipe);
+  Guard(std::string token, pid_t pid, UniqueFd pipe);
 
+  const std::string token_;  // begins the marks of this launcher
+  mutable int marks_ = 0;
   const pid_t pid_;
   UniqueFd pipe_;
 };
 
-// From now on, processes below this one become its children when their parent dies, instead of escaping: those that a
-// helper leaves behind when it has to be killed.
-void AdoptOrphans();
-
-// Kills all children of this process, with theirs that they leave behind, but for those in `spared`; returns when they
-// are gone. To be called by a single-threaded process.
-void KillOrphans(const std::vector<pid_t>& spared);
+// Kills the processes of this user whose RONDA_LAUNCH begins with one of the marks, and returns when they are gone, at
+// the latest after some seconds.
+void KillMarked(const std::vector<std::string>& marks);
 
 // Removes the shared memory that dead ranks of the job left in /dev/shm: every ronda-<job id>*. An empty `job_id` is
 // unknown, and nothing is removed.

@@ -65,13 +65,11 @@ void Supervisor::MakeElastic(const MakeMembers& make_members) {
 
 void Supervisor::Run(std::vector<std::unique_ptr<JobPart>> parts) {
   parts_ = std::move(parts);
-  if (options_.orphans == Orphans::kKill) AdoptOrphans();
   start_deadline_ = now() + options_.start_timeout;
   StartParts();
   if (members_ != nullptr && schedule_.phase() == ShutdownSchedule::Phase::kRunning) members_->Begin();
   while (MustGoOn()) Step();
   EndCompanions();
-  if (options_.orphans == Orphans::kKill) KillOrphans({guard_->pid()});
 }
 
 ChildProcess::Context Supervisor::context() const {
@@ -129,6 +127,8 @@ void Supervisor::Step() {
   const absl::Time next = repeated_.has_value() ? repeated_->next : absl::InfiniteFuture();
   const absl::Time elastic = members_ != nullptr ? members_->deadline() : absl::InfiniteFuture();
   poll.Wait(std::min({schedule_.deadline(), start_deadline_, next, elastic}) - now());
+  // All at once: it takes a look at each process of the host.
+  if (!ended_.empty()) KillMarked(std::exchange(ended_, {}));
   ActOnTime();
   WriteQueues();
 }
@@ -139,7 +139,10 @@ void Supervisor::AddPart(JobPart* part, PollSet* poll) {
     if (fd < 0 || MustWait(*part, stream)) continue;
     poll->Add(fd, POLLIN, [part, stream] { part->Read(stream, kReadSize); });
   }
-  poll->Add(part->process().pidfd(), POLLIN, [this, part] { part->Collect(*guard_); });
+  poll->Add(part->process().pidfd(), POLLIN, [this, part] {
+    part->Collect(*guard_);
+    ended_.push_back(part->process().mark());
+  });
 }
 
 // Whether the output of that stream would only pile up here.

@@ -37,14 +37,10 @@ class Supervisor final : private JobListener {
   // After the failure of a rank the others are ended, or the owner of this decides.
   enum class OnFailure { kEndJob, kGoOn };
 
-  // At the end, processes that a helper has left behind live on or are killed.
-  enum class Orphans { kLeave, kKill };
-
   struct Options {
     std::string job_id;  // whose leftovers in shared memory are removed; empty: unknown
     ShutdownSchedule::Options shutdown;
     OnFailure on_failure = OnFailure::kEndJob;
-    Orphans orphans = Orphans::kLeave;
     absl::Duration start_timeout = absl::InfiniteDuration();  // the job ends if a rank has not started by then
     rlimit file_limit = {};                                   // of open descriptors, for the parts
   };
@@ -141,6 +137,7 @@ class Supervisor final : private JobListener {
   const Options options_;
   const Surroundings surroundings_;
   const std::unique_ptr<Guard> guard_;
+  std::vector<std::string> ended_;  // marks of the parts that have ended in this step
   ShutdownSchedule schedule_;
 
   std::vector<std::unique_ptr<JobPart>> parts_;

@@ -46,7 +46,6 @@ TEST(JobPlannerTest, RanksOfThisHostAreItsOwnProcesses) {
   EXPECT_EQ(plan.job_id, "cafe");
   EXPECT_EQ(plan.rank_count, 2);
   EXPECT_THAT(plan.ranks, ElementsAre(0, 1));
-  EXPECT_EQ(plan.orphans, Supervisor::Orphans::kLeave);
   EXPECT_THAT(plan.commands[1],
               AllOf(HasSubstr("RONDA_RANK=1 "), HasSubstr(" ./train 'two words'"), Not(HasSubstr("PATH"))));
 }

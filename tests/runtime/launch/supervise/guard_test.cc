@@ -3,65 +3,64 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <array>
 #include <csignal>
 #include <fstream>
+#include <memory>
 #include <string>
 
-#include "absl/time/time.h"
 #include "gtest/gtest.h"
-#include "runtime/base/clock.h"
 
 namespace ronda {
 namespace {
 
-// Starts a process that sleeps, and one below a parent that ends at once. Returns the first one.
-pid_t StartFamily() {
-  const pid_t sleeper = fork();
-  if (sleeper == 0) {
-    pause();
-    _exit(0);
+// A process with a session of its own, which was started with the variable.
+pid_t StartDaemon(const std::string& variable) {
+  int ready[2];
+  EXPECT_EQ(pipe(ready), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    setsid();
+    dup2(ready[1], STDOUT_FILENO);
+    const std::array<const char*, 2> environment = {variable.c_str(), nullptr};
+    execle("/bin/sh", "sh", "-c", "echo; exec sleep 1000", nullptr, environment.data());
+    _exit(1);
   }
-  const pid_t parent = fork();
-  if (parent == 0) {
-    if (fork() == 0) pause();
-    _exit(0);
-  }
-  EXPECT_EQ(waitpid(parent, nullptr, 0), parent);
-  return sleeper;
+  char byte = 0;
+  EXPECT_EQ(read(ready[0], &byte, 1), 1);
+  close(ready[0]);
+  close(ready[1]);
+  return pid;
 }
 
-TEST(OrphansTest, AllChildrenAreKilledButThoseSpared) {
-  AdoptOrphans();
-  const pid_t spared = StartFamily();
-  KillOrphans({spared});
-  EXPECT_EQ(kill(spared, SIGKILL), 0);
-  // No other child is left to wait for.
-  EXPECT_EQ(waitpid(-1, nullptr, 0), spared);
-  EXPECT_EQ(waitpid(-1, nullptr, 0), -1);
-  EXPECT_EQ(errno, ECHILD);
-}
-
-TEST(OrphansTest, WithoutChildrenNothingIsKilledOrAwaited) {
-  ASSERT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
-  const absl::Time begin = SteadyNow();
-  KillOrphans({});
-  EXPECT_LT(SteadyNow() - begin, absl::Seconds(10));
-  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
-  EXPECT_EQ(errno, ECHILD);
-}
-
-TEST(OrphansTest, ASparedChildLivesOn) {
-  const pid_t child = fork();
-  if (child == 0) {
-    pause();
-    _exit(0);
+// Whether the process has been killed; if not, it is now.
+bool WasKilled(pid_t pid) {
+  const bool is_over = waitpid(pid, nullptr, WNOHANG) == pid;
+  if (!is_over) {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
   }
-  KillOrphans({child});
-  EXPECT_EQ(waitpid(child, nullptr, WNOHANG), 0);
-  KillOrphans({});
-  EXPECT_EQ(waitpid(child, nullptr, WNOHANG), -1);
-  EXPECT_EQ(errno, ECHILD);
+  return is_over;
+}
+
+TEST(KillMarkedTest, OnlyProcessesWithTheMarksAreKilled) {
+  const pid_t first = StartDaemon("RONDA_LAUNCH=guardtest/1/");
+  const pid_t second = StartDaemon("RONDA_LAUNCH=guardtest/2/");
+  const pid_t other_of_launch = StartDaemon("RONDA_LAUNCH=guardtest/12/");
+  const pid_t other_variable = StartDaemon("X_RONDA_LAUNCH=guardtest/1/");
+  KillMarked({"guardtest/1/", "guardtest/2/"});
+  EXPECT_TRUE(WasKilled(first));
+  EXPECT_TRUE(WasKilled(second));
+  EXPECT_FALSE(WasKilled(other_of_launch));
+  EXPECT_FALSE(WasKilled(other_variable));
+}
+
+TEST(GuardTest, ItsEndEndsAllThatHasItsMarks) {
+  std::unique_ptr<Guard> guard = *Guard::Start("");
+  EXPECT_NE(guard->NewMark(), guard->NewMark());
+  const pid_t daemon = StartDaemon("RONDA_LAUNCH=" + guard->NewMark());
+  guard.reset();
+  EXPECT_TRUE(WasKilled(daemon));
 }
 
 TEST(LeftoversTest, OnlyThoseOfTheJobAreRemoved) {

@@ -1,0 +1,64 @@
+// Processes that ranks have started end with them, also with a session of their own.
+#include <unistd.h>
+
+#include <csignal>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "gtest/gtest.h"
+#include "tests/multiprocess/launcher_harness.h"
+
+namespace ronda {
+namespace {
+
+// The ranks' command `eval "$DAEMON"` starts a process with a session of its own, which prints its number, and waits
+// until that runs.
+LauncherRun::Options WithDaemon(const std::string& name) {
+  return {.environment = {absl::StrCat("FLAG=", ::testing::TempDir(), "/",
+                                       absl::StrReplaceAll(name, {{" ", "_"}, {"$", ""}}), getpid()),
+                          "LAUNCHER=runtime/launch/rondarun",
+                          "DAEMON=setsid sh -c 'echo daemon $$; : >$FLAG; exec sleep 1000 >/dev/null 2>&1' & "
+                          "until [ -e $FLAG ]; do sleep 0.01; done"}};
+}
+
+void ExpectDaemonGone(const LauncherRun& run) {
+  const pid_t daemon = NumberAfter(run.out(), "daemon ");
+  WaitUntil([&] { return !IsRunning(daemon); }, absl::StrCat("the end of process ", daemon));
+}
+
+TEST(OrphansTest, WhatARankHasStartedEndsWithTheJob) {
+  for (const std::string end : {"exit 0", "exit 3", "kill -9 $$"}) {
+    LauncherRun run(Shell(1, absl::StrCat("eval \"$DAEMON\"; ", end)), WithDaemon("job " + end));
+    run.Finish();
+    EXPECT_FALSE(IsRunning(NumberAfter(run.out(), "daemon "))) << end;
+  }
+}
+
+TEST(OrphansTest, WhatARankHasStartedEndsWithThatRank) {
+  LauncherRun run({"-np", "2", "--min-np", "1", "sh", "-c",
+                   "[ $RONDA_LOCAL_RANK = 0 ] && exec sleep 1000; eval \"$DAEMON\"; exit 0"},
+                  WithDaemon("rank"));
+  run.WaitForOut("daemon ");
+  ExpectDaemonGone(run);
+}
+
+TEST(OrphansTest, WhatARankHasStartedEndsWhenTheLauncherIsKilled) {
+  LauncherRun run(Shell(1, "eval \"$DAEMON\"; sleep 1000"), WithDaemon("killed"));
+  run.WaitForOut("daemon ");
+  run.Signal(SIGKILL);
+  ExpectDaemonGone(run);
+}
+
+// The guard of the inner launcher outlives it, and does the same for its own ranks.
+TEST(OrphansTest, ALauncherWithinARankTakesItsOwnRanksWithIt) {
+  LauncherRun run(Shell(1,
+                        "\"$LAUNCHER\" -np 1 sh -c 'eval \"$DAEMON\"; sleep 1000' & "
+                        "until [ -e $FLAG ]; do sleep 0.01; done; exit 0"),
+                  WithDaemon("inner"));
+  run.WaitForOut("daemon ");
+  ExpectDaemonGone(run);
+}
+
+}  // namespace
+}  // namespace ronda
