@@ -1,9 +1,12 @@
 #include "runtime/base/files.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 
@@ -26,6 +29,16 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
   if (file != nullptr) written = std::fclose(file) == 0 && written;
   if (written) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
+}
+
+std::vector<std::string> ShmFolders() {
+  std::vector<std::string> folders = {"/dev/shm"};
+  std::error_code error;
+  for (const std::string& folder : {std::filesystem::temp_directory_path(error).string(), std::string("/tmp")}) {
+    if (!folder.empty() && std::find(folders.begin(), folders.end(), folder) == folders.end())
+      folders.push_back(folder);
+  }
+  return folders;
 }
 
 }  // namespace ronda

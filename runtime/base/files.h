@@ -1,8 +1,9 @@
-// Files as a whole.
+// Files as a whole, and where they are.
 #ifndef RONDA_RUNTIME_BASE_FILES_H_
 #define RONDA_RUNTIME_BASE_FILES_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,6 +16,10 @@ absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 // Replaces the contents of a file. Errors: UNAVAILABLE, "cannot write PATH: REASON".
 absl::Status WriteFile(const std::string& path, const std::string& text);
+
+// Where the ranks of a host look for the job's shared memory: /dev/shm, and after it the folders for temporary files
+// (TMPDIR and /tmp), for hosts where that is missing, closed or full.
+std::vector<std::string> ShmFolders();
 
 }  // namespace ronda
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -60,12 +59,17 @@ bool IsAlive(const ProcessId& process) {
   // Without /proc the pid is all that is known.
   if (process.start_time == 0) return kill(process.pid, 0) == 0 || errno == EPERM;
   const std::optional<ProcessStat> stat = ReadProcessStat(process.pid);
-  return stat.has_value() && stat->start_time == process.start_time && stat->state != 'Z' && stat->state != 'X';
+  // /proc hides the processes of other users if it is mounted with hidepid.
+  if (!stat.has_value()) return kill(process.pid, 0) != 0 && errno == EPERM;
+  return stat->start_time == process.start_time && stat->state != 'Z' && stat->state != 'X';
 }
 
 namespace {
 
 constexpr int kPollingIntervalMs = 200;
+// How long the thread may sleep while it relies on descriptors, which the program may have closed; and without them.
+constexpr int kDescriptorIntervalMs = 1000;
+constexpr int kStopIntervalMs = 20;
 
 int PidFdOpen(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
@@ -78,34 +82,49 @@ bool IsReadable(int fd) {
 
 absl::StatusOr<std::unique_ptr<PeerMonitor>> PeerMonitor::Start(absl::Span<const Watched> peers, OnEnd on_end,
                                                                 Options options) {
-  const int stop_event = eventfd(0, EFD_CLOEXEC);
-  if (stop_event < 0) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot watch the other ranks: eventfd: ", std::strerror(errno)));
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot watch the other ranks: pipe2: ", std::strerror(errno)));
   }
+  UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
   std::vector<Entry> entries;
   for (const Watched& peer : peers) {
     const int pidfd = options.method == Method::kPidFd ? PidFdOpen(peer.process.pid) : -1;
     entries.push_back({.peer = peer, .pidfd = pidfd});
   }
-  return std::unique_ptr<PeerMonitor>(new PeerMonitor(std::move(entries), stop_event, std::move(on_end)));
+  return std::unique_ptr<PeerMonitor>(
+      new PeerMonitor(std::move(entries), std::move(reader), std::move(writer), std::move(on_end)));
 }
 
-PeerMonitor::PeerMonitor(std::vector<Entry> entries, int stop_event, OnEnd on_end)
+PeerMonitor::PeerMonitor(std::vector<Entry> entries, UniqueFd stop_reader, UniqueFd stop_writer, OnEnd on_end)
     : on_end_(std::move(on_end)),
-      stop_event_(stop_event),
+      stop_reader_(std::move(stop_reader)),
+      stop_writer_(std::move(stop_writer)),
       entries_(std::move(entries)),
       fds_(entries_.size() + 1),
       thread_([this] { Run(); }) {}
 
 PeerMonitor::~PeerMonitor() {
-  const uint64_t one = 1;
-  // An eventfd takes this write in any state.
-  [[maybe_unused]] const ssize_t written = write(stop_event_, &one, sizeof(one));
+  is_stopping_ = true;
+  if (has_descriptors_) {
+    [[maybe_unused]] const ssize_t written = write(stop_writer_.get(), "x", 1);
+  }
   thread_.join();
+  if (!has_descriptors_) {
+    stop_reader_.Release();
+    stop_writer_.Release();
+  }
   for (const Entry& entry : entries_) {
     if (entry.pidfd >= 0) close(entry.pidfd);
   }
-  close(stop_event_);
+}
+
+bool PeerMonitor::HasEnded(Entry& entry) {
+  if (entry.pidfd >= 0 && !IsReadable(entry.pidfd)) return false;
+  const bool is_alive = IsAlive(entry.peer.process);
+  if (is_alive) entry.pidfd = -1;
+  return !is_alive;
 }
 
 void PeerMonitor::Run() {
@@ -115,10 +134,8 @@ void PeerMonitor::Run() {
     if (entry.pidfd >= 0 && !IsAlive(entry.peer.process)) close(std::exchange(entry.pidfd, -1));
   }
   do {
-    const auto has_ended = [](const Entry& entry) {
-      return entry.pidfd >= 0 ? IsReadable(entry.pidfd) : !IsAlive(entry.peer.process);
-    };
-    const auto ended = std::stable_partition(entries_.begin(), entries_.end(), std::not_fn(has_ended));
+    const auto lives = [](Entry& entry) { return !HasEnded(entry); };
+    const auto ended = std::stable_partition(entries_.begin(), entries_.end(), lives);
     for (auto entry = ended; entry != entries_.end(); ++entry) {
       if (entry->pidfd >= 0) close(entry->pidfd);
       on_end_(entry->peer.rank);
@@ -129,14 +146,22 @@ void PeerMonitor::Run() {
 
 bool PeerMonitor::Sleep() {
   fds_.clear();
-  fds_.push_back({.fd = stop_event_, .events = POLLIN, .revents = 0});
-  int timeout_ms = -1;
+  if (!has_descriptors_) {
+    poll(nullptr, 0, kStopIntervalMs);
+    return !is_stopping_;
+  }
+  fds_.push_back({.fd = stop_reader_.get(), .events = POLLIN, .revents = 0});
+  int timeout_ms = kDescriptorIntervalMs;
   for (const Entry& entry : entries_) {
     if (entry.pidfd >= 0) fds_.push_back({.fd = entry.pidfd, .events = POLLIN, .revents = 0});
     if (entry.pidfd < 0) timeout_ms = kPollingIntervalMs;
   }
   poll(fds_.data(), fds_.size(), timeout_ms);
-  return (fds_[0].revents & POLLIN) == 0;
+  if (fds_[0].revents != 0 && !is_stopping_) {
+    has_descriptors_ = false;
+    for (Entry& entry : entries_) entry.pidfd = -1;
+  }
+  return !is_stopping_;
 }
 
 }  // namespace ronda

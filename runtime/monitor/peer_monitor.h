@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/base/types.h"
+#include "runtime/base/unique_fd.h"
 
 namespace ronda {
 
@@ -42,6 +44,9 @@ bool IsAlive(const ProcessId& process);
 
 // Watches the processes of this host's other ranks, and reports when one ends for any reason: off the data path, within
 // milliseconds, and without using the CPU meanwhile (a thread sleeps in poll() on a pidfd for each).
+//
+// A program that closes descriptors which are not its own (closefrom) does no harm: processes are looked up in /proc
+// then.
 //
 // Thread-safe. The destructor stops the thread; no callback runs after it.
 class PeerMonitor {
@@ -77,15 +82,21 @@ class PeerMonitor {
     int pidfd;  // -1: polled
   };
 
-  PeerMonitor(std::vector<Entry> entries, int stop_event, OnEnd on_end);
+  PeerMonitor(std::vector<Entry> entries, UniqueFd stop_reader, UniqueFd stop_writer, OnEnd on_end);
   void Run();
+  // Whether the process has ended. A pidfd that says so of a living process is not the monitor's any more.
+  static bool HasEnded(Entry& entry);
   // Sleeps until something may have happened; false once the monitor is to stop.
   bool Sleep();
 
   const OnEnd on_end_;
-  const int stop_event_;
-  std::vector<Entry> entries_;  // of processes that have not ended; the thread's own once it runs
-  std::vector<pollfd> fds_;     // the thread's own; made with room for all, so that it needs no memory later
+  // The ends of a pipe, by which the thread is told to stop.
+  UniqueFd stop_reader_;
+  UniqueFd stop_writer_;
+  std::atomic<bool> is_stopping_{false};
+  std::atomic<bool> has_descriptors_{true};  // false: the program has closed them, and others may have their numbers
+  std::vector<Entry> entries_;               // of processes that have not ended; the thread's own once it runs
+  std::vector<pollfd> fds_;  // the thread's own; made with room for all, so that it needs no memory later
   std::thread thread_;
 };
 

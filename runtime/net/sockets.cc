@@ -94,6 +94,16 @@ absl::StatusOr<UniqueFd> ListenAt(const Endpoint& endpoint) {
   return Listen(address, ToString(endpoint));
 }
 
+absl::Status CheckRoute(const Endpoint& endpoint) {
+  RONDA_ASSIGN_OR_RETURN(const SocketAddress address, ToSocketAddress(endpoint));
+  // A datagram socket connects without a message: the kernel looks for a route, and no more.
+  const UniqueFd socket(::socket(address.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (socket.valid() && connect(socket.get(), address.get(), address.bytes) == 0) return absl::OkStatus();
+  const absl::string_view advice = endpoint.loopback ? ": the loopback interface is down (ip link set lo up)" : "";
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot reach ", ToString(endpoint), ": ", strerror(errno), advice));
+}
+
 absl::StatusOr<UniqueFd> ListenOnPath(const std::string& path) {
   sockaddr_un unix_address = {};
   unix_address.sun_family = AF_UNIX;

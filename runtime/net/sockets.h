@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/net/endpoint.h"
@@ -33,6 +34,9 @@ absl::StatusOr<int> BoundPort(int fd);
 // that linger in TIME_WAIT are no obstacle.
 // Errors: ALREADY_EXISTS if another program holds the port; FAILED_PRECONDITION for any other reason.
 absl::StatusOr<UniqueFd> ListenAt(const Endpoint& endpoint);
+
+// Whether this host has a route to the endpoint. Errors: FAILED_PRECONDITION with the reason.
+absl::Status CheckRoute(const Endpoint& endpoint);
 
 // A socket that listens on the path of a Unix domain socket, and that does not block. It replaces a socket of that
 // name. Errors: INVALID_ARGUMENT if the path is too long; FAILED_PRECONDITION for any other reason.

@@ -15,6 +15,7 @@
 #include "runtime/net/loopback_users.h"
 #include "runtime/net/message_streams.h"
 #include "runtime/net/served_call.h"
+#include "runtime/net/sockets.h"
 #include "runtime/rendezvous/rendezvous_codec.h"
 #include "runtime/rendezvous/rendezvous_service.h"
 
@@ -145,6 +146,11 @@ absl::StatusOr<v1::JoinResponse> Join(MessageChannel& channel, const v1::Challen
   return response;
 }
 
+// A route to another host may come later; one to this host does not.
+absl::Status CheckLoopback(const Endpoint& endpoint) {
+  return endpoint.loopback ? CheckRoute(endpoint) : absl::OkStatus();
+}
+
 }  // namespace
 
 class RendezvousServer::Impl {
@@ -196,6 +202,7 @@ class RendezvousServer::Impl {
 
 absl::StatusOr<std::unique_ptr<RendezvousServer>> RendezvousServer::Start(const Options& options) {
   RONDA_RETURN_IF_ERROR(CheckSecret(options.endpoint, options.secret));
+  RONDA_RETURN_IF_ERROR(CheckLoopback(options.endpoint));
   auto impl = std::make_unique<Impl>(options);
   RONDA_RETURN_IF_ERROR(impl->Listen(options));
   return std::unique_ptr<RendezvousServer>(new RendezvousServer(std::move(impl)));
@@ -226,6 +233,7 @@ constexpr absl::Duration kPauseBetweenEpochs = absl::Milliseconds(20);
 
 absl::StatusOr<Membership> JoinRendezvous(const RendezvousClientOptions& options) {
   RONDA_RETURN_IF_ERROR(CheckSecret(options.endpoint, options.secret));
+  RONDA_RETURN_IF_ERROR(CheckLoopback(options.endpoint));
   const absl::Time deadline = SteadyNow() + options.timeout;
   RendezvousClientOptions attempt = options;
   for (;;) {

@@ -36,7 +36,10 @@ std::string ShmNameOf(absl::string_view job_id, int64_t epoch) {
 
 std::optional<int64_t> EpochInLink(absl::string_view target, absl::string_view job_id) {
   absl::ConsumeSuffix(&target, " (deleted)");
-  if (!absl::ConsumePrefix(&target, absl::StrCat("/dev/shm", ShmNameOf(job_id, 0)))) return std::nullopt;
+  const size_t name = target.rfind('/');
+  if (name == absl::string_view::npos) return std::nullopt;
+  target.remove_prefix(name);
+  if (!absl::ConsumePrefix(&target, ShmNameOf(job_id, 0))) return std::nullopt;
   if (target.empty()) return 0;
   int64_t epoch = 0;
   if (!absl::ConsumePrefix(&target, "@") || !absl::SimpleAtoi(target, &epoch) || epoch < 0) return std::nullopt;

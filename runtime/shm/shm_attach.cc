@@ -1,12 +1,7 @@
 #include "runtime/shm/shm_attach.h"
 
-#include <fcntl.h>
 #include <sched.h>
-#include <sys/file.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <bit>
@@ -20,10 +15,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/files.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/monitor/peer_monitor.h"
@@ -32,22 +27,13 @@
 namespace ronda {
 namespace {
 
-constexpr char kShmDirectory[] = "/dev/shm";
-// A size below a page means an errno (see Refuse) and no content.
-constexpr size_t kLargestRefusal = 4095;
+// For the error of a rank that has waited in vain.
+constexpr absl::string_view kLonger = " (RONDA_START_TIMEOUT, rondarun --start-timeout)";
 
-absl::Status FileError(absl::string_view what, const std::string& name, int error_number) {
-  return absl::ErrnoToStatus(error_number, absl::StrCat("cannot ", what, " ", kShmDirectory, name));
-}
-
-absl::StatusOr<std::shared_ptr<ShmMapping>> MapOrError(size_t bytes, int flags, int fd) {
-  void* const base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
-  if (base == MAP_FAILED) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot map ", bytes, " bytes: ", std::strerror(errno)));
-  }
-  // Without a descriptor to spare the job runs, and nobody sees its recorders.
-  return std::make_shared<ShmMapping>(base, bytes, UniqueFd(fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0)));
-}
+constexpr absl::string_view kRemedy =
+    ": remove what is not needed there, make it larger (mount -o remount,size=..., or docker run --shm-size=...), or "
+    "run "
+    "fewer ranks on this host";
 
 constexpr absl::Duration kOpenInterval = absl::Milliseconds(1);
 constexpr absl::Duration kAliveCheckInterval = absl::Milliseconds(50);
@@ -119,19 +105,27 @@ bool IsLeftover(const ShmFile& file, absl::Duration may_be_new) {
   return is_prepared ? !IsAlive(CreatorOf(header)) : !is_new;
 }
 
-// Removes what this user's jobs have left that were killed while their ranks came together.
-void RemoveLeftovers(const std::string& job_id, int64_t epoch) {
+// Removes what this user's jobs have left in a folder that were killed while their ranks came together.
+void RemoveLeftovers(const std::string& folder, const std::string& job_id, int64_t epoch) {
   std::error_code error;
-  for (std::filesystem::directory_iterator it(kShmDirectory, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = "/" + it->path().filename().string();
-    if (!absl::StartsWith(name, ShmNameOf("", 0))) continue;
-    const absl::StatusOr<ShmFile> file = ShmFile::Open(name);
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string path = it->path().string();
+    if (!absl::StartsWith(path, absl::StrCat(folder, ShmNameOf("", 0)))) continue;
+    const absl::StatusOr<ShmFile> file = ShmFile::Open(path);
     // Nobody makes a file of an earlier epoch of this job any more.
-    const std::optional<int64_t> its_epoch = EpochInLink(it->path().string(), job_id);
+    const std::optional<int64_t> its_epoch = EpochInLink(path, job_id);
     const bool is_past = its_epoch.has_value() && *its_epoch < epoch;
     const absl::Duration may_be_new = is_past ? -absl::InfiniteDuration() : absl::Minutes(1);
     if (file.ok() && IsLeftover(*file, may_be_new)) file->Unlink();
   }
+}
+
+// The limit on the length of this process' files, if it has one: " (ulimit -f: files have at most 65536 bytes; raise
+// it)".
+std::string FileLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
+  return absl::StrCat(" (ulimit -f: its files have at most ", limit.rlim_cur, " bytes; raise it)");
 }
 
 class Attachment {
@@ -139,6 +133,7 @@ class Attachment {
   explicit Attachment(const ShmAttachOptions& options)
       : options_(options),
         geometry_(options.geometry),
+        folders_(ShmFolders()),
         name_(ShmNameOf(options.job_id, options.epoch)),
         deadline_(SteadyNow() + options.timeout),
         epochs_(options.job_id, options.epoch, SteadyNow()) {}
@@ -148,14 +143,28 @@ class Attachment {
   const ShmGeometry& geometry() const { return geometry_; }
 
  private:
-  absl::StatusOr<ShmFile> CreateFile();
-  // Takes the memory, with smaller slots if there is not enough. Sets geometry_.
-  absl::Status Allocate(const ShmFile& file);
+  // The file in a folder, or why it is not there.
+  struct Attempt {
+    std::optional<ShmFile> file = {};  // also if it has no memory
+    int allocation_error = 0;          // an errno
+    absl::Status status = {};
+    bool is_final = false;  // no other folder is tried
+  };
+  // Makes the file in the first folder that can hold it, and sets geometry_.
+  absl::StatusOr<ShmFile> MakeFile();
+  // Makes the file in a folder, with smaller slots if there is not room for those wanted. Sets geometry_.
+  Attempt MakeFileIn(const std::string& folder);
+  absl::StatusOr<ShmFile> ReplaceFileOfDead(const std::string& path);
+  int Allocate(const ShmFile& file);
+  // Tells the user that the memory is smaller, or elsewhere, than wanted; `reasons` says why no folder before was
+  // taken.
+  void WarnOf(const std::string& folder, const std::string& free, const std::vector<std::string>& reasons) const;
   absl::Status WaitForAllToAttach(const ShmView& view);
 
   // Returns the job's memory once its creator has prepared it, and nullptr before that.
   absl::StatusOr<std::shared_ptr<ShmMapping>> TryToJoin();
-  absl::Status CheckOrigin(const ShmHeader& header) const;
+  absl::StatusOr<std::shared_ptr<ShmMapping>> TryToJoinIn(const std::string& folder);
+  absl::Status CheckOrigin(const ShmHeader& header, const std::string& path) const;
   absl::Status CheckSizes(const ShmFile& file, ShmHeader& header);
   absl::Status WaitUntilRunning(const ShmView& view);
 
@@ -171,19 +180,14 @@ class Attachment {
 
   const ShmAttachOptions& options_;
   ShmGeometry geometry_;  // of the memory, once this rank knows
-  const std::string name_;
+  const std::vector<std::string> folders_;
+  const std::string name_;  // of the file, in one of the folders
   const absl::Time deadline_;
   EpochSearch epochs_;
 };
 
 absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsCreator() {
-  RemoveLeftovers(options_.job_id, options_.epoch);
-  RONDA_ASSIGN_OR_RETURN(ShmFile file, CreateFile());
-  if (absl::Status status = Allocate(file); !status.ok()) {
-    absl::SleepFor(std::min(options_.refusal_time, options_.timeout));
-    file.Unlink();
-    return status;
-  }
+  RONDA_ASSIGN_OR_RETURN(const ShmFile file, MakeFile());
   absl::StatusOr<std::shared_ptr<ShmMapping>> mapping = file.Map(ShmView::TotalBytes(geometry_));
   absl::Status status = mapping.status();
   if (status.ok()) {
@@ -200,46 +204,87 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsCreator() {
   return mapping;
 }
 
-absl::Status Attachment::Allocate(const ShmFile& file) {
-  const size_t wanted = ShmView::TotalBytes(geometry_);
-  const std::string free = DescribeFreeShm();
-  int error_number = file.Allocate(wanted);
-  while (error_number == ENOSPC && geometry_.slot_bytes > kShmPageBytes) {
-    geometry_.slot_bytes = std::max(geometry_.slot_bytes / 2 / kShmPageBytes, size_t{1}) * kShmPageBytes;
-    error_number = file.Allocate(ShmView::TotalBytes(geometry_));
+absl::StatusOr<ShmFile> Attachment::MakeFile() {
+  std::vector<std::string> reasons;
+  Attempt first;  // that failed for lack of memory
+  absl::StatusCode code = absl::StatusCode::kOk;
+  for (const std::string& folder : folders_) {
+    RemoveLeftovers(folder, options_.job_id, options_.epoch);
+    const std::string free = DescribeFree(folder);
+    Attempt attempt = MakeFileIn(folder);
+    if (attempt.status.ok() && first.file.has_value()) first.file->Unlink();
+    if (attempt.status.ok()) WarnOf(folder, free, reasons);
+    if (attempt.status.ok()) return *std::move(attempt.file);
+    if (attempt.is_final) return attempt.status;
+    reasons.emplace_back(attempt.status.message());
+    if (code == absl::StatusCode::kOk) code = attempt.status.code();
+    if (attempt.file.has_value() && first.file.has_value()) attempt.file->Unlink();
+    if (attempt.file.has_value() && !first.file.has_value()) first = std::move(attempt);
   }
-  const std::string lacks = absl::StrCat(free, ", the job needs ", wanted);
-  constexpr absl::string_view kRemedy =
-      ": remove what is not needed there, make it larger (mount -o remount,size=..., or docker run --shm-size=...), or "
-      "run fewer ranks on this host";
-  if (error_number != 0) {
-    file.Refuse(error_number);
-    if (error_number != ENOSPC) return FileError("allocate", name_, error_number);
-    return absl::ResourceExhaustedError(absl::StrCat(lacks, kRemedy));
+  if (first.file.has_value()) {
+    first.file->Refuse(first.allocation_error);
+    absl::SleepFor(std::min(options_.refusal_time, options_.timeout));
+    first.file->Unlink();
   }
-  if (geometry_ == options_.geometry) return absl::OkStatus();
-  Log(LogLevel::kWarning, options_.self.rank,
-      absl::StrCat(lacks, ": it goes on with pieces of ", geometry_.slot_bytes, " bytes instead of ",
-                   options_.geometry.slot_bytes, ", which is slower. To mend it", kRemedy));
-  return absl::OkStatus();
+  return absl::Status(code, absl::StrCat(absl::StrJoin(reasons, "; "), first.allocation_error == EFBIG ? "" : kRemedy));
 }
 
-absl::StatusOr<ShmFile> Attachment::CreateFile() {
-  absl::StatusOr<ShmFile> file = ShmFile::Create(name_);
-  if (!absl::IsAlreadyExists(file.status())) return file;
-  // A job that was killed while its ranks attached may have left it behind. Then its creator is dead.
-  absl::StatusOr<ShmFile> old = ShmFile::Open(name_);
+Attachment::Attempt Attachment::MakeFileIn(const std::string& folder) {
+  const std::string path = folder + name_;
+  geometry_ = options_.geometry;
+  const std::string lack = absl::StrCat(DescribeFree(folder), ", the job needs ", ShmView::TotalBytes(geometry_));
+  absl::StatusOr<ShmFile> file = ShmFile::Create(path);
+  const bool is_taken = absl::IsAlreadyExists(file.status());
+  if (is_taken) file = ReplaceFileOfDead(path);
+  if (!file.ok()) return {.status = file.status(), .is_final = is_taken};
+  const int error_number = Allocate(*file);
+  if (error_number == 0) return {.file = *std::move(file)};
+  return {.file = *std::move(file),
+          .allocation_error = error_number,
+          .status = error_number == ENOSPC
+                        ? absl::ResourceExhaustedError(lack)
+                        : absl::ErrnoToStatus(error_number, absl::StrCat("cannot allocate ", path, FileLimit()))};
+}
+
+absl::StatusOr<ShmFile> Attachment::ReplaceFileOfDead(const std::string& path) {
+  absl::StatusOr<ShmFile> old = ShmFile::Open(path);
   if (absl::IsPermissionDenied(old.status())) return old.status();
   if (old.ok() && old->Size() >= kShmPageBytes) {
     RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmMapping> page, old->Map(kShmPageBytes));
     const ShmHeader& header = *static_cast<const ShmHeader*>(page->base());
+    // A job that was killed while its ranks attached has left it behind.
     if (header.magic.load(std::memory_order_acquire) == kShmMagic && !IsAlive(CreatorOf(header))) {
       old->Unlink();
-      return ShmFile::Create(name_);
+      return ShmFile::Create(path);
     }
   }
-  return absl::AlreadyExistsError(absl::StrCat("/dev/shm", name_, " exists: another job has the same id, or a ",
-                                               "killed one left it behind, and then it can be removed"));
+  return absl::AlreadyExistsError(
+      absl::StrCat(path,
+                   " exists: another job has the same id, or a killed one left it behind, and then it can be "
+                   "removed"));
+}
+
+int Attachment::Allocate(const ShmFile& file) {
+  int error_number = file.Allocate(ShmView::TotalBytes(geometry_));
+  while ((error_number == ENOSPC || error_number == EFBIG) && geometry_.slot_bytes > kShmPageBytes) {
+    geometry_.slot_bytes = std::max(geometry_.slot_bytes / 2 / kShmPageBytes, size_t{1}) * kShmPageBytes;
+    error_number = file.Allocate(ShmView::TotalBytes(geometry_));
+  }
+  return error_number;
+}
+
+void Attachment::WarnOf(const std::string& folder, const std::string& free,
+                        const std::vector<std::string>& reasons) const {
+  if (!reasons.empty()) {
+    Log(LogLevel::kWarning, options_.self.rank,
+        absl::StrCat(absl::StrJoin(reasons, "; "), ": the ranks share memory in ", folder,
+                     " instead, which may be slower. To mend it", kRemedy));
+  }
+  if (geometry_ == options_.geometry) return;
+  Log(LogLevel::kWarning, options_.self.rank,
+      absl::StrCat(free, FileLimit(), ", the job needs ", ShmView::TotalBytes(options_.geometry),
+                   ": it goes on with pieces of ", geometry_.slot_bytes, " bytes instead of ",
+                   options_.geometry.slot_bytes, ", which is slower. To mend it", kRemedy));
 }
 
 absl::Status Attachment::CheckEpoch() {
@@ -265,7 +310,7 @@ absl::Status Attachment::WaitForAllToAttach(const ShmView& view) {
     if (attached == header.size) return absl::OkStatus();
     if (IsLate()) {
       return FailAll(header, absl::DeadlineExceededError(absl::StrCat(MissingRanks(view), " did not start within ",
-                                                                      absl::FormatDuration(options_.timeout),
+                                                                      absl::FormatDuration(options_.timeout), kLonger,
                                                                       DescribeOtherEpoch())));
     }
     if (absl::Status status = CheckEpoch(); !status.ok()) return FailAll(header, status);
@@ -279,10 +324,10 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsJoiner() {
     RONDA_ASSIGN_OR_RETURN(mapping, TryToJoin());
     if (mapping != nullptr) break;
     if (IsLate()) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("rank 0 did not create /dev/shm", name_, " within ", absl::FormatDuration(options_.timeout),
-                       " (rank ", options_.self.rank, " waited for it; ", DescribeFreeShm(), ", the job needs ",
-                       ShmView::TotalBytes(options_.geometry), ")", DescribeOtherEpoch()));
+      return absl::DeadlineExceededError(absl::StrCat(
+          "rank 0 has not called init within ", absl::FormatDuration(options_.timeout), " (rank ", options_.self.rank,
+          " waited for ", absl::StrJoin(folders_, " or "), name_, "): it has not started, needs longer", kLonger,
+          ", or does not see these folders", DescribeOtherEpoch()));
     }
     RONDA_RETURN_IF_ERROR(CheckEpoch());
     absl::SleepFor(kOpenInterval);
@@ -294,20 +339,31 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsJoiner() {
 }
 
 absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::TryToJoin() {
+  for (const std::string& folder : folders_) {
+    RONDA_ASSIGN_OR_RETURN(std::shared_ptr<ShmMapping> mapping, TryToJoinIn(folder));
+    if (mapping != nullptr) return mapping;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::TryToJoinIn(const std::string& folder) {
   const std::shared_ptr<ShmMapping> not_yet;
-  absl::StatusOr<ShmFile> file = ShmFile::Open(name_);
+  const std::string path = folder + name_;
+  absl::StatusOr<ShmFile> file = ShmFile::Open(path);
   if (absl::IsNotFound(file.status())) return not_yet;
   RONDA_RETURN_IF_ERROR(file.status());
   if (const int error_number = file->RefusedWith(); error_number != 0) {
-    return absl::ResourceExhaustedError(absl::StrCat("rank 0 could not allocate the job's shared memory (",
-                                                     std::strerror(error_number), "): ", DescribeFreeShm(),
-                                                     ", the job needs ", ShmView::TotalBytes(options_.geometry)));
+    const std::string why = error_number == EFBIG ? FileLimit()
+                                                  : absl::StrCat(": ", DescribeFree(folder), ", the job needs ",
+                                                                 ShmView::TotalBytes(options_.geometry), kRemedy);
+    return absl::ResourceExhaustedError(
+        absl::StrCat("rank 0 could not allocate the job's shared memory (", std::strerror(error_number), ")", why));
   }
   if (file->Size() < kShmPageBytes) return not_yet;
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmMapping> page, file->Map(kShmPageBytes));
   ShmHeader& header = *static_cast<ShmHeader*>(page->base());
   if (header.magic.load(std::memory_order_acquire) == 0) return not_yet;
-  RONDA_RETURN_IF_ERROR(CheckOrigin(header));
+  RONDA_RETURN_IF_ERROR(CheckOrigin(header, path));
   // The rest of a killed job, which this job's creator is about to replace.
   if (!IsAlive(CreatorOf(header))) return not_yet;
   RONDA_RETURN_IF_ERROR(CheckSizes(*file, header));
@@ -315,11 +371,11 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::TryToJoin() {
   return file->Map(ShmView::TotalBytes(geometry_));
 }
 
-absl::Status Attachment::CheckOrigin(const ShmHeader& header) const {
+absl::Status Attachment::CheckOrigin(const ShmHeader& header, const std::string& path) const {
   if (header.magic.load(std::memory_order_acquire) == kShmMagic && header.layout_version == kShmLayoutVersion) {
     return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(absl::StrCat("/dev/shm", name_, " is damaged, or was not made by this ",
+  return absl::FailedPreconditionError(absl::StrCat(path, " is damaged, or was not made by this ",
                                                     "version of Ronda; if no job is using it, remove it"));
 }
 
@@ -352,7 +408,7 @@ absl::Status Attachment::WaitUntilRunning(const ShmView& view) {
     }
     if (IsLate()) {
       return absl::DeadlineExceededError(
-          absl::StrCat(MissingRanks(view), " did not start within ", absl::FormatDuration(options_.timeout)));
+          absl::StrCat(MissingRanks(view), " did not start within ", absl::FormatDuration(options_.timeout), kLonger));
     }
     FutexWait(header.phase, kAttaching, std::min(kAliveCheckInterval, deadline_ - SteadyNow()));
   }
@@ -366,122 +422,7 @@ absl::Status Attachment::FailAll(ShmHeader& header, const absl::Status& failure)
   return header.failure.Get();
 }
 
-// Makes a file of so many bytes. Returns 0, or an errno.
-int WriteZeros(int fd, size_t bytes) {
-  const std::vector<char> zeros(size_t{1} << 16);
-  for (size_t at = 0; at < bytes;) {
-    const ssize_t count = pwrite(fd, zeros.data(), std::min(zeros.size(), bytes - at), static_cast<off_t>(at));
-    if (count < 0 && errno != EINTR) return errno;
-    if (count > 0) at += static_cast<size_t>(count);
-  }
-  return 0;
-}
-
-absl::Status NotOurs(const std::string& name, const struct stat& info) {
-  return absl::PermissionDeniedError(
-      absl::StrFormat("/dev/shm%s belongs to user %d and has mode %04o and %d links, but the ranks of this job are "
-                      "user %d's, whose file "
-                      "has mode 0600 and one link: another user's job has the same id, or another user wants to take "
-                      "part; give this job "
-                      "another id (RONDA_JOB_ID), or remove the file",
-                      name, info.st_uid, info.st_mode & 07777, info.st_nlink, geteuid()));
-}
-
 }  // namespace
-
-absl::StatusOr<std::shared_ptr<ShmMapping>> ShmMapping::Anonymous(size_t bytes) {
-  return MapOrError(bytes, MAP_SHARED | MAP_ANONYMOUS, -1);
-}
-
-ShmMapping::~ShmMapping() { munmap(base_, bytes_); }
-
-absl::StatusOr<ShmFile> ShmFile::Create(const std::string& name) {
-  const int fd = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, S_IRUSR | S_IWUSR);
-  if (fd < 0) return FileError("create", name, errno);
-  ShmFile file(name, fd);
-  flock(fd, LOCK_SH);  // until this process ends: HasCreator()
-  return file;
-}
-
-absl::StatusOr<ShmFile> ShmFile::Open(const std::string& name) {
-  const int fd = shm_open(name.c_str(), O_RDWR, 0);
-  if (fd < 0) {
-    const int error_number = errno;
-    struct stat info;
-    const std::string path = absl::StrCat(kShmDirectory, name);
-    const bool is_anothers = error_number == EACCES && lstat(path.c_str(), &info) == 0 && info.st_uid != geteuid();
-    return is_anothers ? NotOurs(name, info) : FileError("open", name, error_number);
-  }
-  ShmFile file(name, fd);
-  // Whoever can write to the file can be a rank of the job: it has to be one of this user's, and closed to all others.
-  struct stat info;
-  if (fstat(fd, &info) != 0) return FileError("look at", name, errno);
-  const bool is_ours =
-      S_ISREG(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0 && info.st_nlink <= 1;
-  if (!is_ours) return NotOurs(name, info);
-  return file;
-}
-
-ShmFile::ShmFile(ShmFile&& other) noexcept : name_(std::move(other.name_)), fd_(std::exchange(other.fd_, -1)) {}
-
-ShmFile::~ShmFile() {
-  if (fd_ >= 0) close(fd_);
-}
-
-int ShmFile::Allocate(size_t bytes) const {
-  int error_number;
-  do {
-    error_number = posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
-  } while (error_number == EINTR);
-  // Containers' profiles may refuse it, and some systems have none.
-  if (error_number == EPERM || error_number == ENOSYS) error_number = WriteZeros(fd_, bytes);
-  if (error_number != 0 && ftruncate(fd_, 0) != 0) return errno;  // gives back what there was
-  return error_number;
-}
-
-size_t ShmFile::Size() const {
-  struct stat info;
-  return fstat(fd_, &info) == 0 ? static_cast<size_t>(info.st_size) : 0;
-}
-
-absl::Duration ShmFile::Age() const {
-  struct stat info;
-  return fstat(fd_, &info) == 0 ? CalendarNow() - absl::TimeFromTimespec(info.st_mtim) : absl::ZeroDuration();
-}
-
-bool ShmFile::HasCreator() const {
-  if (flock(fd_, LOCK_EX | LOCK_NB) != 0) return true;
-  flock(fd_, LOCK_UN);
-  return false;
-}
-
-absl::StatusOr<std::shared_ptr<ShmMapping>> ShmFile::Map(size_t bytes) const {
-  return MapOrError(bytes, MAP_SHARED | MAP_POPULATE, fd_);
-}
-
-void ShmFile::Refuse(int error_number) const {
-  // Extending a file takes no memory. If even that fails, the other ranks reach their deadline.
-  [[maybe_unused]] const int result = ftruncate(fd_, error_number);
-}
-
-int ShmFile::RefusedWith() const {
-  const size_t size = Size();
-  return size <= kLargestRefusal ? static_cast<int>(size) : 0;
-}
-
-void ShmFile::Unlink() const {
-  struct stat mine;
-  struct stat current;
-  const std::string path = absl::StrCat(kShmDirectory, name_);
-  if (fstat(fd_, &mine) != 0 || stat(path.c_str(), &current) != 0) return;
-  if (mine.st_dev == current.st_dev && mine.st_ino == current.st_ino) shm_unlink(name_.c_str());
-}
-
-std::string DescribeFreeShm() {
-  struct statvfs info;
-  if (statvfs(kShmDirectory, &info) != 0) return absl::StrCat(kShmDirectory, " cannot be read: ", std::strerror(errno));
-  return absl::StrCat(kShmDirectory, " has ", info.f_bavail * info.f_frsize, " bytes available");
-}
 
 absl::StatusOr<ShmAttached> AttachAllRanks(const ShmAttachOptions& options) {
   Attachment attachment(options);

@@ -416,7 +416,8 @@ TEST(FailureSemanticsTest, AFullDevShmIsReportedByInitOnAllRanks) {
   testing::ForkedChild child([](const testing::ForkedChild::SayReady&) -> std::string {
     const bool has_own_mounts = unshare(CLONE_NEWNS) == 0 &&
                                 mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-                                mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=64k") == 0;
+                                mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=64k") == 0 &&
+                                mount("tmpfs", "/tmp", "tmpfs", 0, "size=64k") == 0 && unsetenv("TMPDIR") == 0;
     if (!has_own_mounts) return "SKIP";
     const JobResult result = RunRankProgram("CannotAllocateSharedMemory", 2);
     ExpectAllEndWell(result);

@@ -1,4 +1,4 @@
-// Jobs on hosts whose names are not ASCII, or not UTF-8.
+// Jobs on hosts whose names are not ASCII, or not UTF-8, and whose network is down.
 #include <sched.h>
 #include <unistd.h>
 
@@ -27,6 +27,16 @@ TEST_P(HostNameTest, AJobStarts) {
                    }});
   EXPECT_EQ(run.Finish(), 0) << run.err();
   EXPECT_THAT(run.out(), HasSubstr("[1]<stdout>: the sum is 2\n"));
+}
+
+TEST(LoopbackTest, AJobWithoutTheLoopbackInterfaceIsToldAtOnce) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a process a network of its own";
+  LauncherRun run({"-np", "2", "./tests/multiprocess/launcher_surroundings_test", "rank"},
+                  {.environment = {"RONDA_BACKEND=tcp", "RONDA_START_TIMEOUT=1h"}, .in_child = [] {
+                     if (unshare(CLONE_NEWNET) != 0) _exit(99);
+                   }});
+  EXPECT_EQ(run.Finish(), 1) << run.err();
+  EXPECT_THAT(run.LastLine(), HasSubstr("Network is unreachable: the loopback interface is down"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Names, HostNameTest,

@@ -10,8 +10,6 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <random>
 #include <set>
 #include <system_error>
@@ -26,6 +24,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/files.h"
 #include "runtime/launch/supervise/descriptors.h"
 
 namespace ronda {
@@ -108,9 +107,9 @@ void AwaitEnd(const std::set<pid_t>& groups) {
 }
 
 bool IsMarked(const std::filesystem::path& process, const std::vector<std::string>& marks) {
-  std::ifstream file(process / "environ", std::ios::binary);
-  const std::string variables{std::istreambuf_iterator<char>(file), {}};
-  for (const absl::string_view variable : absl::StrSplit(variables, '\0')) {
+  const absl::StatusOr<std::string> variables = ReadFile(process / "environ");
+  if (!variables.ok()) return false;
+  for (const absl::string_view variable : absl::StrSplit(*variables, '\0')) {
     if (!absl::StartsWith(variable, kMarkVariable)) continue;
     const absl::string_view value = variable.substr(kMarkVariable.size());
     return std::any_of(marks.begin(), marks.end(), [&](const auto& mark) { return absl::StartsWith(value, mark); });
@@ -190,11 +189,13 @@ void KillMarked(const std::vector<std::string>& marks) {
 void RemoveSharedMemoryLeftovers(const std::string& job_id) {
   if (job_id.empty()) return;
   const std::string prefix = absl::StrCat("ronda-", job_id);
-  // A machine without /dev/shm has no leftovers, and a file that is gone already is as good as removed.
+  // A folder that is missing has no leftovers, and a file that is gone already is as good as removed.
   std::error_code ignored;
   std::vector<std::filesystem::path> leftovers;
-  for (std::filesystem::directory_iterator it("/dev/shm", ignored), end; it != end; it.increment(ignored)) {
-    if (absl::StartsWith(it->path().filename().string(), prefix)) leftovers.push_back(it->path());
+  for (const std::string& folder : ShmFolders()) {
+    for (std::filesystem::directory_iterator it(folder, ignored), end; it != end; it.increment(ignored)) {
+      if (absl::StartsWith(it->path().filename().string(), prefix)) leftovers.push_back(it->path());
+    }
   }
   for (const std::filesystem::path& leftover : leftovers) std::filesystem::remove(leftover, ignored);
 }

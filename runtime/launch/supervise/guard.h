@@ -63,9 +63,9 @@ class Guard {
 // the latest after some seconds.
 void KillMarked(const std::vector<std::string>& marks);
 
-// Removes the shared memory that dead ranks of the job left in /dev/shm: every ronda-<job id>*. An empty `job_id` is
-// unknown, and nothing is removed.
-// REQUIRES: `job_id` is as long as all others, so that it is no prefix of another job's.
+// Removes the shared memory that dead ranks of the job left in ShmFolders(): every ronda-<job id>*. An empty `job_id`
+// is unknown, and nothing is removed. REQUIRES: `job_id` is as long as all others, so that it is no prefix of another
+// job's.
 void RemoveSharedMemoryLeftovers(const std::string& job_id);
 
 }  // namespace ronda

@@ -1,5 +1,6 @@
 #include "runtime/monitor/peer_monitor.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/base/mutex.h"
 #include "tests/testing/process_world.h"
 
@@ -112,6 +114,30 @@ TEST_P(PeerMonitorTest, StopsWhileItsPeersLive) {
   Peer peer;
   Watch({{.rank = 5, .process = peer.process()}}).reset();
   EXPECT_TRUE(IsAlive(peer.process()));
+}
+
+// As closefrom() does, in a program that has peers.
+TEST_P(PeerMonitorTest, AProgramThatClosesAllDescriptorsStillHearsOfEndsAndCanStop) {
+  Peer first;
+  Peer second;
+  const PeerMonitor::Options options = {.method = GetParam()};
+  ForkedChild program([&](const ForkedChild::SayReady&) {
+    Ends ends;
+    const int first_descriptor = open("/dev/null", O_RDWR);
+    close(first_descriptor);
+    auto monitor = PeerMonitor::Start(
+        {{.rank = 1, .process = first.process()}, {.rank = 2, .process = second.process()}},
+        [&](RankId rank) { ends.Add(rank); }, options);
+    if (!monitor.ok()) return monitor.status().ToString();
+    for (int fd = first_descriptor; fd < 1024; ++fd) close(fd);
+    const int file = open("/dev/null", O_RDWR);
+    second.Kill();
+    const bool is_right = ends.WaitFor(1) == std::vector<RankId>({2});
+    monitor->reset();
+    const bool is_open = fcntl(file, F_GETFD) >= 0;
+    return absl::StrCat(is_right ? "right, " : "wrong, ", is_open ? "open" : "closed");
+  });
+  EXPECT_EQ(program.Result(), "right, open");
 }
 
 }  // namespace

@@ -14,13 +14,14 @@ TEST(EpochSearchTest, EpochsOfAJobHaveNamesOfTheirOwn) {
   for (const int64_t epoch : {0, 1, 12, 999'999'999}) {
     EXPECT_EQ(EpochInLink("/dev/shm" + ShmNameOf("j", epoch), "j"), epoch);
     EXPECT_EQ(EpochInLink("/dev/shm" + ShmNameOf("j", epoch) + " (deleted)", "j"), epoch);
+    EXPECT_EQ(EpochInLink("/var/tmp" + ShmNameOf("j", epoch), "j"), epoch);
   }
 }
 
 TEST(EpochSearchTest, WhatIsNotTheJobsMemoryHasNoEpoch) {
   for (const char* target : {"", "/dev/null", "socket:[17]", "/dev/shm/ronda-", "/dev/shm/ronda-jj",
                              "/dev/shm/ronda-j-0", "/dev/shm/ronda-i@1", "/dev/shm/ronda-j@", "/dev/shm/ronda-j@-1",
-                             "/dev/shm/ronda-j@1x", "/dev/shm/ronda-j@1@2", "/tmp/dev/shm/ronda-j@1"}) {
+                             "/dev/shm/ronda-j@1x", "/dev/shm/ronda-j@1@2", "/tmp/ronda-j@1/x"}) {
     EXPECT_EQ(EpochInLink(target, "j"), std::nullopt) << target;
   }
 }

@@ -82,7 +82,7 @@ TEST(ShmProcessDeathTest, RankKilledInTheMiddleOfAnAllreduceIsNamedToAllOthers) 
 
 // A job that is killed while its ranks come together leaves its memory behind; the next job of the user removes it.
 TEST(ShmProcessDeathTest, WhatAKilledStartHasLeftTheNextJobRemoves) {
-  const std::string left = absl::StrCat("/ronda-left-", getpid());
+  const std::string left = absl::StrCat("/dev/shm/ronda-left-", getpid());
   ForkedChild lone(
       [](const ForkedChild::SayReady&) { return ConnectShmTransport(OptionsOf("left", 0, 2)).status().ToString(); });
   const auto has_attached = [&left] {

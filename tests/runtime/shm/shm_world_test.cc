@@ -5,10 +5,12 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -43,7 +45,7 @@ class ShmWorldTest : public ::testing::Test {
 
   // The number of attached ranks, read from the file while it still has its name.
   uint32_t AttachedRanks() const {
-    auto file = ShmFile::Open(Name());
+    auto file = ShmFile::Open("/dev/shm" + Name());
     if (!file.ok() || file->Size() < kShmPageBytes) return 0;
     auto page = file->Map(kShmPageBytes);
     return page.ok() ? static_cast<const ShmHeader*>((*page)->base())->attached.load() : 0;
@@ -83,7 +85,7 @@ class ShmWorldTest : public ::testing::Test {
 
 // Whoever can write to the memory can be a rank.
 TEST_F(ShmWorldTest, MemoryThatIsNotThisUsersAloneIsRefused) {
-  const auto file = ShmFile::Create(Name());
+  const auto file = ShmFile::Create("/dev/shm" + Name());
   ASSERT_TRUE(file.ok()) << file.status();
   const std::string path = absl::StrCat("/dev/shm", Name());
   const auto expect_refused = [this](absl::string_view why) {
@@ -169,8 +171,8 @@ TEST_F(ShmWorldTest, MissingCreatorIsNamed) {
   ShmWorld::Options options = OptionsOf(1, 2);
   options.connect_timeout = kShort;
   const absl::Status status = ShmWorld::Connect(options).status();
-  ExpectError(status, absl::StatusCode::kDeadlineExceeded, "rank 0 did not create /dev/shm/ronda-");
-  ExpectError(status, absl::StatusCode::kDeadlineExceeded, "bytes available");
+  ExpectError(status, absl::StatusCode::kDeadlineExceeded, "rank 0 has not called init within 300ms");
+  ExpectError(status, absl::StatusCode::kDeadlineExceeded, "/dev/shm or /tmp/ronda-");
 }
 
 TEST_F(ShmWorldTest, RanksThatDisagreeAreToldBothSizes) {
@@ -218,7 +220,7 @@ TEST_F(ShmWorldTest, MemoryThatNeverGetsReadyEndsInADeadline) {
   PutFile(std::string(1 << 20, '\0'));
   ShmWorld::Options options = OptionsOf(1, 2);
   options.connect_timeout = kShort;
-  ExpectError(ShmWorld::Connect(options).status(), absl::StatusCode::kDeadlineExceeded, "rank 0 did not create");
+  ExpectError(ShmWorld::Connect(options).status(), absl::StatusCode::kDeadlineExceeded, "rank 0 has not called init");
 }
 
 TEST_F(ShmWorldTest, LeftoverOfAKilledJobIsReplaced) {
@@ -247,16 +249,19 @@ TEST_F(ShmWorldTest, DeathOfTheCreatorWhileRanksComeTogetherIsNamed) {
             absl::StrCat("rank 0 (host testhost, pid ", creator.pid(), ") died while the ranks came together"));
 }
 
-// Runs in a child with its own /dev/shm of so many bytes; false if the child lacks the right to mount it.
-bool EnterDevShm(size_t bytes) {
+// Runs in a child with a /dev/shm of its own, that of so many bytes or read-only, and that is the only folder which may
+// have shared memory unless TMPDIR names one; false if the child lacks the right to mount it.
+bool EnterDevShm(const std::string& options, unsigned long flags = 0) {
   if (unshare(CLONE_NEWNS) != 0) return false;
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
-  return mount("tmpfs", "/dev/shm", "tmpfs", 0, absl::StrCat("size=", bytes).c_str()) == 0;
+  if (setenv("TMPDIR", "/dev/shm", 1) != 0) return false;
+  return mount("tmpfs", "/dev/shm", "tmpfs", flags, options.c_str()) == 0 &&
+         mount("tmpfs", "/tmp", "tmpfs", MS_RDONLY, "") == 0;
 }
 
 // The same, with `free_bytes` of 64 KiB; nullopt in place of false.
 std::optional<std::string> EnterTinyDevShm(size_t free_bytes) {
-  if (!EnterDevShm(64 << 10)) return std::nullopt;
+  if (!EnterDevShm("size=64k")) return std::nullopt;
   if (free_bytes == 0) {
     const int fd = shm_open("/filler", O_CREAT | O_RDWR, 0600);
     if (posix_fallocate(fd, 0, 64 << 10) != 0) return "cannot fill /dev/shm";
@@ -265,10 +270,51 @@ std::optional<std::string> EnterTinyDevShm(size_t free_bytes) {
   return "";
 }
 
+class NoDevShmTest : public ShmWorldTest, public ::testing::WithParamInterface<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, NoDevShmTest, ::testing::Values("read-only", "closed", "full", "missing"));
+
+TEST_P(NoDevShmTest, RanksMeetInAnotherFolder) {
+  const std::string way = GetParam();
+  ForkedChild child([&](const ForkedChild::SayReady&) -> std::string {
+    if (!EnterDevShm(way == "full" ? "size=4k" : "", way == "read-only" ? MS_RDONLY : 0)) return "SKIP";
+    // A folder of the mounted file system, by another name.
+    if (mount("tmpfs", "/mnt", "tmpfs", 0, "mode=1777") != 0) return "SKIP";
+    setenv("TMPDIR", "/mnt", 1);
+    if (way == "missing" && mount("tmpfs", "/dev", "tmpfs", 0, "") != 0) return "SKIP";
+    if (way == "closed" && (chmod("/dev/shm", 0) != 0 || setresuid(65534, 65534, 65534) != 0)) return "SKIP";
+    std::string report;
+    for (const auto& world : ConnectAll({OptionsOf(0, 2), OptionsOf(1, 2)})) {
+      absl::StrAppend(&report, world.status().ToString(), " ");
+    }
+    return absl::StrCat(report, access(("/mnt" + Name()).c_str(), F_OK) == 0 ? "the name is left" : "");
+  });
+  const std::string report = child.Result();
+  if (report == "SKIP") GTEST_SKIP() << "needs the right to mount a file system";
+  EXPECT_EQ(report, "OK OK ");
+}
+
+TEST_F(ShmWorldTest, WithAShortLimitOnFilesTheSlotsAreSmaller) {
+  const ShmGeometry small = {.size = 2, .slot_bytes = size_t{20} << 10, .slot_count = 3};
+  ForkedChild child([&](const ForkedChild::SayReady&) -> std::string {
+    const rlimit limit = {.rlim_cur = ShmView::TotalBytes(small), .rlim_max = ShmView::TotalBytes(small)};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return "no limit can be set";
+    std::vector<ShmWorld::Options> options = {OptionsOf(0, 2), OptionsOf(1, 2)};
+    for (ShmWorld::Options& each : options) each.slot_bytes = size_t{64} << 10;
+    std::string report;
+    for (const auto& world : ConnectAll(options)) {
+      absl::StrAppend(&report,
+                      world.ok() ? absl::StrCat((*world)->options().slot_bytes, " ") : world.status().ToString());
+    }
+    return report;
+  });
+  EXPECT_EQ(child.Result(), "16384 16384 ");
+}
+
 TEST_F(ShmWorldTest, WithoutRoomForTheSlotsTheyAreSmaller) {
   const ShmGeometry small = {.size = 2, .slot_bytes = size_t{20} << 10, .slot_count = 3};
   ForkedChild child([&](const ForkedChild::SayReady&) -> std::string {
-    if (!EnterDevShm(ShmView::TotalBytes(small))) return "SKIP";
+    if (!EnterDevShm(absl::StrCat("size=", ShmView::TotalBytes(small)))) return "SKIP";
     std::vector<ShmWorld::Options> options = {OptionsOf(0, 2), OptionsOf(1, 2)};
     for (ShmWorld::Options& each : options) each.slot_bytes = size_t{64} << 10;
     std::string report;
