@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/monitor/peer_monitor.h"
 
 namespace ronda {
 namespace {
@@ -60,16 +61,30 @@ std::optional<pid_t> HolderOf(const Address& address) {
   return holder.pid;
 }
 
+// Whether `ancestor` has started this process, or one that did.
+bool IsAncestor(pid_t ancestor) {
+  std::optional<ProcessStat> stat = ReadProcessStat(getpid());
+  for (; stat.has_value() && stat->parent > 1; stat = ReadProcessStat(stat->parent)) {
+    if (stat->parent == ancestor) return true;
+  }
+  return false;
+}
+
 absl::Status AlreadyClaimed(const JobEnvironment& job, const Address& address) {
   const std::optional<pid_t> holder = HolderOf(address);
+  if (holder.has_value() && IsAncestor(*holder)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this process (", getpid(), ") was started by rank ", job.rank, " (process ", *holder,
+        "), and is no rank itself: it has inherited that rank's variables, which ", job.source,
+        " has set. Do not initialise Ronda in processes that a rank starts (in Python: begin the main script with "
+        "if __name__ == \"__main__\"), or start them without these variables"));
+  }
   const std::string other = holder.has_value() ? absl::StrCat("process ", *holder) : "another process";
   return absl::FailedPreconditionError(absl::StrCat(
       "rank ", job.rank, " of this job is ", other, " already, and this process (", getpid(),
       ") has been told the same place, by ", job.source,
-      ": a program that a rank starts inherits its variables; start each rank once, and give copies an environment "
-      "without them. Or two jobs have the same address and port: end both, as their ranks may be mixed, and give each "
-      "a "
-      "port of its own"));
+      ": start each rank once. Or two jobs have the same address and port: end both, as their ranks may be mixed, and "
+      "give each a port of its own"));
 }
 
 }  // namespace

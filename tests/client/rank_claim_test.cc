@@ -6,6 +6,7 @@
 #include <csignal>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -42,6 +43,29 @@ TEST(RankClaimTest, SecondProcessOfARankIsToldWhichIsTheFirst) {
   EXPECT_THAT(std::string(refused.message()),
               AllOf(HasSubstr(absl::StrCat("rank 1 of this job is process ", getpid(), " already")),
                     HasSubstr("start each rank once")));
+}
+
+TEST(RankClaimTest, AProcessThatARankHasStartedIsToldSo) {
+  RankClaim claim;
+  ASSERT_TRUE(claim.Take(RankOf("child", 1)).ok());
+  const JobEnvironment job = RankOf("child", 1);
+  const std::string wanted = absl::StrCat("was started by rank 1 (process ", getpid(), "), and is no rank itself");
+  const pid_t child = fork();
+  if (child == 0) {
+    // One that has been started by another that is no rank.
+    const pid_t grandchild = fork();
+    if (grandchild == 0) {
+      RankClaim of_child;
+      const absl::Status refused = of_child.Take(job);
+      _exit(absl::IsFailedPrecondition(refused) && absl::StrContains(refused.message(), wanted) ? 0 : 1);
+    }
+    int status = 1;
+    waitpid(grandchild, &status, 0);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 2);
+  }
+  int status = 1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(RankClaimTest, OtherRanksJobsAndEpochsAreOthers) {
