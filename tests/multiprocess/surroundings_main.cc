@@ -1,5 +1,6 @@
 // The main program of tests of the launcher in unusual surroundings. With the argument "rank" it is a rank of a job,
-// which prints a sum.
+// which prints the job's name and a sum.
+#include <cstdlib>
 #include <iostream>
 #include <string>
 
@@ -10,6 +11,7 @@ namespace {
 
 int RunRank() {
   try {
+    std::cout << "the job is " << std::getenv("RONDA_JOB_ID") << std::endl;
     ronda::init();
     float sum = 1;
     ronda::allreduce(ronda::tensor("x", &sum), {ronda::Op::Sum});

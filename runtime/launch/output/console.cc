@@ -27,6 +27,12 @@ absl::string_view StripErasing(absl::string_view text) {
 
 bool IsBlank(absl::string_view line) { return line.find_first_not_of(" \t\r") == absl::string_view::npos; }
 
+// Whether Ronda itself says so, and calls it information (runtime/base/logging.h).
+bool IsInformation(RankId rank, absl::string_view line) {
+  const std::string own = absl::StrCat("ronda[", rank, "] ");
+  return absl::StartsWith(line, absl::StrCat(own, "I ")) || absl::StartsWith(line, absl::StrCat(own, "D "));
+}
+
 }  // namespace
 
 void LineSplitter::Feed(absl::string_view bytes, Emit emit) {
@@ -128,7 +134,7 @@ std::string Console::Prefix(RankId rank, Stream stream) const {
 }
 
 void Console::PrintLine(RankId rank, Stream stream, absl::string_view line) {
-  if (stream == Stream::kStderr && !IsBlank(line)) {
+  if (stream == Stream::kStderr && !IsBlank(line) && !IsInformation(rank, line)) {
     last_errors_[static_cast<size_t>(rank)].assign(line.data(), line.size());
   }
   if (IsHidden(stream)) return;

@@ -83,7 +83,8 @@ class Console {
   // Prints a line of the launcher's own to stderr, as "rondarun: text".
   void Say(absl::string_view text);
 
-  // The last line of `rank` on stderr that is not blank; empty if there is none. Valid until the next call.
+  // The last line of `rank` on stderr that is not blank, nor information that Ronda logs; empty if there is none. Valid
+  // until the next call.
   absl::string_view last_error(RankId rank) const { return last_errors_[static_cast<size_t>(rank)]; }
 
  private:

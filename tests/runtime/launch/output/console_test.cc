@@ -100,6 +100,13 @@ TEST_F(FileConsoleTest, LastErrorIsTheLastLineOnStderrThatIsNotBlank) {
   EXPECT_EQ(console_.last_error(0), "unfinished");
 }
 
+TEST_F(FileConsoleTest, InformationThatRondaLogsIsNoError) {
+  console_.Feed(0, Stream::kStderr, "disk on fire\nronda[0] I tensors go over nccl\nronda[0] D more\n");
+  EXPECT_EQ(console_.last_error(0), "disk on fire");
+  console_.Feed(0, Stream::kStderr, "ronda[0] W tensor 'x' waits for rank 1\n");
+  EXPECT_EQ(console_.last_error(0), "ronda[0] W tensor 'x' waits for rank 1");
+}
+
 TEST_F(FileConsoleTest, LaunchersOwnLinesGoToStderr) {
   console_.Say("text");
   EXPECT_EQ(err(), "rondarun: text\n");
