@@ -64,7 +64,7 @@ void ElasticJob::OnEnd(const RankEnd& end) {
   using Cause = JobMembership::Exit::Cause;
   CarryOut(membership_.OnExit(end.rank,
                               {.exit_code = ExitCodeOf(end),
-                               .describe = DescribeEnd(end),
+                               .describe = DescribeEndAndError(end, Naming::kMember),
                                .cause = end.lost.empty() ? Cause::kItself : Cause::kLostHost},
                               now()));
 }

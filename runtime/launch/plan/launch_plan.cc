@@ -127,8 +127,9 @@ std::vector<std::string> CommonEnvironment(const PlanRequest& request) {
   std::vector<std::string> environment = InheritedVariables(request.environment, request.settings);
   if (!request.nodes) {
     environment.push_back(absl::StrCat("RONDA_JOB_ID=", request.job_id));
-    if (request.rank_count > 1) AddMasterAddress(kLoopback, request.free_port, &environment);
-    AddStoreAddress(kLoopback, request.store_port, &environment);
+    // 0: the system gives this host no sockets. The ranks can meet in memory all the same.
+    if (request.rank_count > 1 && request.free_port != 0) AddMasterAddress(kLoopback, request.free_port, &environment);
+    if (request.store_port != 0) AddStoreAddress(kLoopback, request.store_port, &environment);
   } else {
     AddMasterAddress(request.nodes->master_address, request.nodes->master_port, &environment);
     // All nodes know this port without asking.

@@ -41,6 +41,9 @@ class JobListener {
   // `exit_code`.
   virtual void OnJobFailure(absl::string_view what, int exit_code) = 0;
 
+  // The last line of a rank on stderr, as far as it is known here.
+  virtual std::string LastErrorOf(RankId) const { return ""; }
+
   // How many bytes of the ranks' `stream` still wait to be written. While they are many, processes are not read.
   virtual size_t Pending(Stream stream) const = 0;
 

@@ -49,10 +49,14 @@ void JobReport::OnOutput(RankId rank, Stream stream, absl::string_view bytes) {
 
 void JobReport::OnOutputEnd(RankId rank, Stream stream) { console_.Finish(rank, stream); }
 
+std::string JobReport::LastErrorOf(RankId rank) const {
+  const bool is_known = rank >= 0 && static_cast<size_t>(rank) < started_.size();
+  return is_known ? std::string(console_.last_error(rank)) : "";
+}
+
 void JobReport::OnRankEnd(RankEnd end) {
   std::string text = DescribeEnd(end);
   if (end.rank >= 0 && static_cast<size_t>(end.rank) < started_.size()) {
-    end.last_error = std::string(console_.last_error(end.rank));
     const absl::Duration lived = clock_->Now() - started_[static_cast<size_t>(end.rank)];
     absl::StrAppend(&text, " after ", absl::ToDoubleSeconds(absl::Trunc(lived, absl::Milliseconds(1))), " s");
   }

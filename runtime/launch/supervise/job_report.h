@@ -39,13 +39,14 @@ class JobReport final : public JobListener {
   void OnRankEnd(RankEnd end) override;
   void OnHelperLine(absl::string_view helper, absl::string_view line) override;
   void OnJobFailure(absl::string_view what, int exit_code) override;
+  std::string LastErrorOf(RankId rank) const override;
   size_t Pending(Stream stream) const override { return output_->queue(stream)->pending().size(); }
   void Say(absl::string_view text) override;
   void Explain(absl::string_view text) override;
 
-  // Whether the job ended because a rank failed.
   // Whether some of the ranks' output could not be saved.
   bool has_lost_output() const { return has_lost_output_; }
+  // Whether the job ended because a rank failed.
   bool rank_failed() const { return !failure_.has_value() && FirstFailure(ends_) != nullptr; }
 
   // The signal by which the user ended the job, in words, and the exit code for that.

@@ -176,6 +176,7 @@ void Supervisor::OnOutputEnd(RankId rank, Stream stream) { surroundings_.report-
 
 void Supervisor::OnRankEnd(RankEnd end) {
   end.round = round_;
+  end.last_error = surroundings_.report->LastErrorOf(end.rank);
   const bool failed = end.failed();
   surroundings_.report->OnRankEnd(end);
   if (members_ != nullptr) return members_->OnEnd(end);

@@ -122,15 +122,19 @@ const RankEnd* FirstFailure(const std::vector<RankEnd>& ends) {
   return first;  // they blame each other in a circle
 }
 
-std::string DescribeFailure(const RankEnd& failure, Naming naming) {
-  const absl::string_view kind = naming == Naming::kRank ? "rank " : "member ";
-  std::string text = failure.rank < 0 ? "a rank" : absl::StrCat(kind, failure.rank);
-  absl::StrAppend(&text, PlaceOf(failure), " ", DescribeEnd(failure));
-  const absl::string_view error = absl::StripAsciiWhitespace(failure.last_error);
+std::string DescribeEndAndError(const RankEnd& end, Naming naming) {
+  std::string text = DescribeEnd(end);
+  const absl::string_view error = absl::StripAsciiWhitespace(end.last_error);
   const bool may_be_past = naming == Naming::kMember && !RanksNamedIn(error).empty();
   if (error.empty() || may_be_past) return text;
   absl::StrAppend(&text, "; last error: \"", error.substr(0, kMaxQuoted), error.size() > kMaxQuoted ? "..." : "", "\"");
   return text;
+}
+
+std::string DescribeFailure(const RankEnd& failure, Naming naming) {
+  const absl::string_view kind = naming == Naming::kRank ? "rank " : "member ";
+  const std::string who = failure.rank < 0 ? "a rank" : absl::StrCat(kind, failure.rank);
+  return absl::StrCat(who, PlaceOf(failure), " ", DescribeEndAndError(failure, naming));
 }
 
 std::string DescribeFailure(const RankEnd& failure, const std::vector<RankEnd>& ends) {

@@ -51,6 +51,10 @@ const RankEnd* FirstFailure(const std::vector<RankEnd>& ends);
 // Whether ranks of a job go by their ranks, or by their numbers as members, which they keep for life.
 enum class Naming { kRank, kMember };
 
+// The same, and the last error: "exited with code 3; last error: \"disk on fire\"". A member's is not quoted if it is a
+// report about ranks, which may be of an earlier epoch.
+std::string DescribeEndAndError(const RankEnd& end, Naming naming);
+
 // The launcher's last line for that failure, without newline. A member's last error is quoted unless it is a report
 // about ranks: that may be of an earlier epoch.
 std::string DescribeFailure(const RankEnd& failure, Naming naming = Naming::kRank);

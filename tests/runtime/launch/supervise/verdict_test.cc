@@ -177,5 +177,14 @@ TEST(LateStartTest, SaysWhatToLookAt) {
               AllOf(HasSubstr("rondarun --check"), HasSubstr("--network-interfaces"), HasSubstr("--start-timeout")));
 }
 
+TEST(DescribeEndAndErrorTest, AReportAboutRanksIsNotQuotedOfAMember) {
+  const RankEnd own = {.rank = 3, .exit_code = 1, .last_error = "disk on fire"};
+  EXPECT_EQ(DescribeEndAndError(own, Naming::kMember), "exited with code 1; last error: \"disk on fire\"");
+  const RankEnd report = {.rank = 3, .exit_code = 1, .last_error = "rank 2 (host a, pid 71) died"};
+  EXPECT_EQ(DescribeEndAndError(report, Naming::kMember), "exited with code 1");
+  EXPECT_EQ(DescribeEndAndError(report, Naming::kRank),
+            "exited with code 1; last error: \"rank 2 (host a, pid 71) died\"");
+}
+
 }  // namespace
 }  // namespace ronda
