@@ -125,9 +125,9 @@ namespace {
 class WaitingCall final : public MessageStreamOwner {
  public:
   absl::StatusOr<std::string> Run(MessageStream stream, const std::string& request) {
-    stream_ = stream;
-    stream.Open(this);
-    stream.Write(request);
+    stream_ = std::move(stream);
+    stream_->Open(this);
+    stream_->Write(request);
     MutexLock lock(&mu_);
     while (!status_.has_value()) closed_.Wait(&mu_);
     if (!status_->ok()) return *status_;
@@ -154,7 +154,7 @@ class WaitingCall final : public MessageStreamOwner {
 }  // namespace
 
 absl::StatusOr<std::string> CallOnce(MessageStream stream, const std::string& request) {
-  return WaitingCall().Run(stream, request);
+  return WaitingCall().Run(std::move(stream), request);
 }
 
 }  // namespace ronda

@@ -78,7 +78,7 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const Endpoi
                             .grace = absl::ZeroDuration(),
                             .clients = kControlFanOut,
                             .accept = [self = server.get()](absl::string_view method, MessageStream stream) {
-                              self->Accept(method, stream);
+                              self->Accept(method, std::move(stream));
                             }}));
   Endpoint bound = endpoint;
   bound.port = server->port();

@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -45,7 +46,7 @@ void SetBlocking(int fd, bool blocks) {
 
 absl::Status Unavailable(int error) { return absl::UnavailableError(strerror(error)); }
 
-absl::Status Await(int fd, short events, absl::Time deadline) {
+absl::Status Await(int fd, int16_t events, absl::Time deadline) {
   while (true) {
     const absl::Duration left = deadline - SteadyNow();
     if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("it does not answer");
@@ -130,7 +131,7 @@ struct Stream {
   // Where it can go on: where there is something to read, or room to write.
   pollfd request() const {
     const bool reads = pending.empty();
-    return {.fd = reads ? from : to, .events = static_cast<short>(reads ? POLLIN : POLLOUT), .revents = 0};
+    return {.fd = reads ? from : to, .events = static_cast<int16_t>(reads ? POLLIN : POLLOUT), .revents = 0};
   }
   bool Advance(int* error) { return pending.empty() ? Read(error) : Write(error); }
 };

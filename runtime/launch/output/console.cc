@@ -128,7 +128,7 @@ bool Console::IsHidden(Stream stream) const {
 }
 
 std::string Console::Prefix(RankId rank, Stream stream) const {
-  const std::string mark = absl::StrCat("[", rank, "]<", Name(stream), ">: ");
+  std::string mark = absl::StrCat("[", rank, "]<", Name(stream), ">: ");
   if (options_.line_prefix == LaunchOptions::LinePrefix::kRank) return mark;
   return absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3S%Ez ", calendar_->Now(), absl::LocalTimeZone()), mark);
 }

@@ -121,6 +121,7 @@ absl::StatusOr<JobPlan> PlanElasticJob(const LaunchOptions& asked, const LaunchF
 
 std::vector<std::string> NamesOf(const std::vector<std::string>& variables) {
   std::vector<std::string> names;
+  names.reserve(variables.size());
   for (const std::string& variable : variables) names.emplace_back(NameOf(variable));
   return names;
 }

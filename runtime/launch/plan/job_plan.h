@@ -49,9 +49,9 @@ struct JobPlan {
   std::vector<RankId> ranks;                   // that this launcher starts
   ShutdownSchedule::Options shutdown;
   absl::Duration start_timeout = absl::InfiniteDuration();  // of ranks that others start
-  std::vector<std::string> notes;         // for every user: surprising choices
-  std::vector<std::string> explanations;  // for --verbose
-  std::vector<std::string> commands;      // a line for each process, as a shell would start it
+  std::vector<std::string> notes;                           // for every user: surprising choices
+  std::vector<std::string> explanations;                    // for --verbose
+  std::vector<std::string> commands;                        // a line for each process, as a shell would start it
 };
 
 // Of an elastic job.

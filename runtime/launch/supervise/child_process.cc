@@ -12,6 +12,7 @@
 #include <csignal>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/status_macros.h"
@@ -160,9 +161,8 @@ absl::StatusOr<Pipe> OpenInput(ChildProcess::Input input) {
 
 // In place of the mark of an outer launcher.
 std::vector<std::string> WithMark(std::vector<std::string> environment, const std::string& mark) {
-  constexpr absl::string_view kVariable = "RONDA_LAUNCH=";
-  std::erase_if(environment, [](const std::string& variable) { return absl::StartsWith(variable, kVariable); });
-  environment.push_back(absl::StrCat(kVariable, mark));
+  std::erase_if(environment, [](const std::string& each) { return absl::StartsWith(each, Guard::kVariable); });
+  environment.push_back(absl::StrCat(Guard::kVariable, mark));
   return environment;
 }
 

@@ -39,12 +39,10 @@ struct Message {
 // How long helpers may take to end their own processes.
 constexpr int kPatienceSeconds = 10;
 
-constexpr absl::string_view kMarkVariable = "RONDA_LAUNCH=";
-
 // Not to be killed as a process of an outer launcher's: the kernel shows the memory that the process began with.
 void EraseOwnMark() {
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (absl::StartsWith(*variable, kMarkVariable)) std::memset(*variable, 'X', std::strlen(*variable));
+    if (absl::StartsWith(*variable, Guard::kVariable)) std::memset(*variable, 'X', std::strlen(*variable));
   }
 }
 
@@ -110,8 +108,8 @@ bool IsMarked(const std::filesystem::path& process, const std::vector<std::strin
   const absl::StatusOr<std::string> variables = ReadFile(process / "environ");
   if (!variables.ok()) return false;
   for (const absl::string_view variable : absl::StrSplit(*variables, '\0')) {
-    if (!absl::StartsWith(variable, kMarkVariable)) continue;
-    const absl::string_view value = variable.substr(kMarkVariable.size());
+    if (!absl::StartsWith(variable, Guard::kVariable)) continue;
+    const absl::string_view value = variable.substr(Guard::kVariable.size());
     return std::any_of(marks.begin(), marks.end(), [&](const auto& mark) { return absl::StartsWith(value, mark); });
   }
   return false;

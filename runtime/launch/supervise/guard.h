@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "runtime/base/unique_fd.h"
 
 namespace ronda {
@@ -43,6 +44,9 @@ class Guard {
 
   // The process that watches.
   pid_t pid() const { return pid_; }
+
+  // Before a mark, in the environment.
+  static constexpr absl::string_view kVariable = "RONDA_LAUNCH=";
 
   // A value of RONDA_LAUNCH, for a process that the launcher starts and all that come from it; each differs.
   std::string NewMark() const;

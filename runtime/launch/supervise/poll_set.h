@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -23,7 +24,7 @@ namespace ronda {
 class PollSet {
  public:
   // Calls `on_ready` from Wait when `fd` has one of `events` (POLLIN, POLLOUT) or is at its end.
-  void Add(int fd, short events, std::function<void()> on_ready) {
+  void Add(int fd, int16_t events, std::function<void()> on_ready) {
     requests_.push_back({.fd = fd, .events = events, .revents = 0});
     actions_.push_back(std::move(on_ready));
   }

@@ -33,14 +33,12 @@ pid_t StartDaemon(const std::string& variable) {
   return pid;
 }
 
-// Whether the process has been killed; if not, it is now.
+// Whether the process has been killed; if not, it is told to end now.
 bool WasKilled(pid_t pid) {
-  const bool is_over = waitpid(pid, nullptr, WNOHANG) == pid;
-  if (!is_over) {
-    kill(pid, SIGKILL);
-    waitpid(pid, nullptr, 0);
-  }
-  return is_over;
+  kill(pid, SIGTERM);
+  int status = 0;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  return WTERMSIG(status) == SIGKILL;
 }
 
 TEST(KillMarkedTest, OnlyProcessesWithTheMarksAreKilled) {
