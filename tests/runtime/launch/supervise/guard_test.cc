@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
 namespace ronda {
@@ -26,10 +27,10 @@ pid_t StartDaemon(const std::string& variable) {
     execle("/bin/sh", "sh", "-c", "echo; exec sleep 1000", nullptr, environment.data());
     _exit(1);
   }
+  close(ready[1]);
   char byte = 0;
   EXPECT_EQ(read(ready[0], &byte, 1), 1);
   close(ready[0]);
-  close(ready[1]);
   return pid;
 }
 
@@ -42,11 +43,12 @@ bool WasKilled(pid_t pid) {
 }
 
 TEST(KillMarkedTest, OnlyProcessesWithTheMarksAreKilled) {
-  const pid_t first = StartDaemon("RONDA_LAUNCH=guardtest/1/");
-  const pid_t second = StartDaemon("RONDA_LAUNCH=guardtest/2/");
-  const pid_t other_of_launch = StartDaemon("RONDA_LAUNCH=guardtest/12/");
-  const pid_t other_variable = StartDaemon("X_RONDA_LAUNCH=guardtest/1/");
-  KillMarked({"guardtest/1/", "guardtest/2/"});
+  const std::string launch = absl::StrCat("guardtest-", getpid(), "/");
+  const pid_t first = StartDaemon(absl::StrCat("RONDA_LAUNCH=", launch, "1/"));
+  const pid_t second = StartDaemon(absl::StrCat("RONDA_LAUNCH=", launch, "2/"));
+  const pid_t other_of_launch = StartDaemon(absl::StrCat("RONDA_LAUNCH=", launch, "12/"));
+  const pid_t other_variable = StartDaemon(absl::StrCat("X_RONDA_LAUNCH=", launch, "1/"));
+  KillMarked({launch + "1/", launch + "2/"});
   EXPECT_TRUE(WasKilled(first));
   EXPECT_TRUE(WasKilled(second));
   EXPECT_FALSE(WasKilled(other_of_launch));
