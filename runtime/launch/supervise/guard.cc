@@ -104,10 +104,8 @@ void AwaitEnd(const std::set<pid_t>& groups) {
   for (const pid_t group : groups) kill(-group, SIGKILL);
 }
 
-bool IsMarked(const std::filesystem::path& process, const std::vector<std::string>& marks) {
-  const absl::StatusOr<std::string> variables = ReadFile(process / "environ");
-  if (!variables.ok()) return false;
-  for (const absl::string_view variable : absl::StrSplit(*variables, '\0')) {
+bool IsMarked(absl::string_view variables, const std::vector<std::string>& marks) {
+  for (const absl::string_view variable : absl::StrSplit(variables, '\0')) {
     if (!absl::StartsWith(variable, Guard::kVariable)) continue;
     const absl::string_view value = variable.substr(Guard::kVariable.size());
     return std::any_of(marks.begin(), marks.end(), [&](const auto& mark) { return absl::StartsWith(value, mark); });
@@ -115,15 +113,29 @@ bool IsMarked(const std::filesystem::path& process, const std::vector<std::strin
   return false;
 }
 
-// A process that has ended has no environment any more.
-std::vector<pid_t> Marked(const std::vector<std::string>& marks) {
-  std::vector<pid_t> found;
+struct Search {
+  std::vector<pid_t> marked;
+  bool is_complete = true;  // false: a process has no environment at this moment, as in the middle of exec()
+};
+
+// Threads of the kernel have no program, and processes that have ended none any more.
+bool HasProgram(const std::filesystem::path& process) {
+  std::error_code error;
+  return !std::filesystem::read_symlink(process / "exe", error).empty();
+}
+
+Search SearchMarked(const std::vector<std::string>& marks) {
+  Search search;
   std::error_code error;
   for (std::filesystem::directory_iterator it("/proc", error), end; !error && it != end; it.increment(error)) {
     pid_t pid = 0;
-    if (absl::SimpleAtoi(it->path().filename().string(), &pid) && IsMarked(it->path(), marks)) found.push_back(pid);
+    if (!absl::SimpleAtoi(it->path().filename().string(), &pid)) continue;
+    const absl::StatusOr<std::string> variables = ReadFile(it->path() / "environ");
+    if (!variables.ok()) continue;
+    if (variables->empty() && HasProgram(it->path())) search.is_complete = false;
+    if (IsMarked(*variables, marks)) search.marked.push_back(pid);
   }
-  return found;
+  return search;
 }
 
 [[noreturn]] void RunGuard(int pipe, const std::string& token, const std::string& job_id) {
@@ -175,11 +187,14 @@ void Guard::Watch(pid_t group, Patience patience) const {
 void Guard::Release(pid_t group) const { Send(pipe_.get(), {.kind = Message::Kind::kRelease, .group = group}); }
 
 void KillMarked(const std::vector<std::string>& marks) {
-  constexpr int kMostTries = 1000;  // one that waits for a device cannot be killed
+  constexpr int kMostTries = 1000;    // one that waits for a device cannot be killed
+  constexpr int kMostIncomplete = 5;  // a program may have been started without variables
+  int incomplete = 0;
   for (int tries = 0; tries < kMostTries; ++tries) {
+    const Search search = SearchMarked(marks);
     bool is_any_left = false;
-    for (const pid_t pid : Marked(marks)) is_any_left |= kill(pid, SIGKILL) == 0;
-    if (!is_any_left) return;
+    for (const pid_t pid : search.marked) is_any_left |= kill(pid, SIGKILL) == 0;
+    if (!is_any_left && (search.is_complete || ++incomplete == kMostIncomplete)) return;
     usleep(1000);
   }
 }

@@ -64,12 +64,13 @@ TEST(GuardTest, ItsEndEndsAllThatHasItsMarks) {
 }
 
 TEST(LeftoversTest, OnlyThoseOfTheJobAreRemoved) {
-  const std::string mine = "/dev/shm/ronda-guardtest0-ring";
-  const std::string other = "/dev/shm/ronda-guardtest1-ring";
+  const std::string job = absl::StrCat("guardtest", getpid());
+  const std::string mine = absl::StrCat("/dev/shm/ronda-", job, "-ring");
+  const std::string other = absl::StrCat("/dev/shm/ronda-other", job, "-ring");
   for (const std::string& path : {mine, other}) std::ofstream(path) << "x";
   RemoveSharedMemoryLeftovers("");
   EXPECT_EQ(access(mine.c_str(), F_OK), 0);
-  RemoveSharedMemoryLeftovers("guardtest0");
+  RemoveSharedMemoryLeftovers(job);
   EXPECT_NE(access(mine.c_str(), F_OK), 0);
   EXPECT_EQ(access(other.c_str(), F_OK), 0);
   unlink(other.c_str());
