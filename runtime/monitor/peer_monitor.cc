@@ -82,49 +82,44 @@ bool IsReadable(int fd) {
 
 absl::StatusOr<std::unique_ptr<PeerMonitor>> PeerMonitor::Start(absl::Span<const Watched> peers, OnEnd on_end,
                                                                 Options options) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot watch the other ranks: pipe2: ", std::strerror(errno)));
+  absl::StatusOr<WakePipe> stop = WakePipe::Create();
+  if (!stop.ok()) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot watch the other ranks: ", stop.status().message()));
   }
-  UniqueFd reader(ends[0]);
-  UniqueFd writer(ends[1]);
   std::vector<Entry> entries;
   for (const Watched& peer : peers) {
     const int pidfd = options.method == Method::kPidFd ? PidFdOpen(peer.process.pid) : -1;
     entries.push_back({.peer = peer, .pidfd = pidfd});
   }
-  return std::unique_ptr<PeerMonitor>(
-      new PeerMonitor(std::move(entries), std::move(reader), std::move(writer), std::move(on_end)));
+  return std::unique_ptr<PeerMonitor>(new PeerMonitor(std::move(entries), *std::move(stop), std::move(on_end)));
 }
 
-PeerMonitor::PeerMonitor(std::vector<Entry> entries, UniqueFd stop_reader, UniqueFd stop_writer, OnEnd on_end)
+PeerMonitor::PeerMonitor(std::vector<Entry> entries, WakePipe stop, OnEnd on_end)
     : on_end_(std::move(on_end)),
-      stop_reader_(std::move(stop_reader)),
-      stop_writer_(std::move(stop_writer)),
+      stop_(std::move(stop)),
       entries_(std::move(entries)),
       fds_(entries_.size() + 1),
       thread_([this] { Run(); }) {}
 
 PeerMonitor::~PeerMonitor() {
   is_stopping_ = true;
-  if (has_descriptors_) {
-    [[maybe_unused]] const ssize_t written = write(stop_writer_.get(), "x", 1);
-  }
+  stop_.Wake();
   thread_.join();
-  if (!has_descriptors_) {
-    stop_reader_.Release();
-    stop_writer_.Release();
-  }
+  ForgetLostDescriptors();
   for (const Entry& entry : entries_) {
     if (entry.pidfd >= 0) close(entry.pidfd);
   }
 }
 
-bool PeerMonitor::HasEnded(Entry& entry) {
+bool PeerMonitor::HasEnded(const Entry& entry) const {
   if (entry.pidfd >= 0 && !IsReadable(entry.pidfd)) return false;
-  const bool is_alive = IsAlive(entry.peer.process);
-  if (is_alive) entry.pidfd = -1;
-  return !is_alive;
+  const bool is_told_by_pidfd = entry.pidfd >= 0 && stop_.IsIntact();
+  return is_told_by_pidfd || !IsAlive(entry.peer.process);
+}
+
+void PeerMonitor::ForgetLostDescriptors() {
+  if (stop_.IsIntact()) return;
+  for (Entry& entry : entries_) entry.pidfd = -1;
 }
 
 void PeerMonitor::Run() {
@@ -134,8 +129,9 @@ void PeerMonitor::Run() {
     if (entry.pidfd >= 0 && !IsAlive(entry.peer.process)) close(std::exchange(entry.pidfd, -1));
   }
   do {
-    const auto lives = [](Entry& entry) { return !HasEnded(entry); };
-    const auto ended = std::stable_partition(entries_.begin(), entries_.end(), lives);
+    ForgetLostDescriptors();
+    const auto ended = std::stable_partition(entries_.begin(), entries_.end(),
+                                             [this](const Entry& entry) { return !HasEnded(entry); });
     for (auto entry = ended; entry != entries_.end(); ++entry) {
       if (entry->pidfd >= 0) close(entry->pidfd);
       on_end_(entry->peer.rank);
@@ -145,22 +141,18 @@ void PeerMonitor::Run() {
 }
 
 bool PeerMonitor::Sleep() {
-  fds_.clear();
-  if (!has_descriptors_) {
+  if (!stop_.IsIntact()) {
     poll(nullptr, 0, kStopIntervalMs);
     return !is_stopping_;
   }
-  fds_.push_back({.fd = stop_reader_.get(), .events = POLLIN, .revents = 0});
+  fds_.clear();
+  fds_.push_back({.fd = stop_.reader(), .events = POLLIN, .revents = 0});
   int timeout_ms = kDescriptorIntervalMs;
   for (const Entry& entry : entries_) {
     if (entry.pidfd >= 0) fds_.push_back({.fd = entry.pidfd, .events = POLLIN, .revents = 0});
     if (entry.pidfd < 0) timeout_ms = kPollingIntervalMs;
   }
   poll(fds_.data(), fds_.size(), timeout_ms);
-  if (fds_[0].revents != 0 && !is_stopping_) {
-    has_descriptors_ = false;
-    for (Entry& entry : entries_) entry.pidfd = -1;
-  }
   return !is_stopping_;
 }
 

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/base/types.h"
-#include "runtime/base/unique_fd.h"
+#include "runtime/base/wake_pipe.h"
 
 namespace ronda {
 
@@ -82,21 +82,19 @@ class PeerMonitor {
     int pidfd;  // -1: polled
   };
 
-  PeerMonitor(std::vector<Entry> entries, UniqueFd stop_reader, UniqueFd stop_writer, OnEnd on_end);
+  PeerMonitor(std::vector<Entry> entries, WakePipe stop, OnEnd on_end);
   void Run();
-  // Whether the process has ended. A pidfd that says so of a living process is not the monitor's any more.
-  static bool HasEnded(Entry& entry);
+  bool HasEnded(const Entry& entry) const;
+  // If the program has closed them, others may have their numbers: then processes are polled.
+  void ForgetLostDescriptors();
   // Sleeps until something may have happened; false once the monitor is to stop.
   bool Sleep();
 
   const OnEnd on_end_;
-  // The ends of a pipe, by which the thread is told to stop.
-  UniqueFd stop_reader_;
-  UniqueFd stop_writer_;
+  const WakePipe stop_;
   std::atomic<bool> is_stopping_{false};
-  std::atomic<bool> has_descriptors_{true};  // false: the program has closed them, and others may have their numbers
-  std::vector<Entry> entries_;               // of processes that have not ended; the thread's own once it runs
-  std::vector<pollfd> fds_;  // the thread's own; made with room for all, so that it needs no memory later
+  std::vector<Entry> entries_;  // of processes that have not ended; the thread's own once it runs
+  std::vector<pollfd> fds_;     // the thread's own; made with room for all, so that it needs no memory later
   std::thread thread_;
 };
 

@@ -2,18 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/memory/memory.h"
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/status_macros.h"
 #include "runtime/net/sockets.h"
 
 namespace ronda {
@@ -26,28 +22,19 @@ bool IsShortOfDescriptors(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
+// A program may close descriptors that are not its own, and nothing else would end the wait then.
+constexpr absl::Duration kLongestWait = absl::Seconds(1);
+
 int PollTimeout(absl::Time until) {
-  if (until == absl::InfiniteFuture()) return -1;
-  const absl::Duration left = std::max(until - SteadyNow(), absl::ZeroDuration());
-  return static_cast<int>(std::min(absl::ToInt64Milliseconds(left) + 1, int64_t{1000}));
+  const absl::Duration left = std::clamp(until - SteadyNow(), absl::ZeroDuration(), kLongestWait);
+  return static_cast<int>(absl::ToInt64Milliseconds(left)) + 1;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ConnectionLimiter>> ConnectionLimiter::Create(UniqueFd listener, Options options) {
-  auto limiter = absl::WrapUnique(new ConnectionLimiter(std::move(listener), std::move(options)));
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot create a pipe: ", strerror(errno)));
-  }
-  limiter->wake_reader_.Reset(ends[0]);
-  limiter->wake_writer_.Reset(ends[1]);
-  return limiter;
-}
-
-void ConnectionLimiter::Wake() const {
-  // If the pipe is full, the thread has been woken.
-  [[maybe_unused]] const ssize_t count = write(wake_writer_.get(), "x", 1);
+  RONDA_ASSIGN_OR_RETURN(WakePipe wake, WakePipe::Create());
+  return absl::WrapUnique(new ConnectionLimiter(std::move(listener), std::move(wake), std::move(options)));
 }
 
 void ConnectionLimiter::Start() {
@@ -60,8 +47,13 @@ void ConnectionLimiter::Stop() {
     MutexLock lock(&mu_);
     is_over_ = true;
   }
-  Wake();
+  wake_.Wake();
   thread_.join();
+  // If the program has closed them, others may have their numbers.
+  if (!wake_.IsIntact()) {
+    listener_.Release();
+    for (Connection& connection : connections_) connection.socket.Release();
+  }
   connections_.clear();
   listener_.Reset();
 }
@@ -72,7 +64,7 @@ void ConnectionLimiter::Authenticated(absl::string_view address) {
     MutexLock lock(&mu_);
     news_.emplace(address);
   }
-  Wake();
+  wake_.Wake();
 }
 
 void ConnectionLimiter::Run() {
@@ -82,6 +74,7 @@ void ConnectionLimiter::Run() {
       MutexLock lock(&mu_);
       if (is_over_) return;
     }
+    if (!wake_.IsIntact()) return;
     size_t next = 2;
     for (auto connection = connections_.begin(); connection != connections_.end();) {
       connection =
@@ -95,7 +88,7 @@ void ConnectionLimiter::Run() {
 std::vector<pollfd> ConnectionLimiter::Poll() {
   const absl::Time room = NextRoom();
   const bool has_room = room <= SteadyNow();
-  std::vector<pollfd> events = {{.fd = wake_reader_.get(), .events = POLLIN},
+  std::vector<pollfd> events = {{.fd = wake_.reader(), .events = POLLIN},
                                 {.fd = has_room ? listener_.get() : -1, .events = POLLIN}};
   for (const Connection& connection : connections_) {
     // What comes after the hand-over is the server's, but for the end.
@@ -105,9 +98,7 @@ std::vector<pollfd> ConnectionLimiter::Poll() {
   if (poll(events.data(), events.size(), PollTimeout(has_room ? absl::InfiniteFuture() : room)) <= 0) {
     for (pollfd& event : events) event.revents = 0;
   }
-  std::array<char, 64> bytes;
-  while (events[0].revents != 0 && read(wake_reader_.get(), bytes.data(), bytes.size()) > 0) {
-  }
+  if (events[0].revents != 0) wake_.Clear();
   return events;
 }
 

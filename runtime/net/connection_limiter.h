@@ -21,6 +21,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/base/wake_pipe.h"
 
 namespace ronda {
 
@@ -73,11 +74,9 @@ class ConnectionLimiter {
   };
   using Connections = std::list<Connection>;
 
-  ConnectionLimiter(UniqueFd listener, Options options)
-      : options_(std::move(options)), listener_(std::move(listener)) {}
+  ConnectionLimiter(UniqueFd listener, WakePipe wake, Options options)
+      : options_(std::move(options)), listener_(std::move(listener)), wake_(std::move(wake)) {}
 
-  // Ends the thread's wait for events.
-  void Wake() const;
   void Run();
   // Waits for events. Returns those of the wake-up, the listener and each connection, in this order.
   std::vector<pollfd> Poll();
@@ -97,9 +96,7 @@ class ConnectionLimiter {
 
   const Options options_;
   UniqueFd listener_;
-  // The ends of a pipe.
-  UniqueFd wake_reader_;
-  UniqueFd wake_writer_;
+  const WakePipe wake_;
 
   // Of the thread.
   Connections connections_;  // in the order of their coming

@@ -120,8 +120,7 @@ void RemoveLeftovers(const std::string& folder, const std::string& job_id, int64
   }
 }
 
-// The limit on the length of this process' files, if it has one: " (ulimit -f: files have at most 65536 bytes; raise
-// it)".
+// " (ulimit -f: its files have at most 65536 bytes; raise it)", if this process has such a limit.
 std::string FileLimit() {
   rlimit limit = {};
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
@@ -212,9 +211,11 @@ absl::StatusOr<ShmFile> Attachment::MakeFile() {
     RemoveLeftovers(folder, options_.job_id, options_.epoch);
     const std::string free = DescribeFree(folder);
     Attempt attempt = MakeFileIn(folder);
-    if (attempt.status.ok() && first.file.has_value()) first.file->Unlink();
-    if (attempt.status.ok()) WarnOf(folder, free, reasons);
-    if (attempt.status.ok()) return *std::move(attempt.file);
+    if (attempt.status.ok()) {
+      if (first.file.has_value()) first.file->Unlink();
+      WarnOf(folder, free, reasons);
+      return *std::move(attempt.file);
+    }
     if (attempt.is_final) return attempt.status;
     reasons.emplace_back(attempt.status.message());
     if (code == absl::StatusCode::kOk) code = attempt.status.code();

@@ -137,6 +137,7 @@ class Supervisor final : private JobListener {
   const Options options_;
   const Surroundings surroundings_;
   const std::unique_ptr<Guard> guard_;
+  const int64_t oom_kills_before_ = OomKills();
   std::vector<std::string> ended_;  // marks of the parts that have ended in this step
   ShutdownSchedule schedule_;
 

@@ -1,6 +1,7 @@
 #include "runtime/launch/supervise/verdict.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstddef>
 #include <cstring>
 #include <tuple>
@@ -10,6 +11,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "runtime/base/files.h"
 #include "runtime/base/peer.h"
 
 namespace ronda {
@@ -104,7 +108,23 @@ std::string SignalName(int signo) {
 std::string DescribeEnd(const RankEnd& end) {
   if (!end.lost.empty()) return absl::StrCat("was lost: ", end.lost);
   if (end.signal == 0) return absl::StrCat("exited with code ", end.exit_code);
-  return absl::StrCat("was killed by signal ", end.signal, " (", SignalName(end.signal), ")");
+  std::string text = absl::StrCat("was killed by signal ", end.signal, " (", SignalName(end.signal), ")");
+  if (end.signal != SIGKILL || end.oom_kills == 0) return text;
+  absl::StrAppend(&text, ", and since the job began its host has killed ", end.oom_kills,
+                  end.oom_kills == 1 ? " process" : " processes",
+                  " for lack of memory: give the host or container more memory, or run fewer ranks there");
+  return text;
+}
+
+int64_t OomKills() {
+  constexpr absl::string_view kCounter = "oom_kill ";
+  const absl::StatusOr<std::string> counters = ReadFile("/proc/vmstat");
+  if (!counters.ok()) return 0;
+  for (absl::string_view line : absl::StrSplit(*counters, '\n')) {
+    int64_t count = 0;
+    if (absl::ConsumePrefix(&line, kCounter) && absl::SimpleAtoi(line, &count)) return count;
+  }
+  return 0;
 }
 
 const RankEnd* FirstFailure(const std::vector<RankEnd>& ends) {

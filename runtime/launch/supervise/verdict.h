@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,11 +31,16 @@ struct RankEnd {
   Cause cause = Cause::kItself;
   std::string lost;        // not empty: its end is unknown, for this reason
   std::string last_error;  // its last line on stderr that is not blank
+  int64_t oom_kills = 0;   // processes that its host has killed for lack of memory while the job ran
 
   bool failed() const { return exit_code != 0 || signal != 0 || !lost.empty(); }
 };
 
-// "exited with code 3", "was killed by signal 9 (SIGKILL)", or "was lost: ...".
+// The processes that this host has killed for lack of memory since it was started, in any container.
+int64_t OomKills();
+
+// "exited with code 3", "was killed by signal 9 (SIGKILL)", or "was lost: ...". Of a rank that was killed by SIGKILL
+// while the host lacked memory, it says so.
 std::string DescribeEnd(const RankEnd& end);
 
 // "SIGTERM"; "signal 64" for those without a name.

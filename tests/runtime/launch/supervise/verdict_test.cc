@@ -13,6 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 using Cause = RankEnd::Cause;
 
@@ -175,6 +176,14 @@ TEST(LateStartTest, RanksAndHostsAreNamed) {
 TEST(LateStartTest, SaysWhatToLookAt) {
   EXPECT_THAT(DescribeLateStart({{0, "alpha"}}, absl::Seconds(30)),
               AllOf(HasSubstr("rondarun --check"), HasSubstr("--network-interfaces"), HasSubstr("--start-timeout")));
+}
+
+TEST(DescribeEndTest, LackOfMemoryIsToldOfARankThatWasKilled) {
+  EXPECT_THAT(DescribeEnd({.signal = SIGKILL, .oom_kills = 1}),
+              HasSubstr("(SIGKILL), and since the job began its host has killed 1 process for lack of memory"));
+  EXPECT_THAT(DescribeEnd({.signal = SIGKILL}), Not(HasSubstr("memory")));
+  EXPECT_THAT(DescribeEnd({.signal = SIGTERM, .oom_kills = 1}), Not(HasSubstr("memory")));
+  EXPECT_THAT(DescribeEnd({.exit_code = 1, .oom_kills = 1}), Not(HasSubstr("memory")));
 }
 
 TEST(DescribeEndAndErrorTest, AReportAboutRanksIsNotQuotedOfAMember) {

@@ -1,0 +1,44 @@
+#ifndef RONDA_RUNTIME_BASE_WAKE_PIPE_H_
+#define RONDA_RUNTIME_BASE_WAKE_PIPE_H_
+
+#include <sys/types.h>
+
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ronda {
+
+// Ends the poll() of a thread. A program may close descriptors that are not its own (closefrom), and open files that
+// get their numbers: the pipe notices that, and neither writes to such a file nor closes it.
+//
+// Thread-compatible, but for Wake and IsIntact, which are thread-safe.
+class WakePipe {
+ public:
+  // Errors: RESOURCE_EXHAUSTED with the system's text.
+  static absl::StatusOr<WakePipe> Create();
+  WakePipe(WakePipe&& other) = default;
+  WakePipe& operator=(WakePipe&& other) = delete;
+  ~WakePipe();
+
+  // For poll(): readable from Wake until Clear.
+  int reader() const { return reader_.get(); }
+  void Wake() const;
+  void Clear() const;
+
+  // False: the program has closed the pipe, and probably all other descriptors.
+  bool IsIntact() const;
+
+ private:
+  WakePipe(UniqueFd reader, UniqueFd writer, ino_t inode)
+      : reader_(std::move(reader)), writer_(std::move(writer)), inode_(inode) {}
+
+  UniqueFd reader_;
+  UniqueFd writer_;
+  ino_t inode_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_BASE_WAKE_PIPE_H_
