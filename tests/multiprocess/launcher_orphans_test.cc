@@ -31,7 +31,7 @@ TEST(OrphansTest, WhatARankHasStartedEndsWithTheJob) {
   for (const std::string end : {"exit 0", "exit 3", "kill -9 $$"}) {
     LauncherRun run(Shell(1, absl::StrCat("eval \"$DAEMON\"; ", end)), WithDaemon("job " + end));
     run.Finish();
-    EXPECT_FALSE(IsRunning(NumberAfter(run.out(), "daemon "))) << end;
+    ExpectDaemonGone(run);
   }
 }
 
