@@ -1,5 +1,6 @@
 // The errors of the other ranks after the end of a rank's process, with real processes.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <memory>
@@ -103,6 +104,9 @@ TEST(ShmProcessDeathTest, WhatAKilledStartHasLeftTheNextJobRemoves) {
   EXPECT_TRUE(has_attached());  // the other rank may still come
   lone.Kill(SIGKILL);
   EXPECT_EQ(lone.Result(), "");
+  // The pipe of the result may be closed before the file.
+  siginfo_t info = {};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(lone.pid()), &info, WEXITED | WNOWAIT), 0);
   begin_another();
   EXPECT_TRUE(absl::IsNotFound(ShmFile::Open(left).status()));
 }
