@@ -1,11 +1,13 @@
 #include "runtime/net/connection_limiter.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <utility>
+#include <vector>
 
 #include "absl/memory/memory.h"
 #include "runtime/base/clock.h"
@@ -69,37 +71,36 @@ void ConnectionLimiter::Authenticated(absl::string_view address) {
 
 void ConnectionLimiter::Run() {
   while (true) {
-    const std::vector<pollfd> events = Poll();
+    const bool has_callers = Wait();
     {
       MutexLock lock(&mu_);
       if (is_over_) return;
     }
     if (!wake_.IsIntact()) return;
-    size_t next = 2;
-    for (auto connection = connections_.begin(); connection != connections_.end();) {
-      connection =
-          IsKeptAfter(*connection, events[next++].revents) ? std::next(connection) : connections_.erase(connection);
-    }
+    // Before the ends of connections are handled: a client may authenticate and leave at once.
     DropAuthenticated();
-    if (events[1].revents != 0) Accept();
+    for (auto connection = connections_.begin(); connection != connections_.end();) {
+      connection = IsKept(*connection) ? std::next(connection) : connections_.erase(connection);
+    }
+    if (has_callers) Accept();
   }
 }
 
-std::vector<pollfd> ConnectionLimiter::Poll() {
+bool ConnectionLimiter::Wait() {
   const absl::Time room = NextRoom();
   const bool has_room = room <= SteadyNow();
   std::vector<pollfd> events = {{.fd = wake_.reader(), .events = POLLIN},
                                 {.fd = has_room ? listener_.get() : -1, .events = POLLIN}};
   for (const Connection& connection : connections_) {
-    // What comes after the hand-over is the server's, but for the end.
+    // After the hand-over the server reads the bytes, and only the end is of interest here.
     events.push_back({.fd = connection.socket.get(),
                       .events = static_cast<int16_t>(connection.is_handed_over ? POLLRDHUP : POLLIN)});
   }
-  if (poll(events.data(), events.size(), PollTimeout(has_room ? absl::InfiniteFuture() : room)) <= 0) {
-    for (pollfd& event : events) event.revents = 0;
-  }
-  if (events[0].revents != 0) wake_.Clear();
-  return events;
+  const bool has_events = poll(events.data(), events.size(), PollTimeout(has_room ? absl::InfiniteFuture() : room)) > 0;
+  size_t next = 2;
+  for (Connection& connection : connections_) connection.has_event = has_events && events[next++].revents != 0;
+  if (has_events && events[0].revents != 0) wake_.Clear();
+  return has_events && events[1].revents != 0;
 }
 
 void ConnectionLimiter::DropAuthenticated() {
@@ -116,8 +117,8 @@ void ConnectionLimiter::DropAuthenticated() {
   });
 }
 
-bool ConnectionLimiter::IsKeptAfter(Connection& connection, int16_t events) {
-  if (events == 0) return true;
+bool ConnectionLimiter::IsKept(Connection& connection) {
+  if (!connection.has_event) return true;
   if (connection.is_handed_over) return false;
   return HandOver(connection) && options_.until == Until::kAuthenticated;
 }
@@ -156,7 +157,7 @@ void ConnectionLimiter::ReplaceOne() {
   const auto first = std::min_element(connections_.begin(), connections_.end(), [this](auto& one, auto& other) {
     return ReplaceableFrom(one) < ReplaceableFrom(other);
   });
-  // The server has a descriptor of its own: shutdown ends its connection too.
+  // Closing this descriptor would not end a connection of which the server has another one.
   shutdown(first->socket.get(), SHUT_RDWR);
   connections_.erase(first);
 }

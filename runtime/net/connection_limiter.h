@@ -1,8 +1,6 @@
 #ifndef RONDA_RUNTIME_NET_CONNECTION_LIMITER_H_
 #define RONDA_RUNTIME_NET_CONNECTION_LIMITER_H_
 
-#include <poll.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +10,6 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
@@ -56,7 +53,7 @@ class ConnectionLimiter {
 
   // To be called once.
   void Start();
-  // Closes the listener, and the connections that have not been handed over. Nothing is handed over any more.
+  // Closes the listener, and the connections that have not been handed over. No connection is handed over after it.
   void Stop();
 
   // The client at `address` ("127.0.0.1:4711", "[::1]:4711") has authenticated: its connection is not limited any more.
@@ -71,6 +68,7 @@ class ConnectionLimiter {
     std::string address;
     absl::Time since;
     bool is_handed_over = false;
+    bool has_event = false;  // in the last Wait: bytes, or the end once it is handed over
   };
   using Connections = std::list<Connection>;
 
@@ -78,11 +76,11 @@ class ConnectionLimiter {
       : options_(std::move(options)), listener_(std::move(listener)), wake_(std::move(wake)) {}
 
   void Run();
-  // Waits for events. Returns those of the wake-up, the listener and each connection, in this order.
-  std::vector<pollfd> Poll();
+  // Waits for events, and notes those of the connections. Returns whether the listener has connections to accept.
+  bool Wait();
   void DropAuthenticated();
-  // Handles the events of a connection; returns whether it still counts.
-  bool IsKeptAfter(Connection& connection, int16_t events);
+  // Handles the event of a connection, if any. Returns whether the connection still counts towards the limit.
+  bool IsKept(Connection& connection);
   bool HandOver(Connection& connection);
   void Accept();
   // Closes the connection whose time is up first.

@@ -28,7 +28,8 @@ class ServedCall : public MessageStreamOwner {
 
   virtual void Serve(absl::string_view request) = 0;
 
-  // The client has authenticated. To be called while its request is served.
+  // The client has authenticated. To be called while its request is served, before Answer: the client may leave when it
+  // has the answer.
   void Authenticated() const { stream_.Authenticated(); }
 
   // To be called once for a request, with the bytes of the answer or with a message of protobuf.

@@ -12,10 +12,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/net/sockets.h"
+#include "tests/runtime/net/clients.h"
 
 namespace ronda {
 namespace {
 
+using ::ronda::testing::ConnectTo;
 using ::testing::ElementsAre;
 using Until = ConnectionLimiter::Until;
 
@@ -37,9 +39,7 @@ class ConnectionLimiterTest : public ::testing::Test {
 
   // A client that has connected and sent `words`.
   UniqueFd Client(const std::string& words) {
-    const SocketAddress address = *ToSocketAddress(endpoint_);
-    UniqueFd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    EXPECT_EQ(connect(client.get(), address.get(), address.bytes), 0);
+    UniqueFd client = ConnectTo(endpoint_);
     Send(client, words);
     return client;
   }
@@ -53,10 +53,10 @@ class ConnectionLimiterTest : public ::testing::Test {
   }
 
   void AwaitUnauthenticated(int64_t count) const {
-    while (limiter_->unauthenticated() < count) usleep(1000);
+    while (limiter_->unauthenticated() != count) usleep(1000);
   }
 
-  // What the clients of the next connections that are handed over have sent.
+  // The words that the clients of the next connections have sent, in the order of the hand-over.
   std::vector<std::string> HandedOver(int count) {
     std::vector<std::string> words;
     for (int i = 0; i < count; ++i) {
@@ -149,6 +149,16 @@ TEST_F(ConnectionLimiterTest, AClientThatHasLeftCountsNoMore) {
   }
   const UniqueFd second = Client("second");
   EXPECT_THAT(HandedOver(1), ElementsAre("second"));
+}
+
+TEST_F(ConnectionLimiterTest, AClientThatAuthenticatesAndLeavesAtOnceIsNotCounted) {
+  Start({.until = Until::kAuthenticated, .grace = kNever});
+  for (int i = 0; i < 100; ++i) {
+    const UniqueFd client = Client("first");
+    EXPECT_THAT(HandedOver(1), ElementsAre("first"));
+    limiter_->Authenticated(AddressOf(client));
+  }
+  AwaitUnauthenticated(0);
 }
 
 TEST_F(ConnectionLimiterTest, FiveHundredSilentClientsKeepNobodyWaiting) {

@@ -1,0 +1,47 @@
+// Clients for tests of servers: a connected socket, and another user of this host.
+#ifndef RONDA_TESTS_RUNTIME_NET_CLIENTS_H_
+#define RONDA_TESTS_RUNTIME_NET_CLIENTS_H_
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "runtime/base/unique_fd.h"
+#include "runtime/net/sockets.h"
+
+namespace ronda::testing {
+
+// A socket that is connected to `endpoint`, which is numeric, and that blocks.
+inline UniqueFd ConnectTo(const Endpoint& endpoint) {
+  const SocketAddress address = *ToSocketAddress(endpoint);
+  UniqueFd socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(connect(socket.get(), address.get(), address.bytes), 0);
+  return socket;
+}
+
+constexpr uid_t kOtherUser = 65534;
+
+// Only root can act as another user.
+inline bool CanBeOtherUser() { return geteuid() == 0; }
+
+// The result of `act`, which is called as kOtherUser. The sockets and threads that it makes belong to that user for
+// good. REQUIRES: CanBeOtherUser().
+template <typename Act>
+auto AsOtherUser(const Act& act) {
+  std::optional<decltype(act())> result;
+  std::thread([&] {
+    // The C library's setresuid would change the user of all threads.
+    EXPECT_EQ(syscall(SYS_setresuid, kOtherUser, kOtherUser, kOtherUser), 0);
+    result = act();
+  }).join();
+  return *std::move(result);
+}
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_RUNTIME_NET_CLIENTS_H_
