@@ -148,6 +148,8 @@ struct ronda_hosts_server final : public grpc::CallbackGenericService {
       builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, limits.window_bytes);
     }
     builder.SetMaxReceiveMessageSize(static_cast<int>(limits.max_message_bytes));
+    // The server has no port: it serves the sockets that Adopt gives it, and closes them. A port of gRPC's would take
+    // any number of connections.
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
     builder.RegisterCallbackGenericService(this);

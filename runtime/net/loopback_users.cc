@@ -1,11 +1,9 @@
 #include "runtime/net/loopback_users.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
@@ -15,14 +13,14 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "runtime/net/sockets.h"
 
 namespace ronda {
 namespace {
 
-// An address and port as /proc/net/tcp6 has them: four words in hexadecimal, of the machine's byte order. IPv4
-// addresses are mapped into IPv6 (::ffff:127.0.0.1), so that they compare whatever kind of socket they are of.
+// An address and a port. IPv4 addresses are mapped into IPv6 (::ffff:127.0.0.1): an IPv6 socket may be connected with
+// an IPv4 socket.
 struct Place {
   in6_addr address = {};
   int port = 0;
@@ -32,37 +30,46 @@ struct Place {
   }
 };
 
-in6_addr Mapped(in_addr address) {
+// `bytes`: an IPv4 address in network order.
+in6_addr Mapped(const void* bytes) {
   in6_addr mapped = {};
   mapped.s6_addr[10] = mapped.s6_addr[11] = 0xFF;
-  std::memcpy(&mapped.s6_addr[12], &address, sizeof(address));
+  std::memcpy(&mapped.s6_addr[12], bytes, sizeof(in_addr));
   return mapped;
 }
 
-std::optional<Place> PlaceOf(const sockaddr_storage& address) {
-  if (address.ss_family == AF_INET) {
-    const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(address);
-    return Place{.address = Mapped(ipv4.sin_addr), .port = ntohs(ipv4.sin_port)};
+std::optional<Place> PlaceOf(const SocketAddress& address) {
+  // memcpy, since sockaddr_storage must not be accessed through another type.
+  if (address.storage.ss_family == AF_INET) {
+    sockaddr_in ipv4;
+    std::memcpy(&ipv4, &address.storage, sizeof(ipv4));
+    return Place{.address = Mapped(&ipv4.sin_addr), .port = ntohs(ipv4.sin_port)};
   }
-  if (address.ss_family != AF_INET6) return std::nullopt;
-  const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(address);
+  if (address.storage.ss_family != AF_INET6) return std::nullopt;
+  sockaddr_in6 ipv6;
+  std::memcpy(&ipv6, &address.storage, sizeof(ipv6));
   return Place{.address = ipv6.sin6_addr, .port = ntohs(ipv6.sin6_port)};
 }
 
-// Reads "0100007F:5BA5".
+// Reads "0100007F:5BA5". The kernel writes an address as one or four words in hexadecimal, each in the machine's byte
+// order.
 std::optional<Place> ParsePlace(absl::string_view text) {
+  constexpr size_t kDigits = 8;  // of a word
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');
   uint32_t port = 0;
   if (parts.size() != 2 || !absl::SimpleHexAtoi(parts[1], &port)) return std::nullopt;
-  Place place = {.address = {}, .port = static_cast<int>(port)};
-  const size_t words = parts[0].size() / 8;
-  if (words != 1 && words != 4) return std::nullopt;
-  for (size_t i = 0; i < words; ++i) {
-    uint32_t word = 0;
-    if (!absl::SimpleHexAtoi(parts[0].substr(8 * i, 8), &word)) return std::nullopt;
-    std::memcpy(&place.address.s6_addr[4 * (words == 1 ? 3 : i)], &word, sizeof(word));
+  const bool is_ipv4 = parts[0].size() == kDigits;
+  if (!is_ipv4 && parts[0].size() != 4 * kDigits) return std::nullopt;
+  uint32_t words[4] = {};
+  for (size_t i = 0; i < parts[0].size() / kDigits; ++i) {
+    if (!absl::SimpleHexAtoi(parts[0].substr(kDigits * i, kDigits), &words[i])) return std::nullopt;
   }
-  if (words == 1) place.address.s6_addr[10] = place.address.s6_addr[11] = 0xFF;
+  Place place = {.port = static_cast<int>(port)};
+  if (is_ipv4) {
+    place.address = Mapped(words);
+  } else {
+    std::memcpy(&place.address, words, sizeof(words));
+  }
   return place;
 }
 
@@ -79,12 +86,9 @@ std::optional<Socket> ParseSocket(const std::string& line) {
   if (fields.size() < 8) return std::nullopt;
   const std::optional<Place> local = ParsePlace(fields[1]);
   const std::optional<Place> remote = ParsePlace(fields[2]);
-  Socket socket;
-  if (!local || !remote || !absl::SimpleAtoi(fields[7], &socket.user)) return std::nullopt;
-  socket.local = *local;
-  socket.remote = *remote;
-  socket.is_listening = fields[3] == "0A";
-  return socket;
+  uid_t user = 0;
+  if (!local || !remote || !absl::SimpleAtoi(fields[7], &user)) return std::nullopt;
+  return Socket{.local = *local, .remote = *remote, .is_listening = fields[3] == "0A", .user = user};
 }
 
 // The user of the first socket that fits.
@@ -109,12 +113,10 @@ absl::Status Check(absl::string_view what, std::optional<uid_t> user) {
 }  // namespace
 
 std::optional<uid_t> UserOfCaller(int socket) {
-  sockaddr_storage own = {};
-  sockaddr_storage callers = {};
-  socklen_t size = sizeof(own);
-  if (getsockname(socket, reinterpret_cast<sockaddr*>(&own), &size) != 0) return std::nullopt;
-  size = sizeof(callers);
-  if (getpeername(socket, reinterpret_cast<sockaddr*>(&callers), &size) != 0) return std::nullopt;
+  SocketAddress own;
+  SocketAddress callers;
+  if (getsockname(socket, own.get(), &own.bytes) != 0) return std::nullopt;
+  if (getpeername(socket, callers.get(), &callers.bytes) != 0) return std::nullopt;
   const std::optional<Place> here = PlaceOf(own);
   const std::optional<Place> there = PlaceOf(callers);
   if (!here || !there) return std::nullopt;
@@ -122,16 +124,11 @@ std::optional<uid_t> UserOfCaller(int socket) {
 }
 
 std::optional<uid_t> UserOfListener(const Endpoint& endpoint) {
-  sockaddr_storage address = {};
-  auto& ipv4 = reinterpret_cast<sockaddr_in&>(address);
-  auto& ipv6 = reinterpret_cast<sockaddr_in6&>(address);
-  const bool is_ipv6 = endpoint.family == AddressFamily::kIPv6;
-  address.ss_family = is_ipv6 ? AF_INET6 : AF_INET;
-  void* const to = is_ipv6 ? static_cast<void*>(&ipv6.sin6_addr) : &ipv4.sin_addr;
-  if (inet_pton(address.ss_family, endpoint.address.c_str(), to) != 1) return std::nullopt;
-  (is_ipv6 ? ipv6.sin6_port : ipv4.sin_port) = htons(static_cast<uint16_t>(endpoint.port));
-  const std::optional<Place> wanted = PlaceOf(address);
-  const Place any_ipv4 = {.address = Mapped({INADDR_ANY}), .port = endpoint.port};
+  const absl::StatusOr<SocketAddress> address = ToSocketAddress(endpoint);
+  if (!address.ok()) return std::nullopt;
+  const std::optional<Place> wanted = PlaceOf(*address);
+  constexpr in_addr kAnyIpv4 = {INADDR_ANY};
+  const Place any_ipv4 = {.address = Mapped(&kAnyIpv4), .port = endpoint.port};
   const Place any_ipv6 = {.address = in6addr_any, .port = endpoint.port};
   return FindUser([&](const Socket& each) {
     return each.is_listening && (each.local == *wanted || each.local == any_ipv4 || each.local == any_ipv6);

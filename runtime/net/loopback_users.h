@@ -1,5 +1,5 @@
-// Which user is at the other end of a connection within this host, as the kernel lists it in /proc/net. A job without a
-// secret, which is one on loopback, takes part with processes of its own user only.
+// The user at the other end of a connection within this host, as the kernel lists it in /proc/net. A job without a
+// secret is on loopback, and its processes talk to processes of the same user only.
 #ifndef RONDA_RUNTIME_NET_LOOPBACK_USERS_H_
 #define RONDA_RUNTIME_NET_LOOPBACK_USERS_H_
 
@@ -12,14 +12,16 @@
 
 namespace ronda {
 
-// The user of the process that has called: `socket` has been accepted. nullopt: the caller is on another host, or the
-// kernel does not list it.
+// The user of the process that has connected to `socket`, which has been accepted. nullopt: the caller is on another
+// host, or the kernel does not list it.
 std::optional<uid_t> UserOfCaller(int socket);
 
-// The user of the process that listens at `endpoint`. nullopt: nobody does, or the kernel does not list it.
+// The user of the process that listens at `endpoint`. nullopt: no process listens there, or the kernel does not list
+// it.
 std::optional<uid_t> UserOfListener(const Endpoint& endpoint);
 
-// Errors: PERMISSION_DENIED if the caller, or the listener, is a process of another user on this host, but root's.
+// Errors: PERMISSION_DENIED if the caller, or the listener, is a process of this host that belongs neither to this user
+// nor to root.
 absl::Status CheckCaller(int socket);
 absl::Status CheckListener(const Endpoint& endpoint);
 

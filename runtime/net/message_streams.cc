@@ -1,6 +1,6 @@
 #include "runtime/net/message_streams.h"
 
-#include <unistd.h>
+#include <sys/socket.h>
 
 #include <optional>
 #include <utility>
@@ -11,6 +11,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/plugin_search.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/net/loopback_users.h"
 #include "runtime/net/sockets.h"
 
 namespace ronda {
@@ -86,16 +87,24 @@ absl::Status MessageServer::Listen() {
   connections.limit += options_.clients;
   // Only the user's own processes reach a socket of this host.
   if (!is_local) connections.until = ConnectionLimiter::Until::kAuthenticated;
-  connections.hand_over = [this](UniqueFd socket) { plugin_->adopt(server_, socket.Release()); };
+  connections.hand_over = [this](UniqueFd socket) { HandOver(std::move(socket)); };
   RONDA_ASSIGN_OR_RETURN(limiter_, ConnectionLimiter::Create(std::move(listener), std::move(connections)));
   limiter_->Start();
   return absl::OkStatus();
 }
 
+void MessageServer::HandOver(UniqueFd socket) const {
+  if (options_.callers == Callers::kThisUser && !CheckCaller(socket.get()).ok()) {
+    // The limiter has a second descriptor, so closing this one does not end the connection.
+    shutdown(socket.get(), SHUT_RDWR);
+    return;
+  }
+  plugin_->adopt(server_, socket.Release());
+}
+
 MessageServer::~MessageServer() {
   if (limiter_ != nullptr) limiter_->Stop();
   if (server_ != nullptr) plugin_->shut_down(server_, absl::ToInt64Milliseconds(options_.grace));
-  if (!options_.socket.empty()) unlink(options_.socket.c_str());
 }
 
 absl::StatusOr<std::unique_ptr<MessageChannel>> MessageChannel::Connect(const std::string& plugin_path,

@@ -58,7 +58,8 @@ class MessageStream {
   // REQUIRES: as Write.
   void End(const absl::Status& status);
 
-  // At the server's end: the client has authenticated, so the server does not limit its connection any more.
+  // At the server's end: the client has authenticated, so the server does not limit its connection any more. If the
+  // client has left before, it is still counted as unauthenticated.
   void Authenticated() const { limiter_->Authenticated(client_); }
 
  private:
@@ -73,12 +74,19 @@ struct MessageLimits {
   std::optional<int> window_bytes = {};          // under way to us without an answer; nullopt: gRPC's choice
 };
 
-// Listens on one address, without sharing the port; or on one socket of this host, which replaces a file of that name.
-// Limits the connections of clients that have not authenticated.
+// Listens on one address, without sharing the port; or on a Unix domain socket, which replaces a socket of that name,
+// and whose name the caller removes. Limits the connections of clients that have not authenticated.
 //
 // Thread-safe. The destructor gives answers under way `grace` to go out, and returns once all streams have closed.
 class MessageServer {
  public:
+  enum class Callers {
+    kAll,
+    kThisUser,  // and root; callers from other hosts are not checked
+  };
+  // The callers of a server whose clients prove that they know `secret`, which may be empty on loopback.
+  static Callers CallersWith(absl::string_view secret) { return secret.empty() ? Callers::kThisUser : Callers::kAll; }
+
   struct Options {
     std::string plugin;  // the path of libronda_hosts.so; empty: where plugins are
     Endpoint endpoint;
@@ -86,6 +94,7 @@ class MessageServer {
     MessageLimits limits;
     absl::Duration grace;
     size_t clients = 0;  // that are expected to come at once; so many more connections are taken
+    Callers callers = Callers::kAll;
     // Takes a stream, which is to be opened or ended, now or later. `method` is the client's name for it.
     std::function<void(absl::string_view method, MessageStream stream)> accept;
   };
@@ -105,6 +114,8 @@ class MessageServer {
   MessageServer(const ronda_hosts_plugin* plugin, Options options) : plugin_(plugin), options_(std::move(options)) {}
 
   absl::Status Listen();
+  // Gives a connection to gRPC, or ends it if its caller is refused.
+  void HandOver(UniqueFd socket) const;
 
   const ronda_hosts_plugin* const plugin_;
   const Options options_;

@@ -69,7 +69,11 @@ class JoinCall final : public ServedCall {
       return Answer<v1::JoinResponse>(absl::InvalidArgumentError("rendezvous: a damaged request"));
     }
     const std::optional<RendezvousService::Ticket> ticket =
-        service_->Join(request, [this](const absl::StatusOr<v1::JoinResponse>& answer) { Answer(answer); });
+        service_->Join(request, [this](const absl::StatusOr<v1::JoinResponse>& answer) {
+          // Before the answer, since its rank may leave when it has it.
+          if (answer.ok()) Authenticated();
+          Answer(answer);
+        });
     if (!ticket.has_value()) return;
     Authenticated();
     bool is_cancelled = false;
@@ -169,6 +173,7 @@ class RendezvousServer::Impl {
                               .limits = {.max_message_bytes = kMaxRequestBytes},
                               .grace = kShutdownGrace,
                               .clients = static_cast<size_t>(options.claim.size),
+                              .callers = MessageServer::CallersWith(options.secret),
                               .accept = [this](absl::string_view method, MessageStream stream) {
                                 Accept(&service_, method, std::move(stream));
                               }});
@@ -216,13 +221,22 @@ absl::StatusOr<Membership> RendezvousServer::Await() { return impl_->Await(); }
 
 namespace {
 
+// A rank without a secret joins a rank 0 of the same user only.
+absl::Status CheckUserOfRankZero(const RendezvousClientOptions& options) {
+  return options.secret.empty() ? CheckListener(options.endpoint) : absl::OkStatus();
+}
+
 absl::StatusOr<Membership> JoinOnce(const RendezvousClientOptions& options) {
   // Takes messages of any length: the table of a large job is long, and DecodeMembership checks it.
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<MessageChannel> channel,
                          MessageChannel::Connect(options.plugin, options.endpoint, {}));
-  RONDA_ASSIGN_OR_RETURN(const v1::ChallengeResponse challenge, Challenge(*channel, options));
-  if (options.secret.empty()) RONDA_RETURN_IF_ERROR(CheckListener(options.endpoint));
-  RONDA_ASSIGN_OR_RETURN(const v1::JoinResponse response, Join(*channel, challenge, options));
+  // Rank 0 of another user would not answer this rank.
+  RONDA_RETURN_IF_ERROR(CheckUserOfRankZero(options));
+  const absl::StatusOr<v1::ChallengeResponse> challenge = Challenge(*channel, options);
+  // Again, as rank 0 may have begun to listen in between.
+  RONDA_RETURN_IF_ERROR(CheckUserOfRankZero(options));
+  RONDA_RETURN_IF_ERROR(challenge.status());
+  RONDA_ASSIGN_OR_RETURN(const v1::JoinResponse response, Join(*channel, *challenge, options));
   return DecodeMembership(response, options.claim);
 }
 

@@ -66,11 +66,11 @@ absl::StatusOr<Endpoint> OwnEndpoint(const Config& config, const Endpoint& rende
 }
 
 absl::StatusOr<std::unique_ptr<ControlListener>> ListenForChildren(const Config& config, const Endpoint& rendezvous,
-                                                                   Member* self) {
+                                                                   const std::string& secret, Member* self) {
   if (!HasControlChildren(config.job.rank, config.job.size)) return nullptr;
   RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, OwnEndpoint(config, rendezvous));
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<ControlListener> listener,
-                         ControlListener::Start(endpoint, config.network.plugin));
+                         ControlListener::Start(endpoint, config.network.plugin, MessageServer::CallersWith(secret)));
   self->control_address = endpoint.address;
   self->control_port = listener->port();
   return listener;
@@ -104,7 +104,7 @@ absl::StatusOr<Host> OpenRendezvous(const Config& config, const Endpoint& endpoi
   RONDA_RETURN_IF_ERROR(CheckSecret(endpoint, secret));
   RONDA_ASSIGN_OR_RETURN(const std::string job_id, JobIdOf(config.job));
   Host host;
-  RONDA_ASSIGN_OR_RETURN(host.listener, ListenForChildren(config, endpoint, &claim.member));
+  RONDA_ASSIGN_OR_RETURN(host.listener, ListenForChildren(config, endpoint, secret, &claim.member));
   host.data_listener = ListenForData(config, endpoint, &claim.member);
   RONDA_ASSIGN_OR_RETURN(host.server, RendezvousServer::Start({.plugin = config.network.plugin,
                                                                .endpoint = endpoint,
@@ -135,7 +135,8 @@ absl::StatusOr<RendezvousResult> JoinAt(const Config& config, RendezvousClientOp
   options.plugin = config.network.plugin;
   options.timeout = config.tunables.start_timeout;
   RendezvousResult result;
-  RONDA_ASSIGN_OR_RETURN(result.listener, ListenForChildren(config, options.endpoint, &options.claim.member));
+  RONDA_ASSIGN_OR_RETURN(result.listener,
+                         ListenForChildren(config, options.endpoint, options.secret, &options.claim.member));
   result.data_listener = ListenForData(config, options.endpoint, &options.claim.member);
   RONDA_ASSIGN_OR_RETURN(result.membership, JoinRendezvous(options));
   result.secret = std::move(options.secret);

@@ -83,8 +83,9 @@ ControlCore::Options CoreOptions(const GrpcControlPlaneOptions& options) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ControlListener>> ControlListener::Start(const Endpoint& endpoint,
-                                                                        const std::string& plugin) {
-  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<ControlServer> server, ControlServer::Start(endpoint, plugin));
+                                                                        const std::string& plugin,
+                                                                        MessageServer::Callers callers) {
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<ControlServer> server, ControlServer::Start(endpoint, plugin, callers));
   return std::unique_ptr<ControlListener>(new ControlListener(endpoint, std::move(server)));
 }
 

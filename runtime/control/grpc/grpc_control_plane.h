@@ -23,9 +23,10 @@ namespace ronda {
 // address can travel with the membership. Those that come early wait for ConnectGrpcControlPlane.
 class ControlListener {
  public:
-  // Listens on `endpoint`, whose port may be 0. `plugin`: as MessageServer's.
+  // Listens on `endpoint`, whose port may be 0. `plugin`, `callers`: as MessageServer's.
   // Errors: those of MessageServer::Start.
-  static absl::StatusOr<std::unique_ptr<ControlListener>> Start(const Endpoint& endpoint, const std::string& plugin);
+  static absl::StatusOr<std::unique_ptr<ControlListener>> Start(const Endpoint& endpoint, const std::string& plugin,
+                                                                MessageServer::Callers callers);
 
   int port() const { return server_->port(); }
   const Endpoint& endpoint() const { return endpoint_; }

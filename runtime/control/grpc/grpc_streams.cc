@@ -67,8 +67,8 @@ class PieceStream final : public ControlStream, public MessageStreamOwner {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const Endpoint& endpoint,
-                                                                    const std::string& plugin) {
+absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const Endpoint& endpoint, const std::string& plugin,
+                                                                    MessageServer::Callers callers) {
   std::unique_ptr<ControlServer> server(new ControlServer());
   RONDA_ASSIGN_OR_RETURN(
       server->server_,
@@ -77,6 +77,7 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const Endpoi
                             .limits = kLimits,
                             .grace = absl::ZeroDuration(),
                             .clients = kControlFanOut,
+                            .callers = callers,
                             .accept = [self = server.get()](absl::string_view method, MessageStream stream) {
                               self->Accept(method, std::move(stream));
                             }}));

@@ -22,8 +22,9 @@ namespace ronda {
 // Thread-safe. Destroying it cuts off the streams that are left, and waits until their owner has heard of it.
 class ControlServer {
  public:
-  // Listens on one address. `plugin`: as MessageServer's. Errors: those of MessageServer::Start.
-  static absl::StatusOr<std::unique_ptr<ControlServer>> Start(const Endpoint& endpoint, const std::string& plugin);
+  // Listens on one address. `plugin`, `callers`: as MessageServer's. Errors: those of MessageServer::Start.
+  static absl::StatusOr<std::unique_ptr<ControlServer>> Start(const Endpoint& endpoint, const std::string& plugin,
+                                                              MessageServer::Callers callers);
   ~ControlServer();
 
   int port() const { return server_->port(); }

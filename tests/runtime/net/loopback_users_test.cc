@@ -2,125 +2,91 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdint>
+#include <optional>
+#include <string>
 
 #include "runtime/base/unique_fd.h"
+#include "runtime/net/sockets.h"
+#include "tests/runtime/net/clients.h"
 
 namespace ronda {
 namespace {
 
+using ::ronda::testing::AsOtherUser;
+using ::ronda::testing::CanBeOtherUser;
+using ::ronda::testing::ConnectTo;
+using ::ronda::testing::kOtherUser;
 using ::testing::HasSubstr;
 
-constexpr uid_t kStranger = 65534;
-
-sockaddr_in Loopback(uint16_t port) {
-  return {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
-}
-
-// Listens on a port that the system chooses.
-struct Listener {
-  Listener() : fd(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address = Loopback(0);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(listen(fd.get(), 8), 0);
-    EXPECT_EQ(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-    endpoint = {.host = "localhost", .address = "127.0.0.1", .port = ntohs(address.sin_port), .loopback = true};
+// The parameter is an address of this host.
+class LoopbackUsersTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!ListenAt(*ResolveEndpoint(GetParam(), 0)).ok()) GTEST_SKIP() << "this host has no " << GetParam();
   }
 
-  UniqueFd fd;
-  Endpoint endpoint;
+  // Listens on a port that the system chooses.
+  static UniqueFd Listen() { return *ListenAt(*ResolveEndpoint(GetParam(), 0)); }
+
+  static Endpoint EndpointOf(const UniqueFd& listener) {
+    return *ResolveEndpoint(GetParam(), *BoundPort(listener.get()));
+  }
+
+  static UniqueFd Accept(const UniqueFd& listener) {
+    pollfd entry = {.fd = listener.get(), .events = POLLIN};
+    EXPECT_EQ(poll(&entry, 1, -1), 1);
+    return UniqueFd(accept(listener.get(), nullptr, nullptr));
+  }
 };
 
-UniqueFd Call(const Endpoint& endpoint) {
-  UniqueFd fd(socket(AF_INET, SOCK_STREAM, 0));
-  const sockaddr_in address = Loopback(static_cast<uint16_t>(endpoint.port));
-  EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-  return fd;
-}
+INSTANTIATE_TEST_SUITE_P(Families, LoopbackUsersTest, ::testing::Values("127.0.0.1", "::1"),
+                         [](const auto& info) { return info.index == 0 ? "IPv4" : "IPv6"; });
 
-// A child that acts as another user until it is destroyed.
-class Stranger {
- public:
-  template <typename Act>
-  explicit Stranger(const Act& act) {
-    int done[2];
-    EXPECT_EQ(pipe(done), 0);
-    pid_ = fork();
-    if (pid_ == 0) {
-      if (setresuid(kStranger, kStranger, kStranger) != 0) _exit(1);
-      const auto kept = act();
-      [[maybe_unused]] const ssize_t count = write(done[1], "x", 1);
-      pause();
-    }
-    char byte = 0;
-    EXPECT_EQ(read(done[0], &byte, 1), 1);
-    close(done[0]);
-    close(done[1]);
-  }
-  ~Stranger() {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  Stranger(const Stranger&) = delete;
-  Stranger& operator=(const Stranger&) = delete;
-
- private:
-  pid_t pid_ = 0;
-};
-
-TEST(LoopbackUsersTest, ThisUsersProcessesAreKnown) {
-  const Listener listener;
-  const UniqueFd caller = Call(listener.endpoint);
-  const UniqueFd accepted(accept(listener.fd.get(), nullptr, nullptr));
+TEST_P(LoopbackUsersTest, ThisUsersProcessesAreKnown) {
+  const UniqueFd listener = Listen();
+  const UniqueFd caller = ConnectTo(EndpointOf(listener));
+  const UniqueFd accepted = Accept(listener);
   EXPECT_EQ(UserOfCaller(accepted.get()), geteuid());
-  EXPECT_EQ(UserOfListener(listener.endpoint), geteuid());
+  EXPECT_EQ(UserOfListener(EndpointOf(listener)), geteuid());
   EXPECT_TRUE(CheckCaller(accepted.get()).ok());
-  EXPECT_TRUE(CheckListener(listener.endpoint).ok());
+  EXPECT_TRUE(CheckListener(EndpointOf(listener)).ok());
 }
 
-TEST(LoopbackUsersTest, WhereNobodyListensNobodyIsRefused) {
-  Endpoint endpoint;
-  {
-    const Listener listener;
-    endpoint = listener.endpoint;
-  }
+TEST_P(LoopbackUsersTest, WhereNobodyListensNobodyIsRefused) {
+  const Endpoint endpoint = EndpointOf(Listen());
   EXPECT_EQ(UserOfListener(endpoint), std::nullopt);
   EXPECT_TRUE(CheckListener(endpoint).ok());
 }
 
-TEST(LoopbackUsersTest, ACallerOfAnotherUserIsRefused) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
-  const Listener listener;
-  const Stranger stranger([&] { return Call(listener.endpoint); });
-  const UniqueFd accepted(accept(listener.fd.get(), nullptr, nullptr));
-  EXPECT_EQ(UserOfCaller(accepted.get()), kStranger);
-  EXPECT_THAT(std::string(CheckCaller(accepted.get()).message()), HasSubstr("a process of user 65534"));
+TEST_P(LoopbackUsersTest, ACallerOfAnotherUserIsRefused) {
+  if (!CanBeOtherUser()) GTEST_SKIP();
+  const UniqueFd listener = Listen();
+  const UniqueFd caller = AsOtherUser([&] { return ConnectTo(EndpointOf(listener)); });
+  const UniqueFd accepted = Accept(listener);
+  EXPECT_EQ(UserOfCaller(accepted.get()), kOtherUser);
+  EXPECT_THAT(std::string(CheckCaller(accepted.get()).message()), HasSubstr("the caller is a process of user 65534"));
 }
 
-TEST(LoopbackUsersTest, AListenerOfAnotherUserIsRefused) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
-  Endpoint endpoint;
-  {
-    const Listener listener;
-    endpoint = listener.endpoint;
-  }
-  const Stranger stranger([&] {
-    UniqueFd fd(socket(AF_INET, SOCK_STREAM, 0));
-    const int on = 1;
-    setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    sockaddr_in address = Loopback(static_cast<uint16_t>(endpoint.port));
-    if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 || listen(fd.get(), 8) != 0)
-      _exit(1);
-    return fd;
-  });
-  EXPECT_EQ(UserOfListener(endpoint), kStranger);
-  EXPECT_THAT(std::string(CheckListener(endpoint).message()), HasSubstr("is a process of user 65534"));
+TEST_P(LoopbackUsersTest, AListenerOfAnotherUserIsRefused) {
+  if (!CanBeOtherUser()) GTEST_SKIP();
+  const UniqueFd listener = AsOtherUser([] { return Listen(); });
+  EXPECT_EQ(UserOfListener(EndpointOf(listener)), kOtherUser);
+  EXPECT_THAT(std::string(CheckListener(EndpointOf(listener)).message()), HasSubstr("is a process of user 65534"));
+}
+
+// An IPv6 socket that is bound to no address takes connections of IPv4 too.
+TEST(LoopbackUsersOfAllAddressesTest, AListenerAndACallerAreKnownInEitherFamily) {
+  UniqueFd listener(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!listener.valid() || listen(listener.get(), 1) != 0) GTEST_SKIP() << "this host has no IPv6";
+  const Endpoint endpoint = *ResolveEndpoint("127.0.0.1", *BoundPort(listener.get()));
+  EXPECT_EQ(UserOfListener(endpoint), geteuid());
+  const UniqueFd caller = ConnectTo(endpoint);
+  const UniqueFd accepted(accept(listener.get(), nullptr, nullptr));
+  EXPECT_EQ(UserOfCaller(accepted.get()), geteuid());
 }
 
 }  // namespace

@@ -1,20 +1,29 @@
-// Both ends of streams as threads of one process, and the search for the plugin.
+// Both ends of streams as threads of one process, the clients of a server, and the search for the plugin.
 #include "runtime/net/message_streams.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <semaphore>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "runtime/net/served_call.h"
+#include "tests/runtime/net/clients.h"
 
 namespace ronda {
 namespace {
 
+using ::ronda::testing::AsOtherUser;
+using ::ronda::testing::CanBeOtherUser;
+using ::ronda::testing::ConnectTo;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -92,6 +101,88 @@ TEST(MessageStreamsTest, MessagesGoBothWaysAndTheServersWordCloses) {
   EXPECT_THAT(client.answers(), ElementsAre(absl::StrCat("<one><><", binary, "><", large, ">")));
   Client stranger(call("/split"), {"one"});
   EXPECT_EQ(stranger.Run(), absl::UnimplementedError("there is no such call"));
+}
+
+// Authenticates every client of the method "/prove", and answers all.
+class TrustingCall final : public ServedCall {
+ public:
+  TrustingCall(absl::string_view method, MessageStream stream)
+      : ServedCall(std::move(stream)), proves_(method == "/prove") {}
+
+ private:
+  void Serve(absl::string_view) override {
+    if (proves_) Authenticated();
+    Answer(absl::StatusOr<std::string>("welcome"));
+  }
+
+  const bool proves_;
+};
+
+// The parameter is an address of this host.
+class ClientsOfMessageServersTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!ListenAt(*ResolveEndpoint(GetParam(), 0)).ok()) GTEST_SKIP() << "this host has no " << GetParam();
+  }
+
+  void Serve(MessageServer::Callers callers) {
+    server_ = *MessageServer::Start({.plugin = kPlugin,
+                                     .endpoint = *ResolveEndpoint(GetParam(), 0),
+                                     .grace = absl::ZeroDuration(),
+                                     .callers = callers,
+                                     .accept = [](absl::string_view method, MessageStream stream) {
+                                       stream.Open(new TrustingCall(method, stream));
+                                     }});
+  }
+  Endpoint endpoint() const { return *ResolveEndpoint(GetParam(), server_->port()); }
+
+  // A client that has called `method` and is still connected.
+  std::unique_ptr<MessageChannel> Call(const std::string& method) const {
+    std::unique_ptr<MessageChannel> channel = *MessageChannel::Connect(kPlugin, endpoint(), {});
+    EXPECT_EQ(*CallOnce(channel->Call(method, MessageChannel::Absent::kIsAwaited, absl::Seconds(60)), ""), "welcome");
+    return channel;
+  }
+
+  void AwaitUnauthenticated(int64_t count) const {
+    while (server_->unauthenticated() != count) absl::SleepFor(absl::Milliseconds(1));
+  }
+
+  std::unique_ptr<MessageServer> server_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Families, ClientsOfMessageServersTest, ::testing::Values("127.0.0.1", "::1"),
+                         [](const auto& info) { return info.index == 0 ? "IPv4" : "IPv6"; });
+
+TEST_P(ClientsOfMessageServersTest, AClientThatAuthenticatesIsFoundByItsAddress) {
+  Serve(MessageServer::Callers::kAll);
+  const auto other = Call("/other");
+  EXPECT_EQ(server_->unauthenticated(), 1);
+  const auto client = Call("/prove");
+  AwaitUnauthenticated(1);
+}
+
+TEST_P(ClientsOfMessageServersTest, AClientThatAuthenticatesAndLeavesAtOnceIsNotCounted) {
+  Serve(MessageServer::Callers::kAll);
+  for (int i = 0; i < 20; ++i) Call("/prove");
+  AwaitUnauthenticated(0);
+}
+
+TEST_P(ClientsOfMessageServersTest, ACallerOfAnotherUserIsRefusedWhereThisUsersAreServed) {
+  if (!CanBeOtherUser()) GTEST_SKIP();
+  // The first words of a client of HTTP/2, with a SETTINGS frame. The server answers with its own.
+  const std::string words("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
+  const auto has_answer = [&](const UniqueFd& client) {
+    EXPECT_EQ(send(client.get(), words.data(), words.size(), MSG_NOSIGNAL), static_cast<ssize_t>(words.size()));
+    char byte = 0;
+    return recv(client.get(), &byte, 1, 0) == 1;
+  };
+  for (const auto callers : {MessageServer::Callers::kAll, MessageServer::Callers::kThisUser}) {
+    Serve(callers);
+    const bool serves_all = callers == MessageServer::Callers::kAll;
+    EXPECT_EQ(has_answer(AsOtherUser([&] { return ConnectTo(endpoint()); })), serves_all);
+    EXPECT_TRUE(has_answer(ConnectTo(endpoint())));
+    Call("/other");
+  }
 }
 
 TEST(MessageStreamsTest, PluginThatIsMissingIsNamedWithTheRemedy) {

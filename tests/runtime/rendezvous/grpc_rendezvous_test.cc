@@ -1,5 +1,7 @@
 // Rank 0's server and its clients as threads of one process, over real sockets on loopback.
 #include <grpcpp/grpcpp.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <memory>
@@ -19,12 +21,16 @@
 #include "runtime/net/sockets.h"
 #include "runtime/rendezvous/grpc_rendezvous.h"
 #include "runtime/rendezvous/rendezvous_codec.h"
+#include "tests/runtime/net/clients.h"
 #include "tests/runtime/rendezvous/claims.h"
 
 namespace ronda {
 namespace {
 
+using ::ronda::testing::AsOtherUser;
+using ::ronda::testing::CanBeOtherUser;
 using ::ronda::testing::ClaimOf;
+using ::ronda::testing::ConnectTo;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -230,6 +236,59 @@ TEST(RendezvousGrpcTest, BeyondLoopbackBothSidesNeedASecret) {
   const RendezvousClientOptions client = {
       .plugin = kPlugin, .endpoint = *ResolveEndpoint("192.0.2.7", 1), .claim = ClaimOf(1, 2)};
   EXPECT_THAT(Text(JoinRendezvous(client).status()), HasSubstr("RONDA_JOB_SECRET"));
+}
+
+// A job without a secret: both sides check the user of the other.
+class RendezvousOfOneUserTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!CanBeOtherUser()) GTEST_SKIP();
+  }
+
+  static RendezvousServer::Options Server(int port = 0) {
+    RendezvousServer::Options options = ServerOptions(2);
+    options.endpoint.port = port;
+    options.secret.clear();
+    return options;
+  }
+
+  static absl::Status Join(int port) {
+    return JoinRendezvous({.plugin = kPlugin, .endpoint = *ResolveEndpoint("127.0.0.1", port), .claim = ClaimOf(1, 2)})
+        .status();
+  }
+
+  static void ExpectRefusal(const absl::Status& status) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
+    EXPECT_THAT(Text(status), HasSubstr("is a process of user 65534"));
+  }
+};
+
+TEST_F(RendezvousOfOneUserTest, RankZeroRefusesACallerOfAnotherUserAndTheJobGoesOn) {
+  const std::unique_ptr<RendezvousServer> server = StartServer(Server());
+  const UniqueFd caller = AsOtherUser([&] { return ConnectTo(*ResolveEndpoint("127.0.0.1", server->port())); });
+  EXPECT_EQ(send(caller.get(), "PRI", 3, MSG_NOSIGNAL), 3);
+  char byte = 0;
+  EXPECT_LE(recv(caller.get(), &byte, 1, 0), 0) << "the connection has been ended";
+  std::thread rank([&] { EXPECT_EQ(Join(server->port()), absl::OkStatus()); });
+  EXPECT_TRUE(server->Await().ok());
+  rank.join();
+}
+
+TEST_F(RendezvousOfOneUserTest, RankZeroOfAnotherUserIsRefused) {
+  const std::unique_ptr<RendezvousServer> server = AsOtherUser([] { return StartServer(Server()); });
+  ExpectRefusal(Join(server->port()));
+}
+
+// The rank has begun to call when rank 0 of another user takes the port, and answers it.
+TEST_F(RendezvousOfOneUserTest, RankZeroOfAnotherUserThatComesLaterIsRefused) {
+  UniqueFd listener = *ListenAt(*ResolveEndpoint("127.0.0.1", 0));
+  const int port = *BoundPort(listener.get());
+  std::thread rank([&] { ExpectRefusal(Join(port)); });
+  pollfd caller = {.fd = listener.get(), .events = POLLIN};
+  EXPECT_EQ(poll(&caller, 1, -1), 1);
+  listener.Reset();
+  const std::unique_ptr<RendezvousServer> server = AsOtherUser([&] { return StartServer(Server(port)); });
+  rank.join();
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "runtime/control/tree/control_frame.h"
 #include "tests/runtime/control/grpc/grpc_ranks.h"
 #include "tests/runtime/control/grpc/tcp_proxy.h"
+#include "tests/runtime/net/clients.h"
 
 namespace ronda::testing {
 namespace {
@@ -52,6 +54,16 @@ TEST(GrpcControlPlaneTest, TreeOfSixtySixRanksCarriesReportsAndBroadcasts) {
   }
   ASSERT_EQ(planes[0]->Broadcast("all"), absl::OkStatus());
   for (const auto& plane : planes) EXPECT_THAT(ReceiveSome(*plane).broadcasts, ::testing::ElementsAre("all"));
+}
+
+TEST(GrpcControlPlaneTest, ACallerOfAnotherUserIsRefusedWhereThisUsersAreServed) {
+  if (!CanBeOtherUser()) GTEST_SKIP();
+  const auto listener =
+      *ControlListener::Start(*ResolveEndpoint("127.0.0.1", 0), kHostsPlugin, MessageServer::Callers::kThisUser);
+  const UniqueFd caller = AsOtherUser([&] { return ConnectTo(*ResolveEndpoint("127.0.0.1", listener->port())); });
+  EXPECT_EQ(send(caller.get(), "PRI", 3, MSG_NOSIGNAL), 3);
+  char byte = 0;
+  EXPECT_LE(recv(caller.get(), &byte, 1, 0), 0) << "the connection has been ended";
 }
 
 TEST(GrpcControlPlaneTest, MessagesOfManyMebibytesTravelBothWays) {

@@ -49,7 +49,9 @@ class GrpcProcessTest : public ::testing::Test {
       options.peers.push_back({.rank = peer, .host = absl::StrCat("host", peer), .pid = 1000 + peer});
     }
     if (!tree.Children(rank).empty()) {
-      options.listener = ControlListener::Start(*ResolveEndpoint("127.0.0.1", ports_[rank]), kHostsPlugin).value();
+      options.listener = ControlListener::Start(*ResolveEndpoint("127.0.0.1", ports_[rank]), kHostsPlugin,
+                                                MessageServer::Callers::kAll)
+                             .value();
     }
     if (rank > 0) options.parent = *ResolveEndpoint("127.0.0.1", ports_[tree.Parent(rank)]);
     const auto control = ConnectGrpcControlPlane(std::move(options));

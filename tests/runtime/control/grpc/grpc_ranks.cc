@@ -23,7 +23,9 @@ std::vector<GrpcControlPlaneOptions> OptionsOf(const GrpcRanks& ranks) {
                .secret = ranks.secret,
                .fan_out = ranks.fan_out};
     if (!tree.Children(rank).empty()) {
-      options.listener = ControlListener::Start(*ResolveEndpoint(ranks.address, 0), kHostsPlugin).value();
+      options.listener =
+          ControlListener::Start(*ResolveEndpoint(ranks.address, 0), kHostsPlugin, MessageServer::Callers::kAll)
+              .value();
     }
     // Parents have lower numbers: they listen already.
     if (rank > 0) options.parent = *ResolveEndpoint(ranks.address, all[tree.Parent(rank)].listener->port());

@@ -59,7 +59,10 @@ absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectOverGrpc(MpiSession& sessio
   constexpr char kPlugin[] = "runtime/net/libronda_hosts.so";
   GrpcControlPlaneOptions options = {
       .rank = session.rank(), .peers = PeersOf(session), .plugin = kPlugin, .job_id = "job"};
-  if (session.rank() == 0) options.listener = ControlListener::Start(*ResolveEndpoint("127.0.0.1", 0), kPlugin).value();
+  if (session.rank() == 0) {
+    options.listener =
+        ControlListener::Start(*ResolveEndpoint("127.0.0.1", 0), kPlugin, MessageServer::Callers::kAll).value();
+  }
   const std::string port =
       session.Broadcast(options.listener == nullptr ? "" : absl::StrCat(options.listener->port())).value();
   int number = 0;
