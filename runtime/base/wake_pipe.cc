@@ -41,9 +41,9 @@ WakePipe::~WakePipe() {
 bool WakePipe::IsIntact() const { return InodeOf(reader_.get()) == inode_ && InodeOf(writer_.get()) == inode_; }
 
 void WakePipe::Wake() const {
+  if (!IsIntact()) return;
   // If the pipe is full, the thread has been woken.
-  if (IsIntact()) [[maybe_unused]]
-    const ssize_t count = write(writer_.get(), "x", 1);
+  [[maybe_unused]] const ssize_t count = write(writer_.get(), "x", 1);
 }
 
 void WakePipe::Clear() const {

@@ -105,16 +105,18 @@ PeerMonitor::~PeerMonitor() {
   is_stopping_ = true;
   stop_.Wake();
   thread_.join();
-  ForgetLostDescriptors();
-  for (const Entry& entry : entries_) {
-    if (entry.pidfd >= 0) close(entry.pidfd);
-  }
+  for (Entry& entry : entries_) ClosePidFd(entry);
 }
 
 bool PeerMonitor::HasEnded(const Entry& entry) const {
   if (entry.pidfd >= 0 && !IsReadable(entry.pidfd)) return false;
   const bool is_told_by_pidfd = entry.pidfd >= 0 && stop_.IsIntact();
   return is_told_by_pidfd || !IsAlive(entry.peer.process);
+}
+
+void PeerMonitor::ClosePidFd(Entry& entry) const {
+  const int pidfd = std::exchange(entry.pidfd, -1);
+  if (pidfd >= 0 && stop_.IsIntact()) close(pidfd);
 }
 
 void PeerMonitor::ForgetLostDescriptors() {
@@ -126,14 +128,14 @@ void PeerMonitor::Run() {
   // A pidfd opened after the process had ended may be that of a later process with its pid: hence the start times are
   // compared first. From then on the pidfd can be trusted.
   for (Entry& entry : entries_) {
-    if (entry.pidfd >= 0 && !IsAlive(entry.peer.process)) close(std::exchange(entry.pidfd, -1));
+    if (entry.pidfd >= 0 && !IsAlive(entry.peer.process)) ClosePidFd(entry);
   }
   do {
     ForgetLostDescriptors();
     const auto ended = std::stable_partition(entries_.begin(), entries_.end(),
                                              [this](const Entry& entry) { return !HasEnded(entry); });
     for (auto entry = ended; entry != entries_.end(); ++entry) {
-      if (entry->pidfd >= 0) close(entry->pidfd);
+      ClosePidFd(*entry);
       on_end_(entry->peer.rank);
     }
     entries_.erase(ended, entries_.end());

@@ -85,7 +85,9 @@ class PeerMonitor {
   PeerMonitor(std::vector<Entry> entries, WakePipe stop, OnEnd on_end);
   void Run();
   bool HasEnded(const Entry& entry) const;
-  // If the program has closed them, others may have their numbers: then processes are polled.
+  // If the program has closed all descriptors, which the wake-up pipe tells, its own files may have their numbers. Then
+  // no pidfd is closed, and processes are polled.
+  void ClosePidFd(Entry& entry) const;
   void ForgetLostDescriptors();
   // Sleeps until something may have happened; false once the monitor is to stop.
   bool Sleep();

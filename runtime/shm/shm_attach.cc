@@ -31,9 +31,8 @@ namespace {
 constexpr absl::string_view kLonger = " (RONDA_START_TIMEOUT, rondarun --start-timeout)";
 
 constexpr absl::string_view kRemedy =
-    ": remove what is not needed there, make it larger (mount -o remount,size=..., or docker run --shm-size=...), or "
-    "run "
-    "fewer ranks on this host";
+    ": remove what is not needed there, make it larger (mount -o remount,size=..., or docker run --shm-size=...), "
+    "or run fewer ranks on this host";
 
 constexpr absl::Duration kOpenInterval = absl::Milliseconds(1);
 constexpr absl::Duration kAliveCheckInterval = absl::Milliseconds(50);
@@ -151,13 +150,16 @@ class Attachment {
   };
   // Makes the file in the first folder that can hold it, and sets geometry_.
   absl::StatusOr<ShmFile> MakeFile();
-  // Makes the file in a folder, with smaller slots if there is not room for those wanted. Sets geometry_.
-  Attempt MakeFileIn(const std::string& folder);
+  // Makes the file in a folder, with smaller slots if there is not room for those wanted. Sets geometry_. `lack`: what
+  // DescribeLack has said of the folder.
+  Attempt MakeFileIn(const std::string& folder, const std::string& lack);
   absl::StatusOr<ShmFile> ReplaceFileOfDead(const std::string& path);
   int Allocate(const ShmFile& file);
-  // Tells the user that the memory is smaller, or elsewhere, than wanted; `reasons` says why no folder before was
-  // taken.
-  void WarnOf(const std::string& folder, const std::string& free, const std::vector<std::string>& reasons) const;
+  // "/dev/shm has 65536 bytes available, the job needs 1048576"
+  std::string DescribeLack(const std::string& folder) const;
+  // Warns the user if the memory is not in the first folder, or is smaller than wanted. `reasons`: why each earlier
+  // folder was not taken; `lack` as MakeFileIn's.
+  void WarnOf(const std::string& folder, const std::string& lack, const std::vector<std::string>& reasons) const;
   absl::Status WaitForAllToAttach(const ShmView& view);
 
   // Returns the job's memory once its creator has prepared it, and nullptr before that.
@@ -209,11 +211,11 @@ absl::StatusOr<ShmFile> Attachment::MakeFile() {
   absl::StatusCode code = absl::StatusCode::kOk;
   for (const std::string& folder : folders_) {
     RemoveLeftovers(folder, options_.job_id, options_.epoch);
-    const std::string free = DescribeFree(folder);
-    Attempt attempt = MakeFileIn(folder);
+    const std::string lack = DescribeLack(folder);
+    Attempt attempt = MakeFileIn(folder, lack);
     if (attempt.status.ok()) {
       if (first.file.has_value()) first.file->Unlink();
-      WarnOf(folder, free, reasons);
+      WarnOf(folder, lack, reasons);
       return *std::move(attempt.file);
     }
     if (attempt.is_final) return attempt.status;
@@ -230,10 +232,13 @@ absl::StatusOr<ShmFile> Attachment::MakeFile() {
   return absl::Status(code, absl::StrCat(absl::StrJoin(reasons, "; "), first.allocation_error == EFBIG ? "" : kRemedy));
 }
 
-Attachment::Attempt Attachment::MakeFileIn(const std::string& folder) {
+std::string Attachment::DescribeLack(const std::string& folder) const {
+  return absl::StrCat(DescribeFree(folder), ", the job needs ", ShmView::TotalBytes(options_.geometry));
+}
+
+Attachment::Attempt Attachment::MakeFileIn(const std::string& folder, const std::string& lack) {
   const std::string path = folder + name_;
   geometry_ = options_.geometry;
-  const std::string lack = absl::StrCat(DescribeFree(folder), ", the job needs ", ShmView::TotalBytes(geometry_));
   absl::StatusOr<ShmFile> file = ShmFile::Create(path);
   const bool is_taken = absl::IsAlreadyExists(file.status());
   if (is_taken) file = ReplaceFileOfDead(path);
@@ -259,10 +264,8 @@ absl::StatusOr<ShmFile> Attachment::ReplaceFileOfDead(const std::string& path) {
       return ShmFile::Create(path);
     }
   }
-  return absl::AlreadyExistsError(
-      absl::StrCat(path,
-                   " exists: another job has the same id, or a killed one left it behind, and then it can be "
-                   "removed"));
+  return absl::AlreadyExistsError(absl::StrCat(
+      path, " exists: another job has the same id, or a killed job left it behind, and then it can be removed"));
 }
 
 int Attachment::Allocate(const ShmFile& file) {
@@ -274,7 +277,7 @@ int Attachment::Allocate(const ShmFile& file) {
   return error_number;
 }
 
-void Attachment::WarnOf(const std::string& folder, const std::string& free,
+void Attachment::WarnOf(const std::string& folder, const std::string& lack,
                         const std::vector<std::string>& reasons) const {
   if (!reasons.empty()) {
     Log(LogLevel::kWarning, options_.self.rank,
@@ -283,8 +286,7 @@ void Attachment::WarnOf(const std::string& folder, const std::string& free,
   }
   if (geometry_ == options_.geometry) return;
   Log(LogLevel::kWarning, options_.self.rank,
-      absl::StrCat(free, FileLimit(), ", the job needs ", ShmView::TotalBytes(options_.geometry),
-                   ": it goes on with pieces of ", geometry_.slot_bytes, " bytes instead of ",
+      absl::StrCat(lack, FileLimit(), ": it goes on with pieces of ", geometry_.slot_bytes, " bytes instead of ",
                    options_.geometry.slot_bytes, ", which is slower. To mend it", kRemedy));
 }
 
@@ -354,9 +356,7 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::TryToJoinIn(const std::s
   if (absl::IsNotFound(file.status())) return not_yet;
   RONDA_RETURN_IF_ERROR(file.status());
   if (const int error_number = file->RefusedWith(); error_number != 0) {
-    const std::string why = error_number == EFBIG ? FileLimit()
-                                                  : absl::StrCat(": ", DescribeFree(folder), ", the job needs ",
-                                                                 ShmView::TotalBytes(options_.geometry), kRemedy);
+    const std::string why = error_number == EFBIG ? FileLimit() : absl::StrCat(": ", DescribeLack(folder), kRemedy);
     return absl::ResourceExhaustedError(
         absl::StrCat("rank 0 could not allocate the job's shared memory (", std::strerror(error_number), ")", why));
   }
@@ -376,8 +376,8 @@ absl::Status Attachment::CheckOrigin(const ShmHeader& header, const std::string&
   if (header.magic.load(std::memory_order_acquire) == kShmMagic && header.layout_version == kShmLayoutVersion) {
     return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(absl::StrCat(path, " is damaged, or was not made by this ",
-                                                    "version of Ronda; if no job is using it, remove it"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " is damaged, or was not made by this version of Ronda; if no job is using it, remove it"));
 }
 
 absl::Status Attachment::CheckSizes(const ShmFile& file, ShmHeader& header) {
