@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -76,22 +75,13 @@ Function* Next(const char* name) {
 FAILING(void*, mmap, MAP_FAILED, (void* at, size_t size, int protection, int flags, int fd, off_t offset),
         (at, size, protection, flags, fd, offset))
 FAILING(int, posix_fallocate, errno, (int fd, off_t offset, off_t size), (fd, offset, size))
-FAILING(int, ftruncate, -1, (int fd, off_t size), (fd, size))
 FAILING(ssize_t, write, -1, (int fd, const void* data, size_t size), (fd, data, size))
 FAILING(ssize_t, read, -1, (int fd, void* data, size_t size), (fd, data, size))
-FAILING(ssize_t, send, -1, (int fd, const void* data, size_t size, int flags), (fd, data, size, flags))
-FAILING(ssize_t, recv, -1, (int fd, void* data, size_t size, int flags), (fd, data, size, flags))
-FAILING(ssize_t, sendmsg, -1, (int fd, const msghdr* message, int flags), (fd, message, flags))
-FAILING(ssize_t, recvmsg, -1, (int fd, msghdr* message, int flags), (fd, message, flags))
 FAILING(int, socket, -1, (int domain, int type, int protocol), (domain, type, protocol))
 FAILING(int, bind, -1, (int fd, const sockaddr* address, socklen_t size), (fd, address, size))
 FAILING(int, listen, -1, (int fd, int queue), (fd, queue))
-FAILING(int, connect, -1, (int fd, const sockaddr* address, socklen_t size), (fd, address, size))
-FAILING(int, accept4, -1, (int fd, sockaddr* address, socklen_t* size, int flags), (fd, address, size, flags))
 FAILING(int, pipe2, -1, (int* ends, int flags), (ends, flags))
 FAILING(int, poll, -1, (pollfd * fds, nfds_t count, int timeout), (fds, count, timeout))
-FAILING(int, epoll_create1, -1, (int flags), (flags))
-FAILING(int, epoll_ctl, -1, (int epoll, int operation, int fd, epoll_event* event), (epoll, operation, fd, event))
 FAILING(int, memfd_create, -1, (const char* name, unsigned flags), (name, flags))
 FAILING(pid_t, fork, -1, (), ())
 FAILING(int, fstat, -1, (int fd, struct stat* info), (fd, info))
