@@ -27,7 +27,7 @@ absl::string_view StripErasing(absl::string_view text) {
 
 bool IsBlank(absl::string_view line) { return line.find_first_not_of(" \t\r") == absl::string_view::npos; }
 
-// Whether Ronda itself says so, and calls it information (runtime/base/logging.h).
+// Whether the line is a message of Ronda's log for information or debugging (runtime/base/logging.h).
 bool IsInformation(RankId rank, absl::string_view line) {
   const std::string own = absl::StrCat("ronda[", rank, "] ");
   return absl::StartsWith(line, absl::StrCat(own, "I ")) || absl::StartsWith(line, absl::StrCat(own, "D "));

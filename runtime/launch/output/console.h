@@ -65,13 +65,13 @@ class Console {
     int rank_count = 0;
     LaunchOptions::LinePrefix line_prefix = LaunchOptions::LinePrefix::kRank;
     std::array<Medium, kStreamCount> media = {Medium::kFile, Medium::kFile};  // by Stream
-    std::vector<Stream> hidden;  // of the ranks: lines are looked at, but not shown
+    std::vector<Stream> hidden;  // of the ranks: their lines are not shown, but last_error has them
   };
 
   // Lines go to `out` and `err`, which are the same queue where both are one terminal.
   Console(const Options& options, OutputQueue* out, OutputQueue* err, const Clock* calendar);
 
-  // From now on there is a rank of this number, and all below it.
+  // Makes room for the output of the ranks 0 to `rank`.
   void AddRank(RankId rank);
 
   // Takes the next bytes that `rank` printed.
@@ -80,11 +80,11 @@ class Console {
   // `rank` prints no more on `stream`: its last line comes out even without a newline.
   void Finish(RankId rank, Stream stream);
 
-  // Prints a line of the launcher's own to stderr, as "rondarun: text".
+  // Prints a line of the launcher to stderr: "rondarun: text".
   void Say(absl::string_view text);
 
-  // The last line of `rank` on stderr that is not blank, nor information that Ronda logs; empty if there is none. Valid
-  // until the next call.
+  // The last line of `rank` on stderr that is neither blank nor information from Ronda's log. Empty if the rank has
+  // printed no such line. Valid until the next call.
   absl::string_view last_error(RankId rank) const { return last_errors_[static_cast<size_t>(rank)]; }
 
  private:

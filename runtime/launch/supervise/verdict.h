@@ -1,4 +1,4 @@
-// Why a job failed, and how the launcher says it.
+// The reason for which a job failed, and the launcher's text for it.
 #ifndef RONDA_RUNTIME_LAUNCH_SUPERVISE_VERDICT_H_
 #define RONDA_RUNTIME_LAUNCH_SUPERVISE_VERDICT_H_
 
@@ -19,59 +19,60 @@ namespace ronda {
 
 // How a rank ended.
 struct RankEnd {
-  // The cause of its end.
-  enum class Cause { kItself, kLauncher };  // kLauncher: the launcher had sent it a signal before
+  enum class Cause { kItself, kLauncher };  // kLauncher: the launcher had sent a signal to the rank
 
   RankId rank = 0;  // -1: unknown
   pid_t pid = 0;    // 0: unknown
   std::string host;
   int exit_code = 0;  // 0 if it was killed by a signal
   int signal = 0;     // 0 if it exited
-  int round = 0;      // ranks whose ends were noticed together have the same; earlier ones have less
+  int round = 0;      // the same for ranks whose ends were noticed together, and lower for earlier ends
   Cause cause = Cause::kItself;
-  std::string lost;        // not empty: its end is unknown, for this reason
-  std::string last_error;  // its last line on stderr that is not blank
+  std::string lost;        // the reason why its end is unknown; empty: its end is known
+  std::string last_error;  // as of Console::last_error()
   int64_t oom_kills = 0;   // processes that its host has killed for lack of memory while the job ran
 
   bool failed() const { return exit_code != 0 || signal != 0 || !lost.empty(); }
 };
 
-// The processes that this host has killed for lack of memory since it was started, in any container.
+// The number of processes that this host has killed for lack of memory since its start, in any container.
 int64_t OomKills();
 
-// "exited with code 3", "was killed by signal 9 (SIGKILL)", or "was lost: ...". Of a rank that was killed by SIGKILL
-// while the host lacked memory, it says so.
+// "exited with code 3", "was killed by signal 9 (SIGKILL)", or "was lost: ...". The text for SIGKILL names the host's
+// lack of memory if `end` has oom_kills.
 std::string DescribeEnd(const RankEnd& end);
 
-// "SIGTERM"; "signal 64" for those without a name.
+// "SIGTERM"; "signal 64" if it has no name.
 std::string SignalName(int signo);
 
-// The rank whose failure made the job fail, or null if none failed by itself.
+// The rank whose failure made the job fail, or null if no rank failed by itself.
 //
-// It is the first to fail. Among those noticed together, death by a signal goes before an exit code, and then the lower
-// rank. A rank whose last error is Ronda's report that another rank failed ("... rank 2 (host a, pid 71) ...") is a
-// consequence: if that other rank failed too, it is the one. One that has shut down by such a report ("rank 2 (host a,
-// pid 71) has shut down ...") blames nobody: what it says came later.
+// It is the first rank to fail. If several failures were noticed together, a death by a signal goes before an exit
+// code, and a lower rank before a higher one. The last error of a rank may be Ronda's report that another rank failed
+// ("... rank 2 (host a, pid 71) ..."): if that other rank has failed, it is the one. The report may also say that
+// the other rank has shut down ("rank 2 (host a, pid 71) has shut down ..."). Then the last error of the other rank
+// blames no rank, since its shutdown came first.
 const RankEnd* FirstFailure(const std::vector<RankEnd>& ends);
 
-// Whether ranks of a job go by their ranks, or by their numbers as members, which they keep for life.
+// The numbers by which texts name processes: their ranks, or their numbers as members of an elastic job.
 enum class Naming { kRank, kMember };
 
-// The same, and the last error: "exited with code 3; last error: \"disk on fire\"". A member's is not quoted if it is a
-// report about ranks, which may be of an earlier epoch.
+// The text of DescribeEnd, followed by the last error: "exited with code 3; last error: \"disk on fire\"". A member's
+// last error is left out if it is a report about ranks, which may be of an earlier epoch.
 std::string DescribeEndAndError(const RankEnd& end, Naming naming);
 
-// The launcher's last line for that failure, without newline. A member's last error is quoted unless it is a report
-// about ranks: that may be of an earlier epoch.
+// The launcher's last line for that failure, without newline: the rank or member, its place, and the text of
+// DescribeEndAndError.
 std::string DescribeFailure(const RankEnd& failure, Naming naming = Naming::kRank);
 
-// The same for a job whose ranks have ended so: also names a rank that the failed one blames and that ended with 0.
+// DescribeFailure(failure) in a job whose ranks have these `ends`. Also names a rank that ended with exit code 0, if
+// the failed rank blames it.
 std::string DescribeFailure(const RankEnd& failure, const std::vector<RankEnd>& ends);
 
-// The launcher's exit code for that failure: the rank's, 128 + signal, or 1 for a rank that was lost.
+// The launcher's exit code for that failure: the rank's exit code, 128 + signal, or 1 for a rank that was lost.
 int ExitCodeOf(const RankEnd& failure);
 
-// The launcher's exit code for a process that could not be started, as shells have it.
+// The launcher's exit code for a process that could not be started: the one that a shell would have.
 int ExitCodeOf(const absl::Status& start_error);
 
 // A rank that is not known to have started, and the host where it is to run.

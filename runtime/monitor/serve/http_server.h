@@ -18,19 +18,20 @@
 
 namespace ronda {
 
-// Answers connections to one TCP port for a site, on threads of its own.
+// Answers connections to one TCP port for a site, on its own threads.
 //
-// Nobody can keep it busy for long: it answers a fixed number of connections at once, others wait, and each has a fixed
-// time, however slowly its other end reads or writes. A connection that sends nothing keeps no other waiting.
+// No client can keep it busy for long. The server answers a fixed number of connections at once, and the other
+// connections wait. It ends a connection after a fixed time, however slowly the client reads or writes. A connection
+// that sends nothing does not make others wait.
 class HttpServer {
  public:
   struct Options {
     int connections = 8;
-    absl::Duration patience = absl::Seconds(5);  // for a whole connection
+    absl::Duration patience = absl::Seconds(5);  // longest time for a whole connection
   };
 
-  // Listens there at once; port 0 is any. `site` must outlive the server.
-  // Errors: ALREADY_EXISTS if another program has the port; the system's.
+  // Listens at `endpoint`, whose port may be 0. `site` must outlive the server.
+  // Errors: those of ListenAt and ConnectionLimiter::Create.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const Endpoint& endpoint, const HttpSite* site,
                                                            const Options& options);
 
@@ -49,7 +50,7 @@ class HttpServer {
   void Answer(UniqueFd connection) const;
   // Waits for room in the queue.
   void Push(UniqueFd connection);
-  // Waits for a connection; none if the server ends.
+  // Waits for a connection. Returns none if the server ends.
   UniqueFd Pop();
 
   const int port_;
