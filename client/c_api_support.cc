@@ -1,15 +1,20 @@
 #include "client/c_api_support.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <future>
 #include <new>
 #include <numeric>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +23,7 @@
 #include "client/thread_limits.h"
 #include "kernels/cpu/convert.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/cuda/device.h"
 
@@ -348,6 +354,29 @@ void LeaveTheParentsJob() {
   own->parents = parents;
   current_globals.store(own, std::memory_order_release);
   RankContexts::Leave();
+}
+
+// For the other ranks to be told. They read another text if it takes longer.
+constexpr std::chrono::seconds kExitPatience(1);
+
+// Runs after all that the program has registered for its end: functions of atexit() and destructors of static objects,
+// which may still call Ronda, and may shut it down. Other threads may still be in calls, and hold locks. So nothing
+// changes for this process, and what may wait is done by a thread that the process's end does not await for long. Where
+// all programs end like that, those that come last report no failures of those that came first.
+[[gnu::destructor]] void AnnounceExit() {
+  const Globals* const globals = current_globals.load(std::memory_order_acquire);
+  if (globals == nullptr || globals->process != getpid() || !globals->runtime.Exists()) return;
+  SetLogLevel(LogLevel::kOff);
+  try {
+    std::packaged_task<void()> tell([globals] {
+      if (const std::shared_ptr<Session> session = globals->runtime.Get()) session->runtime().AnnounceExit();
+    });
+    const std::future<void> told = tell.get_future();
+    std::thread(std::move(tell)).detach();
+    told.wait_for(kExitPatience);
+  } catch (const std::exception&) {
+    // No memory or no thread: the others know that the process has ended.
+  }
 }
 
 Globals& MakeGlobals() {

@@ -3,6 +3,9 @@
 #ifndef RONDA_CLIENT_C_API_SUPPORT_H_
 #define RONDA_CLIENT_C_API_SUPPORT_H_
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -304,6 +307,7 @@ struct Globals {
   // Those of the process that has forked this one, which stay as they are; null if this process was not forked since
   // its first call. They may hold locks of threads that are not in this process.
   const Globals* parents = nullptr;
+  const pid_t process = getpid();  // a copy made by clone(), without fork(), has those of its parent
   DefaultRuntime runtime;
   RankContexts ranks;
   HandleTable handles;

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/monitor/peer_monitor.h"
 
@@ -61,23 +62,32 @@ std::optional<pid_t> HolderOf(const Address& address) {
   return holder.pid;
 }
 
-// Whether `ancestor` has started this process, or one that did.
-bool IsAncestor(pid_t ancestor) {
-  std::optional<ProcessStat> stat = ReadProcessStat(getpid());
+// Whether `ancestor` has started `process`, or one that did.
+bool IsAncestor(pid_t ancestor, pid_t process) {
+  std::optional<ProcessStat> stat = ReadProcessStat(process);
   for (; stat.has_value() && stat->parent > 1; stat = ReadProcessStat(stat->parent)) {
     if (stat->parent == ancestor) return true;
   }
   return false;
 }
 
+constexpr absl::string_view kKeepChildrenOut =
+    "Do not initialise Ronda in processes that a rank starts (in Python: begin the main script with "
+    "if __name__ == \"__main__\"), or start them without these variables";
+
 absl::Status AlreadyClaimed(const JobEnvironment& job, const Address& address) {
   const std::optional<pid_t> holder = HolderOf(address);
-  if (holder.has_value() && IsAncestor(*holder)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "this process (", getpid(), ") was started by rank ", job.rank, " (process ", *holder,
-        "), and is no rank itself: it has inherited that rank's variables, which ", job.source,
-        " has set. Do not initialise Ronda in processes that a rank starts (in Python: begin the main script with "
-        "if __name__ == \"__main__\"), or start them without these variables"));
+  if (holder.has_value() && IsAncestor(*holder, getpid())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this process (", getpid(), ") was started by rank ", job.rank, " (process ", *holder,
+                     "), and is no rank itself: it has inherited that rank's variables, which ", job.source,
+                     " has set. ", kKeepChildrenOut));
+  }
+  if (holder.has_value() && IsAncestor(getpid(), *holder)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("process ", *holder, ", which this process (", getpid(), ") has started, has become rank ",
+                     job.rank, " of this job before it could: it has inherited this rank's variables, which ",
+                     job.source, " has set. ", kKeepChildrenOut));
   }
   const std::string other = holder.has_value() ? absl::StrCat("process ", *holder) : "another process";
   return absl::FailedPreconditionError(absl::StrCat(

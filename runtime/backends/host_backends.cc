@@ -113,6 +113,10 @@ class HostsControlPlane final : public ControlPlane {
     across_->Depart();
     here_->Depart();
   }
+  void AnnounceExit() override {
+    here_->AnnounceExit();
+    across_->AnnounceExit();
+  }
 
  private:
   const std::shared_ptr<ShmWorld> here_;  // outlives `across_`, whose threads tell it of failures

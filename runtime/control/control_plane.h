@@ -27,8 +27,8 @@ struct ControlMessage {
 // wait, before it hands out a broadcast that others cannot receive yet; and only for ranks that are executing
 // collectives of earlier broadcasts, which the coordinator has itself finished by then.
 //
-// Thread-safety: Wake, CallOff, Fail and failure may be called from any thread at any time; Wait by one thread at a
-// time; all else by one thread at a time, which may be another than the one in Wait.
+// Thread-safety: Wake, CallOff, Fail, failure and AnnounceExit may be called from any thread at any time; Wait by one
+// thread at a time; all else by one thread at a time, which may be another than the one in Wait.
 class ControlPlane {
  public:
   virtual ~ControlPlane() = default;
@@ -88,6 +88,11 @@ class ControlPlane {
 
   // Announces that this rank departs on purpose: from now on its end is no failure.
   virtual void Depart() = 0;
+
+  // Announces that the process of this rank ends without Depart, as its program has ended. Once it is gone, the failure
+  // of the others says so. Nothing changes before, and nothing on this rank. Returns when the others can know, or after
+  // a few seconds. A control plane that cannot tell does nothing.
+  virtual void AnnounceExit() {}
 };
 
 }  // namespace ronda

@@ -240,6 +240,10 @@ void Runtime::Abandon(const absl::Status& cause) {
   if (!ended_.load()) control_->Fail(cause);
 }
 
+void Runtime::AnnounceExit() {
+  if (!ended_.load()) control_->AnnounceExit();
+}
+
 // --- How a step ends ---
 
 ProgressEngine::Steps::Progress Runtime::Advance() {

@@ -158,6 +158,10 @@ class Runtime : private ProgressEngine::Steps {
   // This rank gives up: the job fails with `cause`, for all ranks, unless it has ended.
   void Abandon(const absl::Status& cause);
 
+  // The program of this rank ends without Shutdown(). The job goes on here until the process is gone; then the failure
+  // of the others says how it has ended. Returns once they can know, or after a few seconds. For any thread.
+  void AnnounceExit();
+
   // The job's failure, as far as this rank knows; OK while there is none.
   absl::Status failure() const { return control_->failure(); }
 

@@ -42,6 +42,10 @@ ProcessId ThisProcess();
 // Whether `process` still runs. A process that has ended, but that its parent has not reaped yet, does not.
 bool IsAlive(const ProcessId& process);
 
+// How the process of a rank has ended whose program has returned from main() or called exit(), in the failure that the
+// other ranks read.
+inline constexpr char kExitWithoutShutdown[] = "has ended without ronda_shutdown()";
+
 // Watches the processes of this host's other ranks, and reports when one ends for any reason: off the data path, within
 // milliseconds, and without using the CPU meanwhile (a thread sleeps in poll() on a pidfd for each).
 //

@@ -56,7 +56,7 @@ class FailureRecord {
 inline constexpr size_t kCacheLineBytes = 64;
 inline constexpr size_t kShmPageBytes = 4096;
 inline constexpr uint64_t kShmMagic = 0x314d4853444e4f52;  // "RONDSHM1"
-inline constexpr uint32_t kShmLayoutVersion = 6;
+inline constexpr uint32_t kShmLayoutVersion = 7;
 inline constexpr int kShmMinSlotCount = 3;
 inline constexpr int kShmMaxRanks = 1024;
 inline constexpr size_t kShmRingBytes = size_t{64} << 10;
@@ -113,12 +113,19 @@ struct alignas(kCacheLineBytes) ShmProgress {
   std::atomic<uint64_t> veto;  // of kPacked: 1 + the position at which the last collective began that this rank vetoed
 };
 
+// What a rank has said about the end of its process.
+enum class ShmDeparture : uint32_t {
+  kNone = 0,
+  kDeparted = 1,  // is no failure
+  kExits = 2,     // its program has ended without a departure: a failure, with a text of its own
+};
+
 struct ShmRankBlock {
   alignas(kCacheLineBytes) std::atomic<uint32_t> claimed;  // 1 once a process has taken this rank
   std::atomic<uint32_t> attached;                          // 1 once pid and start_time are valid
   std::atomic<int32_t> pid;
   std::atomic<uint64_t> start_time;  // of the process; tells it from a later one with the same pid
-  std::atomic<uint32_t> departed;
+  std::atomic<ShmDeparture> departure;
 
   alignas(kCacheLineBytes) Doorbell control;  // rung for control messages, Wake and failures
   alignas(kCacheLineBytes) Doorbell data;     // rung for progress that this rank awaits in a collective

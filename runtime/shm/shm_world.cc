@@ -137,14 +137,15 @@ void ShmWorld::OnPeerEnd(RankId peer) {
 
 void ShmWorld::RecordDeath(RankId peer) {
   FailureRecord& record = view_.header().failure;
+  const char* const how = DepartureOf(peer) == ShmDeparture::kExits ? kExitWithoutShutdown : "died";
   try {
     record.SetAfterDeathOf(
         peer, rank(),
-        absl::StrCat(ToString(PeerOf(peer)), " died; it ", DescribeLastEvent(flights_->Of(JobRank(peer)))));
+        absl::StrCat(ToString(PeerOf(peer)), " ", how, "; it ", DescribeLastEvent(flights_->Of(JobRank(peer)))));
   } catch (const std::bad_alloc&) {
-    char text[64];
-    const int bytes = std::snprintf(text, sizeof(text), "rank %d (pid %d) died", JobRank(peer),
-                                    view_.rank(peer).pid.load(std::memory_order_relaxed));
+    char text[128];
+    const int bytes = std::snprintf(text, sizeof(text), "rank %d (pid %d) %s", JobRank(peer),
+                                    view_.rank(peer).pid.load(std::memory_order_relaxed), how);
     record.SetAfterDeathOf(peer, rank(), absl::string_view(text, static_cast<size_t>(bytes)));
   }
 }
@@ -166,8 +167,13 @@ void ShmWorld::CallOff(uint64_t schedule) {
 }
 
 void ShmWorld::Depart() {
-  self().departed.store(1, std::memory_order_seq_cst);
+  self().departure.store(ShmDeparture::kDeparted, std::memory_order_seq_cst);
   WakeAll();
+}
+
+void ShmWorld::AnnounceExit() {
+  ShmDeparture none = ShmDeparture::kNone;
+  self().departure.compare_exchange_strong(none, ShmDeparture::kExits, std::memory_order_seq_cst);
 }
 
 void ShmWorld::WakeAll() {

@@ -87,12 +87,17 @@ class ShmWorld {
 
   // Declares that this rank's end is not a failure from now on.
   void Depart();
-  bool HasDeparted(RankId rank) const { return view_.rank(rank).departed.load(std::memory_order_seq_cst) != 0; }
+  bool HasDeparted(RankId rank) const { return DepartureOf(rank) == ShmDeparture::kDeparted; }
+
+  // Declares that the program of this rank has ended, unless the rank has departed: the failure that is its process's
+  // end says so. Takes no lock.
+  void AnnounceExit();
 
  private:
   ShmWorld(Options options, std::shared_ptr<ShmMapping> mapping, std::shared_ptr<FlightBoard> flights);
   static absl::StatusOr<std::shared_ptr<ShmWorld>> Create(Options options, std::shared_ptr<ShmMapping> mapping);
   absl::Status StartMonitor();
+  ShmDeparture DepartureOf(RankId rank) const { return view_.rank(rank).departure.load(std::memory_order_seq_cst); }
   void OnPeerEnd(RankId peer);
   void RecordDeath(RankId peer);
   void WakeAll();

@@ -1,8 +1,10 @@
 // A rank that fails, in every possible way: the others learn which one, and no rank hangs.
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <stdexcept>
@@ -18,7 +20,11 @@
 
 namespace {
 
+using ronda::testing::AHostARank;
+using ronda::testing::ExpectRankProgramSucceeds;
 using ronda::testing::JobResult;
+using ronda::testing::OverTcp;
+using ronda::testing::ProcessJob;
 using ronda::testing::RunRankProgram;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -55,6 +61,68 @@ void Exits() {
   ronda::init();
   if (ronda::rank() == kFailingRank) _exit(3);
   ReduceUntilItFails();
+}
+
+constexpr char kExitText[] = "has ended without ronda_shutdown()";
+
+void LearnHowItEnds(const std::string& text) {
+  ronda::Status status;
+  while (status.ok()) status = ronda::try_barrier();
+  ExpectPeerFailure(status);
+  EXPECT_THAT(status.message(), HasSubstr(text));
+}
+
+void BeginTogether() {
+  ronda::testing::MoveToAHostOfItsOwnIfAsked();
+  ronda::init();
+  ronda::barrier();
+}
+
+void ReturnsFromMain() {
+  BeginTogether();
+  if (ronda::rank() != kFailingRank) LearnHowItEnds(kExitText);
+}
+
+std::uint64_t ReportsSent() {
+  ronda_statistics statistics = RONDA_STATISTICS_INIT;
+  EXPECT_EQ(ronda_get_statistics(&statistics), RONDA_OK);
+  return statistics.reports_sent;
+}
+
+// The call of the other thread does not return: an error would be news to a program that has ended.
+void ExitsBesideACall() {
+  BeginTogether();
+  if (ronda::rank() != kFailingRank) return LearnHowItEnds(kExitText);
+  const std::uint64_t before = ReportsSent();
+  std::thread([] {
+    float value = 1;
+    _exit(ronda::try_allreduce(ronda::tensor("lonely", &value)).ok() ? 8 : 9);
+  }).detach();
+  while (ReportsSent() == before) std::this_thread::yield();
+  std::exit(3);
+}
+
+// The end of a child is not its parent's.
+void IsKilledAfterTheExitOfAChild() {
+  BeginTogether();
+  if (ronda::rank() != kFailingRank) {
+    LearnHowItEnds(std::getenv("TEST_DEATH"));
+    return;
+  }
+  const pid_t child = fork();
+  if (child == 0) std::exit(0);
+  waitpid(child, nullptr, 0);
+  raise(SIGKILL);
+}
+
+// What a program has registered before init() still runs after its end, and may end the job in good order.
+void ShutsDownAtExit() {
+  std::atexit([] {
+    float value = 1;
+    const bool is_well = ronda::try_allreduce(ronda::tensor("last", &value)).ok() && ronda::try_shutdown().ok();
+    if (!is_well) _exit(9);
+  });
+  BeginTogether();
 }
 
 // Several allreduces are under way on all ranks when one dies: the first of them is complete, the last is not.
@@ -138,6 +206,11 @@ void BadEnvironment() {
 const std::vector<ronda::testing::RankProgram> kPrograms = {
     {"Throws", Throws},
     {"Exits", Exits},
+    {"BeginTogether", BeginTogether},
+    {"ReturnsFromMain", ReturnsFromMain},
+    {"ExitsBesideACall", ExitsBesideACall},
+    {"IsKilledAfterTheExitOfAChild", IsKilledAfterTheExitOfAChild},
+    {"ShutsDownAtExit", ShutsDownAtExit},
     {"IsKilledInTheMiddleOfAnAllreduce", IsKilledInTheMiddleOfAnAllreduce},
     {"NeverSubmits", NeverSubmits},
     {"LeavesEarly", LeavesEarly},
@@ -167,6 +240,51 @@ TEST(FailureWorldTest, ARankThatExitsFailsTheOthersByName) {
   EXPECT_EQ(result.ranks[kFailingRank].exit_code, 3);
 }
 
+// Ranks in shared memory, with data over TCP, and with control messages over gRPC.
+std::vector<ProcessJob> EveryWayToMeet() { return {{}, OverTcp(), AHostARank()}; }
+
+TEST(FailureWorldTest, OthersLearnThatAProgramHasReturnedFromMain) {
+  for (const ProcessJob& job : EveryWayToMeet()) {
+    const JobResult result = RunRankProgram("ReturnsFromMain", 3, job);
+    ExpectSurvivorsSucceed(result);
+    EXPECT_EQ(result.ranks[kFailingRank].exit_code, 0) << result.ranks[kFailingRank].output;
+    EXPECT_THAT(result.ranks[kFailingRank].output, Not(HasSubstr(kExitText))) << "nothing fails there";
+  }
+}
+
+TEST(FailureWorldTest, OthersLearnThatAProgramHasExitedWhileOneOfItsThreadsIsInACall) {
+  for (const ProcessJob& job : EveryWayToMeet()) {
+    const JobResult result = RunRankProgram("ExitsBesideACall", 3, job);
+    ExpectSurvivorsSucceed(result);
+    EXPECT_EQ(result.ranks[kFailingRank].exit_code, 3) << result.ranks[kFailingRank].output;
+  }
+}
+
+TEST(FailureWorldTest, TheExitOfAChildIsNotItsParents) {
+  ProcessJob in_memory, across = AHostARank();
+  in_memory.env.emplace_back("TEST_DEATH", ") died");
+  across.env.emplace_back("TEST_DEATH", "is gone: its connection closed");
+  for (const ProcessJob& job : {in_memory, across}) {
+    const JobResult result = RunRankProgram("IsKilledAfterTheExitOfAChild", 3, job);
+    ExpectSurvivorsSucceed(result);
+    EXPECT_EQ(result.ranks[kFailingRank].signal, SIGKILL);
+  }
+}
+
+TEST(FailureWorldTest, RanksThatAllReturnFromMainEndWell) {
+  for (const ProcessJob& job : EveryWayToMeet()) ExpectRankProgramSucceeds("BeginTogether", 3, job);
+}
+
+TEST(FailureWorldTest, AProgramMayShutDownInAFunctionOfAtexit) {
+  for (const ProcessJob& job : EveryWayToMeet()) {
+    const JobResult result = RunRankProgram("ShutsDownAtExit", 3, job);
+    for (const auto& rank : result.ranks) {
+      EXPECT_EQ(rank.exit_code, 0) << rank.output;
+      EXPECT_THAT(rank.output, Not(HasSubstr(kExitText)));
+    }
+  }
+}
+
 TEST(FailureWorldTest, ARankKilledInTheMiddleOfAnAllreduceFailsTheOthersByName) {
   const JobResult result = RunRankProgram("IsKilledInTheMiddleOfAnAllreduce", 3);
   ExpectSurvivorsSucceed(result);
@@ -191,9 +309,9 @@ TEST(FailureWorldTest, ARankThatNeverStartsIsReportedByInit) {
 }
 
 TEST(FailureWorldTest, AVariableThatMakesNoSenseIsNamedByInit) {
-  ronda::testing::ProcessJob job;
+  ProcessJob job;
   job.env = {{"RONDA_STALL_WARNING", "soon"}};
-  ronda::testing::ExpectRankProgramSucceeds("BadEnvironment", 1, job);
+  ExpectRankProgramSucceeds("BadEnvironment", 1, job);
 }
 
 }  // namespace

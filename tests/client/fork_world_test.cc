@@ -1,9 +1,7 @@
 // Ranks that fork in the middle of training, as data loaders do. The children are no ranks: they find Ronda
 // uninitialised, and neither their work nor their end touches the job.
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,7 +11,6 @@
 #include <cstdlib>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "client/ronda.hpp"
@@ -24,15 +21,14 @@
 
 namespace {
 
+using ronda::testing::AHostARank;
 using ronda::testing::ExpectRankProgramSucceeds;
-using ronda::testing::FreePort;
 using ronda::testing::JobResult;
+using ronda::testing::OverTcp;
 using ronda::testing::ProcessJob;
 using ::testing::HasSubstr;
 
 constexpr int kWorkers = 8;
-
-using Variables = std::vector<std::pair<std::string, std::string>>;
 
 #ifdef __SANITIZE_ADDRESS__
 // Ends a child that leaves through exit(0) after all other destructors, and before LeakSanitizer, which has been there
@@ -185,17 +181,10 @@ void TerminatesAWorker() {
   _exit(0);
 }
 
-// As far as other ranks can see, the process is on a host of its own.
-void MoveToAHostOfItsOwn() {
-  ASSERT_EQ(unshare(CLONE_NEWNS), 0);
-  ASSERT_EQ(mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
-  ASSERT_EQ(mount("tmpfs", "/dev/shm", "tmpfs", 0, nullptr), 0);
-}
-
 // The rank dies, and its worker, which holds copies of all its descriptors, does not.
 void DiesBeforeItsWorker() {
   const std::string fifo = std::getenv("TEST_FIFO");
-  if (std::getenv("TEST_OWN_HOST") != nullptr) MoveToAHostOfItsOwn();
+  ronda::testing::MoveToAHostOfItsOwnIfAsked();
   ronda::init();
   ronda::barrier();
   if (ronda::rank() == 1) {
@@ -209,13 +198,6 @@ void DiesBeforeItsWorker() {
   EXPECT_FALSE(ronda::try_shutdown().ok());
   const int fd = open(fifo.c_str(), O_WRONLY);
   EXPECT_EQ(write(fd, "", 1), 1);
-}
-
-// Ranks that meet over TCP, with control messages over gRPC.
-ProcessJob OverTcp(Variables more = {}) {
-  ProcessJob job = {.env = {{"RONDA_BACKEND", "tcp"}, {"RONDA_MASTER_PORT", FreePort()}}};
-  job.env.insert(job.env.end(), more.begin(), more.end());
-  return job;
 }
 
 TEST(ForkTest, WorkersOfARankInSharedMemory) { ExpectRankProgramSucceeds("trains_while_it_forks", 2); }
@@ -243,10 +225,7 @@ void ExpectTheOthersLearnOfTheDeath(ProcessJob job) {
 }
 
 TEST(ForkTest, AWorkerThatLivesOnHidesNoDeathInSharedMemory) { ExpectTheOthersLearnOfTheDeath({}); }
-TEST(ForkTest, AWorkerThatLivesOnHidesNoDeathFromOtherHosts) {
-  ProcessJob job = OverTcp({{"TEST_OWN_HOST", "1"}});
-  ExpectTheOthersLearnOfTheDeath(job);
-}
+TEST(ForkTest, AWorkerThatLivesOnHidesNoDeathFromOtherHosts) { ExpectTheOthersLearnOfTheDeath(AHostARank()); }
 
 }  // namespace
 

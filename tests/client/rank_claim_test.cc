@@ -68,6 +68,37 @@ TEST(RankClaimTest, AProcessThatARankHasStartedIsToldSo) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
+TEST(RankClaimTest, ARankWhoseChildHasTakenItsPlaceIsToldSo) {
+  const JobEnvironment job = RankOf("quick-child", 1);
+  int taken[2];
+  ASSERT_EQ(pipe(taken), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    // Started by another that is no rank.
+    const pid_t grandchild = fork();
+    if (grandchild == 0) {
+      static RankClaim of_child;
+      const pid_t self = getpid();
+      if (!of_child.Take(job).ok() || write(taken[1], &self, sizeof(self)) != sizeof(self)) _exit(1);
+      pause();
+    }
+    waitpid(grandchild, nullptr, 0);
+    _exit(0);
+  }
+  close(taken[1]);
+  pid_t holder = 0;
+  ASSERT_EQ(read(taken[0], &holder, sizeof(holder)), static_cast<ssize_t>(sizeof(holder)));
+  RankClaim claim;
+  const absl::Status refused = claim.Take(job);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr(absl::StrCat("process ", holder, ", which this process (", getpid(), ") has started, ")),
+                    HasSubstr("has become rank 1 of this job before it could"), HasSubstr("if __name__ ==")));
+  kill(holder, SIGKILL);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
+  close(taken[0]);
+}
+
 TEST(RankClaimTest, OtherRanksJobsAndEpochsAreOthers) {
   RankClaim first, rank, job, epoch;
   ASSERT_TRUE(first.Take(RankOf("others", 0)).ok());

@@ -3,6 +3,8 @@
 #ifndef RONDA_TESTS_CLIENT_WORLD_PROGRAMS_H_
 #define RONDA_TESTS_CLIENT_WORLD_PROGRAMS_H_
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/testing/process_world.h"
@@ -21,6 +23,13 @@ const std::vector<RankProgram>& ReformPrograms();
 const std::vector<RankProgram>& RestartPrograms();
 const std::vector<RankProgram>& StartupPrograms();
 const std::vector<RankProgram>& StopPrograms();
+
+// Jobs whose ranks meet over TCP, and are on a host each, as far as they can see: control messages go over gRPC there.
+ProcessJob OverTcp(const std::vector<std::pair<std::string, std::string>>& variables = {});
+ProcessJob AHostARank();
+
+// For the programs of ranks that AHostARank() starts too; to be called before init().
+void MoveToAHostOfItsOwnIfAsked();
 
 }  // namespace ronda::testing
 

@@ -33,13 +33,15 @@ void TakeBytes(ControlNode& node, RankId from, FrameAssembler& assembler, absl::
 }
 
 void Act(ControlNode& node, FuzzInput& input) {
-  switch (input.Below(4)) {
+  switch (input.Below(5)) {
     case 0:
       return node.Send(std::string(input.Text()));
     case 1:
       return node.CallOff(input.Number<uint64_t>());
     case 2:
       return node.Propose(absl::InternalError("own"));
+    case 3:
+      return node.AnnounceExit();
     default:
       return node.Depart();
   }

@@ -402,7 +402,7 @@ TEST(FailureSemanticsTest, AShutdownInACallbackIsRefusedAndTheJobGoesOn) {
 TEST(FailureSemanticsTest, ARankThatEndsWithoutShutdownIsNamedToAllOthers) {
   const JobResult result = RunRankProgram("EndsWithoutShutdown", 3);
   ExpectAllEndWell(result);
-  EXPECT_THAT(FirstFailure(result), HasSubstr("rank 1 (host "));
+  EXPECT_THAT(FirstFailure(result), AllOf(HasSubstr("rank 1 (host "), HasSubstr("has ended without ronda_shutdown()")));
 }
 
 TEST(FailureSemanticsTest, AJobIsAbortedForAllWithTheReasonAndRanksMeetAgain) {

@@ -52,7 +52,7 @@ class FailureTest(unittest.TestCase):
 
     def test_rank_with_an_exception_does_not_wait_for_the_others(self):
         finished = self.train("raise ValueError('out of data')")
-        self.expect_others_learn_of_it(finished, "rank 1")
+        self.expect_others_learn_of_it(finished, r"rank 1 .* has ended without ronda_shutdown\(\)")
         self.assertRegex(
             finished.err, 'rank 1 .* exited with code 1; last error: "ValueError: out of data"'
         )

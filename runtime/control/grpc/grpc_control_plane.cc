@@ -12,7 +12,7 @@
 namespace ronda {
 namespace {
 
-// For the neighbours to hear of the departure. Healthy ones answer within a round trip.
+// For the neighbours to hear of the departure or the exit. Healthy ones answer within a round trip.
 constexpr absl::Duration kDepartureTime = absl::Seconds(2);
 
 class GrpcControlPlane final : public ControlPlane {
@@ -53,6 +53,7 @@ class GrpcControlPlane final : public ControlPlane {
   void Fail(const absl::Status& failure) override { core_->Fail(failure); }
   absl::Status failure() const override { return core_->failure(); }
   void Depart() override { core_->Depart(); }
+  void AnnounceExit() override { core_->AnnounceExit(kDepartureTime); }
 
  private:
   const RankId rank_;

@@ -105,6 +105,7 @@ class ShmControlPlane : public ControlPlane {
   void Fail(const absl::Status& failure) override { world_->Fail(failure); }
   absl::Status failure() const override { return world_->failure(); }
   void Depart() override { world_->Depart(); }
+  void AnnounceExit() override { world_->AnnounceExit(); }
 
  private:
   // The two rings between this rank and `peer`.

@@ -369,6 +369,10 @@ void ControlCore::AwaitStreams() {
 bool ControlCore::HasSpoken() const {
   if (!has_failed_.load()) return false;
   MutexLock lock(&mu_);
+  return HasSaidAllLocked();
+}
+
+bool ControlCore::HasSaidAllLocked() const {
   return std::none_of(streams_.begin(), streams_.end(), [&](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const StreamState& state = entry.second;
     return IsWorthWaitingForLocked(state) && (state.writing || node_.HasToSay(*state.neighbour));
@@ -454,6 +458,17 @@ void ControlCore::Depart() {
     node_.Depart();
   }
   Publish();
+}
+
+void ControlCore::AnnounceExit(absl::Duration patience) {
+  {
+    MutexLock lock(&mu_);
+    node_.AnnounceExit();
+  }
+  Publish();
+  const absl::Duration end = MonotonicTime() + patience;
+  MutexLock lock(&mu_);
+  while (!HasSaidAllLocked() && MonotonicTime() < end) state_changed_.WaitFor(&mu_, end - MonotonicTime());
 }
 
 }  // namespace ronda

@@ -72,6 +72,8 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
   void Fail(const absl::Status& failure);
   absl::Status failure() const;
   void Depart();
+  // Waits for `patience` at most until the neighbours that may hear of it have been told.
+  void AnnounceExit(absl::Duration patience);
 
   // The calls of streams, from threads of their own: one call at a time for reads, and one for writes.
   // A caller has connected: `stream` is to be opened or ended, now or later.
@@ -119,6 +121,8 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
   absl::Status RefusalOf(const absl::Status& last_word) const;
   bool IsToEndLocked(const StreamState& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsWorthWaitingForLocked(const StreamState& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether nothing is left to say to the neighbours that may hear it.
+  bool HasSaidAllLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<Action> ActionsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Why the job has not started in time.

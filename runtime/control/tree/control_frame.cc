@@ -63,6 +63,8 @@ void Put(const FailureFrame& frame, v1::ControlFrame& message) {
 
 void Put(const DepartureFrame&, v1::ControlFrame& message) { message.mutable_departure(); }
 
+void Put(const ExitFrame&, v1::ControlFrame& message) { message.mutable_exit(); }
+
 void Put(const HeartbeatFrame& frame, v1::ControlFrame& message) {
   v1::ControlHeartbeat& heartbeat = *message.mutable_heartbeat();
   for (const RankEvent& event : frame.events) {
@@ -222,6 +224,8 @@ absl::StatusOr<ControlFrame> DecodeControlFrame(absl::string_view bytes, int siz
       return DecodeFailure(message.failure());
     case v1::ControlFrame::kDeparture:
       return DepartureFrame{};
+    case v1::ControlFrame::kExit:
+      return ExitFrame{};
     case v1::ControlFrame::kHeartbeat:
       return DecodeHeartbeat(message.heartbeat(), size);
     case v1::ControlFrame::CONTENT_NOT_SET:

@@ -100,6 +100,8 @@ struct FailureFrame {
 
 struct DepartureFrame {};
 
+struct ExitFrame {};
+
 // The latest event of a rank, and its age.
 struct RankEvent {
   RankId rank = 0;
@@ -114,8 +116,9 @@ struct HeartbeatFrame {
   std::vector<RankEvent> events;
 };
 
-using ControlFrame = std::variant<ChallengeFrame, HelloFrame, WelcomeFrame, ArrivalFrame, StartFrame, ReportsFrame,
-                                  BroadcastFrame, CallOffFrame, FailureFrame, DepartureFrame, HeartbeatFrame>;
+using ControlFrame =
+    std::variant<ChallengeFrame, HelloFrame, WelcomeFrame, ArrivalFrame, StartFrame, ReportsFrame, BroadcastFrame,
+                 CallOffFrame, FailureFrame, DepartureFrame, HeartbeatFrame, ExitFrame>;
 
 std::string Encode(const ControlFrame& frame);
 

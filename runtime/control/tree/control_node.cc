@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/monitor/peer_monitor.h"
 
 namespace ronda {
 namespace {
@@ -232,6 +233,11 @@ absl::Status ControlNode::On(RankId neighbour, const DepartureFrame&, const Fram
   return absl::OkStatus();
 }
 
+absl::Status ControlNode::On(RankId neighbour, const ExitFrame&, const FrameBytes&) {
+  links_.at(neighbour).exits = true;
+  return absl::OkStatus();
+}
+
 absl::Status ControlNode::On(RankId neighbour, const HeartbeatFrame& frame, const FrameBytes&) {
   if (IsParent(neighbour)) {
     events_.TakeFromAbove(frame.events, FlightNow());
@@ -261,9 +267,8 @@ void ControlNode::CallOff(uint64_t schedule) {
   if (schedule <= called_off_) return;
   called_off_ = schedule;
   news_ = true;
-  // To all, also to its origin: a rank that knows of it already does nothing.
-  const auto frame = std::make_shared<const std::string>(Encode(CallOffFrame{.schedule = schedule}));
-  for (const auto& [neighbour, link] : links_) SendTo(neighbour, frame);
+  // Also to its origin: a rank that knows of it already does nothing.
+  SendToAll(CallOffFrame{.schedule = schedule});
 }
 
 void ControlNode::Propose(const absl::Status& failure) {
@@ -285,16 +290,20 @@ void ControlNode::Decide(const absl::Status& failure) {
     if (!IsParent(neighbour)) link.queue.DropUnbegun();
   }
   SendDown(FailureFrame{failure});
-  if (has_departed_) AnnounceDeparture();
+  if (has_departed_) SendToAll(DepartureFrame{});
 }
 
 void ControlNode::Depart() {
-  if (!std::exchange(has_departed_, true)) AnnounceDeparture();
+  if (!std::exchange(has_departed_, true)) SendToAll(DepartureFrame{});
 }
 
-void ControlNode::AnnounceDeparture() {
-  const auto departure = std::make_shared<const std::string>(Encode(DepartureFrame{}));
-  for (const auto& [neighbour, link] : links_) SendTo(neighbour, departure);
+void ControlNode::AnnounceExit() {
+  if (failure_.ok() && !has_departed_) SendToAll(ExitFrame{});
+}
+
+void ControlNode::SendToAll(const ControlFrame& frame) {
+  const auto bytes = std::make_shared<const std::string>(Encode(frame));
+  for (const auto& [neighbour, link] : links_) SendTo(neighbour, bytes);
 }
 
 ControlPlane::Inbox ControlNode::TakeInbox() {
@@ -322,8 +331,8 @@ void ControlNode::Lose(RankId neighbour) {
   link.lost = true;
   link.queue = FrameQueue();
   if (link.departed || has_departed_) return;
-  GiveUp(neighbour,
-         absl::UnavailableError(absl::StrCat(ToString(options_.peers[neighbour]), " is gone: its connection closed")));
+  const absl::string_view how = link.exits ? kExitWithoutShutdown : "is gone: its connection closed";
+  GiveUp(neighbour, absl::UnavailableError(absl::StrCat(ToString(options_.peers[neighbour]), " ", how)));
 }
 
 void ControlNode::Tick(absl::Duration now) {

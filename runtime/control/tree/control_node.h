@@ -147,6 +147,7 @@ class ControlNode {
   void Propose(const absl::Status& failure);
   void Decide(const absl::Status& failure);
   void Depart();
+  void AnnounceExit();
   ControlPlane::Inbox TakeInbox();
   const absl::Status& failure() const { return failure_; }
 
@@ -163,6 +164,7 @@ class ControlNode {
     FrameQueue queue;
     absl::Duration last_heard;
     bool departed = false;    // announced its departure
+    bool exits = false;       // announced that its program has ended without a departure
     bool distrusted = false;  // damaged or silent, and told so: its frames are ignored
     bool lost = false;        // its stream has ended
   };
@@ -185,6 +187,7 @@ class ControlNode {
   absl::Status On(RankId neighbour, const FailureFrame& frame, const FrameBytes& bytes);
   absl::Status On(RankId neighbour, const DepartureFrame& frame, const FrameBytes& bytes);
   absl::Status On(RankId neighbour, const HeartbeatFrame& frame, const FrameBytes& bytes);
+  absl::Status On(RankId neighbour, const ExitFrame& frame, const FrameBytes& bytes);
 
   absl::Status CheckBelow(RankId neighbour, const std::vector<RankId>& ranks) const;
   absl::Status CheckFromParent(RankId neighbour) const;
@@ -192,7 +195,7 @@ class ControlNode {
   void Start();
   // `failure` cuts this rank off from `neighbour`.
   void GiveUp(RankId neighbour, const absl::Status& failure);
-  void AnnounceDeparture();
+  void SendToAll(const ControlFrame& frame);
   void CheckSilence(absl::Duration now);
   void SendHeartbeats();
 

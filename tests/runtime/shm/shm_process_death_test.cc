@@ -163,5 +163,25 @@ TEST(ShmProcessDeathTest, EndAfterDepartureIsNoFailureAndEndWithoutItIs) {
   EXPECT_TRUE(absl::EndsWith(result, " ago: finished allreduce 'weights' (8 bytes)")) << result;
 }
 
+TEST(ShmProcessDeathTest, AnnouncedExitIsAFailureOnceTheProcessIsGone) {
+  ForkedChild observer([](const ForkedChild::SayReady&) {
+    absl::StatusOr<Transport> transport = ConnectShmTransport(OptionsOf("exiting", 0, 2));
+    while (transport->control->failure().ok()) transport->control->Wait(absl::InfiniteFuture());
+    return transport->control->failure().ToString();
+  });
+  ForkedChild ending([](const ForkedChild::SayReady& say_ready) {
+    absl::StatusOr<Transport> transport = ConnectShmTransport(OptionsOf("exiting", 1, 2));
+    transport->control->AnnounceExit();
+    EXPECT_TRUE(transport->control->failure().ok());
+    say_ready();
+    pause();
+    return std::string();
+  });
+  ending.WaitUntilReady();
+  ending.Kill(SIGKILL);
+  EXPECT_EQ(observer.Result(), absl::StrCat("UNAVAILABLE: rank 1 (host localhost, pid ", ending.pid(),
+                                            ") has ended without ronda_shutdown(); it has done nothing yet"));
+}
+
 }  // namespace
 }  // namespace ronda

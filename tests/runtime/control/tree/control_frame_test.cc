@@ -32,6 +32,7 @@ std::vector<ControlFrame> OneOfEach() {
           CallOffFrame{.schedule = ~uint64_t{0}},
           FailureFrame{absl::DataLossError("lost \xff")},
           DepartureFrame{},
+          ExitFrame{},
           HeartbeatFrame{},
           HeartbeatFrame{.events = {event}}};
 }

@@ -303,6 +303,35 @@ TEST(ControlNodeTest, EndOfAnyRankIsTheSameFailureEverywhere) {
   }
 }
 
+TEST(ControlNodeTest, AnnouncedExitChangesNothingUntilTheStreamEnds) {
+  for (const RankId leaving : {0, 1, 3}) {
+    NodeNetwork network({.size = 7});
+    network.ConnectAll();
+    network.node(leaving).AnnounceExit();
+    network.Deliver();
+    for (RankId rank = 0; rank < 7; ++rank) EXPECT_EQ(network.node(rank).failure(), absl::OkStatus());
+    for (const RankId child : network.tree().Children(leaving)) network.Cut(child);
+    if (leaving > 0) network.Cut(leaving);
+    network.Deliver();
+    for (RankId rank = 0; rank < 7; ++rank) {
+      if (rank == leaving) continue;
+      EXPECT_EQ(Text(network.node(rank).failure()), absl::StrCat("rank ", leaving, " (host host", leaving, ", pid ",
+                                                                 100 + leaving, ") has ended without ronda_shutdown()"))
+          << rank;
+    }
+  }
+}
+
+TEST(ControlNodeTest, ExitAfterADepartureIsNoFailure) {
+  NodeNetwork network({.size = 2});
+  network.ConnectAll();
+  network.node(1).Depart();
+  network.node(1).AnnounceExit();
+  network.Deliver();
+  network.Cut(1);
+  EXPECT_EQ(network.node(0).failure(), absl::OkStatus());
+}
+
 TEST(ControlNodeTest, SilenceIsAFailureAfterTheTimeoutAndNotBefore) {
   NodeNetwork network({.size = 7});
   network.ConnectAll();
