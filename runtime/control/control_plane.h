@@ -86,7 +86,8 @@ class ControlPlane {
   // The first failure of the job, the same text on every rank; OK while there is none.
   virtual absl::Status failure() const = 0;
 
-  // Announces that this rank departs on purpose: from now on its end is no failure.
+  // Announces that this rank departs on purpose: from now on its end is no failure. If the control plane is destroyed
+  // without that, as when an exception ends the start of a job, the job fails.
   virtual void Depart() = 0;
 
   // Announces that the process of this rank ends without Depart, as its program has ended. Once it is gone, the failure

@@ -171,6 +171,15 @@ void ShmWorld::Depart() {
   WakeAll();
 }
 
+void ShmWorld::Leave() {
+  if (HasDeparted(rank()) || HasFailed()) return;
+  char text[96];
+  const int bytes =
+      std::snprintf(text, sizeof(text), "rank %d (pid %d): has left before the job ended", JobRank(rank()), getpid());
+  view_.header().failure.SetAfterDeathOf(rank(), rank(), absl::string_view(text, static_cast<size_t>(bytes)));
+  WakeAll();
+}
+
 void ShmWorld::AnnounceExit() {
   ShmDeparture none = ShmDeparture::kNone;
   self().departure.compare_exchange_strong(none, ShmDeparture::kExits, std::memory_order_seq_cst);

@@ -87,6 +87,8 @@ class ShmWorld {
 
   // Declares that this rank's end is not a failure from now on.
   void Depart();
+  // Fails the job if this rank has not departed. Takes no memory.
+  void Leave();
   bool HasDeparted(RankId rank) const { return DepartureOf(rank) == ShmDeparture::kDeparted; }
 
   // Declares that the program of this rank has ended, unless the rank has departed: the failure that is its process's

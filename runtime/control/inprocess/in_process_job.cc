@@ -81,6 +81,15 @@ void InProcessJob::Depart(RankId rank) {
   changed_.NotifyAll();
 }
 
+void InProcessJob::Leave(RankId rank) {
+  bool is_early = false;
+  {
+    MutexLock lock(&mu_);
+    is_early = !members_[rank].departed && failure_.ok();
+  }
+  if (is_early) Fail(rank, absl::AbortedError("has left before the job ended"));
+}
+
 absl::Status InProcessJob::Meet(const Post& post, Work work) {
   Meeting* meeting;
   {

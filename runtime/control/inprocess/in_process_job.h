@@ -50,6 +50,8 @@ class InProcessJob {
   void Fail(RankId rank, const absl::Status& failure);
   absl::Status failure() const;
   void Depart(RankId rank);
+  // The rank's control plane ends.
+  void Leave(RankId rank);
 
   // One member's part of a meeting, a call that all members of a group make together.
   struct Post {
@@ -108,6 +110,7 @@ class InProcessJob {
 class InProcessControlPlane : public ControlPlane {
  public:
   InProcessControlPlane(std::shared_ptr<InProcessJob> job, RankId rank) : job_(std::move(job)), rank_(rank) {}
+  ~InProcessControlPlane() override { job_->Leave(rank_); }
 
   absl::Status SendToCoordinator(absl::string_view payload) override { return job_->SendToCoordinator(rank_, payload); }
   absl::Status Broadcast(absl::string_view payload) override;

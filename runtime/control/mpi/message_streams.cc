@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -151,9 +152,15 @@ void MessageStreams::CollectLocked(std::vector<Event>& events) {
   for (const auto& stream : streams_) {
     const bool is_over = stream->have_reads_ended && stream->is_ending && (stream->has_end_gone || stream->is_broken);
     if (!is_over || stream->is_closed) continue;
-    stream->is_closed = true;
     events.push_back({.kind = Event::Kind::kClosed, .stream = stream.get()});
+    stream->is_closed = true;  // after the event, which may find no memory
   }
+}
+
+const std::vector<std::unique_ptr<MessageStreams::Stream>>& MessageStreams::streams_after_stop() const
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  RONDA_CHECK(IsStopped());
+  return streams_;
 }
 
 std::shared_ptr<ControlCore> MessageStreams::acceptor() {
@@ -184,15 +191,21 @@ void MessageStreams::Deliver(Event& event) {
 MessageStreams::Movement MessageStreams::Poll() {
   polls_.fetch_add(1, std::memory_order_relaxed);
   std::vector<Event> events;
+  bool has_memory = true;
   {
     MutexLock lock(&mu_);
     if (is_polled_ || is_stopped_) return Movement::kNone;
-    CollectLocked(events);
-    if (events.empty()) return Movement::kNone;
+    try {
+      CollectLocked(events);
+    } catch (const std::bad_alloc&) {
+      has_memory = false;
+    }
+    if (events.empty() && has_memory) return Movement::kNone;
     is_polled_ = true;
   }
   NoteMovement();
   for (Event& event : events) Deliver(event);
+  if (!has_memory) acceptor()->RunOutOfMemory();
   MutexLock lock(&mu_);
   is_polled_ = false;
   polling_ended_.NotifyAll();
@@ -215,20 +228,19 @@ bool MessageStreams::IsStopped() const {
   return is_stopped_;
 }
 
+// Takes no memory: a rank that has none left comes here too.
 MessageStreams::Rest MessageStreams::Cut() {
-  std::vector<Event> events;
   Rest rest = Rest::kNothing;
-  {
-    MutexLock lock(&mu_);
-    RONDA_CHECK(is_stopped_);
-    for (const auto& stream : streams_) {
+  for (const auto& stream : streams_after_stop()) {
+    {
+      MutexLock lock(&mu_);
       if (stream->link.IsUnderWay()) rest = Rest::kTransfers;
       if (std::exchange(stream->is_closed, true)) continue;
-      if (stream->last_word.ok()) stream->last_word = absl::CancelledError("this rank has given up");
-      events.push_back({.kind = Event::Kind::kClosed, .stream = stream.get()});
+      if (stream->last_word.ok()) stream->last_word = given_up_;
     }
+    Event closed = {.kind = Event::Kind::kClosed, .stream = stream.get()};
+    Deliver(closed);
   }
-  for (Event& event : events) Deliver(event);
   return rest;
 }
 

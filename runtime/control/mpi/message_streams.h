@@ -38,7 +38,8 @@ class MessageStreams {
   // Errors: the library's.
   absl::Status Accept(const std::vector<RankId>& children, std::shared_ptr<ControlCore> owner);
 
-  // Moves all that can be moved and tells the owners; kNone also if another thread does so already.
+  // Moves all that can be moved and tells the owners; kNone also if another thread does so already. Without memory for
+  // that the job fails (ControlCore::RunOutOfMemory). REQUIRES: Accept has been called.
   enum class Movement { kNone, kSome };
   Movement Poll();
 
@@ -77,10 +78,13 @@ class MessageStreams {
   void CollectReceivedLocked(Stream& stream, std::vector<Event>& events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectSentLocked(Stream& stream, std::vector<Event>& events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NoteBreakLocked(Stream& stream, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Constant once stopped.
+  const std::vector<std::unique_ptr<Stream>>& streams_after_stop() const;
   std::shared_ptr<ControlCore> acceptor();
   void Deliver(Event& event);
 
   const std::unique_ptr<PointToPoint> messages_;
+  const absl::Status given_up_ = absl::CancelledError("this rank has given up");
   std::atomic<uint64_t> polls_{0};
   std::atomic<int64_t> last_movement_ns_;
 

@@ -83,8 +83,9 @@ class MpiControlPlane final : public ControlPlane {
       };
     }
     core_ = std::make_shared<ControlCore>(std::move(core));
-    pulse_ = std::thread([core = core_] { core->Run(); });
+    // The first one ends by itself if the system has no second thread to give.
     lookout_.emplace(*streams_);
+    pulse_ = std::thread([core = core_] { core->Run(); });
   }
 
   ~MpiControlPlane() override {

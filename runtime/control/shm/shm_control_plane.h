@@ -91,6 +91,7 @@ class FrameReader {
 class ShmControlPlane : public ControlPlane {
  public:
   explicit ShmControlPlane(std::shared_ptr<ShmWorld> world);
+  ~ShmControlPlane() override { world_->Leave(); }
 
   absl::Status SendToCoordinator(absl::string_view payload) override;
   absl::Status Broadcast(absl::string_view payload) override;

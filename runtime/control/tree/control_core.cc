@@ -1,6 +1,8 @@
 #include "runtime/control/tree/control_core.h"
 
 #include <algorithm>
+#include <new>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -50,6 +52,37 @@ absl::StatusOr<ControlCore::StreamState> ControlCore::NewStream(End end) const {
   return state;
 }
 
+void ControlCore::Guard(absl::FunctionRef<void()> call) {
+  try {
+    call();
+  } catch (const std::bad_alloc&) {
+    RunOutOfMemory();
+  }
+}
+
+// Other threads give memory back, sooner or later.
+void ControlCore::RunOutOfMemory() {
+  for (;;) {
+    try {
+      {
+        MutexLock lock(&mu_);
+        FailAloneLocked(absl::ResourceExhaustedError("out of memory in the control plane"));
+      }
+      return Publish();
+    } catch (const std::bad_alloc&) {
+      std::this_thread::yield();
+    }
+  }
+}
+
+// A frame may be lost, without which this rank must not go on to what follows; or it is about to leave the ranks below
+// it alone.
+void ControlCore::FailAloneLocked(const absl::Status& failure) {
+  const absl::Status attributed = Attribute(failure, options_.job.peers[options_.job.rank]);
+  node_.Propose(attributed);
+  node_.Decide(attributed);
+}
+
 absl::Status ControlCore::Attach(ControlStream* stream) {
   absl::StatusOr<StreamState> state = NewStream(End::kChilds);
   if (!state.ok()) {
@@ -71,6 +104,10 @@ absl::Status ControlCore::CheckRoomLocked() const {
 }
 
 void ControlCore::OnAccepted(ControlStream* stream) {
+  Guard([&] { Accept(stream); });
+}
+
+void ControlCore::Accept(ControlStream* stream) {
   absl::StatusOr<StreamState> state = NewStream(End::kParents);
   absl::Status accepted = state.status();
   {
@@ -84,6 +121,10 @@ void ControlCore::OnAccepted(ControlStream* stream) {
 }
 
 void ControlCore::OnPiece(ControlStream* stream, absl::string_view piece) {
+  Guard([&] { TakePiece(stream, piece); });
+}
+
+void ControlCore::TakePiece(ControlStream* stream, absl::string_view piece) {
   bool is_new_child = false;
   {
     MutexLock lock(&mu_);
@@ -157,13 +198,15 @@ void ControlCore::BecomeNeighbourLocked(StreamState& state, RankId neighbour) {
 }
 
 void ControlCore::OnReadsEnd(ControlStream* stream) {
-  {
-    MutexLock lock(&mu_);
-    StreamState& state = streams_.at(stream);
-    state.ending = true;
-    if (state.neighbour.has_value()) node_.Lose(*state.neighbour);
-  }
-  Publish();
+  Guard([&] {
+    {
+      MutexLock lock(&mu_);
+      StreamState& state = streams_.at(stream);
+      state.ending = true;
+      if (state.neighbour.has_value()) node_.Lose(*state.neighbour);
+    }
+    Publish();
+  });
 }
 
 void ControlCore::OnWritten(ControlStream* stream) {
@@ -171,7 +214,7 @@ void ControlCore::OnWritten(ControlStream* stream) {
     MutexLock lock(&mu_);
     streams_.at(stream).writing = false;
   }
-  Publish();
+  Guard([&] { Publish(); });
 }
 
 absl::Status ControlCore::RefusalOf(const absl::Status& last_word) const {
@@ -181,16 +224,19 @@ absl::Status ControlCore::RefusalOf(const absl::Status& last_word) const {
                                              " went away before all ranks had connected (", last_word.message(), ")"));
 }
 
+// The stream is forgotten in any case: the end of the control plane waits for that.
 void ControlCore::OnClosed(ControlStream* stream, const absl::Status& status) {
-  {
+  Guard([&] {
     MutexLock lock(&mu_);
-    const auto it = streams_.find(stream);
-    const StreamState& state = it->second;
+    const StreamState& state = streams_.at(stream);
     const bool is_refused = state.end == End::kChilds && !state.neighbour.has_value() && refused_by_parent_.ok();
     if (is_refused) refused_by_parent_ = RefusalOf(status);
-    streams_.erase(it);
+  });
+  {
+    MutexLock lock(&mu_);
+    streams_.erase(stream);
   }
-  Publish();
+  Guard([&] { Publish(); });
 }
 
 // Streams end at the child's end first: when this rank leaves, or when its parent has said that it does.
@@ -201,6 +247,7 @@ bool ControlCore::IsToEndLocked(const StreamState& state) const {
 
 std::vector<ControlCore::Action> ControlCore::ActionsLocked() {
   std::vector<Action> actions;
+  actions.reserve(streams_.size());  // before pieces are taken, which would be lost without
   for (auto& [stream, state] : streams_) {
     if (state.writing || state.ended) continue;
     std::string piece = state.greetings.TakePiece();
@@ -298,13 +345,17 @@ absl::Status ControlCore::AwaitStart() {
   return failure;
 }
 
-void ControlCore::TickLocked(absl::Duration now) {
-  node_.Tick(now);
-  for (auto& [stream, state] : streams_) {
-    const bool is_late = now - state.begun > kGreetingTime;
-    if (state.neighbour.has_value() || state.ending || state.end == End::kChilds || !is_late) continue;
-    RefuseLocked(state, absl::DeadlineExceededError("control: an unauthenticated caller has not identified itself"));
+void ControlCore::Tick(absl::Duration now) {
+  {
+    MutexLock lock(&mu_);
+    node_.Tick(now);
+    for (auto& [stream, state] : streams_) {
+      const bool is_late = now - state.begun > kGreetingTime;
+      if (state.neighbour.has_value() || state.ending || state.end == End::kChilds || !is_late) continue;
+      RefuseLocked(state, absl::DeadlineExceededError("control: an unauthenticated caller has not identified itself"));
+    }
   }
+  Publish();
 }
 
 void ControlCore::Run() {
@@ -322,12 +373,11 @@ void ControlCore::Run() {
       }
       if (stopped_) return;
       if (is_to_call()) to_call = node_.failure();
-      if (const absl::Duration now = MonotonicTime(); now >= next_tick) {
-        TickLocked(now);
-        next_tick = now + options_.node.heartbeat;
-      }
     }
-    Publish();
+    if (const absl::Duration now = MonotonicTime(); now >= next_tick) {
+      Guard([&] { Tick(now); });
+      next_tick = now + options_.node.heartbeat;
+    }
     if (to_call.ok()) continue;
     has_called = true;
     options_.on_failure(to_call);
@@ -345,12 +395,15 @@ bool ControlCore::IsWorthWaitingForLocked(const StreamState& state) const {
 }
 
 void ControlCore::Close(absl::Duration patience) {
-  {
-    MutexLock lock(&mu_);
-    node_.Depart();
-    closing_ = true;
-  }
-  Publish();
+  Guard([&] {
+    {
+      MutexLock lock(&mu_);
+      closing_ = true;
+      if (!node_.has_departed()) FailAloneLocked(left_early_);
+      node_.Depart();
+    }
+    Publish();
+  });
   const absl::Duration end = MonotonicTime() + patience;
   MutexLock lock(&mu_);
   const auto is_worth_waiting = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {

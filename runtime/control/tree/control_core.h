@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -52,14 +53,17 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
   void Run();
   void Stop();
 
-  // Announces the departure of this rank, and waits until the neighbours have heard it: for `patience` at most, and not
-  // for those that cannot hear it. No stream is taken from now on.
+  // Fails the job if this rank has not departed; announces its departure, and waits until the neighbours have heard it:
+  // for `patience` at most, and not for those that cannot hear it. No stream is taken from now on.
   void Close(absl::Duration patience);
   // Waits until all streams have closed. REQUIRES: Close, and they have been cut off.
   void AwaitStreams();
 
   // Whether the job has failed, and the neighbours that may hear of it have been told: nothing is left to say to them.
   bool HasSpoken() const;
+
+  // This rank has found no memory for what it was to do: the job fails. Throws nothing.
+  void RunOutOfMemory();
 
   // ControlPlane's operations.
   absl::Status SendToCoordinator(absl::string_view payload);
@@ -75,7 +79,8 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
   // Waits for `patience` at most until the neighbours that may hear of it have been told.
   void AnnounceExit(absl::Duration patience);
 
-  // The calls of streams, from threads of their own: one call at a time for reads, and one for writes.
+  // The calls of streams, from threads of their own: one call at a time for reads, and one for writes. They throw
+  // nothing: see RunOutOfMemory.
   // A caller has connected: `stream` is to be opened or ended, now or later.
   void OnAccepted(ControlStream* stream);
   void OnPiece(ControlStream* stream, absl::string_view piece);
@@ -109,6 +114,12 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
     absl::Status last_word;
   };
 
+  // Runs `call`, which may run out of memory.
+  void Guard(absl::FunctionRef<void()> call);
+  // Fail, without a wait for rank 0's word on which failure was first.
+  void FailAloneLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Accept(ControlStream* stream);
+  void TakePiece(ControlStream* stream, absl::string_view piece);
   absl::StatusOr<StreamState> NewStream(End end) const;
   // Why no further stream is taken.
   absl::Status CheckRoomLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -128,13 +139,14 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
   // Why the job has not started in time.
   absl::Status LateErrorLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status MissingErrorLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void TickLocked(absl::Duration now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Tick(absl::Duration now);
 
   // Wakes the threads that wait for changes, and has the streams send the frames that are due. To be called after each
   // possible change of the node or of a stream.
   void Publish() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
+  const absl::Status left_early_ = absl::AbortedError("has left before the job ended");
   std::atomic<bool> has_failed_{false};  // whether the node has a failure; to look without the lock
 
   mutable Mutex mu_;

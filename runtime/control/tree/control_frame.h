@@ -5,10 +5,11 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -50,8 +51,10 @@ class ReportBatch {
 
   std::deque<SharedReport> reports_;  // numbered; a deque, so that their payloads stay where they are
   uint64_t first_number_ = 0;         // of reports_.front()
-  absl::flat_hash_map<RankId, uint64_t> last_of_rank_;
-  absl::flat_hash_map<absl::string_view, uint64_t> last_of_payload_;  // keys lie in reports_
+  // Not Abseil's tables, one of which that has found no memory to grow cannot be destroyed: the failure of a rank that
+  // has no memory left goes through here.
+  std::unordered_map<RankId, uint64_t> last_of_rank_;
+  std::unordered_map<std::string_view, uint64_t> last_of_payload_;  // keys lie in reports_
 };
 
 // The frames of a stream of the control plane. See proto/ronda/v1/control.proto, field by field.

@@ -274,11 +274,12 @@ void ControlNode::CallOff(uint64_t schedule) {
 void ControlNode::Propose(const absl::Status& failure) {
   if (!failure_.ok()) return;
   if (!CanReachParent()) return Decide(failure);
-  if (std::exchange(has_proposed_, true)) return;
+  if (has_proposed_) return;
   // The job has failed, whichever failure was first: frames that have not been sent yet would only delay this one.
   reports_ = ReportBatch();
   links_.at(options_.tree.Parent(options_.rank)).queue.DropUnbegun();
   SendUp(FailureFrame{failure});
+  has_proposed_ = true;  // last: without memory for the frame it is tried again
 }
 
 void ControlNode::Decide(const absl::Status& failure) {

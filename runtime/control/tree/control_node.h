@@ -147,6 +147,7 @@ class ControlNode {
   void Propose(const absl::Status& failure);
   void Decide(const absl::Status& failure);
   void Depart();
+  bool has_departed() const { return has_departed_; }
   void AnnounceExit();
   ControlPlane::Inbox TakeInbox();
   const absl::Status& failure() const { return failure_; }

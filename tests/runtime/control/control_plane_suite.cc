@@ -1,5 +1,6 @@
 #include "tests/runtime/control/control_plane_suite.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -238,6 +239,22 @@ TEST_P(ControlPlaneTest, RanksThatFailAtOnceReportTheSame) {
 TEST_P(ControlPlaneTest, DepartureIsNoFailure) {
   OnEveryRank([&](RankId, ControlPlane& control) { control.Depart(); });
   for (RankId rank = 0; rank < size(); ++rank) EXPECT_EQ(control(rank).failure(), absl::OkStatus());
+}
+
+// Rank 1 may have ranks below it, which hear of nothing but through it.
+TEST_P(ControlPlaneTest, AnEndWithoutDepartureFailsTheJob) {
+  if (size() == 1) GTEST_SKIP() << "a rank alone has nobody to tell";
+  Destroy(1);
+  const absl::Time deadline = Deadline();
+  for (RankId rank = 0; rank < size(); ++rank) {
+    if (rank == 1) continue;
+    while (control(rank).failure().ok() && SteadyNow() < deadline) {
+      control(rank).Receive().IgnoreError();
+      control(rank).Wait(SteadyNow() + absl::Milliseconds(10));
+    }
+    EXPECT_THAT(control(rank).failure().message(), ::testing::HasSubstr("has left before the job ended")) << rank;
+    EXPECT_THAT(control(rank).failure().message(), ::testing::HasSubstr("rank 1")) << rank;
+  }
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ class ControlPlaneTest : public ::testing::TestWithParam<ControlRanks> {
 
   int size() const { return GetParam().size; }
   ControlPlane& control(RankId rank) { return *transports_[rank].control; }
+  void Destroy(RankId rank) { transports_[rank].control.reset(); }
 
   // Runs body(rank, control plane) on a thread a rank; a failed expectation within names the rank.
   template <typename Body>

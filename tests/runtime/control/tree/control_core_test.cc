@@ -98,6 +98,18 @@ INSTANTIATE_TEST_SUITE_P(Core, ControlPlaneTest,
                                            Ranks("Binary", {.size = 7, .fan_out = 2})),
                          NameOfControlRanks);
 
+// It may have lost a message, and must not go on to the next one.
+TEST(ControlCoreTest, ARankThatRunsOutOfMemoryFailsAtOnceAndTellsTheOthers) {
+  CorePlanes planes = ConnectCores({.size = 7, .fan_out = 2});
+  planes[1]->core().RunOutOfMemory();
+  EXPECT_FALSE(planes[1]->failure().ok());
+  for (const std::unique_ptr<CorePlane>& plane : planes) {
+    while (plane->failure().ok()) plane->Wait(SteadyNow() + absl::Seconds(1));
+    EXPECT_THAT(plane->failure().message(), ::testing::HasSubstr("out of memory in the control plane"));
+    EXPECT_THAT(plane->failure().message(), ::testing::HasSubstr("rank 1"));
+  }
+}
+
 // All calls at once, for ThreadSanitizer.
 TEST(ControlCoreTest, AllThreadsOfAllRanksMayCallAtOnce) {
   CorePlanes planes = ConnectCores({.size = 7, .fan_out = 2});
