@@ -9,11 +9,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -159,7 +159,7 @@ absl::StatusOr<std::unique_ptr<PreparedGroup>> PreparedGroup::Create(const std::
                                                                      std::string name,
                                                                      std::vector<Submission> members) {
   RONDA_RETURN_IF_ERROR(session->runtime().Check(members));
-  absl::flat_hash_set<TensorKeyView> keys;
+  std::unordered_set<TensorKeyView, TensorKeyHash> keys;
   for (const Submission& member : members) {
     if (keys.insert(member.request.key()).second) continue;
     return absl::InvalidArgumentError(absl::StrCat("group '", name, "': two members are named '", member.request.name,

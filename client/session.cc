@@ -146,10 +146,10 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitNumberedLocked(Submission
 void Session::ForgetRemovedSets() {
   const auto is_gone = [this](ProcessSetId set) { return !runtime_.ProcessSet(set).ok(); };
   MutexLock lock(&mu_);
-  absl::erase_if(sequences_, [&](const auto& sequence) { return is_gone(sequence.first.first); });
-  absl::erase_if(receives_, [&](const auto& receives) { return is_gone(receives.first.first); });
-  absl::erase_if(unnamed_, [&](const auto& calls) { return is_gone(calls.first); });
-  absl::erase_if(joins_, [&](const auto& join) { return is_gone(join.first); });
+  std::erase_if(sequences_, [&](const auto& sequence) { return is_gone(sequence.first.first); });
+  std::erase_if(receives_, [&](const auto& receives) { return is_gone(receives.first.first); });
+  std::erase_if(unnamed_, [&](const auto& calls) { return is_gone(calls.first); });
+  std::erase_if(joins_, [&](const auto& join) { return is_gone(join.first); });
 }
 
 absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitJoin(const Submission& submission) {
@@ -181,8 +181,8 @@ void Session::SettleJoinLocked(ProcessSetId set) {
   // Ranks that disagree learn so when all have joined. Other errors come earlier, and not to all ranks.
   if (status.ok() || absl::IsFailedPrecondition(status)) {
     if (set == kGlobalProcessSet) ++joins_of_all_;
-    absl::erase_if(sequences_, [set](const auto& sequence) { return sequence.first.first == set; });
-    absl::erase_if(receives_, [set](const auto& receives) { return receives.first.first == set; });
+    std::erase_if(sequences_, [set](const auto& sequence) { return sequence.first.first == set; });
+    std::erase_if(receives_, [set](const auto& receives) { return receives.first.first == set; });
     unnamed_.erase(set);
   }
   joins_.erase(join);

@@ -4,6 +4,7 @@
 #define RONDA_CLIENT_SESSION_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -11,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/arguments.h"
@@ -148,12 +148,12 @@ class Session {
   const std::shared_ptr<StopAgreement> change_agreement_ = std::make_shared<StopAgreement>("elastic_poll");
   Mutex mu_;
   using Kind = std::pair<ProcessSetId, std::string>;  // a process set and a name
-  absl::flat_hash_map<Kind, NumberSequence> sequences_ ABSL_GUARDED_BY(mu_);
+  std::map<Kind, NumberSequence> sequences_ ABSL_GUARDED_BY(mu_);
   // Receives in order of arrival, by ReceiveName(), which do not count yet as receives from their senders.
-  absl::flat_hash_map<Kind, std::vector<std::shared_ptr<const Handle>>> receives_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<ProcessSetId, UnnamedCalls> unnamed_ ABSL_GUARDED_BY(mu_);
+  std::map<Kind, std::vector<std::shared_ptr<const Handle>>> receives_ ABSL_GUARDED_BY(mu_);
+  std::map<ProcessSetId, UnnamedCalls> unnamed_ ABSL_GUARDED_BY(mu_);
   // This rank's last join of each process set, until it is settled; null: not submitted.
-  absl::flat_hash_map<ProcessSetId, std::shared_ptr<const Handle>> joins_ ABSL_GUARDED_BY(mu_);
+  std::map<ProcessSetId, std::shared_ptr<const Handle>> joins_ ABSL_GUARDED_BY(mu_);
   uint64_t joins_of_all_ ABSL_GUARDED_BY(mu_) = 0;  // joins of the set of all ranks that have ended
 };
 
@@ -217,7 +217,7 @@ class RankContexts {
  private:
   mutable Mutex mu_;
   ronda_context next_id_ ABSL_GUARDED_BY(mu_) = 1;
-  absl::flat_hash_map<ronda_context, std::weak_ptr<Session>> sessions_ ABSL_GUARDED_BY(mu_);
+  std::map<ronda_context, std::weak_ptr<Session>> sessions_ ABSL_GUARDED_BY(mu_);
 };
 
 // A barrier or a join: their name is given, like that of send and receive. `timeout_s` as ronda_monitored_barrier().

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <set>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/peer.h"
@@ -55,7 +55,7 @@ std::vector<RankId> DeadlockDetector::StuckRanks(absl::Span<const Waiting> tenso
     if (waits_[rank]) stuck.push_back(rank);
   }
   while (true) {
-    absl::flat_hash_set<RankId> have_submitted, may_go_on;
+    std::set<RankId> have_submitted, may_go_on;
     for (const Waiting& tensor : tensors) {
       // All ranks have submitted what is held of a tensor group, and all of them have to submit the rest.
       const bool lacks_stuck_rank = Intersect(tensor.missing.empty() ? tensor.present : tensor.missing, stuck);

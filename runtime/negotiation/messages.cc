@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <unordered_set>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "proto/ronda/v1/negotiation.pb.h"
 #include "runtime/base/group.h"
@@ -295,7 +295,7 @@ absl::StatusOr<Schedule> FromProto(const v1::Schedule& proto) {
   if (schedule.number == 0 || proto.buckets().empty()) {
     return Damaged("a schedule without a number or without buckets");
   }
-  absl::flat_hash_set<CacheId> seen;
+  std::unordered_set<CacheId> seen;
   for (const v1::ScheduledBucket& bucket : proto.buckets()) {
     auto ids = FromRuns<uint64_t>(bucket.cached(), kMaxIds - seen.size());
     if (!ids || ids->empty()) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
@@ -150,7 +151,7 @@ class Negotiator {
   void Watch(const Agreed& agreed);
   std::optional<Schedule> BeginSchedule(const ScheduleMemory::Buckets* known);
   std::optional<ScheduleMemory::Buckets> PlanDetectedStep();
-  bool OnlyTheseWait(const absl::flat_hash_set<CacheId>& ids) const;
+  bool OnlyTheseWait(const std::unordered_set<CacheId>& ids) const;
 
   WaitLimits LimitsOf(const TensorRequest& request) const { return request.limits.value_or(options_.limits); }
 

@@ -37,7 +37,7 @@ std::optional<Schedule> Negotiator::BeginSchedule(const ScheduleMemory::Buckets*
   if (known == nullptr && detector_.complete()) detected = PlanDetectedStep();
   const ScheduleMemory::Buckets* const buckets = detected ? &*detected : known;
   if (buckets == nullptr) return std::nullopt;
-  absl::flat_hash_set<CacheId> ids;
+  std::unordered_set<CacheId> ids;
   for (const std::vector<CacheId>& bucket : *buckets) ids.insert(bucket.begin(), bucket.end());
   if (!OnlyTheseWait(ids)) return std::nullopt;
   memory_.Begin(*buckets);
@@ -62,7 +62,7 @@ std::optional<ScheduleMemory::Buckets> Negotiator::PlanDetectedStep() {
 }
 
 // Anything else that waits would make the ranks unlock the schedule at once.
-bool Negotiator::OnlyTheseWait(const absl::flat_hash_set<CacheId>& ids) const {
+bool Negotiator::OnlyTheseWait(const std::unordered_set<CacheId>& ids) const {
   if (!joins_.empty() || !groups_.empty() || !ranks_.departures().empty()) return false;
   for (const Inbox& inbox : inboxes_) {
     if (!inbox.ignored.empty()) return false;

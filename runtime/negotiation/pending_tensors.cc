@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -129,7 +130,7 @@ PendingTensor* OldestMessageFor(const TensorRequest& receive, const PendingTable
            !tensor.submitted.Contains(*tensor.participants->PositionOf(receive.receiver)) && may_send(request.root);
   });
   // Those of one sender that wait have consecutive numbers, for the receiver names messages in their order.
-  absl::flat_hash_set<std::pair<RankId, uint64_t>> numbers;
+  std::set<std::pair<RankId, uint64_t>> numbers;
   const auto number_of = [](const PendingTensor& message) { return PartsOfMessageName(message.request().name).number; };
   for (const PendingTensor* message : messages) numbers.emplace(message->request().root, number_of(*message));
   for (PendingTensor* message : messages) {
@@ -354,7 +355,7 @@ std::string StallInspector::DescribeStall(const WaitingView& view, const Waiting
 
 std::vector<StallInspector::Finding> StallInspector::Inspect(const WaitingView& view, absl::Time now) {
   std::vector<Finding> findings;
-  absl::flat_hash_map<TensorKey, absl::Time> still_waiting;
+  std::map<TensorKey, absl::Time> still_waiting;
   for (const Waiting& waiting : view.Overdue(now)) {
     if (now - waiting.since >= waiting.limits.deadline) {
       findings.push_back({waiting.tensor, DescribeStall(view, waiting, now), Finding::Verdict::kFail});

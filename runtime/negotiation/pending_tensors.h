@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -277,7 +278,7 @@ class StallInspector {
   std::string DescribeStall(const WaitingView& view, const Waiting& waiting, absl::Time now) const;
 
   const Options options_;
-  absl::flat_hash_map<TensorKey, absl::Time> warned_;  // since when the tensor that was reported waits
+  std::map<TensorKey, absl::Time> warned_;  // since when the tensor that was reported waits
 };
 
 }  // namespace ronda

@@ -104,7 +104,7 @@ bool ConnectionLimiter::Wait() {
 }
 
 void ConnectionLimiter::DropAuthenticated() {
-  absl::flat_hash_set<std::string> addresses;
+  std::set<std::string> addresses;
   {
     MutexLock lock(&mu_);
     addresses.swap(news_);

@@ -7,12 +7,12 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -101,7 +101,7 @@ class ConnectionLimiter {
   absl::Time accept_from_ = absl::InfinitePast();
 
   Mutex mu_;
-  absl::flat_hash_set<std::string> news_ ABSL_GUARDED_BY(mu_);  // addresses of clients that have authenticated
+  std::set<std::string> news_ ABSL_GUARDED_BY(mu_);  // addresses of clients that have authenticated
   bool is_over_ ABSL_GUARDED_BY(mu_) = false;
   std::atomic<int64_t> accepted_{0};
   std::atomic<int64_t> authenticated_{0};

@@ -1,8 +1,8 @@
 #include "runtime/rendezvous/rendezvous_table.h"
 
+#include <map>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/peer.h"
@@ -17,7 +17,7 @@ constexpr size_t kMaxNotes = 4;
 }  // namespace
 
 std::vector<std::vector<RankId>> HostsOf(const Membership& membership) {
-  absl::flat_hash_map<std::string, size_t> numbers;
+  std::map<std::string, size_t> numbers;
   std::vector<std::vector<RankId>> hosts;
   for (const Member& member : membership.members) {
     const auto [it, is_new] = numbers.try_emplace(member.host_id, hosts.size());
@@ -31,7 +31,7 @@ Topology TopologyOf(const Membership& membership, RankId rank) {
   const Member& self = membership.members[rank];
   Topology topology{.rank = rank, .size = static_cast<int>(membership.members.size()), .hostname = self.peer.host};
 
-  absl::flat_hash_map<std::string, int> ranks_on_host;
+  std::map<std::string, int> ranks_on_host;
   std::vector<int> local_ranks;
   for (const Member& member : membership.members) local_ranks.push_back(ranks_on_host[member.host_id]++);
   topology.local_rank = local_ranks[rank];

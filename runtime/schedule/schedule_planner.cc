@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <string>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 
 namespace ronda {
 namespace {
@@ -96,7 +96,7 @@ std::vector<size_t> Together(const StepTensor& first, const Item& item, std::vec
 
 std::vector<Item> ItemsOf(const std::vector<StepTensor>& step) {
   std::vector<Item> items;
-  TensorKeyMap<size_t> item_of_group;
+  std::map<TensorKey, size_t> item_of_group;
   for (const StepTensor& tensor : step) {
     const TensorRequest& request = tensor.response->request;
     size_t place = items.size();
@@ -251,8 +251,8 @@ std::optional<std::vector<std::vector<CacheId>>> SchedulePlanner::Plan(const std
 
 namespace {
 
-absl::flat_hash_map<CacheId, uint64_t> TensorsOf(const ScheduleMemory::Buckets& buckets) {
-  absl::flat_hash_map<CacheId, uint64_t> tensors;
+std::unordered_map<CacheId, uint64_t> TensorsOf(const ScheduleMemory::Buckets& buckets) {
+  std::unordered_map<CacheId, uint64_t> tensors;
   for (const std::vector<CacheId>& bucket : buckets) {
     for (CacheId id : bucket) tensors.emplace(id, 0);
   }

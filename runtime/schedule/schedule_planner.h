@@ -7,6 +7,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -216,8 +217,8 @@ class ScheduleMemory {
  private:
   struct Entry {
     Buckets buckets;
-    absl::flat_hash_map<CacheId, uint64_t> released;  // the number of the last list with it
-    uint64_t first_list = 0;                          // tensors that were released before this list are missing
+    std::unordered_map<CacheId, uint64_t> released;  // the number of the last list with it
+    uint64_t first_list = 0;                         // tensors that were released before this list are missing
     size_t missing = 0;
   };
   using Entries = std::list<Entry>;

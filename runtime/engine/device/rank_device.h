@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -179,7 +179,7 @@ class RankDevice {
   const std::shared_ptr<StreamOrder> order_ = std::make_shared<StreamOrder>();
   mutable Mutex mu_;
   std::shared_ptr<Device> device_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_set<const void*> known_ ABSL_GUARDED_BY(mu_);  // buffers on it
+  std::unordered_set<const void*> known_ ABSL_GUARDED_BY(mu_);  // buffers on it
 };
 
 }  // namespace ronda
