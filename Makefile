@@ -6,7 +6,7 @@ BAZEL ?= bazel
 # Where the output is no terminal: a line a minute.
 PROGRESS := $(shell [ -t 2 ] || echo --show_progress_rate_limit=60)
 
-.PHONY: help setup demo build test test-torch test-frameworks test-paddle suites bench chaos fuzz gpu-test gpu-bench gpu-bundle install wheel deb lint format asan ubsan tsan clean
+.PHONY: help setup demo build test test-torch test-frameworks test-paddle suites bench chaos simulate fuzz gpu-test gpu-bench gpu-bundle install wheel deb lint format asan ubsan tsan clean
 .DEFAULT_GOAL := help
 
 help: ## list these commands
@@ -52,6 +52,12 @@ chaos: ## 300 rounds of random operations and injuries; three elastic jobs, 10 m
 	@third_party/install.sh build test
 	@tests/run_tests.sh --test_env=CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),300) --test_env=CHAOS_SECONDS=$(or $(CHAOS_SECONDS),600) \
 	  --test_env=CHAOS_SEED --nocache_test_results --test_timeout=3600 //tests/chaos/... //tests/python/torch:elastic_chaos_test
+
+simulate: SECONDS = 60
+simulate: ## elastic jobs under faults in virtual time, 40 scenarios a second (SECONDS=n, FIRST=seed; see docs/simulation.md)
+	@third_party/install.sh build test
+	$(BAZEL) build $(PROGRESS) //tests/simulation:simulate
+	.bazel/bin/tests/simulation/simulate --seconds=$(SECONDS) --first=$(or $(FIRST),1)
 
 fuzz: ## every fuzz target for a minute (FUZZ_SECONDS=n for others); 10,000 random Python programs of each kind (FUZZ_PROGRAMS=n, FUZZ_SEED=n, TEST_PYTHON=python3)
 	@third_party/install.sh build test fuzz

@@ -1,0 +1,132 @@
+// An elastic job in a virtual world: the launcher, its members, the faults, and the promises that must hold.
+#ifndef RONDA_TESTS_SIMULATION_JOB_H_
+#define RONDA_TESTS_SIMULATION_JOB_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/elastic/membership.h"
+#include "tests/simulation/scenario.h"
+#include "tests/simulation/virtual_network.h"
+#include "tests/simulation/virtual_threads.h"
+
+namespace ronda::simulation {
+
+// How often each thing has happened: a simulation in which nothing happens proves nothing.
+struct Counts {
+  uint64_t scenarios = 0;
+  uint64_t epochs = 0;
+  uint64_t failed_epochs = 0;  // as members see them
+  uint64_t steps = 0;
+  uint64_t operations = 0;
+  uint64_t refused = 0;  // operations on which the ranks disagreed
+  uint64_t late = 0;     // operations that a rank has left out
+  uint64_t callbacks = 0;
+  uint64_t states_moved = 0;
+  uint64_t restarts = 0;  // from the first step, as no member that had a state was left
+  uint64_t given_up = 0;  // jobs that their launcher has ended, with the reason
+  uint64_t messages = 0;
+  uint64_t halves = 0;
+  std::array<uint64_t, Fault::kKinds> faults = {};  // that met a member
+};
+
+// Decides who is a member as rondarun does, by the production class, and starts members as processes of the world.
+//
+// Checks what the whole job must keep, whatever happens: no two epochs live at once; a member's state is that of its
+// step; no state is lost while a member lives that has it; the job ends in time. The first violation ends the
+// operating system's process, by `violate`.
+//
+// Used by virtual threads alone.
+class Job {
+ public:
+  Job(const Scenario& scenario, Counts* counts, std::function<void(const std::string& what)> violate);
+
+  // Runs the job to its end.
+  void Run();
+
+  const Scenario& scenario() const { return scenario_; }
+  VirtualNetwork& network() { return network_; }
+  Counts& counts() { return counts_; }
+
+  // Members' part. Violate does not return.
+  [[noreturn]] void Violate(const std::string& what);
+  // The members of an epoch, by rank.
+  const std::vector<int>& MembersOf(int64_t epoch) const { return epochs_.at(epoch); }
+  // Whether the member has been asked to leave.
+  bool IsAskedToLeave(int member) const { return members_.at(member).is_asked; }
+  // An operation of the epoch has ended well on the member.
+  void NoteOperation(int member, int64_t epoch);
+  // The member has a state that has seen so many steps.
+  void NoteState(int member, int64_t steps, uint64_t state);
+  // The member leaves the job, as it was asked to.
+  void NoteLeft(int member) { members_[member].has_left = true; }
+  // The members of an epoch go on with the state of this step.
+  void NoteSource(int member, int64_t epoch, int64_t step);
+
+ private:
+  struct Member {
+    ProcessId process = 0;
+    UniqueFd socket;  // the launcher's end
+    int64_t steps = -1;
+    // Of the last fault that the member is not to blame for if it is late.
+    absl::Duration hurt_until = -absl::InfiniteDuration();
+    bool is_asked = false;
+    bool has_left = false;
+  };
+  // What the launcher is told by others than its members.
+  using News = std::function<JobMembership::Actions(absl::Time now)>;
+
+  absl::Time Now() const { return absl::FromUnixSeconds(1'000'000'000) + VirtualWorld::Get().now(); }
+  void Step();
+  void ReadFrom(int member);
+  void Note(int member, const MemberMessage& message);
+  void NoteJoin(int member, const JoinRequest& join);
+  void NoteExits();
+  void Take(const JobMembership::Actions& actions);
+  void Start(const JobMembership::StartMember& start);
+  void Place(int member, const EpochPlace& place);
+  void Kill(const JobMembership::KillMember& kill);
+  void EndProcess(ProcessId process, VirtualNetwork::End how);
+  uint64_t StateAfter(int64_t steps);
+  void CheckEnd();
+  int RunMember(int member, UniqueFd socket);
+
+  // Faults, from a thread of the launcher's.
+  void BringFaults();
+  void Bring(const Fault& fault);
+  void Hurt(int member, absl::Duration lasts);
+  void Stop(int member, absl::Duration lasts);
+  void Resize(uint64_t choice);
+  std::optional<int> LivingMember(uint64_t choice, int other_than = -1) const;
+
+  const Scenario scenario_;
+  Counts& counts_;
+  const std::function<void(const std::string& what)> violate_;
+  VirtualNetwork network_;
+  JobMembership membership_;
+  std::map<int, Member> members_;               // all that were ever started
+  std::map<int64_t, std::vector<int>> epochs_;  // by rank
+  std::vector<uint64_t> states_;                // of the model, by steps, which no fault may change
+  int64_t epoch_ = -1;                          // the newest that has been placed
+  std::deque<News> news_;
+  std::optional<JobMembership::EndJob> end_;
+  int64_t completed_ = -1;      // the most steps of a member that has ended well
+  bool has_last_left_ = false;  // the member that has ended last had been asked to leave
+  absl::Duration last_fault_;
+  absl::Duration hurt_until_ = -absl::InfiniteDuration();  // of all members
+  size_t met_ = 0;                                         // members of the newest epoch that have met the others
+  absl::Duration first_left_ = absl::InfiniteDuration();   // when the first member has left the newest epoch
+};
+
+}  // namespace ronda::simulation
+
+#endif  // RONDA_TESTS_SIMULATION_JOB_H_

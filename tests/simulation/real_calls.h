@@ -1,0 +1,34 @@
+// The C library's own functions, which virtual_calls.cc stands in front of.
+#ifndef RONDA_TESTS_SIMULATION_REAL_CALLS_H_
+#define RONDA_TESTS_SIMULATION_REAL_CALLS_H_
+
+#include <poll.h>
+#include <pthread.h>
+#include <time.h>
+
+namespace ronda::simulation {
+
+struct RealCalls {
+  int (*create_thread)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  int (*join_thread)(pthread_t, void**);
+  int (*detach_thread)(pthread_t);
+  pthread_t (*current_thread)();
+  int (*lock)(pthread_mutex_t*);
+  int (*try_lock)(pthread_mutex_t*);
+  int (*unlock)(pthread_mutex_t*);
+  int (*wait)(pthread_cond_t*, pthread_mutex_t*);
+  int (*wait_by_clock)(pthread_cond_t*, pthread_mutex_t*, clockid_t, const timespec*);
+  int (*notify_one)(pthread_cond_t*);
+  int (*notify_all)(pthread_cond_t*);
+  int (*get_time)(clockid_t, timespec*);
+  int (*sleep)(const timespec*, timespec*);
+  int (*yield)();
+  int (*poll)(pollfd*, nfds_t, int);
+
+  // Thread-safe.
+  static const RealCalls& Get();
+};
+
+}  // namespace ronda::simulation
+
+#endif  // RONDA_TESTS_SIMULATION_REAL_CALLS_H_

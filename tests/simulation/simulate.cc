@@ -1,0 +1,213 @@
+// simulate: runs scenarios of elastic jobs under faults, in virtual time, each in a process of its own.
+//
+//   simulate --scenarios=1000          seeds 1 to 1000
+//   simulate --seconds=60 --first=7    seeds from 7, for a minute
+//   simulate --seed=42                 one, and what happens in it
+//   simulate --corrupted=100           with a bit changed in the 100th message of tensors of each: the checks must find
+//   it
+//
+// Exit code 1 if a promise was broken in some scenario; the seed and the promise are printed.
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/personality.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "runtime/base/logging.h"
+#include "tests/simulation/job.h"
+#include "tests/simulation/scenario.h"
+#include "tests/simulation/virtual_threads.h"
+
+namespace ronda::simulation {
+namespace {
+
+// In real time, for a scenario that takes a second.
+constexpr unsigned kWatchdogSeconds = 120;
+constexpr int kViolatedExit = 2;
+
+struct Flags {
+  uint64_t first = 1;
+  uint64_t scenarios = UINT64_MAX;
+  double seconds = 1e9;
+  int jobs = 1;
+  bool has_seed = false;
+  uint64_t corrupted = 0;
+};
+
+// What a worker and its scenarios tell, in memory that they share.
+struct Report {
+  Counts counts;
+  uint64_t trace = 0;     // of the newest scenario
+  char broken[512] = {};  // the promise that it has broken
+  uint64_t failed = 0;
+};
+
+[[noreturn]] void RunScenario(const Scenario& scenario, Report* report) {
+  alarm(kWatchdogSeconds);
+  const auto tell = [report](const std::string& what) {
+    std::strncpy(report->broken, what.c_str(), sizeof(report->broken) - 1);
+  };
+  VirtualWorld& world = VirtualWorld::Get();
+  world.Enter({.seed = scenario.seed, .tick = scenario.tick, .report = tell});
+  const auto violate = [&](const std::string& what) {
+    tell(what);
+    _exit(kViolatedExit);
+  };
+  Job job(scenario, &report->counts, violate);
+  job.Run();
+  ++report->counts.scenarios;
+  report->trace = world.trace();
+  _exit(0);  // other processes of the world may have threads that never run again
+}
+
+std::string DescribeStatus(int status) {
+  if (WIFSIGNALED(status)) {
+    return WTERMSIG(status) == SIGALRM ? "takes for ever" : absl::StrCat("ended by signal ", WTERMSIG(status));
+  }
+  return absl::StrCat("exit code ", WEXITSTATUS(status));
+}
+
+void RunAndNote(const Scenario& scenario, Report* report) {
+  std::memset(report->broken, 0, sizeof(report->broken));
+  const pid_t child = fork();
+  if (child == 0) RunScenario(scenario, report);
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child) {
+    std::perror("simulate");
+    std::exit(1);
+  }
+  if (status == 0) return;
+  ++report->failed;
+  std::printf("FAILED %s\n  %s: %s\n", Describe(scenario).c_str(), DescribeStatus(status).c_str(), report->broken);
+  std::fflush(stdout);
+}
+
+double Seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// The threads of a scenario take turns: on one core that is quicker.
+void StayOnCore(int core) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(core, &cores);
+  sched_setaffinity(0, sizeof(cores), &cores);
+}
+
+void Work(const Flags& flags, int worker, Report* report) {
+  StayOnCore(worker);
+  const double end = Seconds() + flags.seconds;
+  for (uint64_t i = static_cast<uint64_t>(worker); i < flags.scenarios && Seconds() < end;
+       i += static_cast<uint64_t>(flags.jobs)) {
+    Scenario scenario = MakeScenario(flags.first + i);
+    scenario.corrupted = flags.corrupted;
+    RunAndNote(scenario, report);
+  }
+}
+
+void Add(const Counts& more, Counts* all) {
+  static_assert(sizeof(Counts) % sizeof(uint64_t) == 0);
+  const auto* from = reinterpret_cast<const uint64_t*>(&more);
+  auto* const to = reinterpret_cast<uint64_t*>(all);
+  for (size_t i = 0; i < sizeof(Counts) / sizeof(uint64_t); ++i) to[i] += from[i];
+}
+
+void Print(const Counts& counts) {
+  const auto line = [](const char* name, uint64_t count) {
+    std::printf("%12llu  %s\n", static_cast<unsigned long long>(count), name);
+  };
+  line("scenarios", counts.scenarios);
+  line("epochs", counts.epochs);
+  line("epochs that failed for a member", counts.failed_epochs);
+  line("steps of members", counts.steps);
+  line("operations that ended well", counts.operations);
+  line("operations refused", counts.refused);
+  line("operations left out", counts.late);
+  line("callbacks", counts.callbacks);
+  line("states moved to a member", counts.states_moved);
+  line("new beginnings", counts.restarts);
+  line("jobs given up", counts.given_up);
+  line("messages", counts.messages);
+  line("messages of which a half arrived", counts.halves);
+  for (int i = 0; i < Fault::kKinds; ++i) {
+    line(absl::StrCat("fault: ", Name(static_cast<Fault::Kind>(i))).c_str(), counts.faults[static_cast<size_t>(i)]);
+  }
+}
+
+// Whether no promise was broken.
+bool Conclude(const Flags& flags, const Report* reports) {
+  Counts all;
+  uint64_t failed = 0;
+  for (int worker = 0; worker < flags.jobs; ++worker) {
+    const Report& report = reports[worker];
+    Add(report.counts, &all);
+    failed += report.failed;
+  }
+  Print(all);
+  if (flags.has_seed) std::printf("%16llx  trace\n", static_cast<unsigned long long>(reports[0].trace));
+  std::printf("%llu scenarios passed, %llu failed\n", static_cast<unsigned long long>(all.scenarios),
+              static_cast<unsigned long long>(failed));
+  return failed == 0;
+}
+
+bool ReadFlag(absl::string_view text, Flags* flags) {
+  if (absl::ConsumePrefix(&text, "--seed=")) {
+    flags->has_seed = true;
+    flags->scenarios = 1;
+    return absl::SimpleAtoi(text, &flags->first);
+  }
+  if (absl::ConsumePrefix(&text, "--first=")) return absl::SimpleAtoi(text, &flags->first);
+  if (absl::ConsumePrefix(&text, "--scenarios=")) return absl::SimpleAtoi(text, &flags->scenarios);
+  if (absl::ConsumePrefix(&text, "--seconds=")) return absl::SimpleAtod(text, &flags->seconds);
+  if (absl::ConsumePrefix(&text, "--corrupted=")) return absl::SimpleAtoi(text, &flags->corrupted);
+  if (absl::ConsumePrefix(&text, "--jobs=")) return absl::SimpleAtoi(text, &flags->jobs) && flags->jobs > 0;
+  return false;
+}
+
+int Main(int argc, char** argv) {
+  // Hash tables put things in the order of addresses, which are to be the same in every run.
+  if (const int was = personality(0xffffffff); was >= 0 && (was & ADDR_NO_RANDOMIZE) == 0) {
+    if (personality(static_cast<unsigned>(was) | ADDR_NO_RANDOMIZE) >= 0) execv("/proc/self/exe", argv);
+  }
+  Flags flags;
+  flags.jobs = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  for (int i = 1; i < argc; ++i) {
+    if (ReadFlag(argv[i], &flags)) continue;
+    std::fprintf(stderr,
+                 "simulate: %s is none of --seed=N, --first=N, --scenarios=N, --seconds=S, --jobs=N, --corrupted=N\n",
+                 argv[i]);
+    return 2;
+  }
+  if (flags.has_seed) flags.jobs = 1;
+  SetLogLevel(flags.has_seed ? LogLevel::kInfo : LogLevel::kOff);
+  const size_t bytes = sizeof(Report) * static_cast<size_t>(flags.jobs);
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  auto* const reports = static_cast<Report*>(memory);
+  for (int worker = 0; worker < flags.jobs; ++worker) new (&reports[worker]) Report();
+  for (int worker = 0; worker < flags.jobs; ++worker) {
+    if (fork() == 0) {
+      Work(flags, worker, &reports[worker]);
+      _exit(0);
+    }
+  }
+  while (wait(nullptr) > 0) {
+  }
+  return Conclude(flags, reports) ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace ronda::simulation
+
+int main(int argc, char** argv) { return ronda::simulation::Main(argc, argv); }

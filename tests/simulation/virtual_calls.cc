@@ -1,0 +1,183 @@
+// The functions of the C library by which production code meets other threads and time, for programs that link this
+// file: called by a virtual thread they are the simulation's, called by another they are the C library's.
+#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <new>
+
+#include "absl/time/time.h"
+#include "tests/simulation/real_calls.h"
+#include "tests/simulation/virtual_threads.h"
+
+#define RONDA_VIRTUAL extern "C" __attribute__((visibility("default")))
+
+namespace ronda::simulation {
+namespace {
+
+// Of the clocks at the beginning: not 0, which programs take for "never".
+constexpr absl::Duration kMonotonicBase = absl::Hours(1);
+constexpr absl::Duration kCalendarBase = absl::Hours(24 * 365 * 50);
+// How often a virtual thread looks whether a descriptor is ready.
+constexpr absl::Duration kPollPeriod = absl::Milliseconds(2);
+
+template <typename Function>
+void Find(const char* name, Function** function) {
+  *function = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+  if (*function == nullptr) abort();
+}
+
+bool IsCalendar(clockid_t clock) { return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE; }
+
+bool IsVirtual(clockid_t clock) {
+  return IsCalendar(clock) || clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE ||
+         clock == CLOCK_MONOTONIC_RAW || clock == CLOCK_BOOTTIME;
+}
+
+absl::Duration BaseOf(clockid_t clock) {
+  return IsCalendar(clock) ? kCalendarBase + VirtualWorld::Get().calendar() : kMonotonicBase;
+}
+
+int WaitUntil(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const timespec* time) {
+  return VirtualWorld::Get().WaitFor(condition, mutex, absl::DurationFromTimespec(*time) - BaseOf(clock));
+}
+
+}  // namespace
+
+const RealCalls& RealCalls::Get() {
+  static const RealCalls* const calls = [] {
+    auto* const found = new RealCalls;
+    Find("pthread_create", &found->create_thread);
+    Find("pthread_join", &found->join_thread);
+    Find("pthread_detach", &found->detach_thread);
+    Find("pthread_self", &found->current_thread);
+    Find("pthread_mutex_lock", &found->lock);
+    Find("pthread_mutex_trylock", &found->try_lock);
+    Find("pthread_mutex_unlock", &found->unlock);
+    Find("pthread_cond_wait", &found->wait);
+    Find("pthread_cond_clockwait", &found->wait_by_clock);
+    Find("pthread_cond_signal", &found->notify_one);
+    Find("pthread_cond_broadcast", &found->notify_all);
+    Find("clock_gettime", &found->get_time);
+    Find("nanosleep", &found->sleep);
+    Find("sched_yield", &found->yield);
+    Find("poll", &found->poll);
+    return found;
+  }();
+  return *calls;
+}
+
+}  // namespace ronda::simulation
+
+using ronda::simulation::RealCalls;
+using ronda::simulation::VirtualWorld;
+
+RONDA_VIRTUAL int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
+                                 void* argument) noexcept {
+  if (!VirtualWorld::IsInside()) return RealCalls::Get().create_thread(thread, attributes, start, argument);
+  return VirtualWorld::Get().CreateThread(thread, start, argument);
+}
+
+RONDA_VIRTUAL int pthread_join(pthread_t thread, void** result) {
+  if (!VirtualWorld::IsInside()) return RealCalls::Get().join_thread(thread, result);
+  return VirtualWorld::Get().JoinThread(thread);
+}
+
+RONDA_VIRTUAL pthread_t pthread_self() noexcept {
+  return VirtualWorld::IsInside() ? VirtualWorld::Get().CurrentThread() : RealCalls::Get().current_thread();
+}
+
+// The world joins all of its threads.
+RONDA_VIRTUAL int pthread_detach(pthread_t thread) noexcept {
+  return VirtualWorld::IsInside() ? 0 : RealCalls::Get().detach_thread(thread);
+}
+
+RONDA_VIRTUAL int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
+  return VirtualWorld::IsInside() ? VirtualWorld::Get().Lock(mutex) : RealCalls::Get().lock(mutex);
+}
+
+RONDA_VIRTUAL int pthread_mutex_trylock(pthread_mutex_t* mutex) noexcept {
+  return VirtualWorld::IsInside() ? VirtualWorld::Get().TryLock(mutex) : RealCalls::Get().try_lock(mutex);
+}
+
+RONDA_VIRTUAL int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept {
+  return VirtualWorld::IsInside() ? VirtualWorld::Get().Unlock(mutex) : RealCalls::Get().unlock(mutex);
+}
+
+RONDA_VIRTUAL int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
+  if (!VirtualWorld::IsInside()) return RealCalls::Get().wait(condition, mutex);
+  return VirtualWorld::Get().WaitFor(condition, mutex, absl::InfiniteDuration());
+}
+
+RONDA_VIRTUAL int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
+                                         const timespec* time) {
+  if (!VirtualWorld::IsInside()) return RealCalls::Get().wait_by_clock(condition, mutex, clock, time);
+  return ronda::simulation::WaitUntil(condition, mutex, clock, time);
+}
+
+RONDA_VIRTUAL int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex, const timespec* time) {
+  if (!VirtualWorld::IsInside()) return RealCalls::Get().wait_by_clock(condition, mutex, CLOCK_REALTIME, time);
+  return ronda::simulation::WaitUntil(condition, mutex, CLOCK_REALTIME, time);
+}
+
+RONDA_VIRTUAL int pthread_cond_signal(pthread_cond_t* condition) noexcept {
+  if (!VirtualWorld::IsInside()) return RealCalls::Get().notify_one(condition);
+  VirtualWorld::Get().Notify(condition, 1);
+  return 0;
+}
+
+RONDA_VIRTUAL int pthread_cond_broadcast(pthread_cond_t* condition) noexcept {
+  if (!VirtualWorld::IsInside()) return RealCalls::Get().notify_all(condition);
+  VirtualWorld::Get().Notify(condition, std::numeric_limits<size_t>::max());
+  return 0;
+}
+
+RONDA_VIRTUAL int clock_gettime(clockid_t clock, timespec* time) noexcept {
+  if (!VirtualWorld::IsInside() || !ronda::simulation::IsVirtual(clock)) return RealCalls::Get().get_time(clock, time);
+  VirtualWorld& world = VirtualWorld::Get();
+  world.Look();
+  *time = absl::ToTimespec(ronda::simulation::BaseOf(clock) + world.now());
+  return 0;
+}
+
+RONDA_VIRTUAL int nanosleep(const timespec* time, timespec* left) {
+  if (!VirtualWorld::IsInside()) return RealCalls::Get().sleep(time, left);
+  VirtualWorld& world = VirtualWorld::Get();
+  world.SleepUntil(world.now() + absl::DurationFromTimespec(*time));
+  return 0;
+}
+
+RONDA_VIRTUAL int sched_yield() noexcept {
+  if (!VirtualWorld::IsInside()) return RealCalls::Get().yield();
+  VirtualWorld::Get().Yield();
+  return 0;
+}
+
+RONDA_VIRTUAL int poll(pollfd* descriptors, nfds_t count, int milliseconds) {
+  if (!VirtualWorld::IsInside()) return RealCalls::Get().poll(descriptors, count, milliseconds);
+  VirtualWorld& world = VirtualWorld::Get();
+  const absl::Duration deadline =
+      milliseconds < 0 ? absl::InfiniteDuration() : world.now() + absl::Milliseconds(milliseconds);
+  for (;;) {
+    const int ready = RealCalls::Get().poll(descriptors, count, 0);
+    if (ready != 0 || world.now() >= deadline) return ready;
+    world.SleepUntil(std::min(deadline, world.now() + ronda::simulation::kPollPeriod));
+  }
+}
+
+// Memory, of which a process of the world may find none left.
+void* operator new(size_t bytes) {
+  if (VirtualWorld::IsInside() && VirtualWorld::Get().FailsAllocation()) throw std::bad_alloc();
+  void* const memory = std::malloc(std::max<size_t>(bytes, 1));
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
