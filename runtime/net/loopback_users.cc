@@ -77,42 +77,35 @@ struct Socket {
   Place local;
   Place remote;
   bool is_listening = false;
+  bool is_open = false;  // in some process; of one that all have closed the kernel does not keep the user
   uid_t user = 0;
 };
 
-// Fields: number, local, remote, state, queues, timer, retransmissions, user.
+// Fields: number, local, remote, state, queues, timer, retransmissions, user, timeout, inode.
 std::optional<Socket> ParseSocket(const std::string& line) {
   const std::vector<std::string> fields = absl::StrSplit(line, ' ', absl::SkipEmpty());
-  if (fields.size() < 8) return std::nullopt;
+  if (fields.size() < 10) return std::nullopt;
   const std::optional<Place> local = ParsePlace(fields[1]);
   const std::optional<Place> remote = ParsePlace(fields[2]);
   uid_t user = 0;
   if (!local || !remote || !absl::SimpleAtoi(fields[7], &user)) return std::nullopt;
-  return Socket{.local = *local, .remote = *remote, .is_listening = fields[3] == "0A", .user = user};
+  return Socket{
+      .local = *local, .remote = *remote, .is_listening = fields[3] == "0A", .is_open = fields[9] != "0", .user = user};
 }
 
-// The user of the first socket that fits.
-std::optional<uid_t> FindUser(const std::function<bool(const Socket&)>& fits) {
+// The first socket that fits.
+std::optional<Socket> FindSocket(const std::function<bool(const Socket&)>& fits) {
   for (const char* const path : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
     std::ifstream file(path);
     for (std::string line; std::getline(file, line);) {
       const std::optional<Socket> socket = ParseSocket(line);
-      if (socket.has_value() && fits(*socket)) return socket->user;
+      if (socket.has_value() && fits(*socket)) return socket;
     }
   }
   return std::nullopt;
 }
 
-absl::Status Check(absl::string_view what, std::optional<uid_t> user) {
-  if (!user.has_value() || *user == geteuid() || *user == 0) return absl::OkStatus();
-  return absl::PermissionDeniedError(
-      absl::StrCat(what, " is a process of user ", *user, ", and this job is user ", geteuid(),
-                   "'s: to let other users take part, give all processes of the job the same RONDA_JOB_SECRET"));
-}
-
-}  // namespace
-
-std::optional<uid_t> UserOfCaller(int socket) {
+std::optional<Socket> FindCaller(int socket) {
   SocketAddress own;
   SocketAddress callers;
   if (getsockname(socket, own.get(), &own.bytes) != 0) return std::nullopt;
@@ -120,25 +113,46 @@ std::optional<uid_t> UserOfCaller(int socket) {
   const std::optional<Place> here = PlaceOf(own);
   const std::optional<Place> there = PlaceOf(callers);
   if (!here || !there) return std::nullopt;
-  return FindUser([&](const Socket& each) { return each.local == *there && each.remote == *here; });
+  return FindSocket([&](const Socket& each) { return each.local == *there && each.remote == *here; });
 }
 
-std::optional<uid_t> UserOfListener(const Endpoint& endpoint) {
+std::optional<Socket> FindListener(const Endpoint& endpoint) {
   const absl::StatusOr<SocketAddress> address = ToSocketAddress(endpoint);
   if (!address.ok()) return std::nullopt;
   const std::optional<Place> wanted = PlaceOf(*address);
   constexpr in_addr kAnyIpv4 = {INADDR_ANY};
   const Place any_ipv4 = {.address = Mapped(&kAnyIpv4), .port = endpoint.port};
   const Place any_ipv6 = {.address = in6addr_any, .port = endpoint.port};
-  return FindUser([&](const Socket& each) {
+  return FindSocket([&](const Socket& each) {
     return each.is_listening && (each.local == *wanted || each.local == any_ipv4 || each.local == any_ipv6);
   });
 }
 
-absl::Status CheckCaller(int socket) { return Check("the caller", UserOfCaller(socket)); }
+std::optional<uid_t> UserOf(const std::optional<Socket>& socket) {
+  return socket.has_value() && socket->is_open ? std::optional(socket->user) : std::nullopt;
+}
+
+absl::Status Check(absl::string_view what, const std::optional<Socket>& socket) {
+  if (!socket.has_value()) return absl::OkStatus();
+  if (!socket->is_open) {
+    return absl::PermissionDeniedError(absl::StrCat(what, " has closed its connection before its user was known"));
+  }
+  if (socket->user == geteuid() || socket->user == 0) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat(what, " is a process of user ", socket->user, ", and this job is user ", geteuid(),
+                   "'s: to let other users take part, give all processes of the job the same RONDA_JOB_SECRET"));
+}
+
+}  // namespace
+
+std::optional<uid_t> UserOfCaller(int socket) { return UserOf(FindCaller(socket)); }
+
+std::optional<uid_t> UserOfListener(const Endpoint& endpoint) { return UserOf(FindListener(endpoint)); }
+
+absl::Status CheckCaller(int socket) { return Check("the caller", FindCaller(socket)); }
 
 absl::Status CheckListener(const Endpoint& endpoint) {
-  return Check(absl::StrCat("what listens at ", ToString(endpoint)), UserOfListener(endpoint));
+  return Check(absl::StrCat("what listens at ", ToString(endpoint)), FindListener(endpoint));
 }
 
 }  // namespace ronda

@@ -13,7 +13,7 @@
 namespace ronda {
 
 // The user of the process that has connected to `socket`, which has been accepted. nullopt: the caller is on another
-// host, or the kernel does not list it.
+// host, or it has closed its connection, or the kernel does not list it.
 std::optional<uid_t> UserOfCaller(int socket);
 
 // The user of the process that listens at `endpoint`. nullopt: no process listens there, or the kernel does not list
@@ -21,7 +21,7 @@ std::optional<uid_t> UserOfCaller(int socket);
 std::optional<uid_t> UserOfListener(const Endpoint& endpoint);
 
 // Errors: PERMISSION_DENIED if the caller, or the listener, is a process of this host that belongs neither to this user
-// nor to root.
+// nor to root, or a caller of this host has closed its connection, so that its user cannot be known.
 absl::Status CheckCaller(int socket);
 absl::Status CheckListener(const Endpoint& endpoint);
 

@@ -71,6 +71,15 @@ TEST_P(LoopbackUsersTest, ACallerOfAnotherUserIsRefused) {
   EXPECT_THAT(std::string(CheckCaller(accepted.get()).message()), HasSubstr("the caller is a process of user 65534"));
 }
 
+// The kernel lists its connection as root's.
+TEST_P(LoopbackUsersTest, ACallerThatHasClosedItsConnectionIsRefused) {
+  const UniqueFd listener = Listen();
+  ConnectTo(EndpointOf(listener)).Reset();
+  const UniqueFd accepted = Accept(listener);
+  EXPECT_EQ(UserOfCaller(accepted.get()), std::nullopt);
+  EXPECT_THAT(std::string(CheckCaller(accepted.get()).message()), HasSubstr("has closed its connection"));
+}
+
 TEST_P(LoopbackUsersTest, AListenerOfAnotherUserIsRefused) {
   if (!CanBeOtherUser()) GTEST_SKIP();
   const UniqueFd listener = AsOtherUser([] { return Listen(); });
