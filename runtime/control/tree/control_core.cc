@@ -66,7 +66,7 @@ void ControlCore::RunOutOfMemory() {
     try {
       {
         MutexLock lock(&mu_);
-        FailAloneLocked(absl::ResourceExhaustedError("out of memory in the control plane"));
+        FailAloneLocked(out_of_memory_);
       }
       return Publish();
     } catch (const std::bad_alloc&) {
@@ -103,21 +103,20 @@ absl::Status ControlCore::CheckRoomLocked() const {
   return absl::ResourceExhaustedError("this rank takes no more streams");
 }
 
-void ControlCore::OnAccepted(ControlStream* stream) {
-  Guard([&] { Accept(stream); });
+absl::Status ControlCore::Accept(ControlStream* stream) {
+  RONDA_ASSIGN_OR_RETURN(StreamState state, NewStream(End::kParents));
+  MutexLock lock(&mu_);
+  RONDA_RETURN_IF_ERROR(CheckRoomLocked());
+  streams_.emplace(stream, std::move(state));
+  return absl::OkStatus();
 }
 
-void ControlCore::Accept(ControlStream* stream) {
-  absl::StatusOr<StreamState> state = NewStream(End::kParents);
-  absl::Status accepted = state.status();
-  {
-    MutexLock lock(&mu_);
-    if (accepted.ok()) accepted = CheckRoomLocked();
-    if (accepted.ok()) streams_.emplace(stream, *std::move(state));
-  }
+void ControlCore::OnAccepted(ControlStream* stream) {
+  absl::Status accepted = out_of_memory_;
+  Guard([&] { accepted = Accept(stream); });
   if (!accepted.ok()) return stream->End(accepted);
   stream->Open(shared_from_this());
-  Publish();
+  Guard([&] { Publish(); });
 }
 
 void ControlCore::OnPiece(ControlStream* stream, absl::string_view piece) {

@@ -118,7 +118,8 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
   void Guard(absl::FunctionRef<void()> call);
   // Fail, without a wait for rank 0's word on which failure was first.
   void FailAloneLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Accept(ControlStream* stream);
+  // Takes the stream among its own. Errors: why it does not.
+  absl::Status Accept(ControlStream* stream);
   void TakePiece(ControlStream* stream, absl::string_view piece);
   absl::StatusOr<StreamState> NewStream(End end) const;
   // Why no further stream is taken.
@@ -146,6 +147,7 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
   void Publish() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
+  const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory in the control plane");
   const absl::Status left_early_ = absl::AbortedError("has left before the job ended");
   std::atomic<bool> has_failed_{false};  // whether the node has a failure; to look without the lock
 
