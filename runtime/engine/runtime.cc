@@ -40,6 +40,18 @@ Result CatchOutOfMemory(const Function& submit) {
   }
 }
 
+// Runs `function` until it finds the little memory that it takes: other threads give some back, sooner or later.
+template <typename Function>
+auto UntilMemoryIsFound(const Function& function) {
+  for (;;) {
+    try {
+      return function();
+    } catch (const std::bad_alloc&) {
+      std::this_thread::yield();
+    }
+  }
+}
+
 }  // namespace
 
 Runtime::Runtime(Options options, Topology topology, Transport transport)
@@ -121,7 +133,7 @@ void Runtime::RunBackgroundThread() {
 }
 
 Runtime::~Runtime() {
-  Abandon(absl::AbortedError("ended without shutdown()"));
+  UntilMemoryIsFound([this] { Abandon(absl::AbortedError("ended without shutdown()")); });
   if (background_thread_.joinable()) background_thread_.join();  // unless Create has failed to start it
   callbacks_->Stop();
   progress_->Disconnect();  // waits for threads that drive
@@ -301,13 +313,7 @@ void Runtime::End() {
 // Recording a failure takes a little memory, and other threads may be quicker to take what has been given back. Their
 // submissions are refused by now, so that it comes free.
 absl::Status Runtime::FailOrRetry(const absl::Status& cause) {
-  while (true) {
-    try {
-      return Fail(cause);
-    } catch (const std::bad_alloc&) {
-      std::this_thread::yield();
-    }
-  }
+  return UntilMemoryIsFound([&] { return Fail(cause); });
 }
 
 absl::Status Runtime::Fail(const absl::Status& cause) {

@@ -114,9 +114,11 @@ absl::Status ControlCore::Accept(ControlStream* stream) {
 void ControlCore::OnAccepted(ControlStream* stream) {
   absl::Status accepted = out_of_memory_;
   Guard([&] { accepted = Accept(stream); });
-  if (!accepted.ok()) return stream->End(accepted);
-  stream->Open(shared_from_this());
-  Guard([&] { Publish(); });
+  Guard([&] {
+    if (!accepted.ok()) return stream->End(accepted);
+    stream->Open(shared_from_this());
+    Publish();
+  });
 }
 
 void ControlCore::OnPiece(ControlStream* stream, absl::string_view piece) {
@@ -192,8 +194,8 @@ absl::Status ControlCore::WelcomeLocked(StreamState& state, const HelloFrame& he
 
 void ControlCore::BecomeNeighbourLocked(StreamState& state, RankId neighbour) {
   state.assembler.set_max_frame_bytes(kMaxControlFrame);
-  state.neighbour = neighbour;
   node_.Attach(neighbour, MonotonicTime());
+  state.neighbour = neighbour;  // which the node knows by now: without memory it does not get here
 }
 
 void ControlCore::OnReadsEnd(ControlStream* stream) {
