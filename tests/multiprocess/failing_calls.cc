@@ -1,6 +1,7 @@
 // Preloaded into the launcher and its ranks: fails one call of one process with an error number.
 //
-//   FAILING_CALL="<function> <error number> <which call, from 1> <rank, or - for the launcher>"
+//   FAILING_CALL="<function> <error number> <which call, from 1> <process>"
+//       the process: a rank; in an elastic job a member's place on its host; or - for the launcher
 //   FAILING_CALL_MARK=<a file that is made when the call has failed>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -37,7 +38,8 @@ Plan ReadPlan() {
       std::sscanf(text, "%31s %d %d %15s", plan.function, &plan.error_number, &plan.which, rank) != 4) {
     return plan;
   }
-  const char* const own = std::getenv("RONDA_RANK");
+  const char* own = std::getenv("RONDA_RANK");
+  if (own == nullptr) own = std::getenv("RONDA_LOCAL_RANK");
   plan.is_of_this_process = std::strcmp(own == nullptr ? "-" : own, rank) == 0;
   plan.mark = std::getenv("FAILING_CALL_MARK");
   return plan;
@@ -51,8 +53,9 @@ bool Fails(const char* function) {
   if (!plan.is_of_this_process || std::strcmp(plan.function, function) != 0) return false;
   if (calls.fetch_add(1) + 1 != plan.which) return false;
   if (plan.mark != nullptr) {
-    const long mark = syscall(SYS_openat, AT_FDCWD, plan.mark, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-    if (mark >= 0) syscall(SYS_close, mark);
+    const long mark = syscall(SYS_openat, AT_FDCWD, plan.mark, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    if (mark < 0) return false;  // it has failed for a member that this one replaces
+    syscall(SYS_close, mark);
   }
   errno = plan.error_number;
   return true;

@@ -1,10 +1,13 @@
 // Each of the first calls of a function fails once, in the launcher or in a rank: the job works all the same, or ends
 // soon with an error, and leaves nothing behind.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/config.h"
 #include "runtime/base/files.h"
 #include "tests/multiprocess/launcher_harness.h"
 
@@ -21,8 +25,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int kMostCalls = 12;
-
 struct Failure {
   const char* function;
   int error_number;
@@ -30,12 +32,18 @@ struct Failure {
 
 class FailingCallsTest : public ::testing::TestWithParam<Failure> {
  protected:
+  // A job, and what each of its processes prints if all is well.
+  struct JobToRun {
+    std::vector<std::string> arguments;  // of rondarun
+    std::vector<std::string> lines;
+  };
+
   // The call number `which` of a process fails: of a rank, or of the launcher ("-"). False if there is no such call.
-  bool Run(const std::string& process, int which) {
+  bool Run(const JobToRun& job, const std::string& process, int which) {
     const auto& [function, error_number] = GetParam();
     unlink(mark_.c_str());
     LauncherRun run(
-        {"-np", "2", "./tests/multiprocess/launcher_surroundings_test", "rank"},
+        job.arguments,
         {.environment = {"LD_PRELOAD=./tests/multiprocess/libfailing_calls.so", "RONDA_START_TIMEOUT=5s",
                          absl::StrCat("FAILING_CALL=", function, " ", error_number, " ", which, " ", process),
                          absl::StrCat("FAILING_CALL_MARK=", mark_)}});
@@ -46,13 +54,21 @@ class FailingCallsTest : public ::testing::TestWithParam<Failure> {
     EXPECT_NE(code, 128 + SIGBUS);
     EXPECT_NE(code, 128 + SIGSEGV);
     if (code == 0) {
-      EXPECT_THAT(run.out(), HasSubstr("[0]<stdout>: the sum is 2\n"));
-      EXPECT_THAT(run.out(), HasSubstr("[1]<stdout>: the sum is 2\n"));
+      for (const std::string& line : job.lines) EXPECT_THAT(run.out(), HasSubstr(line));
     } else {
       EXPECT_NE(run.err(), "");
     }
     ExpectNothingLeft(run.out());
     return access(mark_.c_str(), F_OK) == 0;
+  }
+
+  // The first `most` calls of each of `processes` fail, one in each job.
+  void RunEach(const JobToRun& job, const std::vector<std::string>& processes, int most) {
+    int failed = 0;
+    for (const std::string& process : processes) {
+      for (int which = 1; which <= most && Run(job, process, which); ++which) ++failed;
+    }
+    EXPECT_GT(failed, 0) << "no process calls this function";
   }
 
  private:
@@ -61,7 +77,9 @@ class FailingCallsTest : public ::testing::TestWithParam<Failure> {
     if (parts.size() < 2) return;
     const std::string job = parts[1].substr(0, parts[1].find('\n'));
     for (const std::string& folder : ShmFolders()) {
-      EXPECT_NE(access(absl::StrCat(folder, "/ronda-", job).c_str(), F_OK), 0) << folder;
+      for (int64_t epoch = 0; epoch < 5; ++epoch) {
+        EXPECT_NE(access(absl::StrCat(folder, "/ronda-", NameInEpoch(job, epoch)).c_str(), F_OK), 0) << folder;
+      }
     }
   }
 
@@ -69,11 +87,9 @@ class FailingCallsTest : public ::testing::TestWithParam<Failure> {
 };
 
 TEST_P(FailingCallsTest, TheJobWorksOrEndsWithAnErrorAndLeavesNothing) {
-  int failed = 0;
-  for (const std::string process : {"-", "0", "1"}) {
-    for (int which = 1; which <= kMostCalls && Run(process, which); ++which) ++failed;
-  }
-  EXPECT_GT(failed, 0) << "no process calls this function";
+  RunEach({.arguments = {"-np", "2", "./tests/multiprocess/launcher_surroundings_test", "rank"},
+           .lines = {"[0]<stdout>: the sum is 2\n", "[1]<stdout>: the sum is 2\n"}},
+          {"-", "0", "1"}, 12);
 }
 
 std::vector<Failure> Failures() {
@@ -89,9 +105,30 @@ std::vector<Failure> Failures() {
           {"open", EACCES}};
 }
 
-INSTANTIATE_TEST_SUITE_P(Calls, FailingCallsTest, ::testing::ValuesIn(Failures()), [](const auto& info) {
+std::string NameOfFailure(const ::testing::TestParamInfo<Failure>& info) {
   return absl::StrCat(info.param.function, "_", strerrorname_np(info.param.error_number));
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, FailingCallsTest, ::testing::ValuesIn(Failures()), NameOfFailure);
+
+// In epoch 0 a member dies while the members meet; the job ends in epoch 1. Member 0 lives through both, and makes few
+// enough calls that each of them fails once. The calls of its shell count too.
+class FailingElasticCallsTest : public FailingCallsTest {};
+
+TEST_P(FailingElasticCallsTest, TheJobGoesOnOrEndsWithAnErrorAndLeavesNothing) {
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/elastic-", getpid());
+  mkdir(folder.c_str(), 0700);
+  std::ofstream(folder + "/finish").close();
+  const std::string member =
+      absl::StrCat("echo the job is $RONDA_JOB_ID; exec ./tests/multiprocess/elastic_member ", folder, " vanish=0");
+  RunEach({.arguments = {"-np", "2", "--min-np", "2", "sh", "-c", member}, .lines = {"finished"}}, {"0"}, 24);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Calls, FailingElasticCallsTest,
+    ::testing::ValuesIn(std::vector<Failure>{
+        {"mmap", ENOMEM}, {"posix_fallocate", ENOSPC}, {"open", EMFILE}, {"pthread_create", EAGAIN}}),
+    NameOfFailure);
 
 }  // namespace
 }  // namespace ronda
