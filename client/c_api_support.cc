@@ -356,7 +356,7 @@ void LeaveTheParentsJob() {
   RankContexts::Leave();
 }
 
-// For the other ranks to be told. They read another text if it takes longer.
+// The time to announce the end to the other ranks. If it takes longer, they report that this rank has died.
 constexpr std::chrono::seconds kExitPatience(1);
 
 // Runs after all that the program has registered for its end: functions of atexit() and destructors of static objects,

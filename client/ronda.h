@@ -164,7 +164,7 @@ ronda_status ronda_init(const ronda_options* options);
 /* Completes the operations in flight, waits until every rank has called it, and ends the job for this process. It does
  * so also if it returns an error: then the job had failed, and the operations in flight have that error. Handles stay
  * valid, complete, until they are released. ronda_init() may be called again afterwards. A process that ends without it
- * counts as failed, also one whose main() has returned 0. */
+ * has failed the job, even if its main() has returned 0. */
 ronda_status ronda_shutdown(void);
 
 /* Fails the job at once, for all of its ranks: operations that have not ended, and further ones, have

@@ -27,8 +27,8 @@ struct ControlMessage {
 // wait, before it hands out a broadcast that others cannot receive yet; and only for ranks that are executing
 // collectives of earlier broadcasts, which the coordinator has itself finished by then.
 //
-// Thread-safety: Wake, CallOff, Fail, failure and AnnounceExit may be called from any thread at any time; Wait by one
-// thread at a time; all else by one thread at a time, which may be another than the one in Wait.
+// Thread-safety: any thread may call Wake, CallOff, Fail, failure and AnnounceExit at any time. One thread at a time
+// may be in Wait. One thread at a time, the same or another, may make the other calls.
 class ControlPlane {
  public:
   virtual ~ControlPlane() = default;
@@ -90,9 +90,10 @@ class ControlPlane {
   // without that, as when an exception ends the start of a job, the job fails.
   virtual void Depart() = 0;
 
-  // Announces that the process of this rank ends without Depart, as its program has ended. Once it is gone, the failure
-  // of the others says so. Nothing changes before, and nothing on this rank. Returns when the others can know, or after
-  // a few seconds. A control plane that cannot tell does nothing.
+  // Announces that the program of this rank has ended without Depart, and that its process is about to end. The job
+  // fails when the process is gone, and the failure names this cause. This rank notices no change. Returns when the
+  // announcement has reached the other ranks, or after a few seconds. A control plane that cannot announce it does
+  // nothing.
   virtual void AnnounceExit() {}
 };
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/float_environment.h"
 #include "runtime/base/logging.h"
+#include "runtime/base/out_of_memory.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/negotiation/messages.h"
 
@@ -36,18 +37,6 @@ Result CatchOutOfMemory(const Function& submit) {
       return absl::ResourceExhaustedError("out of memory: nothing was submitted; free some memory and try again");
     } catch (const std::bad_alloc&) {
       return absl::Status(absl::StatusCode::kResourceExhausted, "");
-    }
-  }
-}
-
-// Runs `function` until it finds the little memory that it takes: other threads give some back, sooner or later.
-template <typename Function>
-auto UntilMemoryIsFound(const Function& function) {
-  for (;;) {
-    try {
-      return function();
-    } catch (const std::bad_alloc&) {
-      std::this_thread::yield();
     }
   }
 }

@@ -46,6 +46,9 @@ bool IsAlive(const ProcessId& process);
 // other ranks read.
 inline constexpr char kExitWithoutShutdown[] = "has ended without ronda_shutdown()";
 
+// How the part of a rank in the job has ended whose process may live, in the failure that the other ranks read.
+inline constexpr char kLeftEarly[] = "has left before the job ended";
+
 // Watches the processes of this host's other ranks, and reports when one ends for any reason: off the data path, within
 // milliseconds, and without using the CPU meanwhile (a thread sleeps in poll() on a pidfd for each).
 //

@@ -143,11 +143,15 @@ void ShmWorld::RecordDeath(RankId peer) {
         peer, rank(),
         absl::StrCat(ToString(PeerOf(peer)), " ", how, "; it ", DescribeLastEvent(flights_->Of(JobRank(peer)))));
   } catch (const std::bad_alloc&) {
-    char text[128];
-    const int bytes = std::snprintf(text, sizeof(text), "rank %d (pid %d) %s", JobRank(peer),
-                                    view_.rank(peer).pid.load(std::memory_order_relaxed), how);
-    record.SetAfterDeathOf(peer, rank(), absl::string_view(text, static_cast<size_t>(bytes)));
+    RecordBriefly(peer, how);
   }
+}
+
+void ShmWorld::RecordBriefly(RankId peer, const char* how) {
+  char text[128];
+  const int bytes = std::snprintf(text, sizeof(text), "rank %d (pid %d) %s", JobRank(peer),
+                                  view_.rank(peer).pid.load(std::memory_order_relaxed), how);
+  view_.header().failure.SetAfterDeathOf(peer, rank(), absl::string_view(text, static_cast<size_t>(bytes)));
 }
 
 void ShmWorld::Fail(const absl::Status& failure) {
@@ -173,10 +177,7 @@ void ShmWorld::Depart() {
 
 void ShmWorld::Leave() {
   if (HasDeparted(rank()) || HasFailed()) return;
-  char text[96];
-  const int bytes =
-      std::snprintf(text, sizeof(text), "rank %d (pid %d): has left before the job ended", JobRank(rank()), getpid());
-  view_.header().failure.SetAfterDeathOf(rank(), rank(), absl::string_view(text, static_cast<size_t>(bytes)));
+  RecordBriefly(rank(), kLeftEarly);
   WakeAll();
 }
 

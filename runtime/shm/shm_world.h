@@ -102,6 +102,8 @@ class ShmWorld {
   ShmDeparture DepartureOf(RankId rank) const { return view_.rank(rank).departure.load(std::memory_order_seq_cst); }
   void OnPeerEnd(RankId peer);
   void RecordDeath(RankId peer);
+  // Makes "rank 1 (pid 4242) <how>" the job's failure. Takes no memory.
+  void RecordBriefly(RankId peer, const char* how);
   void WakeAll();
 
   const Options options_;

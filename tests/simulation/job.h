@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/elastic/membership.h"
@@ -37,6 +36,27 @@ struct Counts {
   uint64_t messages = 0;
   uint64_t halves = 0;
   std::array<uint64_t, Fault::kKinds> faults = {};  // that met a member
+};
+
+// All but the faults, as they are printed.
+struct CountName {
+  uint64_t Counts::*count;
+  const char* name;
+};
+inline constexpr CountName kCountNames[] = {
+    {&Counts::scenarios, "scenarios"},
+    {&Counts::epochs, "epochs"},
+    {&Counts::failed_epochs, "epochs that failed for a member"},
+    {&Counts::steps, "steps of members"},
+    {&Counts::operations, "operations that ended well"},
+    {&Counts::refused, "operations refused"},
+    {&Counts::late, "operations left out"},
+    {&Counts::callbacks, "callbacks"},
+    {&Counts::states_moved, "states moved to a member"},
+    {&Counts::restarts, "new beginnings"},
+    {&Counts::given_up, "jobs given up"},
+    {&Counts::messages, "messages"},
+    {&Counts::halves, "messages of which a half arrived"},
 };
 
 // Decides who is a member as rondarun does, by the production class, and starts members as processes of the world.

@@ -21,8 +21,6 @@ constexpr absl::Duration kLongestWait = absl::Seconds(60);
 constexpr WaitLimits kShortLimits = {.warning = absl::Milliseconds(50), .deadline = absl::Milliseconds(100)};
 constexpr int kCallbacksOneIn = 4;
 
-bool IsOfOneOperation(const absl::Status& status) { return absl::IsFailedPrecondition(status); }
-
 // Calls production code, in which allocations may fail; the C ABI makes an error of that as well.
 template <typename Call>
 auto Exposed(const Call& call) -> decltype(call()) {
@@ -214,7 +212,7 @@ absl::Status Member::ContradictSometimes() {
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<Handle> handle, Submit(part.submission()));
   const absl::Status status = WaitFor(*handle);
   if (status.ok()) job_.Violate("ranks that contradict each other have got a result");
-  if (!IsOfOneOperation(status)) return status;
+  if (!absl::IsFailedPrecondition(status)) return status;
   ++job_.counts().refused;
   return absl::OkStatus();
 }

@@ -3,7 +3,6 @@
 #define RONDA_TESTS_SIMULATION_SCENARIO_H_
 
 #include <cstdint>
-#include <ostream>
 #include <string>
 #include <vector>
 

@@ -3,8 +3,7 @@
 //   simulate --scenarios=1000          seeds 1 to 1000
 //   simulate --seconds=60 --first=7    seeds from 7, for a minute
 //   simulate --seed=42                 one, and what happens in it
-//   simulate --corrupted=100           with a bit changed in the 100th message of tensors of each: the checks must find
-//   it
+//   simulate --corrupted=100           with a wrong bit in the 100th message of tensors, which the checks must find
 //
 // Exit code 1 if a promise was broken in some scenario; the seed and the promise are printed.
 #include <sched.h>
@@ -23,7 +22,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -118,29 +116,15 @@ void Work(const Flags& flags, int worker, Report* report) {
 }
 
 void Add(const Counts& more, Counts* all) {
-  static_assert(sizeof(Counts) % sizeof(uint64_t) == 0);
-  const auto* from = reinterpret_cast<const uint64_t*>(&more);
-  auto* const to = reinterpret_cast<uint64_t*>(all);
-  for (size_t i = 0; i < sizeof(Counts) / sizeof(uint64_t); ++i) to[i] += from[i];
+  for (const auto& [count, name] : kCountNames) all->*count += more.*count;
+  for (size_t i = 0; i < more.faults.size(); ++i) all->faults[i] += more.faults[i];
 }
 
 void Print(const Counts& counts) {
   const auto line = [](const char* name, uint64_t count) {
     std::printf("%12llu  %s\n", static_cast<unsigned long long>(count), name);
   };
-  line("scenarios", counts.scenarios);
-  line("epochs", counts.epochs);
-  line("epochs that failed for a member", counts.failed_epochs);
-  line("steps of members", counts.steps);
-  line("operations that ended well", counts.operations);
-  line("operations refused", counts.refused);
-  line("operations left out", counts.late);
-  line("callbacks", counts.callbacks);
-  line("states moved to a member", counts.states_moved);
-  line("new beginnings", counts.restarts);
-  line("jobs given up", counts.given_up);
-  line("messages", counts.messages);
-  line("messages of which a half arrived", counts.halves);
+  for (const auto& [count, name] : kCountNames) line(name, counts.*count);
   for (int i = 0; i < Fault::kKinds; ++i) {
     line(absl::StrCat("fault: ", Name(static_cast<Fault::Kind>(i))).c_str(), counts.faults[static_cast<size_t>(i)]);
   }

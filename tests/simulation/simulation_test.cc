@@ -69,7 +69,8 @@ TEST(SimulationTest, AWrongBitIsFound) {
   EXPECT_TRUE(absl::StrContains(run.output, "is wrong")) << run.output;
 }
 
-// Each breaks a promise if its bug comes back: those that the scenarios above would not find.
+// Each has found a bug that few scenarios find. A seed means another run when the code changes, so these bugs have
+// tests of their own as well (ControlPlaneTest, ControlCoreTest).
 TEST(SimulationTest, SeedsThatHaveFoundBugs) {
   constexpr struct {
     uint64_t seed;

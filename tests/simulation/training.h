@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "runtime/base/peer.h"
 #include "runtime/base/types.h"
 #include "runtime/engine/handle.h"
@@ -34,7 +32,7 @@ class Part {
   // Whether the values that the operation has left are right; a text that names the first that is not, or "".
   std::string Check(const OperationResult& result) const;
 
-  // A number that the values of the result decide, which are the same for any number of ranks. REQUIRES: it is right.
+  // A number that stands for the right result, the same for any number of ranks.
   uint64_t Digest() const { return digest_; }
 
  private:

@@ -9,6 +9,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/monitor/peer_monitor.h"
 
 namespace ronda {
 
@@ -87,7 +88,7 @@ void InProcessJob::Leave(RankId rank) {
     MutexLock lock(&mu_);
     is_early = !members_[rank].departed && failure_.ok();
   }
-  if (is_early) Fail(rank, absl::AbortedError("has left before the job ended"));
+  if (is_early) Fail(rank, absl::AbortedError(kLeftEarly));
 }
 
 absl::Status InProcessJob::Meet(const Post& post, Work work) {

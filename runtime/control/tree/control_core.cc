@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <new>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
+#include "runtime/base/out_of_memory.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -60,19 +60,14 @@ void ControlCore::Guard(absl::FunctionRef<void()> call) {
   }
 }
 
-// Other threads give memory back, sooner or later.
 void ControlCore::RunOutOfMemory() {
-  for (;;) {
-    try {
-      {
-        MutexLock lock(&mu_);
-        FailAloneLocked(out_of_memory_);
-      }
-      return Publish();
-    } catch (const std::bad_alloc&) {
-      std::this_thread::yield();
+  UntilMemoryIsFound([this] {
+    {
+      MutexLock lock(&mu_);
+      FailAloneLocked(out_of_memory_);
     }
-  }
+    Publish();
+  });
 }
 
 // A frame may be lost, without which this rank must not go on to what follows; or it is about to leave the ranks below

@@ -20,6 +20,7 @@
 #include "runtime/control/tree/control_handshake.h"
 #include "runtime/control/tree/control_node.h"
 #include "runtime/control/tree/frame_stream.h"
+#include "runtime/monitor/peer_monitor.h"
 
 namespace ronda {
 
@@ -53,8 +54,8 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
   void Run();
   void Stop();
 
-  // Fails the job if this rank has not departed; announces its departure, and waits until the neighbours have heard it:
-  // for `patience` at most, and not for those that cannot hear it. No stream is taken from now on.
+  // Fails the job if this rank has not departed, and announces its departure. Waits until the neighbours have received
+  // that: for `patience` at most, and not for neighbours that cannot receive it. No stream is taken from now on.
   void Close(absl::Duration patience);
   // Waits until all streams have closed. REQUIRES: Close, and they have been cut off.
   void AwaitStreams();
@@ -76,7 +77,7 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
   void Fail(const absl::Status& failure);
   absl::Status failure() const;
   void Depart();
-  // Waits for `patience` at most until the neighbours that may hear of it have been told.
+  // Waits until the announcement has gone to the neighbours that can receive it, for `patience` at most.
   void AnnounceExit(absl::Duration patience);
 
   // The calls of streams, from threads of their own: one call at a time for reads, and one for writes. They throw
@@ -148,7 +149,7 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
 
   const Options options_;
   const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory in the control plane");
-  const absl::Status left_early_ = absl::AbortedError("has left before the job ended");
+  const absl::Status left_early_ = absl::AbortedError(kLeftEarly);
   std::atomic<bool> has_failed_{false};  // whether the node has a failure; to look without the lock
 
   mutable Mutex mu_;
