@@ -52,8 +52,10 @@ std::optional<Wait> WaitOf(const RankSnapshot& rank) {
   return Wait{.bucket = 0, .since = sample.last->time};
 }
 
-// The rank is not past, and not in, what the others wait for.
+// The rank is not past, and not in, what the others wait for. Where a host does not answer, what it said last is no
+// proof that its rank is there.
 bool IsMissing(const RankSnapshot& rank, const std::optional<Wait>& wait, uint64_t bucket) {
+  if (!rank.is_heard) return true;
   if (bucket == 0) return !wait.has_value();
   return rank.sample.buckets < bucket;
 }
@@ -137,7 +139,7 @@ std::optional<Standstill> FindStandstill(absl::Span<const RankSnapshot> ranks, c
   for (size_t i = 0; i < ranks.size(); ++i) {
     const bool is_missing = IsMissing(ranks[i], waits[i], bucket);
     if (is_missing) missing.push_back(i);
-    const bool is_halted = IsStopped(ranks[i]) || !ranks[i].is_alive || !ranks[i].is_heard;
+    const bool is_halted = IsStopped(ranks[i]) || !ranks[i].is_alive;
     if (is_halted) halted.push_back(i);
     if (is_missing || is_halted || !waits[i].has_value()) continue;
     found.waiting.push_back(ranks[i].rank());

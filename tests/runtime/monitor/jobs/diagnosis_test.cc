@@ -160,15 +160,16 @@ TEST(ParseSchedstatTest, TakesTheFirstTwoNumbers) {
   for (const char* text : {"", "1500", "a b c", "1500 x"}) EXPECT_FALSE(ParseSchedstat(text).has_value()) << text;
 }
 
-TEST(StandstillTest, HostThatDoesNotAnswerIsNamed) {
-  RankSnapshot far = InBucket(1, 7, kNow - absl::Seconds(3));
-  far.is_heard = false;
-  const auto found = FindStandstill({InBucket(0, 7, kNow - absl::Seconds(3)), far}, kMoment);
+TEST(StandstillTest, AllRanksOfAHostThatDoesNotAnswerAreBlamed) {
+  RankSnapshot last_seen_waiting = InBucket(1, 7, kNow - absl::Seconds(3));
+  RankSnapshot last_seen_computing = Computing(2, 6);
+  last_seen_waiting.is_heard = last_seen_computing.is_heard = false;
+  const auto found =
+      FindStandstill({InBucket(0, 7, kNow - absl::Seconds(3)), last_seen_waiting, last_seen_computing}, kMoment);
   ASSERT_TRUE(found.has_value());
   EXPECT_THAT(found->waiting, ElementsAre(0));
-  ASSERT_EQ(found->blamed.size(), 1u);
-  EXPECT_EQ(found->blamed[0].rank, 1);
-  EXPECT_EQ(found->blamed[0].why, Holdup::kUnheard);
+  EXPECT_THAT(Names(*found), ElementsAre(1, 2));
+  for (const Standstill::Blamed& blamed : found->blamed) EXPECT_EQ(blamed.why, Holdup::kUnheard);
 }
 
 // -- The network --
