@@ -147,7 +147,9 @@ absl::StatusOr<JobRunner::Outcome> JobRunner::RunPlan(JobPlan plan, int number) 
                           .file_limit = file_limit_},
                          {.report = report.get(), .output = output_, .signals = &signals_, .clock = Clock::Real()}));
   SayAttempt(report.get(), number);
-  for (const std::string& text : plan.notes) report->Say(text);
+  for (const std::string& text : plan.notes) {
+    if (number == 1) report->Say(text);  // a restart would only repeat them
+  }
   for (const std::string& text : plan.explanations) report->Explain(text);
   JobObserver observer(plan.job_id, report.get());
   if (plan.elastic.has_value()) {

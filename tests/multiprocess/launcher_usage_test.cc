@@ -2,6 +2,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -212,12 +213,32 @@ TEST(LauncherUsageTest, OmpThreadsDefaultToOneOnlyIfRanksShareTheHost) {
   LauncherRun several(Shell(2, "echo threads=$OMP_NUM_THREADS"), {.unset = {"OMP_NUM_THREADS"}});
   several.WaitForOut("threads=1\n", 2);
   EXPECT_EQ(several.Finish(), 0);
+  EXPECT_THAT(several.err(), MatchesRegex("rondarun: OMP_NUM_THREADS is not set: each rank gets [^\n]*\n"));
   LauncherRun one(Shell(1, "echo threads=$OMP_NUM_THREADS"), {.unset = {"OMP_NUM_THREADS"}});
   one.WaitForOut("threads=\n");
   EXPECT_EQ(one.Finish(), 0);
+  EXPECT_EQ(one.err(), "");
   LauncherRun chosen(Shell(2, "echo threads=$OMP_NUM_THREADS"), {.environment = {"OMP_NUM_THREADS=3"}});
   chosen.WaitForOut("threads=3\n", 2);
   EXPECT_EQ(chosen.Finish(), 0);
+  EXPECT_EQ(chosen.err(), "");
+}
+
+TEST(LauncherUsageTest, DefaultsAreToldOnceAndNotWithEachRestart) {
+  LauncherRun run({"--max-restarts", "2", "-np", "2", "sh", "-c", "exit 3"}, {.unset = {"OMP_NUM_THREADS"}});
+  EXPECT_EQ(run.Finish(), 3);
+  const std::string note = "OMP_NUM_THREADS is not set";
+  EXPECT_NE(run.err().find(note), std::string::npos);
+  EXPECT_EQ(run.err().find(note), run.err().rfind(note));
+}
+
+// Python keeps what it prints to a pipe in memory otherwise.
+TEST(LauncherUsageTest, LastPrintOfAPythonRankThatIsKilledIsShown) {
+  LauncherRun run({"-np", "1", "/usr/bin/python3", "-c",
+                   "import os, signal; print('last print'); os.kill(os.getpid(), signal.SIGKILL)"},
+                  {.unset = {"PYTHONUNBUFFERED"}});
+  EXPECT_EQ(run.Finish(), 128 + SIGKILL);
+  EXPECT_EQ(run.out(), "[0]<stdout>: last print\n");
 }
 
 TEST(LauncherUsageTest, StartTimeoutReachesTheRanks) {
