@@ -70,7 +70,9 @@ class AgentReport final : public JobListener {
   void OnRankEnd(RankEnd end) override {
     if (before_ends_) before_ends_(end.rank);
     const int told = end.cause == RankEnd::Cause::kLauncher ? 1 : 0;
-    Send({.kind = Kind::kRankEnd, .numbers = {end.rank, end.pid, end.exit_code, end.signal, told}, .texts = {}});
+    Send({.kind = Kind::kRankEnd,
+          .numbers = {end.rank, end.pid, end.exit_code, end.signal, told},
+          .texts = {end.last_error}});
   }
   void OnHelperLine(absl::string_view helper, absl::string_view line) override {
     Say(absl::StrCat(helper, ": ", line));

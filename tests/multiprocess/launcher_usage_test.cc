@@ -263,14 +263,15 @@ TEST(LauncherUsageTest, LauncherStartedByARankIsAJobOfItsOwn) {
                                            "[1]<stdout>: [2]<stdout>: inner 2/3"));
 }
 
-TEST(LauncherUsageTest, RanksGetNoDescriptorsButTheStandardOnes) {
+TEST(LauncherUsageTest, RanksGetNoDescriptorsButTheStandardOnesAndOneForTheirError) {
   const auto leak = [] { dup2(STDERR_FILENO, 77); };
   LauncherRun run(Shell(2,
-                        "fd=3; while [ $fd -lt 100 ]; do [ ! -e /proc/$$/fd/$fd ] || echo has $fd; fd=$((fd + 1)); "
-                        "done; echo looked"),
+                        "fd=3; while [ $fd -lt 100 ]; do [ ! -e /proc/$$/fd/$fd ] || readlink /proc/$$/fd/$fd; "
+                        "fd=$((fd + 1)); done"),
                   {.in_child = leak});
   EXPECT_EQ(run.Finish(), 0);
-  EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: looked", "[1]<stdout>: looked"));
+  EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: /memfd:ronda-error (deleted)",  // ErrorFile
+                                           "[1]<stdout>: /memfd:ronda-error (deleted)"));
 }
 
 TEST(LauncherUsageTest, LauncherWithoutStandardStreamsStillWorks) {

@@ -25,8 +25,6 @@ absl::string_view StripErasing(absl::string_view text) {
   return text;
 }
 
-bool IsBlank(absl::string_view line) { return line.find_first_not_of(" \t\r") == absl::string_view::npos; }
-
 // Whether the line is a message of Ronda's log for information or debugging (runtime/base/logging.h).
 bool IsInformation(RankId rank, absl::string_view line) {
   const std::string own = absl::StrCat("ronda[", rank, "] ");
@@ -134,9 +132,7 @@ std::string Console::Prefix(RankId rank, Stream stream) const {
 }
 
 void Console::PrintLine(RankId rank, Stream stream, absl::string_view line) {
-  if (stream == Stream::kStderr && !IsBlank(line) && !IsInformation(rank, line)) {
-    last_errors_[static_cast<size_t>(rank)].assign(line.data(), line.size());
-  }
+  if (stream == Stream::kStderr && !IsInformation(rank, line)) last_errors_[static_cast<size_t>(rank)].Add(line);
   if (IsHidden(stream)) return;
   EraseProgress();
   if (progress_.has_value() && progress_->IsOf(rank, stream)) progress_.reset();

@@ -13,6 +13,7 @@
 #include "runtime/base/types.h"
 #include "runtime/launch/options/arguments.h"
 #include "runtime/launch/options/launch_options.h"
+#include "runtime/launch/output/last_error.h"
 #include "runtime/launch/output/output_sinks.h"
 
 namespace ronda {
@@ -83,9 +84,9 @@ class Console {
   // Prints a line of the launcher to stderr: "rondarun: text".
   void Say(absl::string_view text);
 
-  // The last line of `rank` on stderr that is neither blank nor information from Ronda's log. Empty if the rank has
-  // printed no such line. Valid until the next call.
-  absl::string_view last_error(RankId rank) const { return last_errors_[static_cast<size_t>(rank)]; }
+  // The line of `rank` on stderr that says why it ended (LastError), but for information from Ronda's log. Empty if the
+  // rank has printed no such line. Valid until the next call.
+  absl::string_view last_error(RankId rank) const { return last_errors_[static_cast<size_t>(rank)].text(); }
 
  private:
   // The line being redrawn in place.
@@ -112,7 +113,7 @@ class Console {
   OutputQueue* const err_;
   const Clock* const calendar_;
   std::vector<std::array<LineSplitter, kStreamCount>> splitters_;  // by rank
-  std::vector<std::string> last_errors_;                           // by rank
+  std::vector<LastError> last_errors_;                             // by rank
   std::optional<Progress> progress_;
 };
 

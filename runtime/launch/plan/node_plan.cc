@@ -41,7 +41,7 @@ AgentPart::Options RemoteAgent(const std::string& host, const LaunchFacts& facts
   return {.process = {.command = {facts.program, "--relay", absl::StrCat(socket)},
                       .environment = facts.environment,
                       .input = ChildProcess::Input::kPipe,
-                      .inherited_fd = socket},
+                      .inherited_fds = {socket}},
           .host = host};
 }
 

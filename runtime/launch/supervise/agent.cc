@@ -309,7 +309,8 @@ void AgentPart::TakeRankEnd(const AgentMessage& message) {
                         .host = host_,
                         .exit_code = static_cast<int>(message.number(2)),
                         .signal = static_cast<int>(message.number(3)),
-                        .cause = told ? RankEnd::Cause::kLauncher : RankEnd::Cause::kItself});
+                        .cause = told ? RankEnd::Cause::kLauncher : RankEnd::Cause::kItself,
+                        .last_error = message.text(0)});
 }
 
 void AgentPart::GiveUp(absl::string_view why) {

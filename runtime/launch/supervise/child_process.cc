@@ -45,7 +45,7 @@ struct ChildSetup {
   char* const* environment;
   std::array<int, 3> streams;  // become descriptors 0, 1 and 2
   int error_pipe;              // takes the StartFailure
-  int inherited_fd;            // -1: none
+  const std::vector<int>& inherited_fds;
   ChildProcess::AtLauncherDeath at_launcher_death;
   const cpu_set_t* cpus;  // nullptr: the launcher's
   ChildProcess::Context context;
@@ -81,7 +81,9 @@ const char* BecomeCommand(const ChildSetup& setup) {
   if (setup.cpus != nullptr && sched_setaffinity(0, sizeof(*setup.cpus), setup.cpus) != 0) return "sched_setaffinity";
   setrlimit(RLIMIT_NOFILE, &setup.context.file_limit);
   CloseAllOnExec();  // ours are anyway; these are others that the launcher inherited
-  if (setup.inherited_fd >= 0 && fcntl(setup.inherited_fd, F_SETFD, 0) != 0) return "fcntl";
+  for (const int fd : setup.inherited_fds) {
+    if (fcntl(fd, F_SETFD, 0) != 0) return "fcntl";
+  }
   setup.context.signals->RestoreInChild();
   execvpe(setup.argv[0], setup.argv, setup.environment);
   return kExec;
@@ -191,7 +193,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const Options& options, const C
                          .streams = {input.read_end.valid() ? input.read_end.get() : STDIN_FILENO, out.write_end.get(),
                                      err.write_end.get()},
                          .error_pipe = failure.write_end.get(),
-                         .inherited_fd = options.inherited_fd,
+                         .inherited_fds = options.inherited_fds,
                          .at_launcher_death = options.at_launcher_death,
                          .cpus = options.cpus.empty() ? nullptr : &cpus,
                          .context = context};

@@ -20,8 +20,8 @@ namespace ronda {
 // A process that the launcher has started (a rank, or a helper such as mpirun that starts ranks), and the pipes to it.
 //
 // It leads a process group of its own, which holds all that it starts; the rest of the group is killed when the
-// process ends. It has no descriptors but 0, 1 and 2, and one that its options name. A group of its own also means that
-// it cannot read from a terminal: it gets an error (EIO) there.
+// process ends. It has no descriptors but 0, 1 and 2, and those that its options name. A group of its own also means
+// that it cannot read from a terminal: it gets an error (EIO) there.
 //
 // Thread-compatible. The destructor does not end the process: its owner sends signals and collects it.
 class ChildProcess {
@@ -39,8 +39,8 @@ class ChildProcess {
     std::vector<std::string> environment;  // "NAME=value"
     Input input = Input::kNone;
     AtLauncherDeath at_launcher_death = AtLauncherDeath::kKill;
-    int inherited_fd = -1;  // of the launcher's, which it has too, under the same number; -1: none
-    std::vector<int> cpus;  // that it may run on, by their numbers in the system; empty: the launcher's
+    std::vector<int> inherited_fds;  // of the launcher's, which it has too, under the same numbers
+    std::vector<int> cpus;           // that it may run on, by their numbers in the system; empty: the launcher's
   };
 
   // How the process ended.

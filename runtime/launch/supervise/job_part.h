@@ -16,6 +16,7 @@
 #include "runtime/launch/output/console.h"
 #include "runtime/launch/output/output_sinks.h"
 #include "runtime/launch/supervise/child_process.h"
+#include "runtime/launch/supervise/error_file.h"
 #include "runtime/launch/supervise/verdict.h"
 
 namespace ronda {
@@ -31,7 +32,7 @@ class JobListener {
   virtual void OnOutput(RankId rank, Stream stream, absl::string_view bytes) = 0;
   virtual void OnOutputEnd(RankId rank, Stream stream) = 0;
 
-  // `end.round` and `end.last_error` are not filled in.
+  // `end.round` is not filled in, and `end.last_error` only if the rank itself has left it (ErrorFile).
   virtual void OnRankEnd(RankEnd end) = 0;
 
   // A line of a program that starts ranks (mpirun, ssh), not of a rank.
@@ -137,8 +138,12 @@ class RankPart final : public JobPart {
   void OnEnd(const ChildProcess::End& end) override;
   void Pass(int signo) override;
 
+  // Has the process inherit the file.
+  RankPart(RankId rank, std::string host, ErrorFile error_file, ChildProcess::Options options);
+
   const RankId rank_;
   const std::string host_;
+  const ErrorFile error_file_;
 };
 
 // A program beside the job, on this host: ronda-monitor. The job goes on without it.

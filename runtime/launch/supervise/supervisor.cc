@@ -176,7 +176,7 @@ void Supervisor::OnOutputEnd(RankId rank, Stream stream) { surroundings_.report-
 
 void Supervisor::OnRankEnd(RankEnd end) {
   end.round = round_;
-  end.last_error = surroundings_.report->LastErrorOf(end.rank);
+  if (end.last_error.empty()) end.last_error = surroundings_.report->LastErrorOf(end.rank);
   if (end.host == HostName()) end.oom_kills = OomKills() - oom_kills_before_;
   const bool failed = end.failed();
   surroundings_.report->OnRankEnd(end);

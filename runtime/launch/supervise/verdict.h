@@ -29,7 +29,7 @@ struct RankEnd {
   int round = 0;      // the same for ranks whose ends were noticed together, and lower for earlier ends
   Cause cause = Cause::kItself;
   std::string lost;        // the reason why its end is unknown; empty: its end is known
-  std::string last_error;  // as of Console::last_error()
+  std::string last_error;  // left by the rank itself (ErrorFile), or else as of Console::last_error()
   int64_t oom_kills = 0;   // processes that its host has killed for lack of memory while the job ran
 
   bool failed() const { return exit_code != 0 || signal != 0 || !lost.empty(); }
