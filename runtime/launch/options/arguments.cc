@@ -11,6 +11,7 @@
 #include "runtime/launch/options/config_file.h"
 #include "runtime/launch/options/local_host.h"
 #include "runtime/launch/options/option_table.h"
+#include "runtime/launch/options/shell_words.h"
 
 namespace ronda {
 namespace {
@@ -47,6 +48,18 @@ bool EndsWithQuestion(const std::vector<GivenOption>& given) {
   return !given.empty() && given.back().option->kind == Option::Kind::kQuestion;
 }
 
+// "rondarun -np 2", the command line but for its last words, which are the command.
+std::string WordsBefore(const std::vector<std::string>& words, size_t command_size) {
+  std::string before = "rondarun";
+  for (size_t i = 0; i < words.size() - command_size; ++i) {
+    const size_t equals = words[i].find('=');
+    const absl::string_view name = absl::string_view(words[i]).substr(0, equals);
+    const bool is_secret = equals != std::string::npos && SoundsSecret(name);
+    absl::StrAppend(&before, " ", is_secret ? absl::StrCat(name, "=...") : ShellQuote(words[i]));
+  }
+  return before;
+}
+
 }  // namespace
 
 absl::StatusOr<LaunchOptions> ParseArguments(const std::vector<std::string>& words, const ArgumentSources& sources) {
@@ -60,6 +73,7 @@ absl::StatusOr<LaunchOptions> ParseArguments(const std::vector<std::string>& wor
   RONDA_RETURN_IF_ERROR(table.CheckAgreement(given.options));
   RONDA_ASSIGN_OR_RETURN(const std::vector<GivenOption> all, WithConfigFile(table, given.options, sources));
   for (const GivenOption& one : all) RONDA_RETURN_IF_ERROR(one.Apply());
+  draft.options.words_before = WordsBefore(words, given.command.size());
   draft.options.command = std::move(given.command);
   RONDA_RETURN_IF_ERROR(Complete(&draft));
   return std::move(draft.options);

@@ -93,6 +93,7 @@ struct LaunchOptions {
   std::optional<int> monitor_port;              // of the ronda-monitor that is started, 0: any; nullopt: none is
   std::map<std::string, std::string> settings;  // variables that options set for the ranks (-x NAME=VALUE too)
   std::vector<std::string> notes;               // to be shown before the start: options without effect, unwise ones
+  std::string words_before;                     // the command: "rondarun -np 2", without secrets
   std::vector<std::string> command;             // program and its arguments; not empty for kRun and kDryRun
 };
 

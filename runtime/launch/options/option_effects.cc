@@ -29,13 +29,6 @@ bool IsVariableName(absl::string_view name) {
          std::all_of(name.begin(), name.end(), [](unsigned char c) { return absl::ascii_isalnum(c) || c == '_'; });
 }
 
-bool SoundsSecret(absl::string_view name) {
-  constexpr absl::string_view kSigns[] = {"SECRET", "TOKEN", "PASSWORD", "KEY"};
-  const std::string upper = absl::AsciiStrToUpper(name);
-  return std::any_of(std::begin(kSigns), std::end(kSigns),
-                     [&](absl::string_view sign) { return absl::StrContains(upper, sign); });
-}
-
 template <typename T>
 void AddOnce(T value, std::vector<T>* list) {
   if (std::find(list->begin(), list->end(), value) == list->end()) list->push_back(std::move(value));
@@ -57,6 +50,13 @@ absl::StatusOr<int> CountRanksPerNode(const OptionUse& use, const ArgumentSource
 }
 
 }  // namespace
+
+bool SoundsSecret(absl::string_view name) {
+  constexpr absl::string_view kSigns[] = {"SECRET", "TOKEN", "PASSWORD", "KEY"};
+  const std::string upper = absl::AsciiStrToUpper(name);
+  return std::any_of(std::begin(kSigns), std::end(kSigns),
+                     [&](absl::string_view sign) { return absl::StrContains(upper, sign); });
+}
 
 absl::Status SetHosts(const OptionUse& use, CommandLineDraft* draft) {
   RONDA_ASSIGN_OR_RETURN(draft->options.hosts, ParseHosts(use.value));

@@ -92,6 +92,9 @@ absl::Status SetDevices(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetMonitor(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetSignals(const OptionUse& use, CommandLineDraft* draft);
 
+// Whether a variable of that name may hold a secret: its value is never repeated.
+bool SoundsSecret(absl::string_view name);
+
 // Adds the words of the option's value, split as a shell does, to `list`.
 OptionEffect AddWords(std::vector<std::string>* list);
 

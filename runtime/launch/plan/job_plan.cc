@@ -67,6 +67,7 @@ ChildProcess::Options ProcessOf(int number, const RankPlan& rank, const LaunchOp
   const Topology& place = rank.topology;
   return {.command = options.command,
           .environment = rank.environment,
+          .words_before = options.words_before,
           .input = number == kCoordinatorRank ? ChildProcess::Input::kInherited : ChildProcess::Input::kNone,
           .cpus = CpusOfRank(facts.cores, options.binding, place.local_rank, place.local_size)};
 }

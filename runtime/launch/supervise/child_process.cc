@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/launch/supervise/command_error.h"
 #include "runtime/launch/supervise/descriptors.h"
 
 namespace ronda {
@@ -110,38 +110,11 @@ StartFailure ReadChildFailure(int pipe) {
 // By hand: glibc 2.36 declares pidfd_open without C linkage.
 int OpenPidfd(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
-bool IsDirectory(const std::string& path) {
-  struct stat info = {};
-  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
-
-bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
-
-absl::Status CommandNotFound(const std::string& command) {
-  const bool is_path = absl::string_view(command).find('/') != absl::string_view::npos;
-  std::string text = absl::StrCat("command not found: ", command);
-  if (is_path && Exists(command)) {
-    absl::StrAppend(&text, " (the file exists, but not the interpreter it asks for)");
-  } else if (!is_path && Exists(command)) {
-    absl::StrAppend(&text, " (to run the file in this directory, write ./", command, ")");
-  } else if (!is_path) {
-    absl::StrAppend(&text, " (in no directory of PATH)");
-  }
-  return absl::NotFoundError(text);
-}
-
-absl::Status StartError(const std::string& command, const StartFailure& failure) {
-  const int error = failure.error;
-  if (failure.call != kExec) {
-    // Containers' profiles refuse calls that older programs do not make.
-    return absl::ErrnoToStatus(error, absl::StrCat("cannot start ", command, ": the system refuses ", failure.call));
-  }
-  if (error == ENOENT || error == ENOTDIR) return CommandNotFound(command);
-  if (error == EACCES || error == ENOEXEC) {
-    const absl::string_view why = IsDirectory(command) ? " (it is a directory)" : "";
-    return absl::PermissionDeniedError(absl::StrCat("command is not executable: ", command, why));
-  }
-  return absl::ErrnoToStatus(error, absl::StrCat("cannot start ", command));
+absl::Status StartError(const ChildProcess::Options& options, const StartFailure& failure) {
+  if (failure.call == kExec) return CommandError({options.command, options.words_before}, failure.error);
+  // Containers' profiles refuse calls that older programs do not make.
+  return absl::ErrnoToStatus(
+      failure.error, absl::StrCat("cannot start ", options.command.front(), ": the system refuses ", failure.call));
 }
 
 std::vector<char*> PointersTo(const std::vector<std::string>& strings) {
@@ -178,6 +151,7 @@ cpu_set_t MakeCpuSet(const std::vector<int>& cpus) {
 }  // namespace
 
 absl::StatusOr<ChildProcess> ChildProcess::Start(const Options& options, const Context& context) {
+  RONDA_RETURN_IF_ERROR(CheckScript({options.command, options.words_before}));
   RONDA_ASSIGN_OR_RETURN(Pipe input, OpenInput(options.input));
   RONDA_ASSIGN_OR_RETURN(Pipe out, MakePipe());
   RONDA_ASSIGN_OR_RETURN(Pipe err, MakePipe());
@@ -204,14 +178,14 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const Options& options, const C
   if (process.pid_ == 0) RunChild(setup);
 
   failure.write_end.Reset();
-  RONDA_RETURN_IF_ERROR(process.AwaitStart(failure.read_end.get(), options.command.front(), *context.guard));
+  RONDA_RETURN_IF_ERROR(process.AwaitStart(failure.read_end.get(), options, *context.guard));
   process.input_ = std::move(input.write_end);
   process.outputs_ = {std::move(out.read_end), std::move(err.read_end)};
   for (const UniqueFd& output : process.outputs_) fcntl(output.get(), F_SETFL, O_NONBLOCK);
   return process;
 }
 
-absl::Status ChildProcess::AwaitStart(int failure_pipe, const std::string& command, const Guard& guard) {
+absl::Status ChildProcess::AwaitStart(int failure_pipe, const Options& options, const Guard& guard) {
   StartFailure failure = ReadChildFailure(failure_pipe);
   if (failure.call == nullptr) {
     pidfd_.Reset(OpenPidfd(pid_));
@@ -221,7 +195,7 @@ absl::Status ChildProcess::AwaitStart(int failure_pipe, const std::string& comma
   SignalGroup(SIGKILL);
   waitpid(pid_, nullptr, 0);
   guard.Release(pid_);
-  return StartError(command, failure);
+  return StartError(options, failure);
 }
 
 void ChildProcess::SignalGroup(int signo) const {

@@ -35,8 +35,9 @@ class ChildProcess {
   };
 
   struct Options {
-    std::vector<std::string> command;      // looked up in PATH unless it contains a slash
-    std::vector<std::string> environment;  // "NAME=value"
+    std::vector<std::string> command;           // looked up in PATH unless it contains a slash
+    std::vector<std::string> environment;       // "NAME=value"
+    std::string words_before = "rondarun ...";  // the command, on the user's command line; for remedies
     Input input = Input::kNone;
     AtLauncherDeath at_launcher_death = AtLauncherDeath::kKill;
     std::vector<int> inherited_fds;  // of the launcher's, which it has too, under the same numbers
@@ -89,7 +90,7 @@ class ChildProcess {
   ChildProcess() = default;
 
   // Returns once the command runs; else nothing is left of the process.
-  absl::Status AwaitStart(int failure_pipe, const std::string& command, const Guard& guard);
+  absl::Status AwaitStart(int failure_pipe, const Options& options, const Guard& guard);
 
   std::string mark_;
   pid_t pid_ = -1;
