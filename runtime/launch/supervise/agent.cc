@@ -310,7 +310,8 @@ void AgentPart::TakeRankEnd(const AgentMessage& message) {
                         .exit_code = static_cast<int>(message.number(2)),
                         .signal = static_cast<int>(message.number(3)),
                         .cause = told ? RankEnd::Cause::kLauncher : RankEnd::Cause::kItself,
-                        .last_error = message.text(0)});
+                        .last_error = message.text(0),
+                        .oom_kills = {.of_host = message.number(5), .of_group = message.number(6)}});
 }
 
 void AgentPart::GiveUp(absl::string_view why) {

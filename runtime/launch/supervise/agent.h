@@ -41,7 +41,8 @@ struct AgentMessage {
     // From the agent. kHello: numbers are two free ports, texts Ronda's version and an address of the host (empty:
     // none);
     // kRankStart: rank, pid; kOutput: rank, stream, text; kOutputEnd: rank, stream; kRankEnd: rank, pid, exit code,
-    // signal, 1 if it was told to end, and the error that the rank has left (ErrorFile); kText: a line; kFailure: exit
+    // signal, 1 if it was told to end, the OomKills, and the error that the rank has left (ErrorFile); kText: a line;
+    // kFailure: exit
     // code, text.
     kHello,
     kRankStart,

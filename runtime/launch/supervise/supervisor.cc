@@ -177,7 +177,8 @@ void Supervisor::OnOutputEnd(RankId rank, Stream stream) { surroundings_.report-
 void Supervisor::OnRankEnd(RankEnd end) {
   end.round = round_;
   if (end.last_error.empty()) end.last_error = surroundings_.report->LastErrorOf(end.rank);
-  if (end.host == HostName()) end.oom_kills = OomKills() - oom_kills_before_;
+  const bool is_here = options_.ranks == Ranks::kAreHere || end.host == HostName();
+  if (is_here) end.oom_kills = CountOomKills() - oom_kills_before_;
   const bool failed = end.failed();
   surroundings_.report->OnRankEnd(end);
   if (members_ != nullptr) return members_->OnEnd(end);

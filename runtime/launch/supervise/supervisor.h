@@ -36,11 +36,14 @@ class Supervisor final : private JobListener {
  public:
   // After the failure of a rank the others are ended, or the owner of this decides.
   enum class OnFailure { kEndJob, kGoOn };
+  // Where the ranks are: an agent's are those of its host, under whatever name.
+  enum class Ranks { kMayBeElsewhere, kAreHere };
 
   struct Options {
     std::string job_id;  // whose leftovers in shared memory are removed; empty: unknown
     ShutdownSchedule::Options shutdown;
     OnFailure on_failure = OnFailure::kEndJob;
+    Ranks ranks = Ranks::kMayBeElsewhere;
     absl::Duration start_timeout = absl::InfiniteDuration();  // the job ends if a rank has not started by then
     rlimit file_limit = {};                                   // of open descriptors, for the parts
   };
@@ -137,7 +140,7 @@ class Supervisor final : private JobListener {
   const Options options_;
   const Surroundings surroundings_;
   const std::unique_ptr<Guard> guard_;
-  const int64_t oom_kills_before_ = OomKills();
+  const OomKills oom_kills_before_ = CountOomKills();
   std::vector<std::string> ended_;  // marks of the parts that have ended in this step
   ShutdownSchedule schedule_;
 
