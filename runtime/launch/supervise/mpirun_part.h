@@ -152,6 +152,7 @@ class MpirunPart final : public JobPart {
   std::vector<Rank> ranks_;
   std::array<Source, kStreamCount> sources_;
   MpirunReport report_;
+  std::string first_line_;  // of mpirun's own: the others often follow from it
 };
 
 }  // namespace ronda
