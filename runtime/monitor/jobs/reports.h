@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "runtime/monitor/jobs/job_snapshot.h"
 
 namespace ronda {
@@ -24,6 +25,9 @@ std::string DescribeStraggler(const JobSnapshot& job, const StragglerVerdict& ve
 // What a job has cost, when it has ended: a table with a line for each number, as lines. `of` is its part that the
 // title names, for instance "epoch 3: ".
 std::vector<std::string> SummaryOf(const JobSnapshot& job, absl::string_view of = "");
+
+// "49.6 ms", "5.3 us", "1.23 s".
+std::string TimeText(absl::Duration time);
 
 // A line of such a table.
 std::string SummaryLine(absl::string_view name, absl::string_view text);

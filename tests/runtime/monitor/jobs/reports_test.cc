@@ -55,7 +55,7 @@ TEST(WhyTextTest, NamesTheStragglerOfAJobThatGoesOn) {
   JobSnapshot job = Job();
   job.straggler = Verdict(StragglerVerdict::Kind::kChronic);
   EXPECT_EQ(WhyText(job),
-            "rank 1 (host h, pid 41) came last into 80 of the last 100 steps: the others wait for it for 20.0 ms in "
+            "rank 1 (host h, pid 41) came last into 80 of the last 100 steps: the others wait for it for 20 ms in "
             "each, 20 % of the time; its program submits its tensors later than the others\n");
   job.straggler.why = Holdup::kStarved;
   EXPECT_THAT(WhyText(job), HasSubstr("of the time; its process is starved of CPU"));
@@ -68,7 +68,7 @@ TEST(WhyTextTest, TellsOneOffFromChronic) {
   job.straggler = Verdict(StragglerVerdict::Kind::kEvent);
   EXPECT_EQ(WhyText(job),
             "rank 1 (host h, pid 41) was late once in the last 100 steps, 8.0 s ago: the others waited for it for "
-            "1600.0 ms\n");
+            "1.6 s\n");
 }
 
 TEST(WhyTextTest, UniformJobHasNothingToTell) {
@@ -121,12 +121,12 @@ TEST(SummaryTest, HasALineForEachNumber) {
       ElementsAre(
           "summary of 2 of 8 ranks, on this host:",  //
           "  steps           50",                    //
-          "  time per step   25.0 ms",               //
-          "  exposed         0 to 20 % of a rank's time its program waited for tensors, 5.0 ms of each step at most",
+          "  time per step   25 ms",                 //
+          "  exposed         0 to 20 % of a rank's time its program waited for tensors, 5 ms of each step at most",
           "  in collectives  10 to 30 % of a rank's time",  //
           "  slowest         rank 1 (host h, pid 41): last into 12 of 17 collectives, the others waited "
           "for it for 20.4 % of the time",  //
-          "  bytes           3.000 GB of a rank's tensors, 1.500 GB as they travelled",
+          "  bytes           3 GB of a rank's tensors, 1.5 GB as they travelled",
           "  schedule        190 of 200 collectives without negotiation, left 2 times"));
   job.buckets_missed = 5;
   EXPECT_EQ(SummaryOf(job).back(), "  unseen          5 collectives");
