@@ -86,6 +86,7 @@ struct LaunchOptions {
   std::vector<int> signals_to_pass;       // that end the job in order; empty: SIGINT, SIGTERM, SIGHUP
   bool verbose = false;
   bool summary = false;
+  std::string name;                    // of the job, for people; empty: none
   std::string output_directory;        // empty: no files
   std::vector<Stream> hidden_streams;  // of the ranks: only written to files, not shown
   LinePrefix line_prefix = LinePrefix::kRank;

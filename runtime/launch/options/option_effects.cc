@@ -58,6 +58,21 @@ bool SoundsSecret(absl::string_view name) {
                      [&](absl::string_view sign) { return absl::StrContains(upper, sign); });
 }
 
+// rondactl takes it as a word, and pages show it.
+absl::Status SetName(const OptionUse& use, CommandLineDraft* draft) {
+  constexpr size_t kMostCharacters = 64;
+  const bool is_name =
+      !use.value.empty() && use.value.size() <= kMostCharacters && use.value.front() != '-' &&
+      std::all_of(use.value.begin(), use.value.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
+  if (!is_name) {
+    return BadValue(use,
+                    absl::StrCat("a name of up to ", kMostCharacters,
+                                 " letters, digits and signs without blanks, for example ", use.name, " resnet50"));
+  }
+  draft->options.name = use.value;
+  return absl::OkStatus();
+}
+
 absl::Status SetHosts(const OptionUse& use, CommandLineDraft* draft) {
   RONDA_ASSIGN_OR_RETURN(draft->options.hosts, ParseHosts(use.value));
   return absl::OkStatus();

@@ -76,6 +76,7 @@ absl::Status Complete(CommandLineDraft* draft);
 
 // Effects of single options, by the option's name where they are one option's own.
 
+absl::Status SetName(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetHosts(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetHostFile(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetInterfaces(const OptionUse& use, CommandLineDraft* draft);

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "runtime/base/peer.h"
 #include "runtime/monitor/jobs/diagnosis.h"
+#include "runtime/monitor/jobs/job_control.h"
 
 namespace ronda {
 namespace {
@@ -84,11 +85,50 @@ std::string DescribeNetwork(const SlowNetwork& slow) {
                       absl::StrFormat("%.0f %%", 100 * slow.waited_share), " of the time or more\n");
 }
 
+std::string AgeOf(const JobSnapshot& job) {
+  return absl::FormatDuration(absl::Trunc(job.now - job.origin.started, absl::Seconds(1)));
+}
+
+double StepsPerSecond(const JobSnapshot& job) {
+  double most = 0;
+  for (const RankSnapshot& rank : job.ranks) most = std::max(most, rank.rates.steps_per_second);
+  return most;
+}
+
+size_t RanksHere(const JobSnapshot& job) {
+  return static_cast<size_t>(
+      std::count_if(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) { return rank.is_here; }));
+}
+
 bool HasHoldup(const JobSnapshot& job) {
   return job.standstill.has_value() || job.network.has_value() || job.straggler.kind != StragglerVerdict::Kind::kNone;
 }
 
 }  // namespace
+
+std::string HeadOf(const JobSnapshot& job) {
+  const pid_t launcher = job.origin.launcher;
+  return absl::StrCat("job ", NameOfJob(job.job, job.origin), ": ", RanksHere(job), " of ", SizeOf(job),
+                      " ranks on this host, ", absl::StrFormat("%.1f steps/s", StepsPerSecond(job)), "\nstarted ",
+                      AgeOf(job), " ago", launcher == 0 ? "" : absl::StrCat(" by rondarun, process ", launcher), ": ",
+                      job.origin.command, "\n");
+}
+
+std::string JobsTable(const std::vector<JobSnapshot>& jobs) {
+  size_t width = 4;
+  for (const JobSnapshot& job : jobs) width = std::max({width, job.origin.name.size(), ShortId(job.job).size()});
+  const int column = static_cast<int>(width);
+  std::string text = absl::StrFormat("%-*s %-*s %12s %8s %9s %9s %s\n", column, "job", column, "name", "ranks here",
+                                     "rondarun", "age", "steps/s", "command");
+  for (const JobSnapshot& job : jobs) {
+    const std::string launcher = job.origin.launcher == 0 ? "-" : absl::StrCat(job.origin.launcher);
+    absl::StrAppend(&text, absl::StrFormat("%-*s %-*s %12s %8s %9s %9.1f %s\n", column, ShortId(job.job), column,
+                                           job.origin.name.empty() ? "-" : job.origin.name,
+                                           absl::StrCat(RanksHere(job), " of ", SizeOf(job)), launcher, AgeOf(job),
+                                           StepsPerSecond(job), job.origin.command));
+  }
+  return text;
+}
 
 std::string RanksTable(const JobSnapshot& job) {
   std::string text = absl::StrFormat("%5s %9s %-9s %8s %9s %10s %7s %10s %9s %6s %s\n", "rank", "pid", "process",
@@ -112,8 +152,7 @@ std::string TopText(const JobSnapshot& job) {
   });
   const std::string missed =
       job.buckets_missed == 0 ? "" : absl::StrCat(" (", job.buckets_missed, " more went by unseen)");
-  return absl::StrCat("job ", job.job, ": ", job.ranks.size(), " of ", SizeOf(job), " ranks on this host, ",
-                      job.buckets_measured, " collectives looked at", missed, "\n",
+  return absl::StrCat(HeadOf(job), job.buckets_measured, " collectives looked at", missed, "\n",
                       HasHoldup(job) ? WhyText(job) : "no rank holds the others up\n", "\n", RanksTable(sorted));
 }
 

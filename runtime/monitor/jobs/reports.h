@@ -11,11 +11,18 @@
 
 namespace ronda {
 
+// Which job it is: its name, id, ranks and pace, since when it runs, started by which rondarun, and its command. Two
+// lines.
+std::string HeadOf(const JobSnapshot& job);
+
+// A table with a line a job: the same.
+std::string JobsTable(const std::vector<JobSnapshot>& jobs);
+
 // A table with a line a rank: its process, its rates, its lateness and its schedule.
 std::string RanksTable(const JobSnapshot& job);
 
-// The same with the ranks that cost the others most at the top, below the job's own line and, if there is one, the
-// answer to the question why it does not go on, or not faster.
+// The same with the ranks that cost the others most at the top, below the job's own lines (HeadOf) and, if there is
+// one, the answer to the question why it does not go on, or not faster.
 std::string TopText(const JobSnapshot& job);
 
 // Who holds the others up, how much that costs, and why; empty if no rank does. A line without its end.

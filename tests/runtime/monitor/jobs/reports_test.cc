@@ -3,11 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 
 namespace ronda {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -91,6 +96,48 @@ JobSnapshot BusyJob() {
 constexpr char kLineOfRank1[] =
     "    1        41 runs            50      50.0   20.00 ms  12.5 %       25 %     2.000   0.50 locked\n";
 
+JobOrigin Origin() {
+  return {.name = "resnet50", .command = "python3 train.py", .launcher = 39, .started = absl::Seconds(100 - 3723)};
+}
+
+TEST(HeadTest, SaysWhatPeopleCallTheJob) {
+  JobSnapshot job = BusyJob();
+  job.job = "0123456789abcdef0123456789abcdef@2";
+  job.ranks[0].identity.topology.size = 2;
+  job.origin = Origin();
+  EXPECT_EQ(HeadOf(job),
+            "job resnet50 (01234567@2): 2 of 2 ranks on this host, 50.0 steps/s\n"
+            "started 1h2m3s ago by rondarun, process 39: python3 train.py\n");
+  job.origin.name.clear();
+  job.origin.launcher = 0;
+  job.ranks[1].is_here = false;
+  EXPECT_EQ(HeadOf(job),
+            "job 01234567@2: 1 of 2 ranks on this host, 50.0 steps/s\n"
+            "started 1h2m3s ago: python3 train.py\n");
+}
+
+TEST(JobsTableTest, HasALineForEachJob) {
+  JobSnapshot named = BusyJob();
+  named.origin = Origin();
+  named.ranks[0].identity.topology.size = 2;
+  JobSnapshot other = Job();
+  other.job = "0123456789abcdef0123456789abcdef";
+  other.ranks[0].identity.topology.size = 2;
+  other.origin = {.command = "./train", .started = absl::Seconds(90)};
+  const std::vector<std::string> lines = absl::StrSplit(JobsTable({named, other}), '\n');
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0], "job      name       ranks here rondarun       age   steps/s command");
+  EXPECT_THAT(lines[1], EndsWith(" resnet50       2 of 2       39    1h2m3s      50.0 python3 train.py"));
+  EXPECT_EQ(lines[2], "01234567 -              2 of 2        -       10s       0.0 ./train");
+}
+
+TEST(TimeTextTest, HasTheUnitThatFits) {
+  EXPECT_EQ(TimeText(absl::Nanoseconds(5300)), "5.3 us");
+  EXPECT_EQ(TimeText(absl::Microseconds(999.6)), "1 ms");
+  EXPECT_EQ(TimeText(absl::Milliseconds(49.62)), "49.6 ms");
+  EXPECT_EQ(TimeText(absl::Seconds(3600)), "3600 s");
+}
+
 TEST(RanksTableTest, HasALineForEachRank) {
   JobSnapshot job = BusyJob();
   const std::string table = RanksTable(job);
@@ -98,6 +145,12 @@ TEST(RanksTableTest, HasALineForEachRank) {
   EXPECT_THAT(table, HasSubstr("negotiated\n"));
   job.ranks[1].is_alive = false;
   EXPECT_THAT(RanksTable(job), HasSubstr(" 41 has ended "));
+}
+
+TEST(SummaryTest, BytesHaveTheUnitThatFits) {
+  JobSnapshot job = BusyJob();
+  job.ranks[0].sample.counts = {.payload_bytes = 1500, .wire_bytes = 750};
+  EXPECT_THAT(SummaryOf(job), Contains("  bytes           1.5 KB of a rank's tensors, 750 B as they travelled"));
 }
 
 TEST(SummaryTest, HasALineForEachNumber) {
@@ -143,8 +196,8 @@ TEST(TopTextTest, RankThatCostsMostIsAtTheTop) {
   job.job = "j";
   job.ranks[0].identity.topology.size = 8;
   const std::string text = TopText(job);
-  EXPECT_THAT(text, StartsWith("job j: 2 of 8 ranks on this host, 17 collectives looked at\n"
-                               "no rank holds the others up\n\n rank "));
+  EXPECT_THAT(text, StartsWith(HeadOf(job) + "17 collectives looked at\n"
+                                             "no rank holds the others up\n\n rank "));
   EXPECT_LT(text.find(kLineOfRank1), text.find("\n    0 "));
   job.buckets_missed = 3;
   job.straggler = Verdict(StragglerVerdict::Kind::kChronic);
