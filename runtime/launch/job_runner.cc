@@ -206,7 +206,9 @@ int DryRun(const LaunchOptions& options, const StandardOutput& output) {
 std::vector<int> SignalsOf(const LaunchOptions& options) {
   std::vector<int> signals = options.signals_to_pass;
   if (signals.empty()) signals = {SIGINT, SIGTERM, SIGHUP};
-  if (options.elastic.has_value()) signals.push_back(SIGCHLD);
+  signals.push_back(SIGTSTP);
+  // Members stop and go on, and a rank stops if it reads the terminal.
+  if (options.elastic.has_value() || isatty(STDIN_FILENO) == 1) signals.push_back(SIGCHLD);
   return signals;
 }
 

@@ -322,7 +322,7 @@ void Agent::Obey(Supervisor* supervisor) {
   const bool more = ReadMore();
   for (const AgentMessage& message : std::exchange(order_.messages, {})) {
     if (message.kind == Kind::kSignal) {
-      supervisor->SignalParts(static_cast<int>(message.number(0)));
+      supervisor->Obey(static_cast<int>(message.number(0)));
     } else if (message.kind == Kind::kEnd) {
       job_end_ = AgentEnd::Job{.exit_code = static_cast<int>(message.number(0)), .why = message.text(0)};
     } else if (members_ != nullptr) {

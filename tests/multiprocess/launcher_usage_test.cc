@@ -339,13 +339,14 @@ TEST(LauncherUsageTest, OnlyRankZeroReadsTheInput) {
   EXPECT_EQ(run.out(), "[0]<stdout>: one\n[0]<stdout>: two\n");
 }
 
-TEST(LauncherUsageTest, TerminalInputIsAnErrorInsteadOfAStoppedRank) {
+// Nobody lends it the terminal.
+TEST(LauncherUsageTest, TerminalInputIsAnErrorInsteadOfAStoppedMember) {
   const auto take_terminal = [] {
     setsid();
     ioctl(STDOUT_FILENO, TIOCSCTTY, 0);
     dup2(STDOUT_FILENO, STDIN_FILENO);
   };
-  LauncherRun run(Shell(1, "cat"), {.output = LauncherRun::Output::kTerminal, .in_child = take_terminal});
+  LauncherRun run({"--min-np", "1", "-np", "1", "--elastic-timeout", "1", "sh", "-c", "cat"}, {.output = LauncherRun::Output::kTerminal, .in_child = take_terminal});
   EXPECT_EQ(run.Finish(), 1);
   EXPECT_THAT(run.out(), HasSubstr("Input/output error"));
 }

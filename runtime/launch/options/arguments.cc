@@ -109,11 +109,13 @@ Exit code: 0 if every rank exits with 0; else the exit code of the first rank to
 128 + N if signal N ended it or told rondarun to end. 2: wrong options. 126: the command
 is not executable. 127: the command was not found.
 
-Ctrl+C tells the ranks to end; a second one ends them at once.
+Ctrl+C tells the ranks to end; a second one ends them at once. Ctrl+Z stops them, and fg
+lets them go on.
 
 Every rank finds its place in RONDA_RANK, RONDA_SIZE, RONDA_LOCAL_RANK, RONDA_LOCAL_SIZE,
-RONDA_CROSS_RANK and RONDA_CROSS_SIZE. Rank 0 reads the launcher's standard input, if that is
-a file or a pipe; the others have none. When a rank ends, what it started ends with it.
+RONDA_CROSS_RANK and RONDA_CROSS_SIZE. Rank 0 reads the launcher's standard input; the others
+have none. A terminal is rank 0's from the moment at which it reads, and so are Ctrl+C and
+Ctrl+Z then. When a rank ends, what it started ends with it.
 )");
 }
 

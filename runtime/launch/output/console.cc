@@ -57,6 +57,8 @@ std::optional<absl::string_view> LineSplitter::progress() const {
   return visible();
 }
 
+std::string LineSplitter::TakeUnfinished() { return redrawn_ ? "" : std::exchange(text_, {}); }
+
 void LineSplitter::Append(absl::string_view text, Emit emit) {
   while (!text.empty()) {
     if (text_.size() == kMaxLine) {
@@ -111,8 +113,26 @@ void Console::Finish(RankId rank, Stream stream) {
   DrawProgress();
 }
 
+void Console::ShowPrompt(RankId rank) {
+  for (const Stream stream : {Stream::kStdout, Stream::kStderr}) {
+    if (options_.media[static_cast<size_t>(stream)] != Medium::kTerminal || IsHidden(stream)) continue;
+    const std::string text = splitter(rank, stream).TakeUnfinished();
+    if (text.empty()) continue;
+    EraseProgress();
+    LeavePrompt(rank, queue(stream));
+    queue(stream)->Append(absl::StrCat(Prefix(rank, stream), StripErasing(text)));
+    asking_ = rank;
+  }
+}
+
+void Console::LeavePrompt(std::optional<RankId> rank, OutputQueue* queue) {
+  if (asking_.has_value() && asking_ != rank) queue->Append("\n");
+  asking_.reset();
+}
+
 void Console::Say(absl::string_view text) {
   EraseProgress();
+  LeavePrompt(std::nullopt, err_);
   err_->Append(absl::StrCat("rondarun: ", text, "\n"));
   DrawProgress();
 }
@@ -136,6 +156,7 @@ void Console::PrintLine(RankId rank, Stream stream, absl::string_view line) {
   if (IsHidden(stream)) return;
   EraseProgress();
   if (progress_.has_value() && progress_->IsOf(rank, stream)) progress_.reset();
+  LeavePrompt(rank, queue(stream));
   queue(stream)->Append(absl::StrCat(Prefix(rank, stream), StripErasing(line), "\n"));
 }
 

@@ -42,6 +42,9 @@ class LineSplitter {
   // until the next call.
   std::optional<absl::string_view> progress() const;
 
+  // Takes the text of the unfinished line, unless it has been redrawn: what follows begins a new line.
+  std::string TakeUnfinished();
+
  private:
   void Append(absl::string_view text, Emit emit);
   void Redraw();
@@ -81,6 +84,10 @@ class Console {
   // `rank` prints no more on `stream`: its last line comes out even without a newline.
   void Finish(RankId rank, Stream stream);
 
+  // Prints what `rank` has printed of a line on a terminal, and leaves the cursor behind it: the rank waits for an
+  // answer, which the terminal shows there.
+  void ShowPrompt(RankId rank);
+
   // Prints a line of the launcher to stderr: "rondarun: text".
   void Say(absl::string_view text);
 
@@ -107,6 +114,8 @@ class Console {
   void UpdateProgress(RankId rank, Stream stream);
   void DrawProgress();
   void EraseProgress();
+  // Other lines do not come out behind a question; those of the same rank come after the answer.
+  void LeavePrompt(std::optional<RankId> rank, OutputQueue* queue);
 
   const Options options_;
   OutputQueue* const out_;
@@ -115,6 +124,7 @@ class Console {
   std::vector<std::array<LineSplitter, kStreamCount>> splitters_;  // by rank
   std::vector<LastError> last_errors_;                             // by rank
   std::optional<Progress> progress_;
+  std::optional<RankId> asking_;  // the cursor is behind a question of this rank's
 };
 
 }  // namespace ronda

@@ -64,11 +64,14 @@ PlanRequest LocalRequest(const LaunchOptions& options, const LaunchFacts& facts)
 // `number` is the rank, or that of the member; the first of them reads the input.
 ChildProcess::Options ProcessOf(int number, const RankPlan& rank, const LaunchOptions& options,
                                 const LaunchFacts& facts) {
+  using Input = ChildProcess::Input;
   const Topology& place = rank.topology;
+  // A member that is stopped would be taken for one that hangs.
+  const Input of_first = options.elastic.has_value() ? Input::kInherited : Input::kTerminal;
   return {.command = options.command,
           .environment = rank.environment,
           .words_before = options.words_before,
-          .input = number == kCoordinatorRank ? ChildProcess::Input::kInherited : ChildProcess::Input::kNone,
+          .input = number == kCoordinatorRank ? of_first : Input::kNone,
           .cpus = CpusOfRank(facts.cores, options.binding, place.local_rank, place.local_size)};
 }
 

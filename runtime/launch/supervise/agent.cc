@@ -349,6 +349,11 @@ void AgentPart::LoseRanks(const std::string& why) {
   }
 }
 
+// Ranks that are not started cannot be stopped.
+void AgentPart::SetMotion(int signo) {
+  if (greeted_) Send({.kind = Kind::kSignal, .numbers = {signo}, .texts = {}});
+}
+
 void AgentPart::Pass(int signo) {
   if (signo == SIGKILL || !greeted_) {
     // The agent kills its ranks when its input ends. Waiting for a host that does not answer is no use.

@@ -179,6 +179,7 @@ class AgentPart final : public JobPart {
   void OnBytesEnd(Stream stream) override;
   void OnEnd(const ChildProcess::End& end) override;
   void Pass(int signo) override;
+  void SetMotion(int signo) override;
 
   void Send(const AgentMessage& message) { input()->Append(Encode(message)); }
   void SendOnceGreeted(const AgentMessage& message);

@@ -46,6 +46,7 @@ struct ChildSetup {
   std::array<int, 3> streams;  // become descriptors 0, 1 and 2
   int error_pipe;              // takes the StartFailure
   const std::vector<int>& inherited_fds;
+  ChildProcess::Input input;
   ChildProcess::AtLauncherDeath at_launcher_death;
   const cpu_set_t* cpus;  // nullptr: the launcher's
   ChildProcess::Context context;
@@ -62,10 +63,11 @@ const char* BindToLauncher(const ChildSetup& setup) {
   return nullptr;
 }
 
-// A rank is not in the terminal's foreground group: reading from the terminal would stop it, and the job with it. With
-// SIGTTIN ignored the read fails instead, and the rank can say so.
-void AvoidStopOnTerminalInput() {
-  if (isatty(STDIN_FILENO) == 1) signal(SIGTTIN, SIG_IGN);
+// A process that is not in the terminal's foreground group is stopped if it reads from the terminal. Where nobody lends
+// it the terminal then, SIGTTIN is ignored: the read fails instead, and the process can say so.
+void PrepareForTerminal(ChildProcess::Input input) {
+  const bool may_stop = input == ChildProcess::Input::kTerminal;
+  if (isatty(STDIN_FILENO) == 1) signal(SIGTTIN, may_stop ? SIG_DFL : SIG_IGN);
 }
 
 constexpr char kExec[] = "execvpe";
@@ -77,7 +79,7 @@ const char* BecomeCommand(const ChildSetup& setup) {
     const int source = setup.streams[static_cast<size_t>(fd)];
     if (source != fd && dup2(source, fd) < 0) return "dup2";
   }
-  AvoidStopOnTerminalInput();
+  PrepareForTerminal(setup.input);
   if (setup.cpus != nullptr && sched_setaffinity(0, sizeof(*setup.cpus), setup.cpus) != 0) return "sched_setaffinity";
   setrlimit(RLIMIT_NOFILE, &setup.context.file_limit);
   CloseAllOnExec();  // ours are anyway; these are others that the launcher inherited
@@ -126,7 +128,7 @@ std::vector<char*> PointersTo(const std::vector<std::string>& strings) {
 }
 
 absl::StatusOr<Pipe> OpenInput(ChildProcess::Input input) {
-  if (input == ChildProcess::Input::kInherited) return Pipe();
+  if (input == ChildProcess::Input::kInherited || input == ChildProcess::Input::kTerminal) return Pipe();
   if (input == ChildProcess::Input::kPipe) return MakePipe();
   Pipe null;
   null.read_end.Reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -168,6 +170,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const Options& options, const C
                                      err.write_end.get()},
                          .error_pipe = failure.write_end.get(),
                          .inherited_fds = options.inherited_fds,
+                         .input = options.input,
                          .at_launcher_death = options.at_launcher_death,
                          .cpus = options.cpus.empty() ? nullptr : &cpus,
                          .context = context};

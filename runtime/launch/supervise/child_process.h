@@ -21,12 +21,14 @@ namespace ronda {
 //
 // It leads a process group of its own, which holds all that it starts; the rest of the group is killed when the
 // process ends. It has no descriptors but 0, 1 and 2, and those that its options name. A group of its own also means
-// that it cannot read from a terminal: it gets an error (EIO) there.
+// that it cannot read from a terminal: it gets an error (EIO) there, or with Input::kTerminal it is stopped until the
+// terminal is lent to its group (Terminal).
 //
 // Thread-compatible. The destructor does not end the process: its owner sends signals and collects it.
 class ChildProcess {
  public:
-  enum class Input { kInherited, kNone, kPipe };
+  // kTerminal: as kInherited, for the one process to which a terminal may be lent.
+  enum class Input { kInherited, kTerminal, kNone, kPipe };
 
   // How it ends if the launcher is killed.
   enum class AtLauncherDeath {

@@ -42,6 +42,9 @@ class JobListener {
   // `exit_code`.
   virtual void OnJobFailure(absl::string_view what, int exit_code) = 0;
 
+  // `rank` reads from the terminal, or may do so: what it has printed of a line is perhaps a question.
+  virtual void OnInputAwaited(RankId) {}
+
   // The last line of a rank on stderr, as far as it is known here.
   virtual std::string LastErrorOf(RankId) const { return ""; }
 
@@ -85,6 +88,12 @@ class JobPart {
   // Tells the ranks to end, by `signo`.
   // REQUIRES: running().
   void Signal(int signo);
+
+  // Has the ranks stop (SIGTSTP) or go on (SIGCONT). REQUIRES: running().
+  virtual void SetMotion(int signo) { Pass(signo); }
+
+  // Whether the terminal may be lent to its group.
+  bool may_read_terminal() const { return options_.input == ChildProcess::Input::kTerminal; }
 
   // Whether each of its streams can carry both of a rank's.
   virtual bool mixes_streams() const { return false; }
