@@ -206,7 +206,7 @@ int DryRun(const LaunchOptions& options, const StandardOutput& output) {
 std::vector<int> SignalsOf(const LaunchOptions& options) {
   std::vector<int> signals = options.signals_to_pass;
   if (signals.empty()) signals = {SIGINT, SIGTERM, SIGHUP};
-  signals.push_back(SIGTSTP);
+  signals.push_back(SIGTSTP);  // the stop key, which reaches this process' group alone
   // Members stop and go on, and a rank stops if it reads the terminal.
   if (options.elastic.has_value() || isatty(STDIN_FILENO) == 1) signals.push_back(SIGCHLD);
   return signals;

@@ -6,6 +6,7 @@ import sys
 import threading
 import unittest
 
+import numpy
 import ronda
 import ronda_test
 
@@ -23,6 +24,9 @@ class RunTest(unittest.TestCase):
             return ronda.rank(), int(total[0]) + add
 
         self.assertEqual(ronda.run(collect, (10,), {"add": 1}, np=3), [(0, 61), (1, 61), (2, 61)])
+
+    def test_number_of_another_library(self):
+        self.assertEqual(ronda.run(lambda: 1, np=numpy.int64(1)), [1])
 
     def test_job_of_one_rank(self):
         self.assertEqual(ronda.run(lambda: "alone", np=1), ["alone"])

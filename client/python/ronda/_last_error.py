@@ -7,6 +7,7 @@ program's own handlers add lines.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import os
 import sys
@@ -27,7 +28,7 @@ def leave() -> None:
     error = getattr(sys, "last_value", None)
     if error is None or os.getpid() != _OWN_PROCESS:
         return
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(Exception):  # one of these lines would bury that of the program
         for descriptor in os.listdir("/proc/self/fd"):
             if _is_file(descriptor):
                 text = describe(error)[:_MOST_CHARACTERS]
@@ -50,5 +51,5 @@ def describe(error: BaseException) -> str:
     text = lines[0]
     if text.endswith(":") and len(lines) > 1:
         text = f"{text} {lines[1].strip()}"  # the message begins with an empty line
-    members = getattr(error, "exceptions", ())
-    return f"{text}: {describe(members[0])}" if members else text
+    groups = getattr(builtins, "BaseExceptionGroup", ())  # there are none before Python 3.11
+    return f"{text}: {describe(error.exceptions[0])}" if isinstance(error, groups) else text

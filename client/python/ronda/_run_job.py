@@ -29,7 +29,6 @@ from ronda.errors import InvalidArgumentError, PeerFailedError
 _ADDRESS = "_RUN_ADDRESS_OF_RONDA"
 _KEY = "_RUN_KEY_OF_RONDA"
 
-
 _REMEDY = "install cloudpickle (pip install ronda[run]), or take functions from a module"
 
 
@@ -125,7 +124,7 @@ def run(
 
 
 def _check(np: Any, hosts: Any, env: Any, options: Any) -> None:
-    if type(np) is not int:
+    if isinstance(np, bool) or not hasattr(np, "__index__"):
         raise InvalidArgumentError(f"run: np is {np!r}: give a number of ranks, for example np=4")
     if np < 1:
         raise InvalidArgumentError(f"run: np is {np}: a job has at least one rank")

@@ -30,6 +30,9 @@ absl::string_view LineOfGroup(absl::string_view line) {
   return absl::ConsumePrefix(&line, "| ") ? line : "";
 }
 
+// Threads of Ronda's may log in the middle of a traceback.
+bool IsLogOfRonda(absl::string_view line) { return absl::StartsWith(line, "ronda["); }
+
 // Python says so in front of tracebacks that are not why the program ends.
 bool IsSecondary(absl::string_view line) {
   return absl::StartsWith(line, "Exception ignored ") || absl::StartsWith(line, "Exception in thread ") ||
@@ -55,6 +58,7 @@ void LastError::Add(absl::string_view line) {
   line = WithoutRank(absl::StripTrailingAsciiWhitespace(line));
   if (line.empty()) return;
   if (lines_behind_ < kMostBehind) ++lines_behind_;
+  if (IsLogOfRonda(line)) return AddOutside(line);
   if (BeginsTraceback(line)) {
     state_ = State::kFrames;
     return;

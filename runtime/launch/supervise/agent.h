@@ -42,8 +42,7 @@ struct AgentMessage {
     // none);
     // kRankStart: rank, pid; kOutput: rank, stream, text; kOutputEnd: rank, stream; kRankEnd: rank, pid, exit code,
     // signal, 1 if it was told to end, the OomKills, and the error that the rank has left (ErrorFile); kText: a line;
-    // kFailure: exit
-    // code, text.
+    // kFailure: exit code, text.
     kHello,
     kRankStart,
     kOutput,

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <fstream>
 
 #include "absl/strings/match.h"
@@ -12,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "runtime/base/environment.h"
 #include "runtime/launch/options/shell_words.h"
 
 namespace ronda {
@@ -37,8 +37,8 @@ bool IsPath(const std::string& command) { return absl::StrContains(command, '/')
 // The program that exec would start; empty if there is none.
 std::string FindProgram(const std::string& command) {
   if (IsPath(command)) return IsExecutable(command) ? command : "";
-  const char* const folders = std::getenv("PATH");
-  for (const absl::string_view folder : absl::StrSplit(folders == nullptr ? "" : folders, ':')) {
+  const std::string folders = ProcessEnvironment()("PATH").value_or("");
+  for (const absl::string_view folder : absl::StrSplit(folders, ':')) {
     const std::string path = folder.empty() ? command : absl::StrCat(folder, "/", command);
     if (IsExecutable(path)) return path;
   }

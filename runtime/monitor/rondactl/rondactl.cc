@@ -35,11 +35,9 @@ namespace {
 
 constexpr char kHelp[] =
     "Usage: rondactl COMMAND [JOB] [OPTION]\n"
-    "Looks at a job that you run on this host. JOB is its name (rondarun --name), the number of its rondarun or of "
-    "one\n"
-    "of its ranks' processes, or the beginning of its id. It may be left out if there is one job; on a terminal "
-    "ranks,\n"
-    "top and why then take the newest of several.\n"
+    "Looks at a job that you run on this host. JOB is its name (rondarun --name), the number of its rondarun or of\n"
+    "a rank's process, or the beginning of its id. It may be left out if there is one job. On a terminal ranks, top\n"
+    "and why then take the newest of several.\n"
     "\n"
     "  jobs        a line a job: id, name, ranks, rondarun's process, age, steps per second, command\n"
     "  ranks       a line a rank: steps, lateness, time in collectives, bandwidth; looks for a second\n"

@@ -55,6 +55,16 @@ TEST(LastErrorTest, LinesThatLibrariesPrintAtTheEndDoNotReplaceAnException) {
             "OSError: no data");
 }
 
+TEST(LastErrorTest, LinesOfRondasThreadsAreNoPartOfATraceback) {
+  EXPECT_EQ(LastOf("Traceback (most recent call last):\n"
+                   "  File \"train.py\", line 3, in <module>\n"
+                   "ronda[0] E rank 1 (host a, pid 71) died\n"
+                   "    step()\n"
+                   "KeyError: 'lr'\n"),
+            "KeyError: 'lr'");
+  EXPECT_EQ(LastOf("ronda[0] E rank 1 (host a, pid 71) died\n"), "ronda[0] E rank 1 (host a, pid 71) died");
+}
+
 TEST(LastErrorTest, LastOfChainedExceptionsCounts) {
   EXPECT_EQ(LastOf(absl::StrCat(
                 kTraceback, "KeyError: 'lr'\n\nDuring handling of the above exception, another exception occurred:\n\n",
