@@ -46,8 +46,9 @@ struct Resumed {
 //     if (stop) break;
 //   }
 //
-// A file is written under another name, forced to the disk, and renamed: a job that is killed, or a disk that is full,
-// leaves the checkpoints before as they were. Each has a checksum; a damaged one is left out when the job resumes.
+// A file is written under another name, forced to the disk, and renamed: a job that is killed, a disk that is full, or
+// a machine that loses its power leaves the checkpoints before as they were. Each has a checksum; a damaged one is left
+// out when the job resumes.
 //
 // Thread-compatible. Every rank makes the same calls with tensors of the same names, shapes and dtypes, in host memory.
 class Checkpoints {
@@ -63,7 +64,8 @@ class Checkpoints {
   // Saves `tensors`, and `extra`, bytes of rank 0, as the state after step `step` >= 0. Returns on every rank when the
   // file is safe on rank 0's disk, and removes the oldest files beyond `keep`.
   // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT (step; a tensor in a GPU's memory);
-  // RONDA_ERROR_INTERNAL with the system's reason and the file, of which nothing is left; those of broadcast_object().
+  // RONDA_ERROR_INTERNAL with the system's reason and the file; those of broadcast_object(). Of a file that was not
+  // written nothing is left, or what the next save writes over. One that could not be synced is there, and is whole.
   Status try_save(std::int64_t step, const std::vector<Tensor>& tensors, std::string_view extra = {}) {
     Status own = ronda::rank() == 0 ? write(step, tensors, extra) : Status();
     return share(std::move(own));
@@ -74,8 +76,9 @@ class Checkpoints {
 
   // Loads the newest whole checkpoint into `tensors` on every rank.
   // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT if the newest whole checkpoint has other tensors, with
-  // the first difference; RONDA_ERROR_INTERNAL if the disk fails; those of broadcast_parameters(). After the last two
-  // the tensors are undefined.
+  // the first difference; RONDA_ERROR_INTERNAL with the system's reason and the file, if the folder or a file that may
+  // be the newest whole one cannot be read; those of broadcast_parameters(). After the last two the tensors are
+  // undefined.
   Result<Resumed> try_resume(const std::vector<Tensor>& tensors) {
     Resumed resumed;
     Status own = ronda::rank() == 0 ? read(tensors, &resumed) : Status();
@@ -120,45 +123,65 @@ class Checkpoints {
     return Path(options_.folder) / (options_.name + "-" + digits + std::string(kSuffix));
   }
 
-  // The steps of which there are files, the newest first.
-  std::vector<std::int64_t> steps() const {
+  // The steps of which there are files, the newest first; none if there is no folder.
+  Result<std::vector<std::int64_t>> steps() const {
     std::vector<std::int64_t> found;
     std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(options_.folder, error)) {
-      const std::string file = entry.path().filename().string(), begin = options_.name + "-";
+    std::filesystem::directory_iterator entry(options_.folder, error);
+    for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+      const std::string file = entry->path().filename().string(), begin = options_.name + "-";
       if (file.size() <= begin.size() + kSuffix.size() || file.compare(0, begin.size(), begin) != 0) continue;
       const std::string digits = file.substr(begin.size(), file.size() - begin.size() - kSuffix.size());
       if (digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos) continue;
-      if (path_of(std::stoll(digits)) == entry.path()) found.push_back(std::stoll(digits));
+      if (path_of(std::stoll(digits)) == entry->path()) found.push_back(std::stoll(digits));
     }
+    if (error && error != std::errc::no_such_file_or_directory)
+      return detail::file_error("list folder", options_.folder, error.value());
     std::sort(found.rbegin(), found.rend());
     return found;
   }
 
+  // Makes the folder and those above it, and forces their names to the disk.
+  static Status make_folder(const Path& folder) {
+    std::error_code error;
+    if (std::filesystem::is_directory(folder, error)) return {};
+    const Path above = folder.parent_path();
+    Status status = above.empty() || above == folder ? Status() : make_folder(above);
+    if (!status.ok()) return status;
+    std::filesystem::create_directory(folder, error);
+    if (error) return detail::file_error("make folder", folder.string(), error.value());
+    const int unsynced = detail::sync_folder_of(folder.string());
+    return unsynced == 0 ? Status() : detail::file_error("sync the folder of", folder.string(), unsynced);
+  }
+
   Status write(std::int64_t step, const std::vector<Tensor>& tensors, std::string_view extra) const {
     if (step < 0) return detail::invalid_argument("Checkpoints: there is no step " + std::to_string(step));
-    std::error_code error;
-    std::filesystem::create_directories(options_.folder, error);
-    if (error) {
-      return Status(RONDA_ERROR_INTERNAL, "cannot make folder " + options_.folder + ": " + error.message());
-    }
+    Status status = make_folder(options_.folder);
+    if (!status.ok()) return status;
     // One name for all steps: what a killed job leaves is written over by the next.
     const Path unfinished = Path(options_.folder) / (options_.name + ".unfinished");
-    Status status = detail::write_checkpoint(path_of(step).string(), unfinished.string(), step, tensors, extra);
+    status = detail::write_checkpoint(path_of(step).string(), unfinished.string(), step, tensors, extra);
     if (!status.ok()) return status;
-    const std::vector<std::int64_t> all = steps();
-    for (std::size_t i = static_cast<std::size_t>(options_.keep); i < all.size(); ++i) {
-      if (all[i] != step) std::filesystem::remove(path_of(all[i]), error);
+    // The checkpoint is safe. If an old file cannot be removed now, the next save removes it.
+    const Result<std::vector<std::int64_t>> all = steps();
+    const std::size_t count = all.ok() ? all.value().size() : 0;
+    std::error_code error;
+    for (std::size_t i = static_cast<std::size_t>(options_.keep); i < count; ++i) {
+      if (all.value()[i] != step) std::filesystem::remove(path_of(all.value()[i]), error);
     }
     return {};
   }
 
   Status read(const std::vector<Tensor>& tensors, Resumed* resumed) const {
-    for (const std::int64_t step : steps()) {
+    const Result<std::vector<std::int64_t>> all = steps();
+    if (!all.ok()) return all.status();
+    for (const std::int64_t step : all.value()) {
       const std::string path = path_of(step).string();
-      Status whole = detail::check_checkpoint(path, step);
-      if (!whole.ok()) {
-        resumed->problems.push_back(whole.message());
+      std::string damage;
+      Status status = detail::check_checkpoint(path, step, &damage);
+      if (!status.ok()) return status;
+      if (!damage.empty()) {
+        resumed->problems.push_back(damage);
         continue;
       }
       resumed->step = step;

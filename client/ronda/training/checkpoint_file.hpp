@@ -86,6 +86,13 @@ inline Status file_error(const std::string& what, const std::string& path, int e
   return Status(RONDA_ERROR_INTERNAL, "cannot " + what + " " + path + ": " + reason);
 }
 
+// What has been saved is there, and it is not known to be damaged: an older checkpoint would be a loss.
+inline Status unreadable_checkpoint(const std::string& path, int error) {
+  const Status reason = file_error("read checkpoint", path, error);
+  return Status(reason.code(), reason.message() + ". Resume again when it can be read; or move it to another folder, " +
+                                   "to go on from the checkpoint before");
+}
+
 inline constexpr char kCheckpointMagic[8] = {'R', 'O', 'N', 'D', 'A', 'C', 'K', 'P'};
 inline constexpr std::uint32_t kCheckpointVersion = 1;
 
@@ -179,13 +186,14 @@ inline Status write_checkpoint(const std::string& path, const std::string& unfin
     error = writer.finish();
   }
   if (error == 0 && std::rename(unfinished.c_str(), path.c_str()) != 0) error = errno;
-  if (error == 0) error = sync_folder_of(path);
-  if (error == 0) return {};
-  static_cast<void>(std::remove(unfinished.c_str()));
-  return file_error("write", path, error);
+  if (error != 0) {
+    static_cast<void>(std::remove(unfinished.c_str()));
+    return file_error("write", path, error);
+  }
+  error = sync_folder_of(path);
+  return error == 0 ? Status() : file_error("sync the folder of", path, error);
 }
 
-// Reads a file; the first error, or the end of the file, sticks.
 class CheckpointReader {
  public:
   explicit CheckpointReader(std::FILE* file) : file_(file) {}
@@ -204,20 +212,25 @@ class CheckpointReader {
   std::FILE* const file_;
 };
 
-// Errors: RONDA_ERROR_INTERNAL with the file's name, if it is not a whole checkpoint of `step`.
-inline Status check_checkpoint(const std::string& path, std::int64_t step) {
+// Finds out whether the file is a whole checkpoint of `step`: `damage` is empty, or says what is wrong with the file.
+// Errors: RONDA_ERROR_INTERNAL with the file and the system's reason, if the file cannot be read. It may be whole then.
+inline Status check_checkpoint(const std::string& path, std::int64_t step, std::string* damage) {
   const File file(std::fopen(path.c_str(), "rbe"));
-  if (file == nullptr) return file_error("open", path, errno);
+  if (file == nullptr) return unreadable_checkpoint(path, errno);
   const auto damaged = [&](const std::string& how) {
-    return Status(RONDA_ERROR_INTERNAL, "checkpoint " + path + " is damaged: " + how);
+    *damage = "checkpoint " + path + " is damaged: " + how;
+    return Status();
   };
+  // Why the reader has got fewer bytes than it asked for.
+  const auto cut = [&] { return errno == 0 ? damaged("it is too short") : unreadable_checkpoint(path, errno); };
   struct stat about;
-  if (fstat(fileno(file.get()), &about) != 0) return file_error("look at", path, errno);
+  if (fstat(fileno(file.get()), &about) != 0) return unreadable_checkpoint(path, errno);
   CheckpointReader reader(file.get());
   CheckpointHeader header;
   std::uint32_t crc = 0;
   const auto whole = static_cast<std::uint64_t>(about.st_size);
-  if (whole < sizeof(header) + sizeof(crc) || !reader.get(&header, sizeof(header))) return damaged("it is too short");
+  if (whole < sizeof(header) + sizeof(crc)) return damaged("it is too short");
+  if (!reader.get(&header, sizeof(header))) return cut();
   if (std::memcmp(header.magic, kCheckpointMagic, sizeof(header.magic)) != 0) return damaged("it is no checkpoint");
   if (header.version != kCheckpointVersion) {
     return damaged("it has version " + std::to_string(header.version) + ", and this program reads version " +
@@ -229,11 +242,12 @@ inline Status check_checkpoint(const std::string& path, std::int64_t step) {
   std::vector<char> block(std::size_t{1} << 20);
   for (std::uint64_t left = whole - sizeof(header) - sizeof(crc); left > 0;) {
     const std::size_t bytes = static_cast<std::size_t>(std::min<std::uint64_t>(left, block.size()));
-    if (!reader.get(block.data(), bytes)) return file_error("read", path, errno);
+    if (!reader.get(block.data(), bytes)) return cut();
     sum.add(block.data(), bytes);
     left -= bytes;
   }
-  if (!reader.get(&crc, sizeof(crc)) || crc != sum.value()) return damaged("its checksum does not match");
+  if (!reader.get(&crc, sizeof(crc))) return cut();
+  if (crc != sum.value()) return damaged("its checksum does not match");
   return {};
 }
 
@@ -245,7 +259,7 @@ inline std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 // Reads the description of the next tensor, which is to be that of `tensor`.
 inline Status match_tensor(const std::string& path, const Tensor& tensor, CheckpointReader* reader) {
-  const auto cut = [&] { return file_error("read", path, errno); };
+  const auto cut = [&] { return unreadable_checkpoint(path, errno); };
   CheckpointTensor about;
   if (!reader->get(&about, sizeof(about))) return cut();
   std::vector<std::int64_t> shape(about.dimensions);
@@ -270,11 +284,11 @@ inline Status read_checkpoint(const std::string& path, const std::vector<Tensor>
   Status status = check_is_on_host(tensors);
   if (!status.ok()) return status;
   const File file(std::fopen(path.c_str(), "rbe"));
-  if (file == nullptr) return file_error("open", path, errno);
+  if (file == nullptr) return unreadable_checkpoint(path, errno);
   CheckpointReader reader(file.get());
   CheckpointHeader header;
   if (!reader.get(&header, sizeof(header)) || !reader.get(extra, header.extra_bytes)) {
-    return file_error("read", path, errno);
+    return unreadable_checkpoint(path, errno);
   }
   if (header.tensors != tensors.size()) {
     return invalid_argument("checkpoint " + path + " has " + std::to_string(header.tensors) +
@@ -285,13 +299,13 @@ inline Status read_checkpoint(const std::string& path, const std::vector<Tensor>
     status = match_tensor(path, tensor, &reader);
     if (!status.ok()) return status;
     if (std::fseek(file.get(), static_cast<long>(tensor.bytes()), SEEK_CUR) != 0)
-      return file_error("read", path, errno);
+      return unreadable_checkpoint(path, errno);
   }
-  if (std::fseek(file.get(), begin, SEEK_SET) != 0) return file_error("read", path, errno);
+  if (std::fseek(file.get(), begin, SEEK_SET) != 0) return unreadable_checkpoint(path, errno);
   for (const Tensor& tensor : tensors) {
     status = match_tensor(path, tensor, &reader);
     if (!status.ok()) return status;
-    if (!reader.get(tensor.data, tensor.bytes())) return file_error("read", path, errno);
+    if (!reader.get(tensor.data, tensor.bytes())) return unreadable_checkpoint(path, errno);
   }
   return {};
 }
