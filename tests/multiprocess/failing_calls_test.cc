@@ -28,6 +28,7 @@ using ::testing::HasSubstr;
 struct Failure {
   const char* function;
   int error_number;
+  const char* process = "0";  // that lacks the call, in an elastic job
 };
 
 class FailingCallsTest : public ::testing::TestWithParam<Failure> {
@@ -40,13 +41,13 @@ class FailingCallsTest : public ::testing::TestWithParam<Failure> {
 
   // The call number `which` of a process fails: of a rank, or of the launcher ("-"). False if there is no such call.
   bool Run(const JobToRun& job, const std::string& process, int which) {
-    const auto& [function, error_number] = GetParam();
+    const Failure& failure = GetParam();
     unlink(mark_.c_str());
-    LauncherRun run(
-        job.arguments,
-        {.environment = {"LD_PRELOAD=./tests/multiprocess/libfailing_calls.so", "RONDA_START_TIMEOUT=5s",
-                         absl::StrCat("FAILING_CALL=", function, " ", error_number, " ", which, " ", process),
-                         absl::StrCat("FAILING_CALL_MARK=", mark_)}});
+    LauncherRun run(job.arguments,
+                    {.environment = {"LD_PRELOAD=./tests/multiprocess/libfailing_calls.so", "RONDA_START_TIMEOUT=5s",
+                                     absl::StrCat("FAILING_CALL=", failure.function, " ", failure.error_number, " ",
+                                                  which, " ", process),
+                                     absl::StrCat("FAILING_CALL_MARK=", mark_)}});
     const int code = run.Finish();
     SCOPED_TRACE(absl::StrCat("call ", which, " of ", process, ": exit ", code, "\n", run.out(), run.err()));
     EXPECT_GE(code, 0);
@@ -92,6 +93,13 @@ TEST_P(FailingCallsTest, TheJobWorksOrEndsWithAnErrorAndLeavesNothing) {
           {"-", "0", "1"}, 12);
 }
 
+// Of the functions that `nm -D --undefined-only` shows of rondarun, and of a rank, these are left out:
+//
+// - those that this job does not call. FailingCheckpointTest and FailingElasticCallsTest have some of them. Jobs on
+// several
+//   hosts call the others, in which the libraries beneath, gRPC and Abseil, abort the process themselves;
+// - those that a system may refuse once and for all: RefusedCallsTest has them;
+// - those that fail only by a mistake of the caller, such as kill, waitid and sigaction.
 std::vector<Failure> Failures() {
   return {{"mmap", ENOMEM},         {"posix_fallocate", ENOSPC},
           {"posix_fallocate", EIO}, {"write", ENOSPC},
@@ -102,7 +110,13 @@ std::vector<Failure> Failures() {
           {"fork", EAGAIN},         {"fstat", EIO},
           {"close", EDQUOT},        {"pthread_create", EAGAIN},
           {"open", EMFILE},         {"open", EROFS},
-          {"open", EACCES}};
+          {"open", EACCES},         {"stat", EIO},
+          {"access", EIO},          {"readlink", ENOMEM},
+          {"unlink", EROFS},        {"readdir", EIO},
+          {"fread", EIO},           {"fwrite", ENOSPC},
+          {"fflush", ENOSPC},       {"munmap", ENOMEM},
+          {"flock", ENOLCK},        {"dup2", EMFILE},
+          {"getsockname", ENOBUFS}, {"signalfd", EMFILE}};
 }
 
 std::string NameOfFailure(const ::testing::TestParamInfo<Failure>& info) {
@@ -121,14 +135,19 @@ TEST_P(FailingElasticCallsTest, TheJobGoesOnOrEndsWithAnErrorAndLeavesNothing) {
   std::ofstream(folder + "/finish").close();
   const std::string member =
       absl::StrCat("echo the job is $RONDA_JOB_ID; exec ./tests/multiprocess/elastic_member ", folder, " vanish=0");
-  RunEach({.arguments = {"-np", "2", "--min-np", "2", "sh", "-c", member}, .lines = {"finished"}}, {"0"}, 24);
+  RunEach({.arguments = {"-np", "2", "--min-np", "2", "sh", "-c", member}, .lines = {"finished"}}, {GetParam().process},
+          24);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Calls, FailingElasticCallsTest,
-    ::testing::ValuesIn(std::vector<Failure>{
-        {"mmap", ENOMEM}, {"posix_fallocate", ENOSPC}, {"open", EMFILE}, {"pthread_create", EAGAIN}}),
-    NameOfFailure);
+INSTANTIATE_TEST_SUITE_P(Calls, FailingElasticCallsTest,
+                         ::testing::ValuesIn(std::vector<Failure>{{"mmap", ENOMEM},
+                                                                  {"posix_fallocate", ENOSPC},
+                                                                  {"open", EMFILE},
+                                                                  {"pthread_create", EAGAIN},
+                                                                  {"socketpair", EMFILE, "-"},
+                                                                  {"send", ENOMEM},
+                                                                  {"recv", ENOMEM}}),
+                         NameOfFailure);
 
 }  // namespace
 }  // namespace ronda
