@@ -63,6 +63,7 @@ void Job::Run() {
   faults.join();
   counts_.messages += network_.messages();
   counts_.halves += network_.halves();
+  counts_.descriptors_failed += VirtualWorld::Get().descriptors_failed();
 }
 
 void Job::Step() {
@@ -185,6 +186,16 @@ void Job::EndProcess(ProcessId process, VirtualNetwork::End how) {
   network_.Drop(process, how);
 }
 
+void Job::NoteEpoch(int member, int64_t epoch) {
+  members_[member].epoch = epoch;
+  if (epoch < 0) return;
+  for (const auto& [other, state] : members_) {
+    if (state.epoch < 0 || state.epoch == epoch || !VirtualWorld::Get().IsAlive(state.process)) continue;
+    Violate(absl::StrCat("member ", member, " has entered epoch ", epoch, ", and member ", other,
+                         " has not left epoch ", state.epoch));
+  }
+}
+
 void Job::NoteOperation(int member, int64_t epoch) {
   ++counts_.operations;
   if (epoch != epoch_) {
@@ -287,6 +298,8 @@ void Job::Bring(const Fault& fault) {
     case Fault::Kind::kNoMemory:
       Hurt(*victim, absl::InfiniteDuration());
       return world.FailAllocation(process, {.after = among_calls, .times = 1 + static_cast<int>(fault.choice % 5)});
+    case Fault::Kind::kNoDescriptor:
+      return world.FailDescriptor(process, {.after = among_calls % 4, .times = 1 + static_cast<int>(fault.choice % 5)});
     case Fault::Kind::kNoThread:
       return world.FailThread(process, among_calls % 4);
     case Fault::Kind::kClockJump:

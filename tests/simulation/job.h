@@ -35,6 +35,7 @@ struct Counts {
   uint64_t given_up = 0;  // jobs that their launcher has ended, with the reason
   uint64_t messages = 0;
   uint64_t halves = 0;
+  uint64_t descriptors_failed = 0;
   std::array<uint64_t, Fault::kKinds> faults = {};  // that met a member
 };
 
@@ -57,6 +58,7 @@ inline constexpr CountName kCountNames[] = {
     {&Counts::given_up, "jobs given up"},
     {&Counts::messages, "messages"},
     {&Counts::halves, "messages of which a half arrived"},
+    {&Counts::descriptors_failed, "descriptors that could not be made"},
 };
 
 // Decides who is a member as rondarun does, by the production class, and starts members as processes of the world.
@@ -83,6 +85,8 @@ class Job {
   const std::vector<int>& MembersOf(int64_t epoch) const { return epochs_.at(epoch); }
   // Whether the member has been asked to leave.
   bool IsAskedToLeave(int member) const { return members_.at(member).is_asked; }
+  // The member is in this epoch from now on; -1: in none any more.
+  void NoteEpoch(int member, int64_t epoch);
   // An operation of the epoch has ended well on the member.
   void NoteOperation(int member, int64_t epoch);
   // The member has a state that has seen so many steps.
@@ -95,7 +99,8 @@ class Job {
  private:
   struct Member {
     ProcessId process = 0;
-    UniqueFd socket;  // the launcher's end
+    UniqueFd socket;     // the launcher's end
+    int64_t epoch = -1;  // that it is in; -1: in none
     int64_t steps = -1;
     // Of the last fault that the member is not to blame for if it is late.
     absl::Duration hurt_until = -absl::InfiniteDuration();

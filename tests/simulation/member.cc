@@ -44,7 +44,9 @@ int Member::Run() {
         channel_.Join({.last_epoch = epoch_, .step = marks_.steps(), .reason = reason}, kJoinTimeout);
     if (!place.ok()) return 1;
     epoch_ = place->epoch;
+    job_.NoteEpoch(id_, epoch_);
     const absl::StatusOr<Left> left = RunEpoch(*place);
+    job_.NoteEpoch(id_, -1);
     if (left.ok() && *left == Left::kDone) return 0;
     if (left.ok() && *left == Left::kLeaves) {
       channel_.Leave().IgnoreError();

@@ -24,6 +24,8 @@ struct RealCalls {
   int (*sleep)(const timespec*, timespec*);
   int (*yield)();
   int (*poll)(pollfd*, nfds_t, int);
+  int (*open)(const char*, int, ...);
+  int (*create_memory_file)(const char*, unsigned);
 
   // Thread-safe.
   static const RealCalls& Get();

@@ -14,20 +14,21 @@ namespace ronda::simulation {
 // A thing that goes wrong, or changes, at some moment. The numbers choose among the members that live then.
 struct Fault {
   enum class Kind {
-    kKill,       // SIGKILL: the connections are reset
-    kPowerLoss,  // the process is gone, and its connections stay silent
-    kFreeze,     // nothing of the process runs for some time, and its launcher does not know
-    kStop,       // SIGSTOP, and SIGCONT some time later: the launcher knows
-    kReset,      // the connections between two members break
-    kSilence,    // nothing arrives between two members for some time
-    kNoMemory,   // an allocation fails
-    kNoThread,   // a thread cannot be started
-    kClockJump,  // the machine's date is set, by hours
-    kLeave,      // SIGTERM: the member is to leave
-    kResize,     // the host has another number of slots
-    kMisbehave,  // the member says nonsense to its launcher
+    kKill,          // SIGKILL: the connections are reset
+    kPowerLoss,     // the process is gone, and its connections stay silent
+    kFreeze,        // nothing of the process runs for some time, and its launcher does not know
+    kStop,          // SIGSTOP, and SIGCONT some time later: the launcher knows
+    kReset,         // the connections between two members break
+    kSilence,       // nothing arrives between two members for some time
+    kNoMemory,      // an allocation fails
+    kNoThread,      // a thread cannot be started
+    kClockJump,     // the machine's date is set, by hours
+    kLeave,         // SIGTERM: the member is to leave
+    kResize,        // the host has another number of slots
+    kMisbehave,     // the member says nonsense to its launcher
+    kNoDescriptor,  // a descriptor cannot be made
   };
-  static constexpr int kKinds = 12;
+  static constexpr int kKinds = 13;
 
   Kind kind = Kind::kKill;
   absl::Duration at;

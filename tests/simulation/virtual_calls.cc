@@ -2,12 +2,14 @@
 // file: called by a virtual thread they are the simulation's, called by another they are the C library's.
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>
 
 #include <algorithm>
+#include <cstdarg>
 #include <cstdlib>
 #include <limits>
 #include <new>
@@ -44,6 +46,13 @@ absl::Duration BaseOf(clockid_t clock) {
   return IsCalendar(clock) ? kCalendarBase + VirtualWorld::Get().calendar() : kMonotonicBase;
 }
 
+// Whether the call that wants a new descriptor is to fail; then errno is set.
+bool LacksDescriptor() {
+  if (!VirtualWorld::IsInside() || !VirtualWorld::Get().FailsDescriptor()) return false;
+  errno = EMFILE;
+  return true;
+}
+
 int WaitUntil(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const timespec* time) {
   return VirtualWorld::Get().WaitFor(condition, mutex, absl::DurationFromTimespec(*time) - BaseOf(clock));
 }
@@ -68,6 +77,8 @@ const RealCalls& RealCalls::Get() {
     Find("nanosleep", &found->sleep);
     Find("sched_yield", &found->yield);
     Find("poll", &found->poll);
+    Find("open", &found->open);
+    Find("memfd_create", &found->create_memory_file);
     return found;
   }();
   return *calls;
@@ -169,6 +180,19 @@ RONDA_VIRTUAL int poll(pollfd* descriptors, nfds_t count, int milliseconds) {
     if (ready != 0 || world.now() >= deadline) return ready;
     world.SleepUntil(std::min(deadline, world.now() + ronda::simulation::kPollPeriod));
   }
+}
+
+// Descriptors, of which a process of the world may have too many. The simulated parts make them by these calls.
+RONDA_VIRTUAL int open(const char* path, int flags, ...) {
+  std::va_list arguments;
+  va_start(arguments, flags);
+  const int mode = va_arg(arguments, int);
+  va_end(arguments);
+  return ronda::simulation::LacksDescriptor() ? -1 : RealCalls::Get().open(path, flags, mode);
+}
+
+RONDA_VIRTUAL int memfd_create(const char* name, unsigned flags) noexcept {
+  return ronda::simulation::LacksDescriptor() ? -1 : RealCalls::Get().create_memory_file(name, flags);
 }
 
 // Memory, of which a process of the world may find none left.

@@ -93,15 +93,19 @@ void VirtualWorld::Freeze(ProcessId process, absl::Duration until) {
   frozen_until = std::max(frozen_until, until);
 }
 
-bool VirtualWorld::FailsAllocation() {
-  if (shields_ > 0) return false;
-  Shortage& shortage = processes_[static_cast<size_t>(self_->process)].memory;
-  if (shortage.times == 0) return false;
-  if (shortage.after > 0) {
-    --shortage.after;
+bool VirtualWorld::Fails(Shortage* shortage) {
+  if (shortage->times == 0) return false;
+  if (shortage->after > 0) {
+    --shortage->after;
     return false;
   }
-  --shortage.times;
+  --shortage->times;
+  return true;
+}
+
+bool VirtualWorld::FailsDescriptor() {
+  if (!Fails(&processes_[static_cast<size_t>(self_->process)].descriptors)) return false;
+  ++descriptors_failed_;
   return true;
 }
 

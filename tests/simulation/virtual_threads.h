@@ -97,7 +97,8 @@ class VirtualWorld {
     const int shields_before_;
   };
 
-  // Faults of one process: so many allocations fail, after so many that succeed; and the next start of a thread, too.
+  // Faults of one process: so many allocations, or new descriptors, fail after so many that succeed; and the next start
+  // of a thread, too.
   struct Shortage {
     int after = 0;
     int times = 0;
@@ -105,9 +106,14 @@ class VirtualWorld {
   void FailAllocation(ProcessId process, Shortage shortage) {
     processes_[static_cast<size_t>(process)].memory = shortage;
   }
+  void FailDescriptor(ProcessId process, Shortage shortage) {
+    processes_[static_cast<size_t>(process)].descriptors = shortage;
+  }
   void FailThread(ProcessId process, int after) { processes_[static_cast<size_t>(process)].threads = after; }
-  // Whether the calling thread's allocation is the one to fail.
-  bool FailsAllocation();
+  // Whether the calling thread's allocation, or descriptor, is one to fail.
+  bool FailsAllocation() { return shields_ == 0 && Fails(&processes_[static_cast<size_t>(self_->process)].memory); }
+  bool FailsDescriptor();
+  uint64_t descriptors_failed() const { return descriptors_failed_; }
   // The calendar's time jumps.
   void JumpCalendar(absl::Duration by) { calendar_ += by; }
   absl::Duration calendar() const { return calendar_; }
@@ -148,10 +154,13 @@ class VirtualWorld {
     int exit_code = 0;
     absl::Duration frozen_until = -absl::InfiniteDuration();
     Shortage memory;
+    Shortage descriptors;
     int threads = -1;  // that still start; negative: all do
   };
 
   VirtualWorld() = default;
+
+  static bool Fails(Shortage* shortage);
 
   // Not the real handle, which the system gives to another thread once this one has ended.
   static pthread_t HandleOf(const Thread& thread) { return reinterpret_cast<pthread_t>(&thread); }
@@ -175,6 +184,7 @@ class VirtualWorld {
   uint64_t trace_ = 14695981039346656037u;
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<Process> processes_;
+  uint64_t descriptors_failed_ = 0;
   static thread_local Thread* self_;
   static thread_local int shields_;
 };

@@ -1,10 +1,13 @@
 // The world itself. A process has one, so each test has a process of its own.
 #include "tests/simulation/virtual_threads.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -16,6 +19,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/unique_fd.h"
 #include "tests/simulation/virtual_network.h"
 
 namespace ronda::simulation {
@@ -165,6 +169,26 @@ TEST(VirtualWorldTest, AllocationsAndThreadsFailWhereTheyAreTo) {
     world().FailThread(process, 0);
     absl::SleepFor(absl::Seconds(2));
     return world().ExitCode(process) == 102;
+  });
+}
+
+// Whether there is none, as none could be made.
+bool IsLacking(const UniqueFd& file) { return !file.valid() && errno == EMFILE; }
+
+TEST(VirtualWorldTest, DescriptorsFailWhereTheyAreTo) {
+  EXPECT_IN_WORLD([] {
+    std::string failed;
+    const ProcessId process = world().StartProcess("victim", [&failed] {
+      absl::SleepFor(absl::Seconds(1));
+      for (int i = 0; i < 3; ++i) {
+        failed += IsLacking(UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC))) ? "x" : ".";
+        failed += IsLacking(UniqueFd(memfd_create("test", MFD_CLOEXEC))) ? "x" : ".";
+      }
+      return 0;
+    });
+    world().FailDescriptor(process, {.after = 1, .times = 3});
+    absl::SleepFor(absl::Seconds(2));
+    return failed == ".xxx.." && world().descriptors_failed() == 3;
   });
 }
 
