@@ -88,6 +88,7 @@ class ElasticLauncher {
   std::vector<int> sizes_;
   int64_t epoch_ = -1;
   int size_ = 0;
+  int unmet_ = -1;  // members of the epoch that have not said that they have met; -1 once all have, and the test knows
   bool is_change_told_ = false;
   std::optional<std::pair<size_t, std::string>> last_;
 };
