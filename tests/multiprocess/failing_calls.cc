@@ -2,7 +2,7 @@
 //
 //   FAILING_CALL="<function> <error number> <which call, from 1> <process>"
 //       the function: * for all of them
-//       the error number; 0: the process is killed instead (SIGKILL); -1: the machine loses its power
+//       the error number: or what failing_calls.h has
 //       the process: a rank; in an elastic job a member's place on its host; or - for the launcher
 //   FAILING_CALL_UNDER=<only calls on this folder, and on what is in it, count>
 //   FAILING_CALL_MARK=<a file that is made when the call has failed, with the function's name>
@@ -28,12 +28,10 @@
 #include <cstring>
 #include <string>
 
+#include "tests/multiprocess/failing_calls.h"
 #include "tests/multiprocess/unsynced_files.h"
 
 namespace {
-
-constexpr int kKilled = 0;
-constexpr int kPowerLoss = -1;
 
 struct Plan {
   char function[32] = "";
@@ -70,14 +68,8 @@ class Subject {
   explicit Subject(DIR* folder) : fd_(dirfd(folder)) {}
 
   bool IsUnder(const char* folder) const {
-    char target[4096] = "";
-    if (fd_ >= 0) {
-      char link[32];
-      std::snprintf(link, sizeof(link), "/proc/self/fd/%d", fd_);
-      if (syscall(SYS_readlinkat, AT_FDCWD, link, target, sizeof(target) - 1) < 0) return false;
-    }
-    const char* const path = fd_ >= 0 ? target : path_;
-    return path != nullptr && std::strncmp(path, folder, std::strlen(folder)) == 0;
+    const std::string path = fd_ >= 0 ? ronda::PathOf(fd_) : path_ == nullptr ? "" : path_;
+    return path.compare(0, std::strlen(folder), folder) == 0;
   }
 
  private:
@@ -102,7 +94,8 @@ const Plan& ThePlan() {
 // Of this process, if it is to lose its power. One of its threads alone works on the folder.
 ronda::UnsyncedFiles* Unsynced(const Subject& subject) {
   const Plan& plan = ThePlan();
-  if (!plan.is_of_this_process || plan.error_number != kPowerLoss || !subject.IsUnder(plan.under)) return nullptr;
+  if (!plan.is_of_this_process || plan.error_number != ronda::kLosePower || !subject.IsUnder(plan.under))
+    return nullptr;
   static auto* const files = new ronda::UnsyncedFiles(std::string(plan.mark) + ".lost");
   return files;
 }
@@ -114,15 +107,11 @@ bool Fails(const char* function, const Subject& subject = Subject()) {
   const Plan& plan = ThePlan();
   if (!plan.is_of_this_process) return false;
   if (std::strcmp(plan.function, "*") != 0 && std::strcmp(plan.function, function) != 0) return false;
-  const int error_before = errno;
-  if (plan.under != nullptr && !subject.IsUnder(plan.under)) {
-    errno = error_before;
-    return false;
-  }
+  if (plan.under != nullptr && !subject.IsUnder(plan.under)) return false;
   if (calls.fetch_add(1) + 1 != plan.which) return false;
   if (plan.mark != nullptr && !MakeMark(plan.mark, function)) return false;
-  if (plan.error_number == kPowerLoss) Unsynced(Subject(plan.under))->LosePower();
-  if (plan.error_number == kPowerLoss || plan.error_number == kKilled) raise(SIGKILL);
+  if (auto* const unsynced = Unsynced(subject)) unsynced->LosePower();
+  if (plan.error_number <= ronda::kKillProcess) raise(SIGKILL);
   errno = plan.error_number;
   return true;
 }
@@ -147,14 +136,12 @@ Function* Next(const char* name) {
 FAILING(void*, mmap, MAP_FAILED, (void* at, size_t size, int protection, int flags, int fd, off_t offset),
         (at, size, protection, flags, fd, offset), fd)
 FAILING(int, posix_fallocate, errno, (int fd, off_t offset, off_t size), (fd, offset, size), fd)
-FAILING(int, ftruncate, -1, (int fd, off_t size), (fd, size), fd)
 FAILING(ssize_t, write, -1, (int fd, const void* data, size_t size), (fd, data, size), fd)
 FAILING(ssize_t, read, -1, (int fd, void* data, size_t size), (fd, data, size), fd)
 FAILING(int, fstat, -1, (int fd, struct stat* info), (fd, info), fd)
 FAILING(int, stat, -1, (const char* path, struct stat* info), (path, info), path)
 FAILING(int, remove, -1, (const char* path), (path), path)
 FAILING(int, unlink, -1, (const char* path), (path), path)
-FAILING(DIR*, opendir, nullptr, (const char* path), (path), path)
 FAILING(dirent*, readdir, nullptr, (DIR * folder), (folder), folder)
 FAILING(size_t, fread, 0, (void* data, size_t size, size_t count, FILE* file), (data, size, count, file), file)
 FAILING(int, fseek, -1, (FILE * file, long offset, int from), (file, offset, from), file)

@@ -1,5 +1,5 @@
-// Each call on the files of a checkpoint fails once, or is the last one of its process: a restart finds the newest
-// checkpoint that is whole, with the bits that were saved.
+// Each call on the files of a checkpoint fails once, or its process is killed at it, or the machine loses its power: a
+// restart finds the newest checkpoint that is whole, with the bits that were saved.
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +22,7 @@
 #include "absl/strings/strip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/multiprocess/failing_calls.h"
 #include "tests/multiprocess/launcher_harness.h"
 
 namespace ronda {
@@ -34,10 +35,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 namespace fs = std::filesystem;
-
-// For an error number.
-constexpr int kKilled = 0;
-constexpr int kPowerLoss = -1;
 
 class FailingCheckpointTest : public ::testing::TestWithParam<int> {
  protected:
@@ -68,7 +65,7 @@ class FailingCheckpointTest : public ::testing::TestWithParam<int> {
     return job;
   }
 
-  // The function of which the call number `which` has failed; "": there are fewer calls.
+  // The function whose call was number `which`, and has failed; "": there are fewer calls.
   std::string RunFailing(int which) const {
     for (const std::string& path : {root_, mark_, mark_ + ".lost"}) fs::remove_all(path);
     fs::create_directory(root_);
@@ -76,7 +73,7 @@ class FailingCheckpointTest : public ::testing::TestWithParam<int> {
     SCOPED_TRACE(absl::StrCat("call ", which, ":\n", absl::StrJoin(job.lines, "\n")));
     std::string function;
     std::ifstream(mark_) >> function;
-    EXPECT_EQ(job.exit_code, GetParam() <= kKilled && !function.empty() ? 128 + SIGKILL : 0);
+    EXPECT_EQ(job.exit_code, GetParam() <= kKillProcess && !function.empty() ? 128 + SIGKILL : 0);
     ExpectNewestIsFound(job.lines);
     return function;
   }
@@ -138,7 +135,8 @@ TEST_P(FailingCheckpointTest, TheNewestWholeCheckpointIsFound) {
   std::set<std::string> failed;
   for (int which = 1;; ++which) {
     const std::string function = RunFailing(which);
-    if (function.empty() || HasFailure()) break;
+    if (HasFailure()) return;
+    if (function.empty()) break;
     failed.insert(function);
   }
   for (const char* const function : {"mkdir", "open", "fwrite", "fflush", "fsync", "close", "rename", "readdir",
@@ -148,12 +146,13 @@ TEST_P(FailingCheckpointTest, TheNewestWholeCheckpointIsFound) {
 }
 
 std::string NameOfError(const ::testing::TestParamInfo<int>& info) {
-  if (info.param == kPowerLoss) return "power_loss";
-  return info.param == kKilled ? "SIGKILL" : strerrorname_np(info.param);
+  if (info.param == kLosePower) return "power_loss";
+  return info.param == kKillProcess ? "SIGKILL" : strerrorname_np(info.param);
 }
 
 INSTANTIATE_TEST_SUITE_P(Errors, FailingCheckpointTest,
-                         ::testing::Values(ENOSPC, EDQUOT, EROFS, EIO, EMFILE, ENOMEM, EAGAIN, kKilled, kPowerLoss),
+                         ::testing::Values(ENOSPC, EDQUOT, EROFS, EIO, EMFILE, ENOMEM, EAGAIN, kKillProcess,
+                                           kLosePower),
                          NameOfError);
 
 }  // namespace

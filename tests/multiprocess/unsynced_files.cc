@@ -5,10 +5,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
+#include <utility>
 
 namespace ronda {
 namespace {
+
+constexpr int kSynced = -1;  // in the place of a descriptor
 
 // By system calls: the library's functions are stood in for.
 bool IsSameFile(int a, int b) {
@@ -17,18 +21,24 @@ bool IsSameFile(int a, int b) {
   return look(a, &of_a) && look(b, &of_b) && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
 }
 
+}  // namespace
+
 std::string PathOf(int fd) {
   char path[4096] = "";
   const std::string link = "/proc/self/fd/" + std::to_string(fd);
-  return syscall(SYS_readlinkat, AT_FDCWD, link.c_str(), path, sizeof(path) - 1) > 0 ? path : "";
+  const int error_before = errno;
+  const bool is_known = syscall(SYS_readlinkat, AT_FDCWD, link.c_str(), path, sizeof(path) - 1) > 0;
+  errno = error_before;
+  return is_known ? path : "";
 }
-
-}  // namespace
 
 void UnsyncedFiles::Opened(int fd) { files_.push_back(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
 void UnsyncedFiles::Synced(int fd) {
-  std::erase_if(files_, [fd](int file) { return IsSameFile(file, fd) && syscall(SYS_close, file) == 0; });
+  for (int& file : files_) {
+    if (IsSameFile(file, fd)) syscall(SYS_close, std::exchange(file, kSynced));
+  }
+  std::erase(files_, kSynced);
   const std::string folder = PathOf(fd);
   std::erase_if(names_,
                 [&](const Name& name) { return std::filesystem::path(name.path).parent_path().string() == folder; });

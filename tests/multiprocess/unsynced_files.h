@@ -3,9 +3,13 @@
 #define RONDA_TESTS_MULTIPROCESS_UNSYNCED_FILES_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ronda {
+
+// Of what the descriptor has opened; "" if that is no file. Leaves errno alone.
+std::string PathOf(int fd);
 
 // Plays a file system at its worst when the power fails: the bytes of files that were not synced are gone, and so are
 // the new names in folders that were not synced. A removal counts at once.
