@@ -149,6 +149,13 @@ class RefusalTest(unittest.TestCase):
         self.refused("wider", lambda: dist.all_gather(rooms, data), "elements")
         outputs = rooms if RANK == 0 else None
         self.refused("gather", lambda: dist.gather(data, outputs, 0), "elements")
+        outputs = [torch.zeros(4)] * (SIZE - 1) + [torch.zeros(5)] if RANK == 0 else None
+        self.refused("an output", lambda: dist.gather(data, outputs, 0), "has 5 elements")
+        longer = torch.full((4 + (RANK == SIZE - 1),), 1.0)
+        outputs = [torch.zeros(4) for _ in range(SIZE)] if RANK == 0 else None
+        self.refused(
+            "a longer input", lambda: dist.gather(longer, outputs, 0), r"ranks disagree.*\b5\b"
+        )
         inputs = rooms if RANK == 0 else None
         self.refused("scatter", lambda: dist.scatter(data, inputs, 0), "elements")
         room = torch.zeros(3)

@@ -23,7 +23,6 @@ from ronda.torch.c10d._collectives import (
     _only,
     _refused_for_all,
     _root,
-    _rows_of,
 )
 from ronda.torch.c10d._work import Work
 
@@ -168,6 +167,12 @@ class Exchanges(Collectives):
         data, tensors = _only(inputs), _list(outputs)
         if _root(opts) == self._group_rank:
             self._check_outputs("gather", tensors, data)
+            for number, output in enumerate(tensors):
+                if output.numel() != data.numel():
+                    raise ValueError(
+                        f"gather: output number {number} has {output.numel()} elements, and this "
+                        f"rank's input has {data.numel()}: outputs must have the size of the inputs"
+                    )
         return self._gather("gather", tensors, tensors, data, opts)
 
     @_collective
@@ -188,16 +193,18 @@ class Exchanges(Collectives):
         opts: Any,
         finish: _layout.Finish = None,
     ) -> Work | None:
-        """Gathers into `parts`, one for each rank of the group; on the other ranks it is empty."""
-        elements = _layout.flat(data)
-        number, sent = _layout.movable(elements)
+        """Gathers into `parts`, one for each rank of the group; on the other ranks it is empty.
+
+        Each rank sends one row with all of its elements: ranks may differ in the number of rows,
+        but not in their length, so that inputs of different sizes are an error on every rank.
+        """
+        number, sent = _layout.movable(_layout.flat(data))
         room, deal_out = _layout.room_for(self._by_member(parts)) if parts else (None, None)
         address, size = _layout.memory(room)
-        counts = [part.numel() for part in self._by_member(parts)] if parts else None
         arguments = (
             None,
             number,
-            tuple(sent.shape),
+            (1, sent.numel()),
             sent.data_ptr(),
             address,
             size,
@@ -209,7 +216,7 @@ class Exchanges(Collectives):
         )
         return self._start(
             what,
-            [_Call(native.gather_async, arguments, _rows_of(counts, elements, sent))],
+            [_Call(native.gather_async, arguments)],
             results,
             opts=opts,
             reads=[data],
