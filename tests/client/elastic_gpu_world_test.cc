@@ -121,7 +121,8 @@ class Plan {
     point_ = parts[1];
   }
 
-  void At(std::int64_t step, const std::string& point, const Model& model) const {
+  void At(std::int64_t step, const std::string& point, const Model& model) {
+    while (is_dying_) pause();  // not into a later point, however late the thread that kills is
     if (step != step_ || point != point_) return;
     if (point == "busy") {
       model.stream().Enqueue([] { std::this_thread::sleep_for(std::chrono::seconds(3)); });
@@ -136,6 +137,7 @@ class Plan {
         raise(SIGKILL);
       });
     } else if (point == "reducing") {
+      is_dying_ = true;
       std::thread([] {
         std::this_thread::sleep_for(std::chrono::microseconds(std::random_device()() % 5000));
         raise(SIGKILL);
@@ -148,6 +150,7 @@ class Plan {
  private:
   std::int64_t step_ = -1;
   std::string point_;
+  bool is_dying_ = false;
 };
 
 // The step at which the job is over, as rank 0 knows: that of ELASTIC_STEPS, or some steps after the ranks have been as
@@ -168,7 +171,7 @@ class Goal {
 };
 
 void Train(const Model& model) {
-  const Plan plan;
+  Plan plan;
   Goal goal;
   ronda::elastic::State state(model.tensors(), model);
   ronda::elastic::RunOptions options;
