@@ -68,9 +68,11 @@ Outcome Poll(ronda_elastic_change* change) {
   const absl::StatusOr<bool> is_member = member.IsMember(ProcessEnvironment());
   if (!is_member.ok()) return Failure(is_member.status(), Answer::kStartup);
   using Wish = MemberChannel::Request;
+  // Before Look(): a launcher that ends the job tells the member so, and sends the signal after that.
+  const bool has_signal = StopSignal::received();
   const absl::StatusOr<Wish> wish = *is_member ? member.Look() : Wish::kNone;
   if (!wish.ok()) return Failure(wish.status(), Answer::kStartup);
-  const bool is_asked = StopSignal::received() || *wish != Wish::kNone;
+  const bool is_asked = has_signal || *wish != Wish::kNone;
   const absl::StatusOr<Request> answer =
       Ask(std::move(session), &Session::change_agreement, is_asked ? Request::kStop : Request::kNone);
   if (!answer.ok()) return Failure(answer.status(), Answer::kSubmission);
@@ -78,7 +80,7 @@ Outcome Poll(ronda_elastic_change* change) {
     *change = RONDA_ELASTIC_GO_ON;
     return {};
   }
-  const bool leaves = !*is_member || *wish == Wish::kEnd || StopSignal::received();
+  const bool leaves = !*is_member || *wish == Wish::kEnd || has_signal;
   *change = leaves ? RONDA_ELASTIC_LEAVE : RONDA_ELASTIC_REFORM;
   return leaves && *is_member ? Failure(member.Leave(), Answer::kStartup) : Outcome();
 }
