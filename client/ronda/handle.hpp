@@ -177,9 +177,8 @@ class OutputHandle {
     const T* elements = data();
     return std::vector<T>(elements, elements + count());
   }
-  // the elements without a copy, count() of them, valid as long as this handle or the caller's memory; if they are in a
-  // GPU's memory, they are there for work on the stream of wait_on(), which must be done before this handle is
-  // destroyed;
+  // the elements without a copy, count() of them, valid as long as this handle or the caller's memory. Elements in a
+  // GPU's memory are there for work on the stream of wait_on(); that work must be done before this handle is destroyed;
   const T* data() { return fetch(), data_; }
   std::size_t count() { return fetch(), static_cast<std::size_t>(rows_) * row_; }
   // the number of rows, that is, the first dimension;
@@ -220,8 +219,8 @@ class OutputHandle {
   std::vector<std::int64_t> rows_per_rank_;
 };
 
-// For several operations, whose handles are Handles or OutputHandles: whether all have ended; a wait until all have
-// ended that returns the first error; the same wait, throwing the error.
+// Functions for several operations, whose handles are Handles or OutputHandles. poll_all() returns whether all have
+// ended. The others wait until all have ended, and return or throw the first error.
 template <class SomeHandle>
 bool poll_all(const std::vector<SomeHandle>& handles) {
   for (const SomeHandle& handle : handles) {
@@ -280,7 +279,7 @@ inline std::vector<Handle> take_over(const std::vector<ronda_handle>& handles) {
   return owners;
 }
 
-// What an OutputHandle needs to know about its operation.
+// The facts about an operation that its OutputHandle needs.
 struct OutputKind {
   std::size_t row = 0;
   ronda_memory memory = RONDA_MEMORY_HOST;
