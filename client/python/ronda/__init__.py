@@ -105,7 +105,7 @@ def rank() -> int:
     """This process's number in the job, from 0.
 
     Raises:
-        NotInitializedError: init() has not been called. The functions below raise it, too.
+        NotInitializedError: init() has not been called. The functions below also raise it.
     """
     return _of_job("rank")
 

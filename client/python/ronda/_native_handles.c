@@ -292,7 +292,7 @@ static PyObject* ReleaseOnStream(PyObject* module, PyObject* const* values, Py_s
   if (ReadHandleArguments(&kSignature, values, count, &arguments) != 0) return NULL;
   int launched = 0;
   ronda_status status = ronda_synchronize_on_stream_for(arguments.handle, arguments.stream, 0, &launched);
-  /* Nothing on the stream uses a result that does not exist. The call below would wait for it. */
+  /* No work on the stream uses a result that does not exist. The call below would wait for it. */
   if (status == RONDA_OK && !launched) return Release(arguments.handle);
   PyObject* const object = KeepFind(&kept_by_handle, arguments.handle);
   if (object != NULL && EndLater(arguments.handle, 0, object) != 0) return NULL;
