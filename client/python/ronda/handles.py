@@ -23,9 +23,7 @@ class OwnedHandle:
         self.id = id
 
     def __del__(self, release: Callable[[int], None] = native.release) -> None:
-        release(
-            self.id
-        )  # bound as a default: when the interpreter ends, `native` does not exist any more
+        release(self.id)  # bound, because `native` is gone when the interpreter ends
 
 
 class Handle:

@@ -94,9 +94,7 @@ class FusedSGD(FusedOptimizer):
         momenta = [batch.states[i].get(_MOMENTUM) for i in chosen]
         kernels = _kernels(sgd, weights, gradients)
         if group["nesterov"] and "foreach" in kernels:
-            gradients = [
-                each.clone() for each in gradients
-            ]  # the function adds the momentum to them
+            gradients = [each.clone() for each in gradients]  # torch adds the momentum to them
         sgd(
             weights,
             gradients,
@@ -229,9 +227,7 @@ class FusedAdagrad(FusedOptimizer):
             batch.weights,
             batch.gradients,
             batch.buffers("sum"),
-            list(
-                torch.zeros(len(batch.weights)).unbind()
-            ),  # steps, for the decay of the learning rate, which is 0
+            list(torch.zeros(len(batch.weights)).unbind()),  # steps, for a rate decay of 0
             has_sparse_grad=False,
             foreach=True,
             lr=batch.group["lr"],

@@ -79,8 +79,8 @@ def init(
     global _strategy
     _strategy = strategy if strategy is not None else DistributedStrategy()
     # Paddle's handler of SIGABRT allocates memory. If a process's heap is damaged, the C library
-    # aborts the process while it holds the heap's lock. So that rank would hang in the handler, and
-    # its job, too.
+    # aborts the process while it holds the heap's lock. So that rank, and its job, would hang in
+    # the handler.
     paddle.disable_signal_handler()
     process_sets.init_job(_USER, (), **_strategy.job_options())
     numbers = {"PADDLE_TRAINER_ID": native.rank(), "PADDLE_TRAINERS_NUM": native.size()}
