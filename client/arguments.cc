@@ -20,7 +20,8 @@
 namespace ronda {
 namespace {
 
-// The bytes that may follow a lead byte. With the lead byte they are `length` bytes; the second is within [low, high].
+// The bytes that may follow a lead byte. The character has `length` bytes with the lead byte; its second byte is within
+// [low, high].
 struct Sequence {
   size_t length;
   uint8_t low;

@@ -44,8 +44,8 @@ concept HasCallOptions = requires(T args) {
   { args.call } -> std::same_as<ronda_call_options&>;
 };
 
-// The sizes of T in all versions of ronda.h, in ascending order. ronda_options has grown twice. ronda_call_options grew
-// while it was the last field of the arguments of operations; later fields have been added after it.
+// The sizes of T in all versions of ronda.h, in ascending order. The struct ronda_options has grown twice. The struct
+// ronda_call_options grew while it was the last field of the operations' arguments; newer fields come after it.
 template <typename T>
 constexpr auto KnownSizes() {
   if constexpr (HasCallOptions<T>) {
@@ -127,8 +127,8 @@ absl::StatusOr<Submission> RefusalSubmission(ronda_process_set set, const char* 
 // Args is the type of an operation's arguments: ronda_allreduce_args, ronda_send_args and so on. A null `args` is an
 // error. The content of `*submission` is lost; its memory is reused.
 //
-// A send or a receive gets the name of the channel between the two ranks; the session numbers the tensors that go
-// through the channel. ronda_object_args become an allgather of bytes whose root is the caller's.
+// A send or a receive gets the name of the channel between the two ranks; the session numbers the tensors of the
+// channel. The type ronda_object_args becomes an allgather of bytes with the caller's root.
 template <typename Args>
 absl::Status ToSubmission(const Args* args, const Caller& caller, Submission* submission);
 

@@ -91,7 +91,7 @@ Outcome Release(const char* function, ronda_handle handle) {
   return {};
 }
 
-// Runs `visit` on each of the caller's handles, and returns the first error.
+// Runs `visit` on each handle of the caller, and returns the first error.
 template <typename VisitFn>
 Outcome ForAll(const char* function, absl::Span<const ronda_handle> handles, const VisitFn& visit) {
   if (handles.data() == nullptr && !handles.empty()) {

@@ -1,5 +1,5 @@
-// A process as a member of an elastic job: its place in each epoch, which its launcher gives; the steps that its state
-// has seen; and the rank with the newest state when the ranks have met.
+// A process as a member of an elastic job. Its launcher gives it a place in each epoch. It counts the steps that its
+// state has seen. When the ranks have met, they choose the rank with the newest state.
 #ifndef RONDA_CLIENT_ELASTIC_H_
 #define RONDA_CLIENT_ELASTIC_H_
 
@@ -58,7 +58,8 @@ class StepMarks {
 // See DecideSource().
 using StateFacts = std::array<int64_t, 4>;
 
-// `snapshot_step`: the step of the newest complete copy of its state that the rank keeps; negative: it keeps none.
+// `snapshot_step` is the step of the newest complete copy of its state that the rank keeps, or negative if it keeps
+// none.
 // Errors: INVALID_ARGUMENT for a step beyond 2^40.
 absl::StatusOr<StateFacts> FactsOf(const StepMarks& marks, int64_t snapshot_step, RankId rank);
 

@@ -34,8 +34,8 @@ struct JobVariables {
 
 // Replaces RONDA_RANK, RONDA_SIZE and the local numbers as soon as a size is given. The cross ranks, which options
 // cannot give, are then hidden. Replaces RONDA_MASTER_ADDR, RONDA_MASTER_PORT, RONDA_JOB_SECRET and RONDA_EPOCH if the
-// corresponding option is given. A size with a port describes the job completely, so RONDA_JOB_ID, which may come from
-// an outer job, is hidden, too. A null `options` replaces nothing. Pure. The reader of the variables checks the values.
+// corresponding option is given. A size with a port describes the job completely, so it also hides RONDA_JOB_ID, which
+// may come from an outer job. A null `options` replaces nothing. Pure. The reader of the variables checks the values.
 //
 // Errors: INVALID_ARGUMENT if an option lacks another one that it needs, or for a bad struct_size.
 absl::StatusOr<JobVariables> OverrideEnvironment(const ronda_options* options, EnvironmentReader environment);

@@ -32,7 +32,7 @@ std::string NameOf(const JobEnvironment& job) {
   return absl::StrCat(job.master_address, ":", job.master_port);
 }
 
-// The part of the job's id that fits into a socket's name, or the end of the address, where at least the port differs.
+// A socket's name has room for so much of a job id, or for the end of an address, where at least the port differs.
 constexpr size_t kMostOfName = 64;
 
 std::string EndOf(const std::string& name) {

@@ -147,10 +147,10 @@ const char* ronda_version(void);
  * thread's next call. */
 const char* ronda_last_error(void);
 
-/* 1 for RONDA_ERROR_PEER_FAILED and RONDA_ERROR_DEADLINE: the remaining ranks are sound, so ranks whose calls have
- * ended with `status` can leave the job with ronda_shutdown() and meet again in its next epoch. 0 for all other errors,
- * because the same program would meet them again: wrong arguments, ranks that disagree, exhausted memory, faults in
- * Ronda itself. 0 also for RONDA_OK. */
+/* 1 for RONDA_ERROR_PEER_FAILED and RONDA_ERROR_DEADLINE, because the remaining ranks are sound. Ranks whose calls have
+ * ended with such a status can leave the job with ronda_shutdown() and meet again in its next epoch. 0 for all other
+ * errors (wrong arguments, ranks that disagree, exhausted memory, faults in Ronda itself), because the same program
+ * would meet them again; and for RONDA_OK. */
 int ronda_status_is_recoverable(ronda_status status);
 
 /* -- The job -- */
@@ -298,13 +298,12 @@ typedef enum ronda_elastic_change {
   RONDA_ELASTIC_LEAVE = 2   /* this rank got SIGTERM, or the launcher ends it: call ronda_shutdown() now, and end */
 } ronda_elastic_change;
 
-/* All ranks call it at the end of each step. *change becomes RONDA_ELASTIC_REFORM or RONDA_ELASTIC_LEAVE on all ranks
- * in the same call, because the launcher has members to add or remove, or because some rank has received SIGTERM. Only
- * ranks that end get RONDA_ELASTIC_LEAVE.
- * As with ronda_should_stop(), ranks see the change up to two calls later, a call does not wait if the ranks compute
- * between their calls, and only one thread of a rank calls the function. The first call of it, or of
- * ronda_elastic_sync(), installs the handler for the signal. In a job that is not elastic all ranks leave. Errors:
- * RONDA_ERROR_MEMBERSHIP (the launcher has ended); those of an operation. */
+/* All ranks call it at the end of each step. If the launcher has members to add or remove, or if some rank has received
+ * SIGTERM, *change becomes RONDA_ELASTIC_REFORM or RONDA_ELASTIC_LEAVE on all ranks in the same call. Only ranks that
+ * end get RONDA_ELASTIC_LEAVE. As with ronda_should_stop(), ranks see the change up to two calls later, a call does not
+ * wait if the ranks compute between their calls, and only one thread of a rank calls the function. The first call of
+ * it, or of ronda_elastic_sync(), installs the handler for the signal. In a job that is not elastic all ranks leave.
+ * Errors: RONDA_ERROR_MEMBERSHIP (the launcher has ended); those of an operation. */
 ronda_status ronda_elastic_poll(ronda_elastic_change* change);
 
 /* Runs a job of `size` ranks that are threads of this process, and calls `body` once per rank. Returns when all ranks

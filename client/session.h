@@ -170,7 +170,7 @@ class RankContexts {
     std::weak_ptr<Session> session;
   };
 
-  // Until it is destroyed, the calling thread acts for `session`, and other threads may do so, too. The destructor
+  // Until it is destroyed, the calling thread acts for `session`, and other threads may also do so. The destructor
   // waits until no other thread holds the session. A thread has at most one Scope.
   class Scope {
    public:

@@ -24,9 +24,9 @@ class StopSignal {
  public:
   StopSignal() = delete;
 
-  // From now on a SIGTERM is recorded, and passed on to the handler that the program had installed before, if any. A
-  // handler that is installed later replaces this one. The second call does nothing. In children of fork() a SIGTERM
-  // has its earlier effect, because it is meant to end them. A child may call Arm() again.
+  // Installs a handler that records a SIGTERM, and passes it on to the handler that the program had installed before,
+  // if any. A handler that is installed later replaces this one. The second call does nothing. In children of fork() a
+  // SIGTERM has its earlier effect, because it is meant to end them. A child may call Arm() again.
   static void Arm();
 
   // Whether a SIGTERM has arrived.

@@ -137,7 +137,7 @@ OutputHandle<T> allgather_async(const std::string& name, const T* data, const Di
                                 const CallOptions& call = {}) {
   return try_allgather_async(name, data, shape, call).value();
 }
-// As the form above, for a tensor that may be in a GPU's memory; the result is then in that memory, too. It may go
+// As the form above, for a tensor that may be in a GPU's memory. The result is then also in that memory. It may go
 // straight to the caller's memory. The other operations also have this form.
 template <class T>
 Result<OutputHandle<T>> try_allgather_async(const Tensor& input, const CallOptions& call = {}, const Into& into = {}) {

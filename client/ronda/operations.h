@@ -316,8 +316,8 @@ ronda_status ronda_barrier(ronda_process_set process_set);
  * flight. */
 ronda_status ronda_barrier_async(ronda_process_set process_set, ronda_handle* handle);
 
-/* As ronda_barrier(), for at most `timeout_s` seconds (0: the job's deadline; negative: for ever). RONDA_ERROR_DEADLINE
- * then names every rank that is missing. */
+/* As ronda_barrier(), for at most `timeout_s` seconds (0 for the job's deadline, negative for no limit).
+ * RONDA_ERROR_DEADLINE then names every rank that is missing. */
 ronda_status ronda_monitored_barrier(ronda_process_set process_set, double timeout_s);
 
 /* ronda_barrier_async() with the deadline of ronda_monitored_barrier(). A rank that does not want to wait passes a
@@ -372,8 +372,8 @@ ronda_status ronda_synchronize_for(ronda_handle handle, double timeout_s, int* d
 ronda_status ronda_synchronize_on_stream(ronda_handle handle, void* stream);
 
 /* As ronda_synchronize_on_stream(), but the calling thread waits for at most `timeout_s` seconds (negative: without
- * end). *done becomes 1 if the stream waits for the operation, or if the call returns an error; else 0, and the call
- * returns RONDA_OK. */
+ * end). The value of *done becomes 1 if the stream waits for the operation, or if the call returns an error; else 0,
+ * and the call returns RONDA_OK. */
 ronda_status ronda_synchronize_on_stream_for(ronda_handle handle, void* stream, double timeout_s, int* done);
 
 /* As ronda_synchronize_on_stream() without blocking the host: `callback` is called once `stream` waits for the

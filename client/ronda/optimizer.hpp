@@ -24,7 +24,7 @@ inline namespace v1 {
 
 // Copies `parameters` from rank `root` to all ranks. Starts all copies at once and then waits, also for those in a
 // GPU's memory. Every rank passes tensors of the same names, shapes and dtypes, in any order.
-// Errors: as broadcast(), of the first tensor that failed. Nothing is in flight when it returns.
+// Errors: as broadcast(), of the first tensor that failed. When it returns, no operation is in flight.
 inline Status try_broadcast_parameters(const std::vector<Tensor>& parameters, int root, const CallOptions& call = {}) {
   Status first_error;
   std::vector<Handle> handles;
@@ -101,8 +101,8 @@ struct DistributedOptimizerOptions {
 //   }
 //
 // Gradients in a GPU's memory (cuda_tensor()) are announced as soon as their stream has been given the work that
-// computes them. No thread waits for that work: the stream waits for the reduced gradients. step() calls the optimizer
-// as soon as the device has all the reductions' work; the optimizer gives its own work to the same stream. The next
+// computes them. No thread waits for that work: the stream waits for the reduced gradients. As soon as the device has
+// all the reductions' work, step() calls the optimizer, which gives its own work to the same stream. The next
 // synchronize() or step() reports later errors on the device. finish() waits for the device and reports them, too: call
 // it before the program saves the parameters, for instance in a checkpoint. In an elastic job step() itself waits for
 // the device before it calls the optimizer.

@@ -1,4 +1,4 @@
-// Views of the trainer's buffers.
+// Views of buffers.
 #ifndef RONDA_CLIENT_RONDA_TENSOR_HPP_
 #define RONDA_CLIENT_RONDA_TENSOR_HPP_
 

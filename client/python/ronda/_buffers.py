@@ -1,9 +1,9 @@
 """Memory of any library's arrays, in the form of the C ABI: an address, a type and a shape.
 
-It takes NumPy arrays, everything with the buffer protocol (bytearray, array.array, memoryview,
-mmap), everything with DLPack in host memory or on a CUDA device (tensors of PyTorch, arrays of JAX
-and CuPy), and everything with the CUDA array interface (arrays of Numba). It imports no library for
-that.
+It takes NumPy arrays and everything with the buffer protocol (bytearray, array.array, memoryview,
+mmap). It also takes everything with DLPack in host memory or on a CUDA device (tensors of PyTorch,
+arrays of JAX and CuPy), and everything with the CUDA array interface (arrays of Numba). It imports
+no library for that.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _DTYPES = {
 }
 _BFLOAT16 = "bfloat16"
 
-# The same types by NumPy's strings, which begin with the byte order.
+# DTypes by NumPy's strings, which begin with the byte order.
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 _TYPESTRS: dict[str, tuple[int, int]] = {
     f"{'|' if size == 1 else _NATIVE}{kind}{size}": (dtype, size)
@@ -188,9 +188,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _is_masked(value: Any) -> bool:
-    """Whether it is a numpy.ma array. Checks attributes that only these have, because NumPy is
-    not imported here.
-    """
+    """Whether it is a numpy.ma array, by their attributes, because NumPy is not imported here."""
     return hasattr(type(value), "mask") and hasattr(type(value), "filled")
 
 

@@ -191,9 +191,7 @@ def _place_of_job() -> dict[str, int]:
 
 
 def _with_host(place: dict[str, int]) -> dict[str, int]:
-    """Adds the number of the host if it follows from the place: all hosts have equally many
-    ranks, in a row.
-    """
+    """Adds the host's number if all hosts have equally many ranks, in a row."""
     if {"rank", "size", "local_rank", "local_size", "cross_rank", "cross_size"} <= place.keys():
         host, each = place["cross_rank"], place["local_size"]
         is_regular = place["size"] == place["cross_size"] * each
@@ -211,5 +209,5 @@ def _address(place: Mapping[str, int], told: Mapping[str, Any]) -> tuple[str, in
 
 @functools.cache
 def _free_address() -> tuple[str, int]:
-    """The same address at each call, because a store may already listen there."""
+    """Each call returns the same address, because a store may already listen there."""
     return "127.0.0.1", free_port()

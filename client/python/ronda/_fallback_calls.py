@@ -47,9 +47,7 @@ this_thread = threading.local()
 
 
 def interruptibly(body: Callable[[], int]) -> None:
-    """Runs `body`, which may wait for other ranks, on another thread, so that this one can
-    handle signals.
-    """
+    """Runs `body`, which may wait for other ranks, on a thread, so that this one sees signals."""
     if getattr(this_thread, "in_callback", False):
         # The body must run on this thread: only there it notices that it would wait for the
         # callback that calls it.

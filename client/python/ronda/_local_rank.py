@@ -40,9 +40,7 @@ def spelling_for(program: str) -> str:
 
 
 def hand_over(program: str) -> None:
-    """Adds the argument to sys.argv if this program's main file has it and the command line lacks
-    it.
-    """
+    """Adds the argument to sys.argv if this program's main file has it and sys.argv lacks it."""
     local_rank = os.environ.get("LOCAL_RANK")
     given = {argument.split("=")[0] for argument in sys.argv[1:]}
     if local_rank is None or given & set(_SPELLINGS):

@@ -26,9 +26,7 @@ from typing import Any
 Shape = Sequence[int]
 
 def set_error_types(types: Sequence[type[Exception]]) -> None:
-    """Classes by ronda_status, from RONDA_ERROR_INVALID_ARGUMENT (1) on. They are called with a
-    text.
-    """
+    """Classes by ronda_status, from RONDA_ERROR_INVALID_ARGUMENT (1) on. Each takes a text."""
 
 # -- The job --
 
@@ -77,9 +75,7 @@ def add_process_set(ranks: Sequence[int]) -> int: ...
 def create_process_set(ranks: Sequence[int], tag: str | None = None) -> int: ...
 def remove_process_set(id: int) -> None: ...
 def remove_process_set_async(id: int, /) -> int:
-    """As remove_process_set(), for a handle. If the handle is released at once, ranks may end
-    sets in any order.
-    """
+    """As remove_process_set(), for a handle. After its release ranks may end sets in any order."""
 
 def process_set_size(id: int) -> int: ...
 def process_set_rank(id: int) -> int: ...
@@ -256,9 +252,7 @@ def sparse_allreduce_async(
     """The handles of the indices and of the values."""
 
 def grouped_allreduce_async(arguments: Sequence[tuple[object, ...]], group: str, /) -> list[int]:
-    """Each entry has the arguments of an allreduce_async, and accordingly in the two functions
-    below.
-    """
+    """Each entry has the arguments of an allreduce_async. The next two functions are similar."""
 
 def grouped_allgather_async(
     arguments: Sequence[tuple[object, ...]], group: str, /
@@ -346,9 +340,7 @@ def output_bytes(handle: int, row_bytes: int = 1, /) -> bytes:
 def found_inf(handle: int, /) -> bool: ...
 def last_rank(handle: int, /) -> int: ...
 def source(handle: int, /) -> int:
-    """The rank that sent the tensor, for a recv_async() that has ended or that a stream waits
-    for.
-    """
+    """The rank that sent the tensor of a recv_async(). It has ended, or a stream waits for it."""
 
 def averaged_over(handle: int, /) -> int:
     """The number by which an average of the gathered rows divides."""
@@ -363,9 +355,7 @@ def release(handle: int, /) -> None:
     """
 
 def release_on_stream(handle: int, stream: int, /) -> None:
-    """As release(), while work that the stream has been given still uses a result that Ronda
-    owns.
-    """
+    """As release(), if the stream's work so far still uses a result that Ronda owns."""
 
 # -- Prepared groups --
 
@@ -382,8 +372,8 @@ def group_ready_on_stream(
     """As group_ready(), for a member whose buffer has moved: it is reduced in place at `data` from
     now on.
 
-    On a GPU `stream` has been given the work that fills the buffer; 0 is the default stream. For
-    host memory it is 0. The group holds `owner`, which owns that memory, until the step has ended.
+    On a GPU `stream` has been given the work that fills the buffer; 0 is the default stream. Pass 0
+    for host memory. The group holds `owner`, which owns that memory, until the step has ended.
     """
 
 def group_wait(group: int, /) -> None: ...

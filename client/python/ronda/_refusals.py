@@ -1,6 +1,4 @@
-"""A rank notifies the others of an operation that it cannot submit because its arguments are
-wrong.
-"""
+"""Notifies the other ranks of an operation that a rank cannot submit: its arguments are wrong."""
 
 from __future__ import annotations
 

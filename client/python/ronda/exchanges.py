@@ -35,7 +35,7 @@ def broadcast_async(
     """Gives every rank the array of `root`.
 
     Args:
-        array: has the same shape and type on every rank; only root's content is read.
+        array: has the same shape and type on every rank. Only root's content is read.
         out: may be `array`.
     """
     id = process_sets.id_of(process_set)
@@ -111,7 +111,7 @@ def gather_async(
     """As allgather_async(), but only `root` gets the result; it is None on the others.
 
     Args:
-        out: on root; must not overlap `array`.
+        out: on root. It must not overlap `array`.
     """
     id = process_sets.id_of(process_set)
     with Told(id, name):
@@ -268,9 +268,7 @@ def recv_async(
 
 
 def _check_unused(role: str, span: Span) -> None:
-    """Messages do not wait for operations that use their memory, because both ranks could then
-    wait for each other.
-    """
+    """Messages must not wait for operations on their memory, as both ranks could then wait."""
     if IN_FLIGHT.has_users_of(span):
         raise InvalidArgumentError(
             f"{role} is used by an operation in flight: wait for that first, or pass a copy"

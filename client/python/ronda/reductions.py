@@ -9,8 +9,8 @@ functions wait. Roots and other ranks are numbered as in the job.
 Common arguments:
     array: the same shape and type on every rank, unless the function says otherwise; contiguous in
         row-major order. Numbers and lists become NumPy arrays.
-    out: memory for the result, which the function then returns. It may be `array` if the function
-        says so. Without it the result is a new NumPy array. Arrays on a CUDA device need an `out`
+    out: memory for the result, which the function then returns. Some functions allow it to be
+        `array`. Without it the result is a new NumPy array. Arrays on a CUDA device need an `out`
         there. The operation comes after the work that their stream has been given, and the host
         waits for it, so that every stream finds the result.
     op: how elements are combined; AVERAGE divides by the number of ranks.

@@ -198,7 +198,7 @@ class DistributedDataParallel {
 
 namespace detail {
 
-// A copy with its own parameters. The same parameters are frozen, and the same parts are in training mode.
+// A copy with its own parameters. It has the same frozen parameters, and the same parts in training mode.
 template <class Module>
 std::shared_ptr<Module> copy_of(const Module& module) {
   std::shared_ptr<Module> copy = std::dynamic_pointer_cast<Module>(module.clone());

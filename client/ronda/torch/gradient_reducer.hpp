@@ -29,7 +29,8 @@ namespace torch {
 namespace detail {
 
 // Calls `on_gradient(i)` each time backward has accumulated the gradient of parameters[i], in the thread that has done
-// so. For parameters in host memory that is the thread that called backward(). The destructor removes the hooks.
+// so. If the parameters are in host memory, that is the thread that called backward(). The destructor removes the
+// hooks.
 class GradientHooks {
  public:
   GradientHooks(const std::vector<at::Tensor>& parameters, std::function<void(std::size_t)> on_gradient)

@@ -24,8 +24,8 @@ struct LocalSgdOptions {
 };
 
 // Averages the parameters of all ranks every few steps, instead of the gradients in each step, so that much less data
-// travels. Stich, "Local SGD converges fast and communicates little", 2019, algorithm 1. With a start step it is
-// post-local SGD: Lin et al., "Don't use large mini-batches, use local SGD", 2020.
+// travels. Stich, "Local SGD converges fast and communicates little", 2019, algorithm 1. The variant with a start step
+// is post-local SGD: Lin et al., "Don't use large mini-batches, use local SGD", 2020.
 //
 //   ronda::training::LocalSgd local(parameters, {8});
 //   for (...) {

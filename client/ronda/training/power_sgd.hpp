@@ -283,8 +283,8 @@ class PowerSgd {
     return average(gradients_);
   }
 
-  // Averages the tensors from which every rank sees whether a gradient has overflowed: if an element of M is infinite
-  // or not a number, so are elements of P.
+  // Averages the tensors from which every rank sees whether a gradient has overflowed: if M has an element that is
+  // infinite or not a number, P has such elements, too.
   Status average(const std::vector<Tensor>& tensors) {
     if (tensors.empty()) return {};
     Status status = try_grouped_allreduce("ronda.training.power_sgd", tensors, {}, options_.call);

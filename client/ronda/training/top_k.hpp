@@ -26,7 +26,8 @@ inline namespace v1 {
 namespace detail {
 
 // The values that momentum correction keeps for a gradient from step to step: algorithm 4 of Lin et al., "Deep gradient
-// compression", 2018, with the letters used there. u is the velocity; v holds the values that have not travelled yet.
+// compression", 2018, with the letters used there. The letter u means the velocity, and v the values that have not
+// travelled yet.
 template <class T>
 class SparseGradient {
  public:
@@ -160,8 +161,8 @@ struct TopKOptions {
 //     sgd.step();                        without momentum: value -= learning_rate * gradient
 //   }
 //
-// It replaces the DistributedOptimizer. A rank receives the chosen elements of all ranks, indices and values. With 4
-// bytes per element that is less than an allreduce sends if density * ranks is below 1. Every rank makes the same
+// It replaces the DistributedOptimizer. A rank receives the chosen elements of all ranks, indices and values. If
+// elements have 4 bytes and density * ranks is below 1, that is less than an allreduce sends. Every rank makes the same
 // calls, with gradients of the same names, shapes and dtypes in the same order, float32 or float64 in host memory. The
 // gradients must outlive it. The results are bitwise equal on all ranks. Thread-compatible.
 class TopK {

@@ -49,9 +49,7 @@ class LossScale:
 
 
 def are_finite(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
-    """A boolean, as a tensor on the device of `tensors`, so that the host does not wait for a
-    GPU.
-    """
+    """A boolean tensor on the device of `tensors`, so that the host does not wait for a GPU."""
     dense = [tensor.detach() for tensor in tensors if tensor.numel() > 0]
     if not dense:
         return torch.tensor(True)

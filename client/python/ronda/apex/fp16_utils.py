@@ -56,16 +56,12 @@ def BN_convert_float(module: nn.Module) -> nn.Module:  # noqa: N802
 
 
 def network_to_half(network: nn.Module) -> nn.Module:
-    """Converts `network` in place to float16, except batch normalization. Also converts its
-    input.
-    """
+    """Converts `network` to float16 in place, except batch normalization, and its input."""
     return nn.Sequential(tofp16(), BN_convert_float(network.half()))
 
 
 def convert_module(module: nn.Module, dtype: torch.dtype) -> None:
-    """Converts the floating-point parameters, gradients and buffers of `module` itself to
-    `dtype`.
-    """
+    """Converts floating-point parameters, gradients and buffers of `module` itself to `dtype`."""
     own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
     for tensor in own:
         if tensor.is_floating_point():

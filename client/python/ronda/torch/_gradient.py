@@ -117,9 +117,7 @@ class Gradient:
         return value.layout is torch.strided and value.data_ptr() != self.address
 
     def is_submitted(self) -> bool:
-        """Whether the gradient has been submitted, or will be with its neighbours in the
-        prepared group.
-        """
+        """Whether the gradient has been submitted, or will be with its neighbours in the group."""
         return self.announced and (self.bundle is None or self.bundle.missing == 0)
 
     def has_agreed_form(self, value: torch.Tensor) -> bool:
@@ -222,9 +220,7 @@ class Bundle:
 def make_bundles(
     gradients: Sequence[Gradient], groups: int | Sequence[Sequence[torch.Tensor]]
 ) -> None:
-    """Bundles gradients: into a number of bundles of about equal length, or by lists of
-    parameters.
-    """
+    """Bundles gradients by lists of parameters, or into so many bundles of about equal length."""
     if isinstance(groups, int):
         total, count = len(gradients), min(groups, len(gradients))
         cuts = [i * total // count for i in range(count + 1)]

@@ -1,9 +1,9 @@
 """Reduces the gradients of a model while backward computes them.
 
 In the first step each gradient is submitted separately, and the order in which they become ready is
-recorded. From the second step on the dense gradients are a prepared group in that order. A hook
-then only passes the gradient's address in this step, because zero_grad() frees gradients. The other
-ranks need not do the same, because tensors are matched by name.
+recorded. In later steps the dense gradients are a prepared group in that order. A hook then only
+passes the gradient's address in this step, because zero_grad() frees gradients. The other ranks
+need not do the same, because tensors are matched by name.
 
 When backward() returns, its gradients are reduced. At its end a callback of autograd waits for the
 gradients that all ranks have submitted (_report.py says how a rank knows these). Gradients that
@@ -172,9 +172,7 @@ class GradientReducer:
         )
 
     def abolish(self) -> str | None:
-        """Begins a new step if no gradient is in flight; otherwise returns the name of a
-        gradient in flight.
-        """
+        """Begins a new step if no gradient is in flight; otherwise returns the name of one."""
         if self._is_whole:
             self._begin_step()
         elif self.is_active():
@@ -358,9 +356,7 @@ class GradientReducer:
                 self._count_down(gradient.bundle)
 
     def _settle_changes(self) -> None:
-        """Reduces gradients again if the program has changed them in different ways on the
-        ranks.
-        """
+        """Reduces gradients again that the program has changed differently on the ranks."""
         if not any(gradient.is_changed() for gradient in self._gradients):
             return
         try:

@@ -138,9 +138,7 @@ def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _own_class(kind: Any) -> Any:
-    """This process's class of that name, because a class of the main program may have travelled
-    as a copy.
-    """
+    """This process's class of that name. A class of the main program may have come as a copy."""
     return getattr(sys.modules.get(kind.__module__), kind.__qualname__, kind)
 
 

@@ -68,9 +68,7 @@ def _number_parameters(groups: Sequence[dict[str, Any]], first: int = 0) -> dict
 
 
 class _Distributed(_Base):
-    """The common part of distributed optimizers. It precedes the program's class among the
-    bases.
-    """
+    """The common part of distributed optimizers. It precedes the program's class as a base."""
 
     process_set: ProcessSet
     _parameter_names: dict[
@@ -192,9 +190,7 @@ class _DistributedOptimizer(_Distributed):
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """Inside this context step() does not call synchronize(), because the program has called
-        it.
-        """
+        """Inside this context step() does not call synchronize(): the program has called it."""
         self._should_synchronize = False
         try:
             yield

@@ -62,8 +62,8 @@ def init(
     Args:
         role_maker: None: the launcher gives the place of this process.
         is_collective: True; Ronda has no parameter servers.
-        strategy: the settings. Those of fusing take effect here, unless another part of the program
-            has already joined the job.
+        strategy: the settings. The settings of fusing take effect here, unless another part of the
+            program has already joined the job.
         log_level: not used; RONDA_LOG_LEVEL sets the amount of Ronda's messages.
 
     Raises:
@@ -91,9 +91,7 @@ def init(
 
 
 def stop_worker() -> None:
-    """Leaves the job, and blocks until every rank has done so. The program's end does it
-    otherwise.
-    """
+    """Leaves the job, and blocks until every rank has. The program's end does it otherwise."""
     while _exported:
         os.environ.pop(_exported.pop(), None)
     job.shutdown(_USER)

@@ -243,9 +243,7 @@ class Collectives:
         return work
 
     def _refuse(self, operations: int, why: str) -> None:
-        """Fails the next operations of this group on its other ranks, with this rank's error
-        text.
-        """
+        """Fails this group's next operations on its other ranks, with this rank's error text."""
         for _ in range(operations):
             native.refuse(self._set, None, why)
         self._submitted += operations
@@ -521,9 +519,7 @@ class Collectives:
 
 
 def _rows_of(counts: Sequence[int] | None, data: Tensor, elements: Tensor) -> Sequence[int] | None:
-    """Converts counts of elements to rows of the tensor that is sent, which may consist of
-    bytes.
-    """
+    """Converts counts of elements to rows of the sent tensor, whose elements may be bytes."""
     if counts is None or elements.dtype is data.dtype or elements.dim() > data.dim():
         return counts
     return [count * data.element_size() for count in counts]

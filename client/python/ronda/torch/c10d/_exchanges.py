@@ -430,9 +430,7 @@ class Exchanges(Collectives):
         return self._start("barrier", [call], [], opts=opts)
 
     def _await_collectives(self) -> None:
-        """Waits for the group's collectives, but not for messages, which may wait for later
-        calls.
-        """
+        """Waits for the group's collectives, not for messages: they may wait for later calls."""
         for operation in IN_FLIGHT.operations():
             if isinstance(operation, Work) and operation.process_set == self._set:
                 operation.settle()

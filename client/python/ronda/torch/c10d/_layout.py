@@ -88,9 +88,7 @@ def in_rows(tensor: Tensor) -> Tensor:
 
 
 def check_dtypes(what: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-    """Raises ValueError unless all tensors have the same dtype: an output is filled, not
-    converted.
-    """
+    """Raises ValueError unless all tensors have the same dtype: outputs are not converted."""
     wanted = inputs[0].dtype
     for name, tensors in (("input", inputs), ("output", outputs)):
         for index, tensor in enumerate(tensors):

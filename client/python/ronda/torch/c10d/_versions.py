@@ -148,16 +148,12 @@ def reduce_op(opts: Any) -> tuple[int, float]:
 
 
 def blocks(opts: Any) -> bool:
-    """Whether torch waits for the collective at once, and accepts None for a Work that has
-    ended.
-    """
+    """Whether torch waits for the collective at once, and accepts None for an ended Work."""
     return HAS_BACKENDS and not getattr(opts, "asyncOp", True)
 
 
 def barrier_timeout(timeout: Any) -> timedelta | None:
-    """The timeout that was passed to monitored_barrier(): in today's torch, options of a
-    barrier.
-    """
+    """The timeout of a monitored_barrier(). Today's torch passes options of a barrier."""
     return getattr(timeout, "timeout", timeout)
 
 

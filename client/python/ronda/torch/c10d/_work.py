@@ -222,9 +222,7 @@ class Work(_Base):  # type: ignore[misc]
         return self._number
 
     def forget_tensors(self) -> None:
-        """Releases memory. REQUIRES: the collective has ended, and its result is not used any
-        more.
-        """
+        """Releases memory. REQUIRES: the collective has ended, and its result is not read later."""
         self._release(native.release)
         self._tensors, self._parts, self._finished = [], (), None
 
