@@ -107,8 +107,7 @@ class PreparedGroup {
   // Ends the step: calls `wait` for each handle.
   Outcome EndStep(absl::FunctionRef<absl::Status(const Handle&)> wait);
 
-  const std::weak_ptr<Session>
-      session_;  // weak, because the end of a rank that is a thread waits until its session is released
+  const std::weak_ptr<Session> session_;  // weak, because the end of a rank that is a thread waits for its release
   const std::string name_;
   std::vector<Submission> members_;           // the thread that announces a member writes its buffers
   std::vector<std::atomic<bool>> announced_;  // per member: announced in this step

@@ -357,7 +357,6 @@ class State {
 //
 // Throws every exception that leaves the body, except failures of the job from which it recovers;
 // RONDA_ERROR_MEMBERSHIP if this process has no place any more. In a job that is not elastic: the failure.
-// no place for this process any more. In a job that is not elastic: the failure.
 template <class Body>
 End run(State& state, Body&& body, const RunOptions& options) {
   state.set_snapshot_every(options.snapshot_every);

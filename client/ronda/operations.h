@@ -120,7 +120,7 @@ typedef struct ronda_reducescatter_args {
   int error_feedback;
   int detect_overflow;
   ronda_call_options call;
-  void* output; /* NULL: Ronda owns the output; else the result goes here, see "Outputs in the caller's memory" */
+  void* output;        /* NULL: Ronda owns the output; else see "Outputs in the caller's memory" */
   size_t output_bytes; /* room at output */
 } ronda_reducescatter_args;
 #define RONDA_REDUCESCATTER_ARGS_INIT                                                                             \
@@ -145,7 +145,7 @@ typedef struct ronda_allgather_args {
   ronda_tensor tensor;
   const void* input;
   ronda_call_options call;
-  void* output; /* NULL: Ronda owns the output; else the result goes here, see "Outputs in the caller's memory" */
+  void* output;        /* NULL: Ronda owns the output; else see "Outputs in the caller's memory" */
   size_t output_bytes; /* room at output */
 } ronda_allgather_args;
 #define RONDA_ALLGATHER_ARGS_INIT \
@@ -174,7 +174,7 @@ typedef struct ronda_scatter_args {
   int split_count;       /* entries of splits */
   int root;
   ronda_call_options call;
-  void* output; /* NULL: Ronda owns the output; else the result goes here, see "Outputs in the caller's memory" */
+  void* output;        /* NULL: Ronda owns the output; else see "Outputs in the caller's memory" */
   size_t output_bytes; /* room at output */
 } ronda_scatter_args;
 #define RONDA_SCATTER_ARGS_INIT \
@@ -189,7 +189,7 @@ typedef struct ronda_alltoall_args {
   const int64_t* splits; /* rows for each member; NULL: equally many, which must divide the first dimension */
   int split_count;       /* entries of splits */
   ronda_call_options call;
-  void* output; /* NULL: Ronda owns the output; else the result goes here, see "Outputs in the caller's memory" */
+  void* output;        /* NULL: Ronda owns the output; else see "Outputs in the caller's memory" */
   size_t output_bytes; /* room at output */
 } ronda_alltoall_args;
 #define RONDA_ALLTOALL_ARGS_INIT \
@@ -246,8 +246,7 @@ typedef struct ronda_sparse_allreduce_args {
   ronda_tensor tensor;    /* of the values: the first dimension is the number of this rank's rows */
   const void* values;     /* rows */
   const int64_t* indices; /* of the rows in the dense tensor */
-  ronda_reduce_op
-      op; /* RONDA_SUM, or RONDA_AVERAGE of floating-point numbers in host memory: the values come back divided */
+  ronda_reduce_op op;     /* RONDA_SUM, or RONDA_AVERAGE of floating-point numbers in host memory (Ronda divides) */
   ronda_call_options call;
 } ronda_sparse_allreduce_args;
 #define RONDA_SPARSE_ALLREDUCE_ARGS_INIT \
@@ -324,10 +323,10 @@ ronda_status ronda_monitored_barrier(ronda_process_set process_set, double timeo
  * millisecond: the error then names the ranks that have not submitted it yet. */
 ronda_status ronda_monitored_barrier_async(ronda_process_set process_set, double timeout_s, ronda_handle* handle);
 
-/* ronda_remove_process_set() without blocking: the set is gone when every rank that has to has called either form. A
- * program that does not need to know when gives the handle back. Then each rank may end several sets in its own order,
- * and late. Ronda does not warn of a late rank, and ronda_shutdown() does not wait for it; the handle then has an
- * error. */
+/* ronda_remove_process_set() without blocking: the set is gone once every rank that must call it has called either
+ * form. A program that does not need to know this moment gives the handle back. Then each rank may end several sets in
+ * its own order, and late. Ronda does not warn of a late rank, and ronda_shutdown() does not wait for it; the handle
+ * then has an error. */
 ronda_status ronda_remove_process_set_async(ronda_process_set id, ronda_handle* handle);
 
 /* Sets `bytes` bytes of a GPU's memory to zero, after the work that `stream` (a cudaStream_t) has been given so far.

@@ -184,7 +184,6 @@ class DistributedOptimizer {
   // second call in a step does nothing.
   // Errors: the error of the first gradient whose submission or operation failed. It may have failed in the previous
   // step, on the device, after step() had returned.
-  // step, on the device, after step() had returned.
   Status try_synchronize() {
     if (synchronized_) return {};
     Status first_error = look_at_last_step();

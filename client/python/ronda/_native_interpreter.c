@@ -11,8 +11,7 @@
  *
  * A thread that requests the GIL of an interpreter that is ending never gets it, and the system then ends the thread or
  * the process. So a function that runs at exit, while the interpreter still works, closes the interpreter to these
- * threads.
- * process then. So the interpreter is closed to them by a function that it calls at exit, while it still works. */
+ * threads. */
 
 static pthread_mutex_t interpreter_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t interpreter_left = PTHREAD_COND_INITIALIZER;

@@ -24,6 +24,7 @@ def broadcast_object(
 
     Args:
         value: on root; of any size. Ignored elsewhere.
+
     Raises:
         RondaError: as operations on arrays.
     """

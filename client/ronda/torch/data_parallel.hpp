@@ -31,9 +31,8 @@ inline namespace v1 {
 namespace torch {
 
 struct DistributedDataParallelOptions {
-  int root = 0;  // the rank whose parameters and buffers all ranks start with
-  bool broadcast_buffers =
-      true;  // copies root's buffers, for instance those of BatchNorm, before each forward() in training
+  int root = 0;                   // the rank whose parameters and buffers all ranks start with
+  bool broadcast_buffers = true;  // copies root's buffers (BatchNorm has some) before each forward() in training
 
   // A parameter that no rank has used keeps the gradient that it had. Often it had none, so the optimizer does not
   // change the parameter. This costs a small allreduce per step. Without the option such a parameter gets a gradient of

@@ -184,8 +184,7 @@ def scale_loss(
     """
     scale = _scales[loss_id]
     several: Sequence[Any] = optimizers if isinstance(optimizers, (list, tuple)) else [optimizers]
-    # backward() adds to gradients of earlier calls. The end of this call divides those as well as
-    # the new ones.
+    # backward() adds to gradients of earlier calls, and the end of this call also divides those.
     multiply(_gradients(each for each in several if each not in _delayed), scale.value)
     yield loss.float() * scale.value
     if delay_unscale:

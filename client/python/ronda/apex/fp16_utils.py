@@ -257,7 +257,6 @@ class FP16_Optimizer:  # noqa: N801
         loss_scaler: the LossScaler or DynamicLossScaler.
         fp16_groups, fp32_from_fp16_groups, fp32_from_fp32_groups: for each group, the parameters of
             16 bits, their copies, and the other parameters.
-            16 bits, their copies, and the other parameters.
     """
 
     def __init__(
