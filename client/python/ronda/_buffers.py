@@ -193,8 +193,8 @@ def _is_masked(value: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether NumPy has to make the array and own its memory. Its own scalars have no lasting
-    memory.
+    """Whether NumPy has to make an array of the value and keep it: also for NumPy's own scalars,
+    whose memory does not last.
     """
     return isinstance(value, (int, float, list, tuple)) or hasattr(value, "__array_interface__")
 

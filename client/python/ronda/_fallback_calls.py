@@ -70,8 +70,8 @@ def interruptibly(body: Callable[[], int]) -> None:
 
 
 def in_slices(wait: Callable[[float, object], int], timeout_s: float = -1.0) -> tuple[bool, int]:
-    """Calls `wait` again and again, with seconds and a place where it reports that these were
-    enough.
+    """Calls `wait` repeatedly. Its arguments are a time in seconds, and the place where it reports
+    that the time was enough.
 
     Returns:
         Whether `wait` was done or failed within `timeout_s` seconds (negative: without end), and

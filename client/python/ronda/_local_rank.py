@@ -54,4 +54,4 @@ def _text_of(program: str) -> str:
     try:
         return pathlib.Path(program).read_text(errors="replace")
     except OSError:
-        return ""  # a module, or no file: the program may still look for it by name
+        return ""  # no file, for instance a module: no text to search

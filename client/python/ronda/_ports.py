@@ -13,8 +13,8 @@ _ATTEMPTS = 100
 def free_port(address: str = "127.0.0.1") -> int:
     """A port of `address`, a name or number of this host, on which no process listens.
 
-    If the system reserves the ports below those that it gives to connections, no connection takes
-    the port before the caller's listener does.
+    The system gives ports from a certain number on to connections. If possible, the port is below
+    that number, so that no connection takes it before the caller's listener does.
 
     Raises:
         OSError: the address is not this host's, or it has no port left.

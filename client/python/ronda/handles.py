@@ -105,8 +105,8 @@ def rows_of(
     """The result of an operation whose rows only Ronda counts.
 
     Returns:
-        The part of `out` that has rows, or without `out` a NumPy array in Ronda's memory; and the
-        rows of each member, if the operation reports them.
+        `out`, or its first rows if the result is shorter; without `out` a NumPy array in Ronda's
+        memory. Also the rows of each member, if the operation reports them.
     """
     address, rows, by_member = native.output(handle.id)
     if out is None:

@@ -153,7 +153,7 @@ def serve_env() -> None:
 
     Each rendezvous has its own store, so that a program may leave its group and make another. This
     is also the first call that Ronda gets from a program. So if rondarun has started the program
-    and the program has the argument --local_rank, it gets it here.
+    and the program has the argument --local_rank, serve_env() passes that to it.
     """
     # The function torch.distributed.rendezvous hides the module.
     handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers

@@ -1,7 +1,7 @@
 """Horovod's elastic API.
 
 With an elastic launcher, `rondarun --min-np`, ranks may die, join and leave. The remaining ranks
-return to the newest commit that any of them has, new ranks also get it, and the training
+return to the newest commit that any of them has, new ranks receive it, and then the training
 function runs again. Without such a launcher a job has a fixed number of ranks: its state is
 synchronized at the start, committed and restored. After an error that the job survives, all ranks
 return to the last commit and try again.

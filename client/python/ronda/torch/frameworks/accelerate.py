@@ -31,8 +31,8 @@ def _prepare(
     name, devices = _prepare_backend(state, cpu, sagemaker_dp, backend)
     if backend != _NAME or devices not in (DistributedType.NO, DistributedType.MULTI_CPU):
         return name, devices
-    # No accelerator has been found. Accelerate only looks for the other ranks if its argument is
-    # "cpu".
+    # No accelerator has been found. Accelerate only looks for the other ranks if its argument `cpu`
+    # is true.
     devices = _prepare_backend(state, True, sagemaker_dp, None)[1]
     if devices is not DistributedType.MULTI_CPU:
         raise ValueError(

@@ -25,8 +25,8 @@ class _Distributed(types.ModuleType):
     """ignite.distributed as its helpers auto_model and auto_optim see it: Ronda's name is gloo
     there.
 
-    Both names make the helpers use DistributedDataParallel without special cases of a backend.
-    Their other questions go to ignite.distributed itself.
+    With both backends the helpers have to use DistributedDataParallel without special cases. Their
+    other questions go to ignite.distributed itself.
     """
 
     def __getattr__(self, name: str) -> Any:
