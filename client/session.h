@@ -156,7 +156,7 @@ class Session {
   std::map<ProcessSetId, UnnamedCalls> unnamed_ ABSL_GUARDED_BY(mu_);
   // This rank's last join of each process set, until it is settled; null: not submitted.
   std::map<ProcessSetId, std::shared_ptr<const Handle>> joins_ ABSL_GUARDED_BY(mu_);
-  uint64_t joins_of_all_ ABSL_GUARDED_BY(mu_) = 0;  // joins of all ranks that have ended
+  uint64_t joins_of_all_ ABSL_GUARDED_BY(mu_) = 0;  // ended joins of the set of all ranks
 };
 
 // The ranks that are threads of this process, by number; and the rank for which each thread acts.
@@ -184,7 +184,7 @@ class RankContexts {
     std::shared_ptr<Session> session_;
     Mutex mu_;
     CondVar left_;
-    bool is_left_ ABSL_GUARDED_BY(mu_) = false;  // by all other threads
+    bool is_left_ ABSL_GUARDED_BY(mu_) = false;  // by all threads
     ronda_context id_;
   };
 

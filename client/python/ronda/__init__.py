@@ -75,10 +75,10 @@ def init(process_sets: Sequence[ProcessSet | Sequence[int]] = (), **options: obj
     joined. A second call is allowed.
 
     Args:
-        process_sets: the sets that exist from the start, the same on every rank; see
-            add_process_set().
-        **options: fields of ronda_options in ronda.h: rank, size, master_address, cycle_time_ms,
-            ...
+        process_sets: the sets that exist from the start, the same on every rank (see
+            add_process_set()).
+        **options: fields of ronda_options in ronda.h, such as rank, size, master_address,
+            cycle_time_ms.
 
     Raises:
         RondaError: the ranks do not fit together, or some did not come in time.

@@ -234,7 +234,7 @@ def _check_contiguous(is_contiguous: bool, role: str) -> None:
 
 
 def _is_row_major(shape: Shape, strides: Shape | None) -> bool:
-    """Args: strides: in any unit; the smallest is that of neighbours in the last dimension."""
+    """Args: strides: in any unit, with the smallest for neighbours in the last dimension."""
     if strides is None or math.prod(shape) == 0:
         return True
     expected = 1

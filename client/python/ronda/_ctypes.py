@@ -239,7 +239,9 @@ class Operation:
     """An operation on tensors: the struct of its arguments, and their order in a call."""
 
     def __init__(self, name: str, fields: str, order: str) -> None:
-        """Args: the struct's fields after the tensor; the order of a call: required | optional."""
+        """Args: the struct's fields after the tensor, and the order of a call (required |
+        optional).
+        """
         laid_out: list[tuple[str, Any]] = [("struct_size", c_size_t), ("tensor", Tensor)]
         for field in fields.split():
             laid_out += _FIELDS[field]

@@ -133,8 +133,8 @@ class InFlight:
         """Forgets operations that have ended.
 
         Args:
-            most: how many to check, beginning with those whose last check is longest ago; None:
-                all.
+            most: how many to check, beginning with those whose last check is longest ago. None
+                means all.
         """
         with self._lock:
             self._enter_newest()
@@ -161,7 +161,7 @@ def first_conflict(members: Sequence[Sequence[Span]]) -> tuple[int, int] | None:
     """Two operations of a group of which one changes the other's memory.
 
     Args:
-        members: the memory of each operation; an operation's input and output may overlap.
+        members: the memory of each operation. An operation's input and output may overlap.
     """
     ordered = sorted(
         (*span, i) for i, spans in enumerate(members) for span in spans if span.begin < span.end

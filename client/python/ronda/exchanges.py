@@ -142,7 +142,7 @@ def scatter_async(
     Args:
         array: root's array; the other ranks pass an array of the same type and dimensions, whose
             content and first dimension are ignored.
-        splits: on root, rows for each member; None: as in reducescatter_async().
+        splits: on root, rows for each member. None means as in reducescatter_async().
         out: must not overlap `array`.
     """
     id = process_sets.id_of(process_set)
@@ -169,7 +169,8 @@ def alltoall_async(
 
     Args:
         array: its first dimension may differ between ranks.
-        splits: rows for each member; None: equally many, which must divide the first dimension.
+        splits: rows for each member. None means equally many, which must divide the first
+            dimension.
         out: must not overlap `array`.
 
     Returns:

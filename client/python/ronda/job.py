@@ -71,7 +71,7 @@ def reform(reason: str | None) -> None:
     """Leaves this epoch of an elastic job, and joins the next one, for all users.
 
     Args:
-        reason: the failure that ends the epoch; None: the change is planned.
+        reason: the failure that ends the epoch. None means that the change is planned.
 
     Raises:
         MembershipError: the launcher has no place for this process any more.

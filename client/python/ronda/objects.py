@@ -23,7 +23,7 @@ def broadcast_object(
     """Gives every rank a copy of root's object; root gets `value` itself.
 
     Args:
-        value: on root; of any size. Ignored elsewhere.
+        value: on root, of any size. Ignored elsewhere.
 
     Raises:
         RondaError: as operations on arrays.

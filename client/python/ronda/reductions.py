@@ -7,20 +7,20 @@ once; the arrays belong to the operation until Handle.wait() has returned the re
 functions wait. Roots and other ranks are numbered as in the job.
 
 Common arguments:
-    array: the same shape and type on every rank, unless the function says otherwise; contiguous in
-        row-major order. Numbers and lists become NumPy arrays.
+    array: contiguous in row-major order. It has the same shape and type on every rank, unless the
+        function says otherwise. Numbers and lists become NumPy arrays.
     out: memory for the result, which the function then returns. Some functions allow it to be
         `array`. Without it the result is a new NumPy array. Arrays on a CUDA device need an `out`
         there. The operation comes after the work that their stream has been given, and the host
         waits for it, so that every stream finds the result.
     op: how elements are combined; AVERAGE divides by the number of ranks.
-    name: the tensor's name, the same on every rank; None: operations are matched by the order of
-        the calls in their process set.
+    name: the tensor's name, the same on every rank. None means that operations are matched by the
+        order of the calls in their process set.
     compression: the format in which floating-point elements travel.
     prescale, postscale: factors of each rank's input, and of the result.
     process_set: the ranks that take part.
-    deadline_s: seconds that the operation may wait for a rank; 0: as for the job, negative: no
-        limit.
+    deadline_s: seconds that the operation may wait for a rank. Zero means as for the job, a
+        negative number no limit.
 
 Errors of all functions (for *_async, wait() raises those of the second group):
     NotInitializedError, DuplicateNameError (the name is in flight), InvalidArgumentError (nothing
@@ -185,7 +185,7 @@ def grouped_allreduce_async(
     """Allreduces that run together or, if one fails, not at all. Returns a handle for each.
 
     Args:
-        outs: an `out` for each array; may be `arrays`.
+        outs: an `out` for each array. It may be `arrays`.
         name: of the group. Without a name it is derived from types and shapes, so two equal groups
             need names if both are in flight.
     """

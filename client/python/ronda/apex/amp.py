@@ -60,13 +60,15 @@ def initialize(
         enabled: False: the call does nothing.
         opt_level: "O0" to "O3", see above.
         cast_model_type: the 16-bit dtype.
-        patch_torch_functions, master_weights, verbosity: ignored: autocast serves their purpose.
+        patch_torch_functions, master_weights, verbosity: ignored, because autocast serves their
+            purpose.
         keep_batchnorm_fp32: for O3.
-        loss_scale: a number, or "dynamic". None: the level's default: dynamic in O1 and O2, else 1.
+        loss_scale: a number, or "dynamic". None means the level's default, which is dynamic in O1
+            and O2, else 1.
         cast_model_outputs: dtype of the outputs' floating-point tensors.
         num_losses: losses with their own scale.
-        min_loss_scale, max_loss_scale: bounds of a dynamic scale. None means 1: a scale that falls
-            without end only hides gradients that are not finite for another reason.
+        min_loss_scale, max_loss_scale: bounds of a dynamic scale. None means 1, because a scale
+            that falls without end only hides gradients that are not finite for another reason.
 
     Returns:
         `models`, or the pair of `models` and `optimizers` if optimizers are given.

@@ -382,7 +382,8 @@ class FP16_Optimizer:  # noqa: N801
             The result of the optimizer's step().
 
         Raises:
-            TypeError: a closure was passed with a dynamic scale: a step cannot be skipped halfway.
+            TypeError: a closure was passed with a dynamic scale, but a step cannot be skipped
+                halfway.
         """
         if closure is not None and self.dynamic_loss_scale:
             raise TypeError("step() takes a closure with a static loss scale only")

@@ -55,7 +55,7 @@ class FusedSGD(FusedOptimizer):
             lr: must be given, here or in each group.
             momentum, dampening, weight_decay, nesterov: as in torch.optim.SGD.
             wd_after_momentum: the decay does not enter the momentum.
-            materialize_master_grads: ignored: parameters have one gradient here.
+            materialize_master_grads: ignored, because parameters have one gradient here.
             set_grad_none: zero_grad() removes gradients.
 
         Raises:

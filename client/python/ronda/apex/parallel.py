@@ -137,14 +137,14 @@ class DistributedDataParallel(nn.Module):
         """
         Args:
             module: the same on every rank.
-            message_size: ignored: RONDA_FUSION_THRESHOLD sets how much is fused.
+            message_size: ignored, because RONDA_FUSION_THRESHOLD sets how much is fused.
             delay_allreduce: gradients travel when all are computed, and only existing gradients
                 travel. Otherwise each travels at once, and a gradient that backward did not compute
                 is treated as zeros.
-            shared_param, allreduce_trigger_params, num_allreduce_streams, prof: ignored: any
-                parameters may be shared, and nothing needs tuning.
-            retain_allreduce_buffers: must be False: no buffers exist besides the gradients.
-            allreduce_always_fp32: ignored: sums are always computed in fp32.
+            shared_param, allreduce_trigger_params, num_allreduce_streams, prof: ignored, because
+                any parameters may be shared, and nothing needs tuning.
+            retain_allreduce_buffers: must be False, because no buffers exist besides the gradients.
+            allreduce_always_fp32: ignored, because sums are always computed in fp32.
             allreduce_communicators: must be None.
             gradient_average: divide by the number of ranks.
             gradient_predivide_factor: divide by it before the sum, and by the rest afterwards.
@@ -302,8 +302,8 @@ def convert_syncbn_model(
 
     Args:
         module: is changed, and returned unless it is a BatchNorm itself.
-        process_group: must be None: statistics are those of all ranks.
-        channel_last: ignored: every memory format works.
+        process_group: must be None, because statistics are those of all ranks.
+        channel_last: ignored, because every memory format works.
 
     Raises:
         NotImplementedError: a process group was passed.

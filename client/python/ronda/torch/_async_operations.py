@@ -396,8 +396,8 @@ def alltoall_async(
 
     Args:
         tensor: contiguous; only its first dimension may differ between ranks.
-        splits: the number of rows for each member, a tensor or list of integers; rows beyond their
-            sum are not sent. None: the same number for all.
+        splits: the number of rows for each member, a tensor or list of integers. Rows beyond their
+            sum are not sent. None means the same number for all.
         name: the same on every rank; tensors without a name are matched by order.
         process_set: the ranks that take part.
 
@@ -543,7 +543,7 @@ def join(device: int = -1) -> int:
     the ranks that take part; Horovod's averages count all ranks.
 
     Args:
-        device: not used; Ronda adds no zeros.
+        device: not used, because Ronda adds no zeros.
 
     Returns:
         The last rank that joined.

@@ -190,7 +190,7 @@ def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
 
     Args:
         file_path: an existing file is replaced.
-        mark_cycles: not used; Ronda has no cycles of fixed length.
+        mark_cycles: not used, because Ronda has no cycles of fixed length.
 
     Raises:
         ValueError: the file cannot be created, a timeline is already being written, or the process

@@ -129,6 +129,6 @@ def synchronize(handle: Handle) -> Any:
         The result of the function without _async; None if the handle was synchronized before.
 
     Raises:
-        HorovodInternalError: the operation failed; the text names the tensor and the rank.
+        HorovodInternalError: the operation failed. The text names the tensor and the rank.
     """
     return handle.wait()

@@ -40,7 +40,8 @@ class CompressionState:
     ) -> None:
         """
         Args:
-            process_group: of the module, a group of the backend "ronda"; None: the default group.
+            process_group: of the module, a group of the backend "ronda". None means the default
+                group.
             wire: the format of the elements between ranks.
             error_feedback: rounding errors are added to this rank's next gradients.
             detect_overflow: the program will call found_inf().

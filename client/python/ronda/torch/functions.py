@@ -150,7 +150,7 @@ def broadcast_optimizer_state(
     Args:
         optimizer: the same kind on every rank, with parameters in the same order.
         root_rank: the rank in the job.
-        model: not used; Horovod looks for sparse parameters in it.
+        model: not used. Horovod looks for sparse parameters in it.
 
     Raises:
         ValueError: the parameters of this rank's optimizer are not those of the root's.

@@ -397,7 +397,7 @@ def alltoall(
 
     Args:
         tensor: contiguous; only its first dimension may differ between ranks.
-        splits: the number of rows for each member; None: the same number for all.
+        splits: the number of rows for each member. None means the same number for all.
         name: the same on every rank; tensors without a name are matched by order.
         process_set: the ranks that take part.
 

@@ -390,8 +390,8 @@ def DistributedOptimizer(
         gradient_predivide_factor: for an average, the part of the divisor that is applied before
             the sum.
         num_groups: deprecated; use groups.
-        groups: lists of parameters whose gradients travel together; or the number of such lists, of
-            about equal length. None, 0: each gradient travels when it is ready.
+        groups: lists of parameters whose gradients travel together, or the number of such lists, of
+            about equal length. With None or 0 each gradient travels when it is ready.
         sparse_as_dense: reduces sparse gradients as dense ones.
         process_set: the ranks that take part.
 

@@ -60,8 +60,8 @@ def init(
     are off.
 
     Args:
-        role_maker: None: the launcher gives the place of this process.
-        is_collective: True; Ronda has no parameter servers.
+        role_maker: None, because the launcher gives the place of this process.
+        is_collective: True, because Ronda has no parameter servers.
         strategy: the settings. The settings of fusing take effect here, unless another part of the
             program has already joined the job.
         log_level: not used; RONDA_LOG_LEVEL sets the amount of Ronda's messages.
@@ -146,7 +146,7 @@ def distributed_optimizer(
 
     Args:
         optimizer: of paddle.optimizer, with parameters in the same order on every rank.
-        strategy: the settings; None: those of init().
+        strategy: the settings. None means those of init().
     """
     _check("distributed_optimizer")
     return DistributedOptimizer(optimizer, strategy if strategy is not None else _strategy)

@@ -41,7 +41,7 @@ class DistributedOptimizer:
         """Reduces the gradients, and makes the optimizer apply them.
 
         Raises:
-            RondaError: a reduction has failed; the optimizer has not been called.
+            RondaError: a reduction has failed, and the optimizer has not been called.
             ValueError: Ronda does not support a gradient.
         """
         self._done += 1

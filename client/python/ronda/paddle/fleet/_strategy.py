@@ -65,7 +65,7 @@ class DistributedStrategy:
     other keys keep their values.
 
     Raises, when an attribute is set:
-        AttributeError: the setting is unknown; the text names the nearest known one.
+        AttributeError: the setting is unknown. The text names the nearest known one.
         ValueError: Ronda does not support the setting, or the value has the wrong type.
     """
 

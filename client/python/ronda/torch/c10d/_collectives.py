@@ -494,7 +494,7 @@ class Collectives:
         """A gather of dense tensors: into `room`, which is flat, or into Ronda's memory.
 
         Args:
-            data: of this rank; its rows are gathered.
+            data: of this rank. Its rows are gathered.
             room: for the rows of all members.
             opts: torch's options.
             counts: the elements that each member must send.

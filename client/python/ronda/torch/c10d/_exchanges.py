@@ -439,8 +439,8 @@ class Exchanges(Collectives):
         """Blocks until every rank has called it; the error names every rank that is missing.
 
         Args:
-            timeout: the longest wait, or options that contain it; None: the group's timeout.
-            wait_all_ranks: ignored: the error always names all missing ranks.
+            timeout: the longest wait, or options that contain it. None means the group's timeout.
+            wait_all_ranks: ignored, because the error always names all missing ranks.
         """
         limit: timedelta | None = _versions.barrier_timeout(timeout)
         seconds = self._timeout_s if limit is None else limit.total_seconds()

@@ -76,7 +76,7 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         Args:
             rank: of this process in the group.
             ranks: of the members in the job, in the order of the group.
-            process_set: of these ranks; shutdown() gives it back, unless it is the set of all
+            process_set: of these ranks, which shutdown() gives back, unless it is the set of all
                 ranks.
             name: of the group.
             timeout_s: deadline of its collectives; 0: the job's.
@@ -148,7 +148,7 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         """A group of some ranks of this one, on these ranks.
 
         Args:
-            ranks: in this group; their order is that of the new group.
+            ranks: in this group. Their order is that of the new group.
             options: with the new group's name and timeout.
 
         Raises:

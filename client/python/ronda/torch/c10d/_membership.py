@@ -101,7 +101,7 @@ class ReconfigurableGroup(dist.ProcessGroup):
         """
         Args:
             store: of torch.
-            group: of the ranks at the start; it does the work, and changes its members.
+            group: of the ranks at the start. It does the work, and changes its members.
         """
         super().__init__(store, group.rank(), group.size())
         self._group = group

@@ -118,7 +118,8 @@ def _claim_publication(store: Any, key: str) -> None:
     ranks the library checks, when they meet, that no two processes are the same rank.
 
     Raises:
-        RuntimeError: a living process has already done so: a rank has started a copy of itself.
+        RuntimeError: a living process has already done so, because a rank has started a copy of
+            itself.
     """
     own = (socket.gethostname(), os.getpid())
     # A separate key, because waiting ranks of torch 1.13 do not notice a value set by compare_set.

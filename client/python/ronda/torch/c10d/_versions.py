@@ -250,7 +250,8 @@ def complete_groups(backend_of: Callable[[Any, Any], Any]) -> None:
     """Makes groups pass gather_single() on: torch's C++ code does not find the method in Python.
 
     Args:
-        backend_of: Ronda's part of a group for a device; None if another backend serves the device.
+        backend_of: returns Ronda's part of a group for a device, or None if another backend serves
+            the device.
     """
     if not HAS_BACKENDS:
         return

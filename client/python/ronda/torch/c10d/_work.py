@@ -107,7 +107,7 @@ class Work(_Base):  # type: ignore[misc]
         """Blocks until the collective has ended. On a GPU makes the current stream wait instead.
 
         Args:
-            timeout: the longest wait; zero or less: only the group's timeout.
+            timeout: the longest wait. Zero or less means only the group's timeout.
 
         Raises:
             RondaError: the collective has failed.
