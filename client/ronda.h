@@ -148,9 +148,9 @@ const char* ronda_version(void);
 const char* ronda_last_error(void);
 
 /* 1 for RONDA_ERROR_PEER_FAILED and RONDA_ERROR_DEADLINE, because the remaining ranks are sound. Ranks whose calls have
- * ended with such a status can leave the job with ronda_shutdown() and meet again in its next epoch. 0 for all other
- * errors (wrong arguments, ranks that disagree, exhausted memory, faults in Ronda itself), because the same program
- * would meet them again; and for RONDA_OK. */
+ * ended with such a status can leave the job with ronda_shutdown() and meet again in its next epoch. 0 for RONDA_OK. 0
+ * also for all other errors, because the same program would meet them again: wrong arguments, ranks that disagree,
+ * exhausted memory, faults in Ronda itself. */
 int ronda_status_is_recoverable(ronda_status status);
 
 /* -- The job -- */

@@ -201,10 +201,10 @@ inline std::string run_spawned(int rank, int size, const std::string& job, const
 //
 // Call it before the program starts threads, and in a process without a job: fork() copies only the calling thread.
 // Changes that `body` makes stay in its process. If a rank fails, the others end, after 5 s by SIGKILL.
-// The errors of a job are those of its first failure, with the rank: the code and text of an Error that leaves `body`;
-// RONDA_ERROR_INTERNAL with the text of another exception; RONDA_ERROR_PEER_FAILED if the process ended by a signal or
-// with an exit code. Errors of the call: RONDA_ERROR_INVALID_ARGUMENT (size), RONDA_ERROR_ALREADY_INITIALIZED,
-// RONDA_ERROR_INTERNAL (the system cannot start a process).
+// A failed job has the error of its first failure, with the rank: the code and text of an Error that leaves `body`, or
+// RONDA_ERROR_INTERNAL with the text of another exception. RONDA_ERROR_PEER_FAILED means that the process ended by a
+// signal or with an exit code. Errors of the call: RONDA_ERROR_INVALID_ARGUMENT (size),
+// RONDA_ERROR_ALREADY_INITIALIZED, RONDA_ERROR_INTERNAL (the system cannot start a process).
 inline Status try_spawn(int size, const std::function<void()>& body, const Options& options = {}) {
   if (size < 1) return detail::invalid_argument("spawn: there cannot be " + std::to_string(size) + " ranks");
   if (is_initialized()) {

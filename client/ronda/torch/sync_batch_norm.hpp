@@ -75,8 +75,8 @@ inline ChannelStatistics statistics_over_ranks(const at::Tensor& input, const Ca
 // variance depend on the batches of all ranks.
 class NormalizeOverRanks : public ::torch::autograd::Function<NormalizeOverRanks> {
  public:
-  // Returns the output, and the mean, variance and count for the running statistics.
-  // `weight` and `bias` may be absent; libtorch accepts no undefined tensors here.
+  // Returns the output, and for the running statistics the mean, the variance and the count. `weight` and `bias` may be
+  // absent; libtorch accepts no undefined tensors here.
   static ::torch::autograd::variable_list forward(::torch::autograd::AutogradContext* context, const at::Tensor& input,
                                                   const c10::optional<at::Tensor>& weight,
                                                   const c10::optional<at::Tensor>& bias, double eps,
@@ -238,7 +238,7 @@ inline void convert_children(::torch::nn::Module& module, const std::string& pat
 
 // Replaces each BatchNorm in a Sequential by a SyncBatchNorm; the Sequential is `module` itself, or anywhere in it. The
 // new module has the same buffers and the same parameters, so an optimizer that has them keeps working. `module` is a
-// shared_ptr or a holder. A BatchNorm that is a member of one of the program's classes cannot be replaced, because C++
+// shared_ptr or a holder. If a class of the program has a BatchNorm as a member, that cannot be replaced, because C++
 // fixes its type.
 // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) that names the first such member; then nothing is replaced.
 template <class Module>

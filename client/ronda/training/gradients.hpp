@@ -89,8 +89,8 @@ inline double global_norm(const std::vector<Tensor>& gradients,
 
 // Scales all gradients so that their global_norm() is at most `max_norm`, and returns the previous norm. Pascanu,
 // Mikolov and Bengio, "On the difficulty of training recurrent neural networks", 2013, algorithm 1. Reduced gradients
-// are the same on every rank, so the result is the same, too: every rank scales by the same factor. A norm that is
-// infinite or not a number leaves the gradients unchanged.
+// are the same on every rank, so every rank scales by the same factor. A norm that is infinite or not a number leaves
+// the gradients unchanged.
 //
 //   optimizer.synchronize();
 //   ronda::training::clip_by_global_norm(optimizer.gradients(), 1.0);

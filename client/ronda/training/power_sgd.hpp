@@ -284,7 +284,7 @@ class PowerSgd {
   }
 
   // Averages the tensors from which every rank sees whether a gradient has overflowed: if M has an element that is
-  // infinite or not a number, P has such elements, too.
+  // infinite or not a number, P also has such elements.
   Status average(const std::vector<Tensor>& tensors) {
     if (tensors.empty()) return {};
     Status status = try_grouped_allreduce("ronda.training.power_sgd", tensors, {}, options_.call);

@@ -391,7 +391,7 @@ def DistributedOptimizer(
             the sum.
         num_groups: deprecated; use groups.
         groups: lists of parameters whose gradients travel together, or the number of such lists, of
-            about equal length. With None or 0 each gradient travels when it is ready.
+            about equal length. If it is None or 0, each gradient travels when it is ready.
         sparse_as_dense: reduces sparse gradients as dense ones.
         process_set: the ranks that take part.
 

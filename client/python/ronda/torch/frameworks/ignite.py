@@ -25,7 +25,7 @@ class _Distributed(types.ModuleType):
     """ignite.distributed as its helpers auto_model and auto_optim see it: Ronda's name is gloo
     there.
 
-    With both backends the helpers have to use DistributedDataParallel without special cases. Their
+    The helpers have to use DistributedDataParallel without special cases for both backends. Their
     other questions go to ignite.distributed itself.
     """
 
