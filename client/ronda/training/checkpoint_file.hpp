@@ -1,10 +1,10 @@
-// The file of a checkpoint: written whole or not at all, and checked before it is read.
+// The file of a checkpoint. It is written as a whole or not at all, and checked before it is read.
 //
 // Numbers are in the machine's byte order:
 //
 //   "RONDACKP", u32 version, u32 tensors, i64 step, u64 bytes of extra, extra
 //   for each tensor: u32 dtype, u32 dimensions, u64 bytes of its name, i64 each dimension, the name, its elements
-//   u32 CRC-32 of all before
+//   u32 CRC-32 of everything above
 #ifndef RONDA_CLIENT_RONDA_TRAINING_CHECKPOINT_FILE_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_CHECKPOINT_FILE_HPP_
 
@@ -31,7 +31,7 @@ namespace ronda {
 inline namespace v1 {
 namespace detail {
 
-// CRC-32 of ISO 3309, eight bytes at a time: Kounavis and Berry, "A systematic approach to building high performance,
+// CRC-32 of ISO 3309, eight bytes at a time. Kounavis and Berry, "A systematic approach to building high performance,
 // software-based, CRC generators", 2005.
 class Crc32 {
  public:
@@ -102,7 +102,7 @@ struct CheckpointTensor {
   std::uint64_t name_bytes;
 };
 
-// Writes to a file, and adds up the checksum. The first error sticks.
+// Writes to a file, and computes the checksum. Keeps the first error.
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(std::FILE* file) : file_(file) {}
@@ -114,7 +114,7 @@ class CheckpointWriter {
     if (std::fwrite(data, 1, bytes, file_) != bytes) error_ = errno != 0 ? errno : EIO;
   }
 
-  // Writes the checksum, and forces all to the disk. The error, or 0.
+  // Writes the checksum, and forces the file to the disk. Returns the error, or 0.
   int finish() {
     const std::uint32_t crc = crc_.value();
     put(&crc, sizeof(crc));
@@ -153,7 +153,7 @@ inline Status check_is_on_host(const std::vector<Tensor>& tensors) {
   return {};
 }
 
-// After a rename the folder has to be forced to the disk, too.
+// After a rename the folder also has to be forced to the disk.
 inline int sync_folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -164,8 +164,8 @@ inline int sync_folder_of(const std::string& path) {
   return error;
 }
 
-// Writes the checkpoint to `path`, or leaves what was there. Until it is whole, it is called `unfinished`, in the same
-// folder.
+// Writes the checkpoint to `path`, or keeps the old file there. Until the file is complete, its name is `unfinished`,
+// in the same folder.
 inline Status write_checkpoint(const std::string& path, const std::string& unfinished, std::int64_t step,
                                const std::vector<Tensor>& tensors, std::string_view extra) {
   Status status = check_is_on_host(tensors);
@@ -185,12 +185,12 @@ inline Status write_checkpoint(const std::string& path, const std::string& unfin
   return file_error("write", path, error);
 }
 
-// Reads a file; the first error, or the end of the file, sticks.
+// Reads a file. Keeps the first error, or the end of the file.
 class CheckpointReader {
  public:
   explicit CheckpointReader(std::FILE* file) : file_(file) {}
 
-  // Whether all the bytes were there.
+  // Returns whether the file had all the bytes.
   bool get(void* data, std::size_t bytes) {
     errno = 0;
     return bytes == 0 || std::fread(data, 1, bytes, file_) == bytes;
@@ -204,7 +204,7 @@ class CheckpointReader {
   std::FILE* const file_;
 };
 
-// Errors: RONDA_ERROR_INTERNAL with the file's name, if it is not a whole checkpoint of `step`.
+// Errors: RONDA_ERROR_INTERNAL with the file's name, if the file is not a complete checkpoint of `step`.
 inline Status check_checkpoint(const std::string& path, std::int64_t step) {
   const File file(std::fopen(path.c_str(), "rbe"));
   if (file == nullptr) return file_error("open", path, errno);
@@ -243,7 +243,7 @@ inline std::string shape_text(const std::vector<std::int64_t>& shape) {
   return "[" + text + "]";
 }
 
-// Reads the description of the next tensor, which is to be that of `tensor`.
+// Reads the description of the next tensor, which must match `tensor`.
 inline Status match_tensor(const std::string& path, const Tensor& tensor, CheckpointReader* reader) {
   const auto cut = [&] { return file_error("read", path, errno); };
   CheckpointTensor about;
@@ -264,8 +264,8 @@ inline Status match_tensor(const std::string& path, const Tensor& tensor, Checkp
   return {};
 }
 
-// Reads a checkpoint that check_checkpoint() has found whole. Its tensors are compared with `tensors` before the first
-// of them is changed.
+// Reads a checkpoint that check_checkpoint() has accepted. Compares all of its tensors with `tensors` before it changes
+// any.
 inline Status read_checkpoint(const std::string& path, const std::vector<Tensor>& tensors, std::string* extra) {
   Status status = check_is_on_host(tensors);
   if (!status.ok()) return status;
