@@ -42,6 +42,12 @@ said=$(client/packaging/install "$work/bare" "$work/nowhere")
   fail "without plugins: $said"
 [[ -x $work/bare/bin/ronda-bench && ! -e $work/bare/lib/libronda_mpi.so ]] || fail "without plugins: $(ls -R "$work/bare")"
 
+# The launcher finds them, or does without MPI on several hosts.
+said=$("$prefix/bin/rondarun" -np 2 -H alpha:1,beta:1 --dry-run true 2>&1)
+[[ $said == *"mpirun "* ]] || fail "with the plugin for MPI: $said"
+said=$("$work/bare/bin/rondarun" -np 2 -H alpha:1,beta:1 --dry-run true 2>&1)
+[[ $said == *"there is no plugin of Ronda's for Open MPI "*": the ranks are started over ssh"* ]] || fail "without it: $said"
+
 # Horovod's own program stays.
 [[ $(readlink "$prefix/bin/horovodrun") == /bin/true ]] || fail "horovodrun was replaced"
 [[ $(client/packaging/install "$prefix" .) == *"  without horovodrun: $prefix/bin/horovodrun is another program's"* ]] || fail "horovodrun is there, in silence"

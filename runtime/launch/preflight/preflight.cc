@@ -71,9 +71,14 @@ constexpr absl::Duration kAnswerPatience = absl::Seconds(5);
 // Longer than a probe tries to connect.
 constexpr absl::Duration kConnectPatience = absl::Seconds(3);
 
-// "--probe", and the interfaces if there are any.
+// The variables that ranks on all hosts would get, "--probe", and the interfaces if there are any.
 std::vector<std::string> ProbeWords(const std::string& program, const RemoteOptions& remote) {
-  std::vector<std::string> words = {program, kProbeWord};
+  std::vector<std::string> words = {"env"};
+  for (const char* name : {"RONDA_MPI_PLUGIN", "RONDA_HOSTS_PLUGIN"}) {
+    const std::optional<std::string> value = ProcessEnvironment()(name);
+    if (value.has_value()) words.push_back(absl::StrCat(name, "=", *value));
+  }
+  words.insert(words.end(), {program, kProbeWord});
   words.insert(words.end(), remote.network_interfaces.begin(), remote.network_interfaces.end());
   return words;
 }

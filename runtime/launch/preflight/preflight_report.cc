@@ -136,6 +136,20 @@ std::vector<std::string> ProblemsOf(const ProbedHost& host) {
   return problems;
 }
 
+// "h2: why", for each host with such a fact.
+std::vector<std::string> Reasons(const std::vector<const ProbedHost*>& hosts, absl::string_view name) {
+  std::vector<std::string> reasons;
+  for (const ProbedHost* host : hosts) {
+    const std::string reason = FactOr(host->facts, name);
+    if (!reason.empty()) reasons.push_back(absl::StrCat(host->host, ": ", reason));
+  }
+  return reasons;
+}
+
+bool AllHave(const std::vector<const ProbedHost*>& hosts, absl::string_view name) {
+  return Reasons(hosts, name).size() == hosts.size();
+}
+
 // Problems of hosts that are to run a job together.
 std::vector<std::string> ProblemsAcross(const std::vector<const ProbedHost*>& hosts) {
   std::vector<std::string> problems = OddOnes(hosts, kVersionEqual);
@@ -144,6 +158,9 @@ std::vector<std::string> ProblemsAcross(const std::vector<const ProbedHost*>& ho
     const std::string reason = FactOr(host->facts, fact::kNoAddress);
     if (!reason.empty()) problems.push_back(absl::StrCat(host->host, " has no address for the others: ", reason));
   }
+  Append(Reasons(hosts, fact::kNoHostsPlugin), &problems);
+  // Where no host has it, ranks are started without MPI.
+  if (!AllHave(hosts, fact::kNoMpiPlugin)) Append(Reasons(hosts, fact::kNoMpiPlugin), &problems);
   return problems;
 }
 
@@ -164,6 +181,10 @@ std::vector<std::string> NotesOn(const std::vector<const ProbedHost*>& hosts) {
   if (hosts.size() == 1) return notes;
   if (Usual(hosts, fact::kMpi).empty()) {
     notes.emplace_back("there is no MPI: ranks are started over ssh, and hosts exchange data over TCP");
+  }
+  if (AllHave(hosts, fact::kNoMpiPlugin)) {
+    notes.push_back(absl::StrCat("no host has the plugin for its MPI: ranks are started over ssh, and hosts exchange ",
+                                 "data over TCP; ", Reasons(hosts, fact::kNoMpiPlugin).front()));
   }
   for (const Equal& equal : {kGpusEqual, kCudaEqual, kNcclEqual}) Append(OddOnes(hosts, equal), &notes);
   return notes;
