@@ -72,12 +72,11 @@ absl::StatusOr<StartedJob> PlanRonda(const StartupOptions& options) {
 
 absl::StatusOr<StartedJob> PlanPeer(const StartupOptions& options, const std::string& name) {
   const PeerInfo& info = *FindPeer(name);
-  if (!info.launcher) return absl::NotFoundError(absl::StrCat("--peer ", name, ": ", info.title, " has no launcher"));
-  const std::string program = FindPeerFile(absl::StrCat(info.name, "_first_allreduce"));
-  if (program.empty()) {
-    return absl::NotFoundError(absl::StrCat("--peer ", name, ": the program for ", info.title,
-                                            " is not built: install Debian's ", info.packages));
+  if (!info.launcher) {
+    return absl::InvalidArgumentError(absl::StrCat("--peer ", name, ": ", info.title, " has no launcher to time"));
   }
+  RONDA_ASSIGN_OR_RETURN(const std::string program,
+                         FindPeerFile(name, absl::StrCat(info.name, "_first_allreduce"), info.build_package));
   StartedJob peer{.name = info.name};
   RONDA_ASSIGN_OR_RETURN(peer.command, PlanLaunch({.launcher = *info.launcher,
                                                    .ranks = options.ranks,
@@ -131,12 +130,7 @@ absl::StatusOr<std::vector<StartedJob>> PlanJobs(const StartupOptions& options) 
   std::vector<StartedJob> jobs;
   RONDA_ASSIGN_OR_RETURN(jobs.emplace_back(), PlanRonda(options));
   for (const std::string& name : options.peers) {
-    absl::StatusOr<StartedJob> peer = PlanPeer(options, name);
-    if (peer.ok()) {
-      jobs.push_back(*std::move(peer));
-    } else {
-      Explain(peer.status());
-    }
+    RONDA_ASSIGN_OR_RETURN(jobs.emplace_back(), PlanPeer(options, name));
   }
   return jobs;
 }

@@ -50,6 +50,7 @@ RunDocument DocumentOf(const Json& json, const std::string& file) {
                  .cores = machine.at("cores").get<int>(),
                  .memory_gib = machine.at("memory_gib").get<double>(),
                  .kernel = machine.at("kernel").get<std::string>()};
+  run.peers = json.value("peers", std::vector<std::string>());  // of earlier versions: none
   run.core_distance_ns = json.at("core_distance_ns").get<std::array<double, 2>>();
   for (const Json& row : json.at("rows")) run.rows.push_back(RowOf(row));
   return run;
