@@ -116,6 +116,8 @@ class JobResults {
     }
   }
 
+  void SetBusyCores(double before, double after) { results_.SetBusyCores(before, after); }
+
   // Errors: a row that cannot be read; a file that cannot be written.
   absl::Status Write(const Results::Files& files) {
     if (is_any_complete_) status_.Update(results_.Write(files));
@@ -145,6 +147,7 @@ absl::StatusOr<int> StartJobs(const JobRequest& request) {
       .user_id = static_cast<int>(getuid())};
   launch.command.insert(launch.command.end(), request.words.begin(), request.words.end());
   JobResults results(request);
+  const double busy_before = BusyCoresNow();
   int exit_code = 0;
   for (size_t i = 0; i < request.options.ranks.size() && exit_code == 0; ++i) {
     launch.ranks = request.options.ranks[i];
@@ -152,6 +155,7 @@ absl::StatusOr<int> StartJobs(const JobRequest& request) {
     RONDA_ASSIGN_OR_RETURN(exit_code,
                            ShowLaunch(command, [&](const OutputMessage& message) { results.Take(message); }));
   }
+  results.SetBusyCores(busy_before, BusyCoresNow());
   RONDA_RETURN_IF_ERROR(results.Write(request.options.files));
   return exit_code;
 }

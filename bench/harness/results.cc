@@ -176,6 +176,7 @@ std::string Results::ToJson(const Machine& machine, const std::string& date) con
                        {"kernel", machine.kernel}}},
                      {"peers", peers_},
                      {"core_distance_ns", core_distance_},
+                     {"busy_cores", busy_cores_},
                      {"arguments", arguments_}};
   std::string text = Compact(head);
   text.pop_back();  // the brace, to put the rows on lines of their own

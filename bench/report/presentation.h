@@ -26,8 +26,9 @@ struct ReportTable {
   std::vector<std::vector<std::string>> rows;  // as many cells as the header
 };
 
-// Why the figures of this run are not to be trusted; "" if they are: the distance of the cores has changed by half
-// during the run, or most rows have rounds (or steps) that differ by a factor of two.
+// Why the figures of this run are not to be trusted; "" if they are: other programs used cores that the ranks needed,
+// the distance of the cores has changed by half during the run, or most rows have rounds (or steps) that differ by a
+// factor of two.
 std::string NoiseIn(const RunDocument& run);
 
 // Of each run of `step` that has varied the fusion threshold or the wire format, for each of its cases: the times of

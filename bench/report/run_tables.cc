@@ -35,6 +35,12 @@ std::pair<double, double> SpreadOf(const RunRow& row) {
   return {std::nan(""), std::nan("")};
 }
 
+double MostRanks(const RunDocument& run) {
+  double most = 0;
+  for (const RunRow& row : run.rows) most = std::fmax(most, row.Number("ranks"));
+  return most;
+}
+
 // Position of `value` in `values`, where it is put if it is new.
 template <typename T>
 size_t IndexOf(const T& value, std::vector<T>* values) {
@@ -196,8 +202,14 @@ std::vector<ReportTable> NegotiationTables(const RunDocument& run) {
 }  // namespace
 
 std::string NoiseIn(const RunDocument& run) {
+  constexpr double kMostBusy = 0.3;    // of the cores that the ranks need
   constexpr double kMostChange = 1.5;  // of the distance of the cores, which changes by a factor of five
   constexpr double kMostSpread = 2;    // from the p10 to the p90
+  const double busy = std::max(run.busy_cores[0], run.busy_cores[1]);
+  if (busy > std::max(0.0, run.machine.cores - MostRanks(run)) + kMostBusy) {
+    return absl::StrCat("spoilt: other programs kept ", Fixed(busy, 1), " of ", run.machine.cores,
+                        " cores busy before or after the run; run it again");
+  }
   const auto [nearest, farthest] = std::minmax(run.core_distance_ns[0], run.core_distance_ns[1]);
   if (nearest > 0 && farthest > kMostChange * nearest) {
     return absl::StrCat("spoilt: the distance of the cores has changed from ", Fixed(run.core_distance_ns[0], 0),

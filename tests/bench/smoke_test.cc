@@ -222,7 +222,9 @@ TEST_P(PeerSmokeTest, APeerIsRightToo) {
   const Json results = RowsOf(json);
   EXPECT_EQ(CountOf(results, "kind", "peer"), 2) << outcome.text;
   EXPECT_EQ(CountOf(results, "wrong", 0), 4) << outcome.text;
-  EXPECT_EQ(Json::parse(ReadFile(json)).at("peers").size(), 1U) << "the peer's version";
+  const Json document = Json::parse(ReadFile(json));
+  EXPECT_EQ(document.at("peers").size(), 1U) << "the peer's version";
+  EXPECT_EQ(document.at("busy_cores").size(), 2U);
 }
 
 // Each MPI in a job of its own, as their launchers have to start it.

@@ -121,6 +121,17 @@ TEST(NoiseTest, ARunWhoseCoresHaveMovedIsSpoilt) {
   EXPECT_EQ(NoiseIn(run), "");
 }
 
+TEST(NoiseTest, ARunBesideOtherProgramsIsSpoilt) {
+  RunDocument run = SampleRuns().front();  // two ranks
+  run.machine.cores = 2;
+  run.busy_cores = {0.1, 0.9};
+  EXPECT_EQ(NoiseIn(run), "spoilt: other programs kept 0.9 of 2 cores busy before or after the run; run it again");
+  run.machine.cores = 4;
+  EXPECT_EQ(NoiseIn(run), "") << "the ranks had cores of their own";
+  run.busy_cores = {2.5, 0};
+  EXPECT_THAT(NoiseIn(run), HasSubstr("2.5 of 4 cores"));
+}
+
 TEST(NoiseTest, ARunWhoseRoundsDifferIsSpoilt) {
   RunDocument run = {.command = "step"};
   const auto add = [&](double p10, double p90) {
