@@ -57,6 +57,7 @@ int RunAsRank(const LaunchedRank& launched) {
 struct StartedJob {
   std::string name;
   LaunchCommand command;
+  std::string version = {};                // of a peer
   std::vector<double> first_seconds = {};  // until the first allreduce
   std::vector<double> total_seconds = {};  // until the launcher has ended
 };
@@ -90,7 +91,11 @@ absl::Status StartOnce(StartedJob* job) {
   double first = 0;
   const double start = NowSeconds();
   RONDA_ASSIGN_OR_RETURN(const int exit_code, RunLaunch(job->command, [&](const OutputMessage& message) {
-                           static_cast<void>(absl::SimpleAtod(message.text, &first));
+                           if (message.kind == OutputMessage::Kind::kPeer) {
+                             job->version = message.text;
+                           } else {
+                             static_cast<void>(absl::SimpleAtod(message.text, &first));
+                           }
                          }));
   if (exit_code != 0 || first < start) {
     return absl::InternalError(absl::StrCat(job->name, ": the job failed with exit code ", exit_code));
@@ -123,6 +128,7 @@ void Report(const std::vector<StartedJob>& jobs, int ranks, Results* results) {
                            {"first_s", job.first_seconds}};
     std::fputs(table.RowOf(row).c_str(), stdout);
     results->Add(row);
+    if (!job.version.empty()) results->AddPeer(job.version);
   }
 }
 

@@ -143,9 +143,10 @@ TEST(SmokeTest, LatencyPrintsAHistogram) {
 
 TEST(SmokeTest, StartupTimesTheFirstAllreduce) {
   const std::string json = PathOf("startup.json");
-  const Outcome outcome = RunTool("startup -np 2 --rounds 1 --json " + json);
+  const Outcome outcome = RunTool("startup -np 2 --rounds 1 --peer mpi,mpich --json " + json);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
-  EXPECT_EQ(CountOf(RowsOf(json), "contestant", "ronda"), 1);
+  for (const char* name : {"ronda", "openmpi", "mpich"}) EXPECT_EQ(CountOf(RowsOf(json), "contestant", name), 1);
+  EXPECT_THAT(ReadFile(json), AllOf(HasSubstr("\"Open MPI v"), HasSubstr("\"MPICH Version")));
 }
 
 TEST(SmokeTest, ElasticKillsRanksAndTimesWhatFollows) {
