@@ -252,7 +252,9 @@ PreflightReport CheckHosts(const LaunchOptions& options, const std::string& prog
   TryConnections(&all);
   std::vector<ProbedHost> probed;
   for (Asked& asked : all) probed.push_back(std::move(asked.host));
-  return MakePreflightReport(probed);
+  // Agents start the ranks of elastic jobs, too.
+  const bool needs_no_mpi = options.launcher == LaunchOptions::Launcher::kSsh || options.elastic.has_value();
+  return MakePreflightReport(probed, needs_no_mpi ? Starters::kSsh : Starters::kMpirunOrSsh);
 }
 
 int RunPreflight(const LaunchOptions& options) {

@@ -69,7 +69,10 @@ struct PreflightReport {
   std::vector<std::string> problems;  // that keep a job from running; part of the text
 };
 
-PreflightReport MakePreflightReport(const std::vector<ProbedHost>& hosts);
+// The programs that may start the ranks of several hosts. Agents over ssh need no MPI.
+enum class Starters { kMpirunOrSsh, kSsh };
+
+PreflightReport MakePreflightReport(const std::vector<ProbedHost>& hosts, Starters starters = Starters::kMpirunOrSsh);
 
 }  // namespace ronda
 

@@ -93,6 +93,16 @@ TEST(PreflightReportTest, ThePluginForMpiIsNeededByAllOfSeveralHostsOrNone) {
                                       "exchange data over TCP; h2: Ronda's MPI plugin cannot be loaded\n"));
 }
 
+TEST(PreflightReportTest, RanksThatAgentsStartNeedNoMpi) {
+  ProbedHost without = Host("h2");
+  without.facts.erase("mpi");
+  const ProbedHost bare = HostWith("h3", "no_mpi_plugin", "Ronda's MPI plugin cannot be loaded");
+  const PreflightReport report = MakePreflightReport({Host("h1"), without, bare}, Starters::kSsh);
+  EXPECT_THAT(report.problems, IsEmpty());
+  EXPECT_THAT(report.text, Not(HasSubstr("note: ")));
+  EXPECT_THAT(MakePreflightReport({bare, bare}, Starters::kSsh).text, Not(HasSubstr("note: ")));
+}
+
 TEST(PreflightReportTest, ThePluginForSeveralHostsIsNeededByEach) {
   const ProbedHost bare = HostWith("h2", "no_hosts_plugin", "libgrpc++.so.1.51 is missing");
   EXPECT_THAT(MakePreflightReport({bare}).problems, IsEmpty());

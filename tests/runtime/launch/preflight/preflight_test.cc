@@ -53,6 +53,7 @@ std::string FakeAgent() {
   h3) exec sh -c "$2" | sed -u 's/^ok$/cannot connect: No route to host/' ;;
   h4) echo "h4: Permission denied (publickey)." >&2; exit 255 ;;
   h5) echo "version=0.4.0" ;;
+  h8) exec sh -c "$2" | sed -u 's/^mpi=.*/mpi=MPICH 4.0.2/' ;;
   *) exec sh -c "$2" ;;
 esac
 )");
@@ -116,6 +117,18 @@ TEST(PreflightTest, RealProbesTellTheirFactsAndReachEachOther) {
                                  HasSubstr("\nh6    " + std::string(kVersion) + "  127.0.0.1")));
   EXPECT_THAT(report.text, Not(HasSubstr("does not reach")));
   EXPECT_THAT(report.text, Not(HasSubstr("cannot be asked")));
+}
+
+// h8 has another MPI.
+TEST(PreflightTest, LauncherSshMakesMpiNoProblem) {
+  LaunchOptions options = OnHosts({"h1", "h8"});
+  EXPECT_THAT(CheckHosts(options, FakeProgram(), {"h1"}).problems,
+              ElementsAre("h8 has MPICH 4.0.2, h1 Open MPI 4.1.4"));
+  options.launcher = LaunchOptions::Launcher::kSsh;
+  EXPECT_THAT(CheckHosts(options, FakeProgram(), {"h1"}).problems, IsEmpty());
+  options.launcher = LaunchOptions::Launcher::kAutomatic;
+  options.elastic = ElasticOptions{.min_ranks = 1, .max_ranks = 4};
+  EXPECT_THAT(CheckHosts(options, FakeProgram(), {"h1"}).problems, IsEmpty());
 }
 
 // Ranks on all hosts get the variable that says where it is.
