@@ -146,6 +146,11 @@ def _completion(name: str, help_: Help, parts: dict[str, Help]) -> str:
         f'        -*:{command}) words="{_names(part.options)}" ;;'
         for command, part in parts.items()
     ]
+    # rondactl names its options where it explains its commands.
+    own = [
+        _names(help_.options),
+        *re.findall(r"--[a-z-]+", " ".join(each.text for each in help_.commands)),
+    ]
     lines = [
         f"# Completion of {name}, made of its --help.",
         f"{function}() {{",
@@ -155,7 +160,7 @@ def _completion(name: str, help_: Help, parts: dict[str, Help]) -> str:
         "    *)",
         '      case "${COMP_WORDS[COMP_CWORD]}:${COMP_WORDS[1]}" in',
         *options,
-        f'        -*) words="{_names(help_.options)}" ;;',
+        f'        -*) words="{" ".join(own)}" ;;',
         f'        *) ((COMP_CWORD > 1)) || words="{commands}" ;;',
         "      esac",
         "      ;;",

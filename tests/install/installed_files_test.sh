@@ -76,9 +76,11 @@ expect_completion() {  # expect_completion WORDS FUNCTION WORD...: WORDS complet
 }
 source "$prefix/share/bash-completion/completions/rondarun"
 source "$prefix/share/bash-completion/completions/ronda-bench"
+source "$prefix/share/bash-completion/completions/rondactl"
 expect_completion "--binding --binding-args" _rondarun rondarun --bind
 expect_completion "none numa" _rondarun rondarun --binding n
 expect_completion "" _rondarun rondarun -np 2 ""  # a program: by the shell
+expect_completion "--once" _rondactl rondactl top --o
 expect_completion "submission" _ronda_bench ronda-bench sub
 expect_completion "--warm-up" _ronda_bench ronda-bench step --warm
 
