@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import ray
 import ray_cluster
 import ronda
-from ronda.ray import RayExecutor, RondaExecutor
+from ronda.ray import RayExecutor, RondaExecutor, _worker
 from ronda_test import eventually
 
 _SETTINGS = RondaExecutor.create_settings(timeout_s=100, placement_group_timeout_s=200)
@@ -38,6 +38,32 @@ def sum_of_ranks():
         return ronda.rank(), int(ronda.allreduce([mine], ronda.ReduceOp.SUM)[0]) + add
 
     return total
+
+
+class EnvironmentsTest(unittest.TestCase):
+    def test_unequal_hosts(self) -> None:
+        def at(host: str, *gpus: str) -> _worker.Where:
+            return _worker.Where((host, 0, 0), host, f"10.0.0.{len(host)}", 1, list(gpus))
+
+        actors = [at("a", "0", "1"), at("bb"), at("a", "4", "5"), at("ccc"), at("a")]
+        order = _worker.by_host(actors)
+        self.assertEqual([0, 2, 4, 1, 3], order)
+        ranks = _worker.environments([actors[i] for i in order], (2000, 3000), ["ib0", "eth0"], 30)
+        names = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "RONDA_CROSS_RANK", "RONDA_CROSS_SIZE")
+        self.assertEqual(
+            ["0 0 3 0 3", "1 1 3 0 1", "2 2 3 0 1", "3 0 1 1 3", "4 0 1 2 3"],
+            [" ".join(rank[name] for name in names) for rank in ranks],
+        )
+        self.assertEqual({"0,4,1,5"}, {rank["CUDA_VISIBLE_DEVICES"] for rank in ranks[:3]})
+        self.assertNotIn("CUDA_VISIBLE_DEVICES", ranks[3])
+        self.assertEqual(1, len({rank["RONDA_JOB_SECRET"] for rank in ranks}))
+        for rank in ranks:
+            self.assertEqual(
+                ("10.0.0.1", "2000"), (rank["RONDA_MASTER_ADDR"], rank["RONDA_MASTER_PORT"])
+            )
+            self.assertEqual(("10.0.0.1", "3000"), (rank["MASTER_ADDR"], rank["MASTER_PORT"]))
+            self.assertEqual("ib0,eth0", rank["RONDA_NETWORK_INTERFACE"])
+            self.assertEqual("30s", rank["RONDA_START_TIMEOUT"])
 
 
 class RayExecutorTest(unittest.TestCase):
@@ -118,6 +144,21 @@ class RayExecutorTest(unittest.TestCase):
                 ronda.PeerFailedError, "the function of rank 1 has raised KeyError: 'of rank 1'"
             ):
                 ray.get(references[0])
+
+    def test_failure_to_make_the_object_is_raised_and_the_executor_can_start_again(self) -> None:
+        class Trainer:
+            def __init__(self, fails):
+                ronda.init()
+                if fails and ronda.rank() == 1:
+                    raise KeyError("of rank 1")
+                ronda.barrier()
+
+        executor = RondaExecutor(_SETTINGS, num_workers=2)
+        self.addCleanup(executor.shutdown)
+        with self.assertRaisesRegex(KeyError, "of rank 1"):
+            executor.start(Trainer, [True])
+        executor.start(Trainer, [False])
+        self.assertEqual([(0, 3), (1, 3)], executor.run(sum_of_ranks()))
 
     def test_death_of_a_rank_is_named_and_the_executor_starts_anew(self) -> None:
         def die():

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from ronda_test import Finished, environment, eventually, finish
 
-NODES = ("node0", "node1")
+_NODES = ("node0", "node1")
 
 _NEEDED = "munged slurmctld slurmd srun unshare nsenter setpriv ip openssl".split()
 # Daemons are in folders that not every user's PATH has.
@@ -106,7 +106,7 @@ class Cluster:
         # Sockets have short names, and munged looks at the owners of its folder.
         own = self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="slurm-"))
         self.folder = pathlib.Path(own, "work")
-        for name in ("work", "etc", "state", *NODES):
+        for name in ("work", "etc", "state", *_NODES):
             pathlib.Path(own, name).mkdir()
         pathlib.Path(own, "hosts").write_text(_HOSTS)
         pathlib.Path(own, "etc/slurm.conf").write_text(_CONFIGURATION.format(folder=own))
@@ -119,7 +119,7 @@ class Cluster:
             raise AssertionError("unshare has started nothing")
         self._machine = children.read_text().split()[0]
         self._must(["sh", "-ec", _MACHINE.format(folder=own)])
-        self._nodes = {name: self.start_node(name) for name in NODES}
+        self._nodes = {name: self._start_node(name) for name in _NODES}
         if not eventually(lambda: self.run("sinfo -h -t idle -o %D").out.split() == ["2"], 120):
             raise AssertionError(f"the nodes have not come: {self.run('scontrol show node').out}")
 
@@ -127,7 +127,7 @@ class Cluster:
         """Ends all that runs in the cluster."""
         self._cleanup.close()
 
-    def start_node(self, name: str) -> subprocess.Popen[bytes]:
+    def _start_node(self, name: str) -> subprocess.Popen[bytes]:
         """Boots a node."""
         inside = [*_WITH_ITS_PARENT, *self._inside()]
         return self._background([*inside, *_OWN, "sh", "-c", _NODE, name])

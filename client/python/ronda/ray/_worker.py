@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import secrets
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import ray  # type: ignore[import]
@@ -57,23 +58,28 @@ class Worker:
         self, cls: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> None:
         """Makes the program's object."""
-        self._executable = cls(*args, **kwargs)
+        with _told_to_others():
+            self._executable = cls(*args, **kwargs)
 
     def execute(self, function: Callable[[Any], Any]) -> Any:
-        """Calls a function with the program's object; None if there is none.
-
-        The other ranks learn at once that it has failed, and do not wait for this one.
-        """
-        try:
+        """Calls a function with the program's object; None if there is none."""
+        with _told_to_others():
             return function(self._executable)
-        except BaseException as error:
-            rank = os.environ["RONDA_RANK"]
-            job.abort(f"the function of rank {rank} has raised {type(error).__name__}: {error}")
-            raise
 
     def leave(self) -> None:
         """Leaves the job without a wait, so that a later call can begin another."""
         job.leave("the function of a rank has failed")
+
+
+@contextlib.contextmanager
+def _told_to_others() -> Iterator[None]:
+    """The other ranks learn at once that the program has failed here, and do not wait for it."""
+    try:
+        yield
+    except BaseException as error:
+        rank = os.environ["RONDA_RANK"]
+        job.abort(f"the function of rank {rank} has raised {type(error).__name__}: {error}")
+        raise
 
 
 def _host_id() -> tuple[str, int, int]:
