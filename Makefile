@@ -32,7 +32,7 @@ test-torch: ## the tests of the Python package and of ronda/torch.hpp with anoth
 	@third_party/install.sh build test
 	@BAZEL=$(BAZEL) tools/torch/test_torch.sh "$(or $(TORCH),newest)"
 
-test-frameworks: ## the tests of Accelerate, transformers, Lightning, ignite, DeepSpeed, Ray and torchft beside PyPI's newest PyTorch (TORCH=2.15.0 for another)
+test-frameworks: ## the tests of Accelerate, transformers, Lightning, ignite, DeepSpeed, Ray, torchft and of the manifests for Kubernetes, beside PyPI's newest PyTorch (TORCH=2.15.0 for another)
 	@third_party/install.sh build test
 	@BAZEL=$(BAZEL) tools/frameworks/test_frameworks.sh $(TORCH)
 

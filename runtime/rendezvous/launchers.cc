@@ -341,7 +341,14 @@ absl::Status CheckNoJobIsMeant(const EnvironmentVariables& variables) {
   for (const auto& [sign, missing] : kSignsOfAnyJob) {
     if (variables.IsSet(sign)) return MissingVariable(missing, sign, variables.Get(sign));
   }
-  return absl::OkStatus();
+  // PRRTE by itself: the number of processes is told by the library of PMIx alone.
+  const std::optional<std::string> number = variables.Get("PMIX_RANK");
+  if (!number) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "PMIX_RANK=\"", *number,
+      "\" is the number of a process among several, but no variable says of how many: start the ranks with "
+      "rondarun or mpirun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; for a job of one rank "
+      "unset PMIX_RANK"));
 }
 
 // Reads a rank within a group and the group's size. Only one of them may be given; `limit` bounds the size.
