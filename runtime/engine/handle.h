@@ -45,10 +45,10 @@ using RowCounts = absl::InlinedVector<int64_t, 8>;
 // The results that an operation leaves with its handle.
 struct OperationResult {
   // allgather, gather (on the root), scatter, reducescatter, alltoall: the rows that this rank receives, in Ronda's
-  // memory or the caller's. If the tensor is in the memory of a GPU, the rows are there as well. Ronda uses its own memory again
-  // when two things have happened: it has been freed, and the streams that were ordered behind the operation
-  // (Handle::OrderBefore) have done all work that they had by then. The device must have finished any other work on it,
-  // or the caller uses Handle::FreeAfter.
+  // memory or the caller's. If the tensor is in the memory of a GPU, the rows are there as well. Ronda uses its own
+  // memory again when two things have happened: it has been freed, and the streams that were ordered behind the
+  // operation (Handle::OrderBefore) have done all work that they had by then. The device must have finished any other
+  // work on it, or the caller uses Handle::FreeAfter.
   ResultData data;
   const void* callers = nullptr;  // not nullptr: the rows are here
   const void* rows() const { return callers != nullptr ? callers : data.get(); }
