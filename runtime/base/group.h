@@ -36,7 +36,7 @@ class Group {
 
   // nullopt if `rank` is not in the group.
   std::optional<int> PositionOf(RankId rank) const {
-    // In a group of all ranks this finds it. A large job's negotiation calls this function once per tensor and rank.
+    // Enough in a group of all ranks. A large job's negotiation calls this function once per tensor and rank.
     if (rank >= 0 && rank < size() && ranks_[rank] == rank) return rank;
     const auto it = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
     if (it == ranks_.end() || *it != rank) return std::nullopt;

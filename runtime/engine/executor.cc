@@ -30,8 +30,8 @@ BucketRun Decided(const BucketRun& run) {
 
 bool IsOpen(const CallInfo& info) { return info.ballot != nullptr && info.ballot->result == Ballot::Result::kOpen; }
 
-// If a rank does not come, the warning starts the negotiation, which looks for that rank first. The communicator gives
-// up only when rank 0 would have given up.
+// If a rank does not come, the warning first leads to a negotiation, which finds that rank. The communicator gives up
+// only when rank 0 would have given up.
 WaitLimits LimitsOfVote(const WaitLimits& limits) {
   return {.warning = std::min(limits.warning, limits.deadline), .deadline = AnswerDeadline(limits)};
 }

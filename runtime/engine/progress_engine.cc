@@ -92,11 +92,11 @@ void ProgressEngine::Disconnect() {
   seat_.Take();
   steps_ = nullptr;
   LeaveSeat();
-  // A thread that has given back the seat while it knew `steps_` may not have rung yet.
+  // A thread that has stopped driving, and still knows `steps_`, may not have rung yet.
   for (int left; (left = ringing_.load(std::memory_order_acquire)) != 0;) ringing_.wait(left);
 }
 
-// Rings only when the seat is free: the background thread may start on this core at once.
+// Rings only after it has given up the right to drive: the background thread may start on this core at once.
 void ProgressEngine::LeaveSeat() {
   Steps* const steps = steps_;
   const bool must_ring = std::exchange(must_ring_, false);

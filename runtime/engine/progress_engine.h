@@ -73,8 +73,8 @@ class ProgressEngine {
   // Waits until no thread drives. After that no thread makes a step.
   void Disconnect();
 
-  // For the background thread: does everything that is ready. Returns when to come again at the latest; nullopt if the
-  // job is over.
+  // For the background thread: makes steps until nothing is ready. Returns when to come again at the latest; nullopt if
+  // the job is over.
   // REQUIRES: connected.
   std::optional<absl::Time> DriveUntilIdle();
 

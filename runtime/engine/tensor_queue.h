@@ -194,8 +194,8 @@ class TensorQueue {
   // REQUIRES: ReserveLocked was called; `slot` is in flight.
   std::shared_ptr<Handle> FollowLocked(const Submission& submission, const Ready& ready, absl::Time now, Slot& slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether another submission with a given name may follow those in flight. It may follow a refusal, because a refusal
-  // has no handle that its caller could wait for.
+  // Whether a submission may follow those in flight even though the caller gave it a name. It may follow a refusal,
+  // because a refusal has no handle that its caller could wait for.
   static bool IsFree(const Slot& slot) {
     const Submission& last = slot.followers.empty() ? slot.submission : slot.followers.back().submission;
     if (!last.request.refusal.empty()) return true;

@@ -14,9 +14,9 @@ namespace ronda {
 // Finds ranks that wait for each other, long before a deadline does. Their programs all wait, and everything that they
 // have submitted lacks the submission of another of these ranks.
 //
-// A rank that computes is never part of a deadlock, because it may still submit what the others lack. A program with
-// several threads can also be no deadlock although it looks like one: one of its threads waits while another is about
-// to submit. So a finding is only a warning.
+// A rank that computes is never part of a deadlock, because it may still submit what the others lack. A rank whose
+// program has several threads may also still submit it: one thread waits while another is about to submit. So a finding
+// is only a warning.
 //
 // A pure state machine on the coordinator. Thread-compatible.
 class DeadlockDetector {

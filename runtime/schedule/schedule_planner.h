@@ -141,8 +141,8 @@ struct StepTensor {
 // Buckets follow the order in which tensors become ready, and hold tensors that fuse (SameKind). A bucket ends when it
 // has `threshold` bytes. A bucket with at least `min_bucket_bytes` also ends if the next tensor becomes ready more than
 // `hold` after the previous one: so little work is left at the end of a step. On a GPU a bucket costs launches and
-// events, and the program runs ahead of the device. There each bucket except the first needs kDeviceFactor times as
-// many bytes before it may end.
+// events, and the program runs ahead of the device. There each bucket needs kDeviceFactor times as many bytes before it
+// may end, except the first one of tensors that were seen together.
 //
 // Tensors share a bucket only if all tensors from the first to the last of it have been seen together. Otherwise one
 // might wait for another, and a bucket with both would never be ready. If tensors have not been seen together, their

@@ -32,10 +32,13 @@ struct ShmAttached {
 // for the memory, check it, and enter their pid. When all ranks have attached, the name is removed, so that nothing
 // remains if the ranks are killed, and the call returns.
 //
-// Errors, with the same reason on every rank if there is memory to report it: RESOURCE_EXHAUSTED if no folder has room
-// for the smallest slots; DEADLINE_EXCEEDED that names the missing ranks; ALREADY_EXISTS if another job has the name or
-// another process has the rank; FAILED_PRECONDITION if the memory has another version or size, or if other processes
-// are already in a later epoch of the job; UNAVAILABLE if rank 0 died.
+// Errors, with the same reason on every rank if there is memory to report it:
+//  - RESOURCE_EXHAUSTED if no folder has room for the smallest slots.
+//  - DEADLINE_EXCEEDED that names the missing ranks.
+//  - ALREADY_EXISTS if another job has the name, or another process has the rank.
+//  - FAILED_PRECONDITION if the memory has another version or size, or if other processes are already in a later epoch
+//    of the job.
+//  - UNAVAILABLE if rank 0 died.
 absl::StatusOr<ShmAttached> AttachAllRanks(const ShmAttachOptions& options);
 
 // AttachAllRanks for ranks that are threads of this process and share one mapping.

@@ -87,7 +87,7 @@ class FrameReader {
 // the rest. Before the coordinator's Receive returns its own broadcasts, it waits until everything is in the rings.
 //
 // A worker that polls for the answer to a message first gives the coordinator's poller a moment to come for the
-// message. Only after that it wakes the coordinator's background thread.
+// message. It wakes the coordinator's background thread only after that.
 class ShmControlPlane : public ControlPlane {
  public:
   explicit ShmControlPlane(std::shared_ptr<ShmWorld> world);

@@ -19,7 +19,7 @@ class Attention {
   void End() { waiting_.fetch_sub(1); }
   bool is_wanted() const { return waiting_.load() > 0; }
 
-  // Ends a Nap. A Nap that is about to begin is not ended; that does no harm because naps are short.
+  // Ends a Nap. It does not end one that is about to begin; that does no harm, because each is short.
   void Ring() {
     MutexLock lock(&mu_);
     rung_.NotifyAll();
