@@ -86,7 +86,7 @@ struct JobEnvironment {
 struct Tunables {
   absl::Duration cycle_time = absl::ZeroDuration();  // longest time a tensor may wait for others to be fused with
   size_t fusion_threshold = size_t{64} << 20;        // bytes of a bucket; 0: no fusion
-  size_t min_bucket_bytes = size_t{1} << 20;  // a bucket of the locked schedule with so many waits for no other tensor
+  size_t min_bucket_bytes = size_t{1} << 20;  // a locked schedule's bucket of this size waits for no more tensors
   size_t chunk_bytes = 0;                     // size of collectives' chunks; 0: the backend chooses
   size_t cache_capacity = 1024;               // entries of the response cache; 0: no cache
   absl::Duration stall_warning = absl::Seconds(60);   // a wait for another rank is reported after this time

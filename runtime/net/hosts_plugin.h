@@ -36,7 +36,7 @@ typedef struct {
   void (*reads_end)(void* owner);
   /* The message of the last `write` has been sent, or never will be; the next can be written. */
   void (*written)(void* owner);
-  /* At the server's end: the client has closed the call. */
+  /* At the server's end: the client has cancelled the call, or is gone. */
   void (*cancelled)(void* owner);
   /* The last event. `code` is an absl::StatusCode: at the client's end the server's result, at the server's end OK. */
   void (*closed)(void* owner, int code, const char* text, size_t size);

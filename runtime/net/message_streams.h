@@ -32,7 +32,7 @@ class MessageStreamOwner {
   virtual void OnReadsEnd() = 0;
   // The message of the last Write has been sent, or never will be; the stream accepts the next.
   virtual void OnWritten() = 0;
-  // At the server's end: the client has closed the call.
+  // At the server's end: the client has cancelled the call, or is gone.
   virtual void OnCancelled() {}
   // The last call. At the client's end `status` is the server's result; at the server's end it is OK.
   virtual void OnClosed(const absl::Status& status) = 0;

@@ -394,8 +394,8 @@ std::optional<StoreAddress> StoreOf(const Found& found, const EnvironmentVariabl
 }
 
 // Whether torchrun's variables have the same ranks and the same address as the launcher that was found. Frameworks and
-// users' scripts copy the place that MPI's or Slurm's launcher gives to torchrun's names, and Ronda itself does so for
-// other libraries. In that case only the launcher knows where the ranks meet.
+// users' scripts copy the place from the variables of MPI's or Slurm's launcher into torchrun's, and Ronda itself does
+// so for other libraries. In that case only the launcher knows where the ranks meet.
 bool IsCopiedFrom(const Found& found, const EnvironmentVariables& variables) {
   const LauncherVariables& launcher = *found.launcher;
   const auto are_equal = [&](VariableName copy, VariableName original) {

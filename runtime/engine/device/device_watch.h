@@ -29,7 +29,7 @@ namespace ronda {
 //
 // The limits also apply to a bucket that does not get onto the stream, because a device, a library or a rank may block
 // the thread that puts it there. That thread has its own deadlines, which know more about the reason, so the watch
-// allows a little more time here (AnswerDeadline), or the deadline for connecting ranks if that is longer.
+// gives it a little more time (AnswerDeadline). If the deadline for connecting ranks is longer, that one is used.
 //
 // An error of the device or of the transport also fails the job. When the job has failed, for any reason, the watch
 // settles all buckets with the failure. Then it ends the work under way on the device, which may wait for a rank that
