@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kErrorTextBytes = 1024;
 
-// Messages of one communicator are in order for each pair of ranks: they need no tags.
+// Messages of one communicator are in order for each pair of ranks, so they need no tags.
 constexpr int kMessageTag = 0;
 
 absl::Status NeedsThreads(const std::string& library, const ronda_mpi_world& world) {
