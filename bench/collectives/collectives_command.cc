@@ -78,7 +78,7 @@ constexpr char kDescription[] =
     "define it. A peer's column says how many times as long the peer took. After the timing every\n"
     "element of a result is checked.";
 
-// The communicator of a backend. One between processes has the name of its layer.
+// The communicator of a backend. A communicator between processes has the name of its layer.
 absl::StatusOr<LocalRanks> ConnectBackend(const std::string& backend, const ConnectOptions& options,
                                           const LaunchedRank& launched) {
   if (backend == kInProcess) {
@@ -162,7 +162,7 @@ class CollectivesRun {
     return absl::OkStatus();
   }
 
-  // The implementations that can carry the case out.
+  // The implementations that support the case.
   absl::StatusOr<std::vector<LocalRanks*>> Prepare(const CollectiveCase& shape, const CaseBuffers& buffers) {
     std::vector<LocalRanks*> prepared;
     for (LocalRanks& implementation : implementations_) {

@@ -30,7 +30,7 @@ const std::vector<std::string>& InterleavedBackends() {
   return *names;
 }
 
-// Values of RONDA_BACKEND that name a backend with messages. Each has runs of its own.
+// Values of RONDA_BACKEND that name a backend with messages. Each has separate runs.
 const std::vector<std::string>& WholeJobBackends() {
   static const auto* const names = [] {
     auto* const all = new std::vector<std::string>;
@@ -84,7 +84,7 @@ absl::StatusOr<Launcher> LauncherFor(const std::vector<const PeerInfo*>& peers, 
   return AlwaysNeeds(backend, Carrier::Needs::kMpi) ? Launcher::kOpenMpi : Launcher::kRondarun;
 }
 
-// The peers that are installed. Names the MPIs that are not; the ranks name the others.
+// The peers that are installed. Prints the names of MPIs that are not; the ranks print those of other peers.
 std::vector<const PeerInfo*> UsablePeers(const std::vector<std::string>& names) {
   std::vector<const PeerInfo*> usable;
   for (const std::string& name : names) {
@@ -104,7 +104,7 @@ class JobResults {
  public:
   explicit JobResults(const JobRequest& request) : results_(request.command, request.words) {}
 
-  // Takes a message of a job's rank 0.
+  // Handles a message from a job's rank 0.
   void Take(const OutputMessage& message) {
     if (message.kind == OutputMessage::Kind::kDistances) {
       results_.SetCoreDistance(is_any_complete_ ? results_.core_distance()[0] : message.distances[0],
@@ -132,7 +132,7 @@ class JobResults {
   absl::Status status_;
 };
 
-// Tells ranks over TCP the port of their rendezvous. rondarun does that itself.
+// Gives ranks over TCP the port of their rendezvous, which rondarun does by itself.
 void ChooseRendezvousPort(Launcher launcher, const std::string& backend) {
   if (launcher == Launcher::kRondarun || !AlwaysNeeds(backend, Carrier::Needs::kAddress)) return;
   setenv("RONDA_MASTER_PORT", absl::StrCat(FindFreePorts(1).front()).c_str(), kKeep);
@@ -160,7 +160,7 @@ absl::StatusOr<int> StartJobs(const JobRequest& request) {
   return exit_code;
 }
 
-// The peers that are installed. Names the others.
+// The peers that are installed. Prints the names of the others.
 absl::StatusOr<std::vector<std::unique_ptr<Peer>>> LoadPeers(const JobOptions& options, const LaunchedRank& launched,
                                                              ProcessGroup* group, Output* output) {
   std::vector<std::unique_ptr<Peer>> peers;
@@ -181,7 +181,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Peer>>> LoadPeers(const JobOptions& o
   return peers;
 }
 
-// Measured by rank 0 while the others wait.
+// Rank 0 measures this while the others wait.
 double MeasureCoreDistance(const char* when, ProcessGroup* group, Output* output) {
   group->Barrier();
   const double distance = group->is_first() ? CoreDistanceNanoseconds() : 0;

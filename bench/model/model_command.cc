@@ -19,7 +19,7 @@ namespace {
 struct ModelOptions {
   model::SweepOptions sweep;
   absl::Duration link_latency;
-  absl::Duration compute;     // zero: as assumed for each model
+  absl::Duration compute;     // zero: the assumed time of each model
   double host_gigabytes = 0;  // a second; 0: as measured
   Results::Files files;
 };

@@ -1,4 +1,4 @@
-// The program that ronda-bench startup starts under an MPI's launcher: no more than MPI's first allreduce. Rank 0
+// The program that ronda-bench startup starts under an MPI's launcher. It only runs MPI's first allreduce. Rank 0
 // writes the time of its end to the pipe named by RONDA_BENCH_OUTPUT.
 #include <mpi.h>
 #include <time.h>
@@ -14,7 +14,7 @@ double NowSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// As bench/harness/output.h encodes a line of text.
+// In the format in which bench/harness/output.h encodes a line of text.
 void Say(double seconds) {
   const char* const path = std::getenv("RONDA_BENCH_OUTPUT");
   std::FILE* const pipe = path != nullptr ? std::fopen(path, "w") : nullptr;

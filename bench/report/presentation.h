@@ -10,14 +10,14 @@
 
 namespace ronda::bench {
 
-// The figures of these runs: bandwidth over size for each operation of `collectives`; the parts of a `step`; a
-// histogram of `latency`; `startup`. An implementation that took part in several runs has a line for each run, with its
-// name.
+// The figures of these runs: bandwidth by size for each operation of `collectives`; the parts of a `step`; a histogram
+// of `latency`; `startup`. An implementation that took part in several runs has one line per run, labelled with the
+// run's name.
 std::vector<Figure> FiguresOf(const std::vector<RunDocument>& runs);
 
 // One figure of the runs of `collectives`: bus bandwidth of allreduce by size, float32, in place, for Ronda (its client
-// where that was measured) and its peers. Each implementation has one line: of the first run that measured it.
-// Errors: NOT_FOUND if no run measured such an allreduce.
+// if that was measured) and its peers. Each implementation has one line, from the first run that measured it. Errors:
+// NOT_FOUND if no run measured such an allreduce.
 absl::StatusOr<Figure> SpeedAgainstPeers(const std::vector<RunDocument>& runs);
 
 // A table of a report, for HTML and Markdown.
@@ -27,10 +27,10 @@ struct ReportTable {
   std::vector<std::vector<std::string>> rows;  // as many cells as the header
 };
 
-// The runs themselves: file, command, date, machine, distance of the cores.
+// A table of the runs themselves: file, command, date, machine, distance of the cores.
 ReportTable TableOfRuns(const std::vector<RunDocument>& runs);
 
-// The results of one run, in the form that suits its command; none for an unknown command.
+// The results of one run, in the form that suits its command; empty for an unknown command.
 std::vector<ReportTable> TablesOf(const RunDocument& run);
 
 // The runs as one self-contained HTML page: figures first, then all tables.

@@ -17,7 +17,7 @@
 namespace ronda::bench {
 namespace {
 
-// A name of a file: characters other than letters and digits become a dash, but none at the end.
+// A file name made of a text: characters other than letters and digits become a dash, but not at the end.
 std::string IdFrom(const std::string& text) {
   std::string id;
   for (const char c : text) {
@@ -37,14 +37,14 @@ struct RunAndRow {
   const RunRow* row;
 };
 
-// Rows with a title of their own.
+// Rows with a common title.
 struct RowGroup {
   std::string title;
   std::vector<RunAndRow> rows;
 };
 
-// The rows of all runs of `command`, grouped by title(run, row), in the order in which they appear. Rows with an empty
-// title are left out.
+// The rows of all runs of `command`, grouped by title(run, row), in the order in which the titles appear. Leaves out
+// rows with an empty title.
 template <typename Title>
 std::vector<RowGroup> GroupRows(const std::vector<RunDocument>& runs, const std::string& command, Title title) {
   std::vector<RowGroup> groups;
@@ -67,7 +67,7 @@ std::vector<RowGroup> GroupRows(const std::vector<RunDocument>& runs, const std:
 
 std::string Ranks(const RunRow& row) { return absl::StrCat(row.Number("ranks"), " ranks"); }
 
-// Implementations' names, with the run's where several runs have them.
+// The names of implementations, with the run's name if several runs have them.
 class SeriesNames {
  public:
   explicit SeriesNames(const std::vector<RunAndRow>& rows) {
@@ -139,7 +139,7 @@ void AddLatencies(const std::vector<RunDocument>& runs, std::vector<Figure>* fig
 }
 
 void AddBreakdowns(const std::vector<RunDocument>& runs, std::vector<Figure>* figures) {
-  constexpr size_t kMostBars = 24;  // a larger sweep has its table
+  constexpr size_t kMostBars = 24;  // a larger sweep has only its table
   const auto title = [](const RunDocument& run, const RunRow& row) {
     return absl::StrCat(CaseLabel(row), " (", run.name, ")");
   };
@@ -174,7 +174,7 @@ void AddStartups(const std::vector<RunDocument>& runs, std::vector<Figure>* figu
   }
 }
 
-// The line of a row of `collectives` in SpeedAgainstPeers; "" if it is no row of it.
+// The label of a row of `collectives` in SpeedAgainstPeers; "" if the row does not belong there.
 std::string SpeedLine(const RunRow& row, const std::string& ronda_layer) {
   const bool is_plain = row.Text("op") == "allreduce" && row.Text("dtype") == "float32" &&
                         row.Text("placement") == "in" && row.Text("wire") == "none";

@@ -24,7 +24,7 @@ std::string Distance(const RunDocument& run) {
   return absl::StrCat(Fixed(run.core_distance_ns[0], 0), " - ", Fixed(run.core_distance_ns[1], 0));
 }
 
-// Position of `value` in `values`, where it is put if it is new.
+// The position of `value` in `values`. Appends `value` if it is new.
 template <typename T>
 size_t IndexOf(const T& value, std::vector<T>* values) {
   const auto found = std::find(values->begin(), values->end(), value);
@@ -35,7 +35,8 @@ size_t IndexOf(const T& value, std::vector<T>* values) {
 
 bool IsPeer(const RunRow& row) { return row.Text("kind") == "peer"; }
 
-// One operation on one dtype: a row a size, a column a implementation, and how Ronda compares with the fastest peer.
+// One operation on one dtype: one row per size, one column per implementation, and a comparison of Ronda with the
+// fastest peer.
 struct CollectivesPivot {
   std::string title;
   std::vector<double> sizes;
@@ -104,7 +105,7 @@ std::vector<ReportTable> CollectivesTables(const RunDocument& run) {
   return tables;
 }
 
-// The time of the fastest form of a peer over this one: the smallest of the fields ratio_*.
+// The time of the fastest form of a peer divided by this one: the smallest of the fields ratio_*.
 std::string RatioCell(const RunRow& row) {
   double least = std::numeric_limits<double>::infinity();
   for (const auto& [name, value] : row.numbers) {

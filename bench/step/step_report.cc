@@ -44,7 +44,7 @@ bool IsPeer(const std::vector<Measured>& measured, const Measured& implementatio
   return !implementation.setting.has_value() && &implementation != &measured.front();
 }
 
-// The peers' form with the smallest step time; nullptr if there is no peer.
+// The form of a peer with the smallest step time; nullptr if there is no peer.
 const Measured* FastestPeer(const StepCase& step_case, const std::vector<Measured>& measured) {
   const Measured* fastest = nullptr;
   double least = std::numeric_limits<double>::infinity();

@@ -1,6 +1,7 @@
 #!/bin/bash
-# test_frameworks.sh [VERSION]: the tests of frameworks above torch.distributed, each framework's newest version from
-# PyPI, beside torch VERSION or the newest one. They have a virtual environment of their own, which finds torch in torch's.
+# test_frameworks.sh [VERSION]: the tests of frameworks that build on torch.distributed: each framework's newest version
+# from PyPI, with torch VERSION or the newest torch. They have a separate virtual environment, which finds torch in that
+# of torch.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -9,7 +10,7 @@ torch=${torch%/bin/python}
 readonly torch folder=${torch%/*}/frameworks-${torch##*/}
 readonly python=$folder/bin/python
 
-# All that require torch, which pip would install once more with its libraries for GPUs.
+# All of them require torch. With its requirements pip would install torch again, with its libraries for GPUs.
 readonly frameworks=(
   accelerate transformers lightning pytorch-lightning torchmetrics pytorch-ignite deepspeed 'ray[train]' torchft
 )
@@ -23,7 +24,7 @@ if [[ ! -e $folder/complete ]]; then
   "$python" -m pip install --quiet --no-deps "${frameworks[@]}"
   mapfile -t wanted < <("$python" tools/torch/requirements.py "${frameworks[@]}")
   "$python" -m pip install --quiet "${wanted[@]}"
-  # deepspeed_test finds it there, and would compile it within its time otherwise.
+  # deepspeed_test finds it there. Otherwise the test would compile it, within its own time limit.
   TORCH_EXTENSIONS_DIR=$folder/torch_extensions DS_ACCELERATOR=cpu "$python" -c \
     'from deepspeed.accelerator import get_accelerator as a; a().create_op_builder("ShareMemCommBuilder").load()'
   touch "$folder/complete"
