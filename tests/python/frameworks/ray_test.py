@@ -1,4 +1,4 @@
-"""Ray's TorchTrainer over Ronda, against gloo; Ray starts the ranks itself."""
+"""Ray's TorchTrainer over Ronda, compared with gloo; Ray itself starts the ranks."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ _PROGRAM = """
 """
 
 _ENV = {
-    # By its default Ray's processes yield to all others, and stand still on a busy host.
+    # By default Ray's processes have a low priority, and make no progress on a busy host.
     "RAY_worker_niceness": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "200",
-    # Actors that watch a cluster: each is one more process that imports Ray.
+    # Actors that watch a cluster. Each is one more process that imports Ray.
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
 }
