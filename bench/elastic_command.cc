@@ -198,7 +198,7 @@ class Killer {
   Delays delays_;
   int kills_ = 0;
   bool is_pending_ = false;    // a kill whose replacement has not yet made a step
-  bool has_survived_ = false;  // its survivors have
+  bool has_survived_ = false;  // its survivors have made a step
   double killed_at_ = 0;
 };
 

@@ -15,8 +15,8 @@ namespace ronda::bench {
 struct ElasticStepOptions {
   int ranks = 2;
   size_t bytes = 0;                                                                       // of a step's gradients
-  int tensors = 10;                                                                       // that these are
-  int steps = 200;                                                                        // of a block
+  int tensors = 10;                                                                       // of the gradients
+  int steps = 200;                                                                        // per block
   int rounds = 50;                                                                        // of blocks
   std::vector<absl::Duration> compute = {absl::ZeroDuration(), absl::Microseconds(200)};  // of a step; one run each
 };

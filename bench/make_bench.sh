@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bazel=${BAZEL:-bazel}
-progress=() && [ -t 2 ] || progress=(--show_progress_rate_limit=60)  # a line a minute
+progress=() && [ -t 2 ] || progress=(--show_progress_rate_limit=60)  # one line per minute
 scale=${BENCH_SCALE:-1}
 only=${BENCH_ONLY:-}
 report=${BENCH_REPORT:-bench-report}

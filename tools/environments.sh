@@ -61,7 +61,7 @@ print_python() {
   readonly python=$folder/bin/python
 
   mkdir -p "$cache"
-  exec 9> "$cache/$name.lock"  # of two that want a version, one makes it
+  exec 9> "$cache/$name.lock"  # if two scripts need a version, only one makes it
   flock 9
   if [[ ! -e $folder/complete ]]; then
     say "$version is installed in $folder; this takes minutes"

@@ -80,7 +80,7 @@ double BatchFactorFor(const Program& program, const WireOnLink& wire, const Plan
 // The predictions for one number of ranks, in all formats.
 struct Forecast {
   Plan plan;
-  std::vector<Prediction> wires;  // as the formats'
+  std::vector<Prediction> wires;  // in the formats' order
 };
 
 // The format with the shortest steps. If the first format, which rounds nothing, is at most 3 % slower, it is the

@@ -237,7 +237,7 @@ int64_t CountWrong(const CollectiveCase& shape, int rank, const void* output) {
     for (size_t i = 0; i < length; ++i) {
       double expected = Expected(shape, rank, begin + i);
       if (shape.dtype == DType::kUint8) expected = std::fmod(expected, 256);
-      wrong += std::abs(values[i] - expected) <= Tolerance(shape, expected) ? 0 : 1;  // a NaN is wrong too
+      wrong += std::abs(values[i] - expected) <= Tolerance(shape, expected) ? 0 : 1;  // a NaN is also wrong
     }
   });
   return wrong;

@@ -75,7 +75,7 @@ class Bucket {
             .scale = scale_,
             .buffer = buffer_.data()};
   }
-  size_t moved() const { return moved_; }  // bytes, by either
+  size_t moved() const { return moved_; }  // bytes, by a kernel or a copy
 
  private:
   explicit Bucket(const Wire& wire) : wire_(wire) {}

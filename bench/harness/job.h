@@ -29,7 +29,7 @@ struct JobOptions {
 // -np, --peer, --peer-setting, --bind, --json, --csv.
 void AddJobFlags(Flags* flags, JobOptions* options);
 
-// --peer alone.
+// Only --peer.
 void AddPeerFlag(Flags* flags, std::vector<std::string>* peers);
 
 // Only --json and --csv.

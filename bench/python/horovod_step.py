@@ -53,7 +53,7 @@ class Turn:
 
 
 def make_turns() -> Turns:
-    """What is compared."""
+    """The compared models."""
     turns = {
         "none": Turn(True),
         "ronda": Turn(True),

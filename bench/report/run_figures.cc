@@ -191,7 +191,7 @@ bool HasLayer(const std::vector<RunDocument>& runs, const std::string& layer) {
   });
 }
 
-// As people write it.
+// In the form that people write.
 std::string PeerTitle(const std::string& name) {
   const PeerInfo* const peer = FindPeer(name);
   return peer == nullptr ? name : peer->title;

@@ -140,7 +140,7 @@ std::string StepTable(const StepCase& step_case, const std::vector<Measured>& me
   std::string text = absl::StrCat(HeadLine(step_case, fastest_peer), table.Header());
   std::vector<ResultRow> rows = StepRows(step_case, measured);
   for (size_t i = 0; i < rows.size(); ++i) {
-    // As people read them.
+    // In a form for people.
     if (const std::optional<Setting>& setting = measured[i].setting) {
       rows[i].emplace_back("fusion", FormatSize(setting->fusion_threshold));
       rows[i].emplace_back("cycle", absl::FormatDuration(setting->cycle_time));

@@ -20,7 +20,7 @@ using Rounds = std::vector<std::vector<double>>;
 // The figures of an implementation's steps, in milliseconds.
 struct StepFigures {
   double step = 0;      // the median of the rounds' medians
-  double step_p10 = 0;  // of all steps
+  double step_p10 = 0;  // over all steps
   double step_p90 = 0;
   double exposed = 0;                // communication beyond the step that only computes: below 0 only by noise
   std::optional<double> efficiency;  // the step that only computes divided by this one; nullopt if nothing is computed

@@ -120,7 +120,7 @@ class MaxPool2d : public Layer {
 // output = max(input, 0)
 class ReluLayer : public Layer {
  public:
-  // `size` values a sample.
+  // `size` values per sample.
   ReluLayer(Device& device, int size, int max_samples);
 
   const float* Forward(const float* input, int samples) override;

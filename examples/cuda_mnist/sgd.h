@@ -33,7 +33,7 @@ class Sgd {
   const std::vector<Parameter*> parameters_;
   const double momentum_;
   double learning_rate_ = 0;
-  std::vector<DeviceArray<float>> velocities_;  // one a parameter
+  std::vector<DeviceArray<float>> velocities_;  // one per parameter
 };
 
 }  // namespace cuda_mnist

@@ -14,8 +14,8 @@ class Reporter {
  public:
   enum class Mode {
     kSilent,
-    kLines,    // a line an epoch
-    kTerminal  // and a progress bar
+    kLines,    // one line per epoch
+    kTerminal  // with a progress bar
   };
 
   // The progress of training.

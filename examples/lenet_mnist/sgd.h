@@ -32,7 +32,7 @@ class Sgd {
   const std::vector<Parameter*> parameters_;
   const double momentum_;
   double learning_rate_ = 0;
-  std::vector<Matrix> velocities_;  // one a parameter
+  std::vector<Matrix> velocities_;  // one per parameter
 };
 
 }  // namespace lenet

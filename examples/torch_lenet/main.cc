@@ -39,7 +39,7 @@ void Train(const Flags& flags, const Digits& digits, LeNet& net, lenet::Reporter
   const std::int64_t share = ShareOf(flags.batch_size, *digits.size());
   ronda::torch::DistributedSampler sampler = SamplerOf(digits, flags.seed);
   const auto loader = LoaderOf(digits, sampler, share);
-  const auto steps = static_cast<std::int64_t>(*digits.size()) / flags.batch_size;  // an epoch
+  const auto steps = static_cast<std::int64_t>(*digits.size()) / flags.batch_size;  // per epoch
   const auto rate = ronda::training::LearningRate(flags.learning_rate).warm_up(steps / 4).linear(steps * flags.epochs);
 
   torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(flags.learning_rate).momentum(0.9));

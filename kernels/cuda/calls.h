@@ -38,7 +38,7 @@ struct VoteCast {
   int count = 0;
   uint64_t stride = 0;  // bytes from one to the next
   int own = kAll;       // kAll: all are `value`
-  double value = 0;     // an element exactly
+  double value = 0;     // a value that an element can hold exactly
 };
 
 // wire = to<wire>(input * scale [+ residual]), for many tensors in one launch. Bytes between the tensors are not
@@ -56,7 +56,7 @@ struct PackCall {
 // The wanted elements of a tensor's result, and their position on the wire.
 struct UnpackSegment {
   void* output = nullptr;
-  uint64_t count = 0;   // elements wanted
+  uint64_t count = 0;   // wanted elements
   uint64_t offset = 0;  // bytes to the tensor's first granule (element or block)
   uint64_t skip = 0;    // elements of the tensor before the first wanted one
 };
@@ -145,7 +145,7 @@ struct DotsCall {
 // a = weights.a * a + weights.b * b for pairs of tensors, with Adasum's weights for these dot products, which the
 // device reads.
 struct CombineCall {
-  const Extent* a = nullptr;  // written too
+  const Extent* a = nullptr;  // also written
   const Extent* b = nullptr;
   int pair_count = 0;
   DType dtype = DType::kFloat32;

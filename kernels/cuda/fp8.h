@@ -379,10 +379,10 @@ class EncodeBody {
 
 // The wanted elements of a tensor that lies on the wire in blocks.
 struct DecodeSegment {
-  const void* blocks;  // the tensor's first
+  const void* blocks;  // the tensor's first block
   void* dst;
   uint64_t skip;   // elements before the first wanted one
-  uint64_t count;  // elements wanted
+  uint64_t count;  // wanted elements
 };
 
 // The first block that has wanted elements, and the number of such blocks.

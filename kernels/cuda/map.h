@@ -66,7 +66,7 @@ struct Cast {
   uint8_t* votes = nullptr;
   int count = 0;  // 0: no vote
   int bytes = 0;  // of one vote
-  int own = 0;    // below 0: all
+  int own = 0;    // negative: all
   uint64_t stride = 0;
   uint64_t bits = 0;
 };

@@ -57,7 +57,7 @@ class ScatteredTensor {
 
   const size_t element_bytes_;
   const std::string content_;
-  std::vector<GuardedBytes> inputs_;   // one a segment
+  std::vector<GuardedBytes> inputs_;   // one per segment
   std::vector<GuardedBytes> outputs_;  // the same; none if in place
   std::vector<Segment> segments_;
 };

@@ -74,11 +74,11 @@ class HandlesTest(JobTest):
             dropped = threading.Event()
             weakref.finalize(buffer, dropped.set)
             handle = self.submit_alone("x", buffer)
-            native.release(handle)  # waits for nobody
+            native.release(handle)  # waits for no rank
             del buffer
             self.assertIsNone(native.keep(handle))
             self.assertIsNotNone(gone(), "the operation may still write to it")
-            native.release_on_stream(self.submit_alone("y", floats(1)), 0)  # nor does this
+            native.release_on_stream(self.submit_alone("y", floats(1)), 0)  # does not wait either
         native.monitored_barrier()
         self.meet("x")
         self.meet("y")

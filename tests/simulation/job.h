@@ -35,7 +35,7 @@ struct Counts {
   uint64_t given_up = 0;  // jobs that their launcher has ended, with the reason
   uint64_t messages = 0;
   uint64_t halves = 0;
-  std::array<uint64_t, Fault::kKinds> faults = {};  // that met a member
+  std::array<uint64_t, Fault::kKinds> faults = {};  // that hit a member
 };
 
 // All counts except those of faults, in the order in which they are printed.
@@ -143,7 +143,7 @@ class Job {
   int64_t completed_ = -1;      // the most steps of a member that has ended without an error
   bool has_last_left_ = false;  // the member that ended last had been asked to leave
   absl::Duration last_fault_;
-  absl::Duration hurt_until_ = -absl::InfiniteDuration();  // of all members
+  absl::Duration hurt_until_ = -absl::InfiniteDuration();  // the latest of all members
   size_t met_ = 0;                                         // members of the newest epoch that have met the others
   absl::Duration first_left_ = absl::InfiniteDuration();   // when the first member left the newest epoch
 };

@@ -28,7 +28,7 @@ class Member {
  public:
   Member(Job& job, int id, UniqueFd socket) : job_(job), id_(id), channel_(std::move(socket)) {}
 
-  // Its exit code.
+  // Returns its exit code.
   int Run();
 
  private:
@@ -62,7 +62,7 @@ class Member {
   StepMarks marks_;
   uint64_t state_ = 0;
   int64_t epoch_ = -1;
-  // Of the present epoch.
+  // Of the current epoch.
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<StopAgreement> agreement_;
   std::vector<std::shared_ptr<Handle>> handles_;

@@ -49,7 +49,7 @@ struct Scenario {
   int64_t omission_every = 0;       // steps between omissions of an operation by a rank; 0: never
   uint64_t corrupted = 0;           // the number of the tensor message in which one bit is changed; 0: none
   absl::Duration compute;           // longest time between operations
-  absl::Duration latency;           // longest of a message
+  absl::Duration latency;           // the longest of a message
   absl::Duration tick;              // between two reads of the clock
   Tunables tunables;
   std::vector<Fault> faults;  // in their order

@@ -34,7 +34,7 @@ using ProcessId = int;
 // Only the running virtual thread calls it.
 class VirtualWorld {
  public:
-  // The only one.
+  // The only world of this process.
   static VirtualWorld& Get();
 
   // Whether the calling thread is a virtual one.
@@ -113,7 +113,7 @@ class VirtualWorld {
   absl::Duration calendar() const { return calendar_; }
 
   // The scheduling points.
-  void Look();   // at the clock
+  void Look();   // a read of the clock
   void Yield();  // another thread runs
   void SleepUntil(absl::Duration time);
 
@@ -135,7 +135,7 @@ class VirtualWorld {
     pthread_t real = {};
     enum class State { kReady, kBlocked, kOver } state = State::kReady;
     const void* blocked_on = nullptr;
-    absl::Duration deadline = absl::InfiniteDuration();  // of a blocked one
+    absl::Duration deadline = absl::InfiniteDuration();  // of a blocked thread
     bool is_woken = false;                               // before the deadline
     int locks = 0;                                       // that it holds
     std::function<void()> body;

@@ -28,7 +28,7 @@ enum class Backend {
   kNccl,                // tensors of devices, one device per rank, through a fake NCCL
   kNcclInRankOrder,     // the same, with SumOrder::kOfRanks
   kHierarchicalStaged,  // tensors of devices, on several hosts: a fake NCCL on each, kHierarchical's messages across
-  kHierarchicalNccl,    // and a fake NCCL across
+  kHierarchicalNccl,    // the same, with a fake NCCL across
 };
 
 std::string Name(Backend backend);

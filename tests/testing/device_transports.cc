@@ -98,7 +98,7 @@ absl::StatusOr<std::shared_ptr<const NcclLibrary>> NcclOf(const Machine& machine
   return LoadNccl(Variable("RONDA_NCCL_LIBRARY"), Variable("CUDA_HOME"), Variable("VIRTUAL_ENV"));
 }
 
-// A device a rank.
+// One device per rank.
 absl::StatusOr<Machine> MachineWith(int devices) {
   if (const char* const path = std::getenv(kRealPlugin)) return RealMachine(path);
   // Streams with random pauses reveal missing waits.

@@ -17,7 +17,7 @@
 namespace ronda::testing {
 namespace {
 
-constexpr int kPatienceMs = 240'000;  // without any event
+constexpr int kPatienceMs = 240'000;  // after which the test fails
 
 }  // namespace
 

@@ -7,7 +7,7 @@ set -euo pipefail
 readonly here=$(dirname "$(readlink -f "$0")")
 readonly folder=$(readlink -m "${1:?usage: tools/gpu/bundle.sh FOLDER}")
 readonly bazel=${BAZEL:-bazel}
-progress=() && [ -t 2 ] || progress=(--show_progress_rate_limit=60)  # a line a minute
+progress=() && [ -t 2 ] || progress=(--show_progress_rate_limit=60)  # one line per minute
 cd "$here/../.."
 
 tagged() {  # tagged EXPRESSION: the targets in it that need a GPU

@@ -297,7 +297,7 @@ class EveryOptimizerTest(OptimizerCase):
                 several = parameters()
                 before = several[0].detach().clone()
                 optimizer = make([{"params": several[:1]}, {"params": several[1:]}])
-                optimizer.step()  # of none
+                optimizer.step()  # no parameter has a gradient
                 set_gradients(several, 0)
                 several[0].grad = None
                 optimizer.step()

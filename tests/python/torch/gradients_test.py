@@ -34,7 +34,7 @@ def gradients_of_all(model, step):
 
 
 class Doubling(hvd.mpi_ops.Compressor):
-    """Of the program's own."""
+    """A compressor that the program defines."""
 
     @staticmethod
     def compress(tensor):

@@ -112,7 +112,7 @@ class WholeJobTest(GridCase):
             received, splits = hvd.alltoall(own, [size] + [0] * (size - 1))
             self.assertEqual(splits.tolist(), [size if rank == 0 else 0] * size)
             self.assertEqual(received.shape, (size * size if rank == 0 else 0, 2))
-            # Nobody has anything.
+            # No rank has rows.
             received, splits = hvd.alltoall(own[:0], [0] * size)
             self.assertEqual((received.shape, received.dtype), ((0, 2), dtype))
 

@@ -84,7 +84,7 @@ class ReductionTest(Case):
 
     def test_compression(self):
         class Halving(hvd.mpi_ops.Compressor):
-            """Of the program's own."""
+            """A compressor that the program defines."""
 
             @staticmethod
             def compress(tensor):

@@ -162,8 +162,8 @@ class FakeMachine {
   const FakeCuda::Options options_;
   Calls calls_;
   FakeMemory memory_;
-  std::vector<std::atomic<int>> errors_;         // one a device
-  std::vector<std::atomic<bool>> have_kernels_;  // likewise
+  std::vector<std::atomic<int>> errors_;         // one per device
+  std::vector<std::atomic<bool>> have_kernels_;  // one per device
   std::vector<std::atomic<bool>> have_contexts_;
   mutable Mutex mu_;
   std::map<void*, std::shared_ptr<FakeEvent>> events_ ABSL_GUARDED_BY(mu_);

@@ -59,7 +59,7 @@ class FakeMemory {
  private:
   struct Block {
     int device;
-    size_t bytes;         // asked for
+    size_t bytes;         // as requested
     char* mapping;        // the allocation, with the pages around it
     size_t mapped_bytes;  // of each mapping
     char* view;

@@ -136,7 +136,7 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   const Calls calls_;
   const std::shared_ptr<std::atomic<bool>> is_aborted_;
   std::atomic<int> running_{0};          // groups on streams
-  std::atomic<std::thread::id> user_{};  // none: nobody
+  std::atomic<std::thread::id> user_{};  // the thread that uses it, if any
   std::atomic<int> occupants_{0};        // threads in calls that block
   static inline std::atomic<int> all_occupants_{0};
   Mutex mu_;

@@ -35,7 +35,7 @@ struct Orders {
 
   Mutex mu;
   std::map<std::string, std::set<int>> devices ABSL_GUARDED_BY(mu);  // by communicator
-  std::map<std::string, int> ranks ABSL_GUARDED_BY(mu);              // likewise
+  std::map<std::string, int> ranks ABSL_GUARDED_BY(mu);              // by communicator
   std::map<int, Counts> launched ABSL_GUARDED_BY(mu);                // by device
   std::map<std::pair<std::string, int>, First> firsts ABSL_GUARDED_BY(mu);
 

@@ -93,7 +93,7 @@ fake_nccl_cuda Cuda() {
 struct CommunicatorCounts {
   std::atomic<int> made{0};
   std::atomic<int> aborted{0};
-  std::atomic<int> ended{0};  // in either way
+  std::atomic<int> ended{0};  // destroyed or aborted
 };
 
 CommunicatorCounts& Communicators() {

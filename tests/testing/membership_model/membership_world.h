@@ -20,7 +20,7 @@ struct ModelProcess {
   enum class Stage { kStarting, kWaiting, kMeeting, kTraining, kToldToEnd, kKilled, kLost } stage = Stage::kStarting;
   size_t host = 0;
   int slot = 0;
-  int64_t epoch = -1;  // its newest
+  int64_t epoch = -1;  // its newest one
   bool is_told_of_change = false;
   bool is_asked = false;    // the launcher has asked it to leave
   bool is_leaving = false;  // it has told the launcher that it leaves
