@@ -1,4 +1,4 @@
-// What step_done() adds to a training step: the second measurement of ronda-bench elastic.
+// The cost of step_done() in a training step: the second measurement of ronda-bench elastic.
 #ifndef RONDA_BENCH_ELASTIC_STEPS_H_
 #define RONDA_BENCH_ELASTIC_STEPS_H_
 

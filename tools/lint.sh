@@ -36,8 +36,7 @@ echo "lint: clang compiles everything with -Wthread-safety -Werror"
 
 generated=$("$bazel" info bazel-bin 2>/dev/null)
 cuda=${CUDA_HOME:-/usr/local/cuda}/include
-left_out=(hosts_plugin torch_finetune/main torch_lenet/main)  # include gRPC's or libtorch's headers, which take
-                                                              # clang-tidy minutes
+left_out=(hosts_plugin torch_finetune/main torch_lenet/main)  # include gRPC's or libtorch's headers, which take clang-tidy minutes
 if [[ ! -d $cuda ]]; then mapfile -t -O 3 left_out < <(git grep -l '#include <cu' -- '*.cc' '*.h' | sed 's/\.[ch]*$//'); fi
 git ls-files 'kernels/*.cc' 'runtime/*.cc' 'client/*.cc' 'examples/*.cc' | grep -vF "${left_out[@]/#/-e}" |
   xargs -P "$(nproc)" -I{} clang-tidy-14 --quiet {} -- -xc++ -std=c++20 -I. -I"$generated" -isystem /usr/include/eigen3 -isystem "$cuda"

@@ -214,7 +214,7 @@ std::optional<int> PositionIn(const T (&values)[kCount], T value) {
   return static_cast<int>(found - std::begin(values));
 }
 
-// A peer has no wire formats, so it gives the same time for all of them.
+// A peer has no wire formats, so its calls are the same for all of them.
 class PeerImplementation : public Implementation {
  public:
   PeerImplementation(Peer* peer, ProcessGroup* group) : peer_(*peer), group_(*group) {}

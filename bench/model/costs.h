@@ -65,7 +65,7 @@ constexpr const char* Name(Coordination coordination) {
   return kNames[static_cast<int>(coordination)];
 }
 
-// What rank 0 spends on an agreement. It receives a report from every rank, and sends a list to every rank, one after
+// The cost of an agreement for rank 0. It receives a report from every rank, and sends a list to every rank, one after
 // the other, so its time is linear in the number of ranks.
 struct CoordinationCosts {
   double round = 0;             // seconds of rank 0's CPU, whatever the number of tensors

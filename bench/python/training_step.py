@@ -2,7 +2,7 @@
 
     rondarun -np 2 python3 bench/python/training_step.py [--model mlp|lenet] [--batch 32]
 
-What each row of the output means:
+The rows of the output:
 
     alone      one process, without communication
     ddp        torch's DistributedDataParallel, over Ronda and over Gloo

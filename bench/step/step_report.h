@@ -58,7 +58,7 @@ std::string StepTable(const StepCase& step_case, const std::vector<Measured>& me
 // The same as rows of a result document:
 //
 //   preset, tensors, elements, bytes, ranks, compute_ms, compute_kind; contestant: the implementation; of Ronda's
-//   fusion_threshold, wire, cycle_time_us, backend, lock, wire_bytes, control_messages (of all ranks, a step); step_ms,
+//   fusion_threshold, wire, cycle_time_us, backend, lock, wire_bytes, control_messages (all ranks, per step); step_ms,
 //   step_ms_p10, step_ms_p90, compute_only_ms, exposed_ms, efficiency (if anything is computed); of Ronda's also
 //   ratio_NAME_OF_PEER for each peer; wrong
 std::vector<ResultRow> StepRows(const StepCase& step_case, const std::vector<Measured>& measured);

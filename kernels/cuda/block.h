@@ -126,13 +126,13 @@ int ForTilings(int count, const Describe& describe, const Run& run) {
 // before any begins the next. ForEachThread runs a step: on a GPU with the number of this thread, on the CPU with all
 // numbers one after the other. A PerThread or PerLane holds the values that a thread keeps between steps. A block has
 //
-//   index(), grid()           which block this is, of how many
+//   index(), grid()           the number of this block, and of all blocks
 //   ForEachThread(step)       step(thread) for thread in [0, kThreads)
 //   ForEachWarp(step)         step(warp, index) for index in [0, kWarps)
 //   Any(of)                   whether of(thread) is true for any thread
 //   Total(of)                 of(thread) of all threads, doubles, added pairwise
 //   Publish(word, value)      stores a word that the host may wait for
-//   AfterAllBlocks(arrivals, then)  then() in the block that comes here last, behind the effects of all blocks
+//   AfterAllBlocks(arrivals, then)  then() in the last block to call this, after the effects of all blocks
 //
 // and a warp
 //

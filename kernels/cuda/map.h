@@ -85,7 +85,7 @@ RONDA_HOST_DEVICE inline void Write(const Block& block, const Cast& cast) {
   });
 }
 
-// What a launch does with votes: it writes some, or obeys and settles some, or neither.
+// The votes of a launch: it writes some, or obeys and settles some, or neither.
 struct Votes {
   Cast cast = {};
   Ballot ballot = {};

@@ -40,7 +40,7 @@ int64_t ShortPasses() {
 // Few passes are enough for LeNet in C++, whose learning rate falls.
 double AccuracyAfter(int64_t passes) { return Program().front() == kLeNet || passes >= kEnoughPasses ? 0.97 : 0.95; }
 
-// If the last members die, the job's result depends on whether they had finished the program. So the last passes are
+// How the job ends depends on whether the member that dies last has finished the program. So the last passes are
 // trained without injuries.
 int64_t InjuredPassesOf(int64_t passes) { return passes - std::max<int64_t>(2, passes / 10); }
 

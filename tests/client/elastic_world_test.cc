@@ -48,7 +48,7 @@ std::string Variable(const char* name, const char* otherwise = "") {
   return value == nullptr ? otherwise : value;
 }
 
-// What a member does to itself in a step: "20:submitted:kill".
+// A member's action on itself in a step: "20:submitted:kill".
 class Plan {
  public:
   Plan() {

@@ -97,7 +97,7 @@ class VirtualWorld {
     const int shields_before_;
   };
 
-  // Faults of one process: after some allocations that succeed, some fail; and the next start of a thread fails.
+  // Faults of one process: after some allocations that succeed, some fail; after `after` starts of threads, one fails.
   struct Shortage {
     int after = 0;
     int times = 0;

@@ -93,7 +93,7 @@ bool UpToFour(int size) { return size <= 4; }
 bool ThreeOrFour(int size) { return size == 3 || size == 4; }
 bool ThreeOrEight(int size) { return size == 3 || size == 8; }
 
-// What the suites know about a backend. For a new backend, add a line.
+// The facts about a backend that the suites need. For a new backend, add a line.
 struct Entry {
   Backend backend;
   const char* name;

@@ -62,8 +62,7 @@ ldd "${objects[@]}" 2> /dev/null | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' |
 done
 cp -L /lib64/ld-linux-x86-64.so.2 "$folder/lib/glibc"
 
-find "$folder/client/python/package/ronda/lib" -type f ! -name '*.so*' -exec chmod 755 {} +  # a zip file does not keep
-                                                                                             # file modes
+find "$folder/client/python/package/ronda/lib" -type f ! -name '*.so*' -exec chmod 755 {} +  # a zip file keeps no modes
 
 tar --create --use-compress-program='xz -T0 -6' --file "$folder.tar.xz" --directory "$(dirname "$folder")" "$(basename "$folder")"
 readonly size=$(stat --format=%s "$folder.tar.xz")

@@ -68,7 +68,7 @@ int MembershipWorld::CountThoseThatStay() const {
   }));
 }
 
-// -- What may happen --
+// -- Possible moves --
 
 void MembershipWorld::AddStepsOf(int id, const ModelProcess& process, std::vector<Move>* moves) const {
   if (process.stage == Stage::kKilled) moves->push_back({Kind::kDies, id});
@@ -197,7 +197,7 @@ void MembershipWorld::PassTime() {
 
 void MembershipWorld::Join(int id, const char* reason) {
   ModelProcess& process = processes_.at(id);
-  // If a member that has asked to leave joins again, it is told to end.
+  // If a member that has asked to leave joins again, the launcher tells it to end.
   process.stage = Stage::kWaiting;
   process.has_joined = true;
   Say(id, JoinRequest{.last_epoch = process.epoch, .step = process.epoch, .reason = reason});
@@ -243,7 +243,7 @@ void MembershipWorld::ListOrNot(size_t host) {
   Take(membership_.OnHosts(listed, now_));
 }
 
-// -- What the launcher does, and must not do --
+// -- The launcher's actions, and the checks of them --
 
 void MembershipWorld::Take(const JobMembership::Actions& actions) {
   is_state_given_away_ = false;
@@ -387,7 +387,7 @@ void MembershipWorld::Obey(const JobMembership::EndJob& end) {
   Check(last.good_exits == last.size, "a job ends well without a member of its last epoch");
 }
 
-// -- Which worlds are the same --
+// -- Equal worlds --
 
 uint64_t MembershipWorld::Fingerprint() const {
   const auto of_process = [this](int id) -> uint64_t {
