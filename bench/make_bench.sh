@@ -6,11 +6,11 @@
 #   BENCH_ONLY=step    only the runs whose name begins so (all)
 #   BENCH_REPORT=DIR   another folder (bench-report)
 #
-# A run that fails is named at the end, and the other runs continue.
+# A failed run is named at the end, and the other runs continue.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bazel=${BAZEL:-bazel}
-progress=() && [ -t 2 ] || progress=(--show_progress_rate_limit=60)  # a line a minute
+progress=() && [ -t 2 ] || progress=(--show_progress_rate_limit=60)  # one line per minute
 scale=${BENCH_SCALE:-1}
 only=${BENCH_ONLY:-}
 report=${BENCH_REPORT:-bench-report}
@@ -21,7 +21,7 @@ export RONDA_HOSTS_PLUGIN=$PWD/.bazel/bin/runtime/net/libronda_hosts.so
 mkdir -p "$report"
 failed=()
 
-# How many rounds are left of $1: one at least.
+# The number of rounds that remain of $1: at least one.
 rounds() { awk -v all="$1" -v scale="$scale" 'BEGIN { n = int(all * scale + 0.5); print (n < 1) ? 1 : n }'; }
 
 # How many seconds are left of $1.
@@ -47,7 +47,7 @@ few=$(rounds 3)
 some=$(rounds 5)
 many=$(rounds 9)
 
-# Two ranks: all sizes, beside each peer as it comes and at its best.
+# Two ranks: all sizes, beside each peer with its default settings and with its best.
 run collectives-2-openmpi-best collectives -np 2 --peer mpi,gloo --peer-setting best --rounds "$many"
 run collectives-2-openmpi collectives -np 2 --peer mpi --layer communicator --rounds "$some"
 run collectives-2-mpich collectives -np 2 --peer mpich --peer-setting best --layer communicator --rounds "$some"
@@ -56,7 +56,7 @@ run collectives-2-mpich collectives -np 2 --peer mpich --peer-setting best --lay
 run collectives-4-openmpi-best collectives -np 4 --peer mpi --peer-setting best -b 64K -e 64M --rounds "$some"
 run collectives-4-mpich collectives -np 4 --peer mpich --peer-setting best --layer communicator -b 64K -e 64M --rounds "$few"
 
-# The other operations; 16-bit data, which MPI adds up with a user operation.
+# The other operations; 16-bit data, which MPI adds with a user operation.
 run operations-2-openmpi-best collectives -np 2 --op all --peer mpi --peer-setting best --layer communicator \
   -b 1K -e 16M -f 16 --rounds "$few"
 run float16-2-openmpi-best collectives -np 2 --dtype float16 --peer mpi --peer-setting best -b 16M -e 64M --rounds "$some"

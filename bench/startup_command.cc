@@ -43,7 +43,7 @@ double NowSeconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// A rank of the job that is timed.
+// A rank of the timed job.
 int RunAsRank(const LaunchedRank& launched) {
   float value = 1;
   ronda::init();
@@ -53,7 +53,7 @@ int RunAsRank(const LaunchedRank& launched) {
   return value == static_cast<float>(launched.size) ? 0 : 1;
 }
 
-// A job that is started again and again.
+// A job that is started repeatedly.
 struct StartedJob {
   std::string name;
   LaunchCommand command;
@@ -144,7 +144,7 @@ absl::StatusOr<std::vector<StartedJob>> PlanJobs(const StartupOptions& options) 
 absl::Status Measure(const StartupOptions& options, Results* results) {
   RONDA_ASSIGN_OR_RETURN(std::vector<StartedJob> jobs, PlanJobs(options));
   ProgressBar progress(stderr);
-  for (int round = -1; round < options.rounds; ++round) {  // the first one warms up: files are read
+  for (int round = -1; round < options.rounds; ++round) {  // round -1 warms up: files are read
     for (StartedJob& job : jobs) {
       progress.Show(static_cast<double>(round + 1) / (options.rounds + 1), job.name);
       RONDA_RETURN_IF_ERROR(StartOnce(&job));

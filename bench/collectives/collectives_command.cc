@@ -88,7 +88,7 @@ constexpr char kDescription[] =
     "timing every\n"
     "element of a result is checked.";
 
-// The communicator of a backend. One between processes has the name of its layer.
+// The communicator of a backend. A communicator between processes has the name of its layer.
 absl::StatusOr<LocalRanks> ConnectBackend(const std::string& backend, const ConnectOptions& options,
                                           const LaunchedRank& launched) {
   if (backend == kInProcess) {
@@ -173,7 +173,7 @@ class CollectivesRun {
     return absl::OkStatus();
   }
 
-  // The implementations that can carry the case out.
+  // The implementations that support the case.
   absl::StatusOr<std::vector<LocalRanks*>> Prepare(const CollectiveCase& shape, const CaseBuffers& buffers) {
     std::vector<LocalRanks*> prepared;
     for (LocalRanks& implementation : implementations_) {

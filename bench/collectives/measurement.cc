@@ -23,12 +23,13 @@ double TimeBlock(const Block& block, int iterations, ProcessGroup* group) {
   return group->Max(block(iterations));
 }
 
-// The number of iterations of a block. Begins with few, so that a slow implementation does not run often.
+// The number of iterations of a block. The first estimate is from few iterations, so that a slow implementation does
+// not run often.
 int Calibrate(const Block& block, const InterleavingOptions& options, ProcessGroup* group) {
   constexpr int kFew = 3;
   block(1);
   const int iterations = IterationsFor(TimeBlock(block, kFew, group) / kFew, options);
-  // A fast implementation was still warming up.
+  // The first estimate is too high for a fast implementation, which was still warming up.
   const int enough = std::min(iterations, 10 * kFew);
   return IterationsFor(TimeBlock(block, enough, group) / enough, options);
 }
@@ -109,7 +110,7 @@ void LocalRanks::ForEach(absl::FunctionRef<void(Member& member)> body) {
   std::vector<std::thread> threads;
   for (Member& member : members_) {
     threads.emplace_back([&member, body] {
-      // A launcher may have bound the process to one core, as if it were one rank.
+      // A launcher may have bound the process to one core, as if the process were one rank.
       Bind(Binding::kNone, member.rank);
       body(member);
     });

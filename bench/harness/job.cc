@@ -30,7 +30,7 @@ const std::vector<std::string>& InterleavedBackends() {
   return *names;
 }
 
-// Values of RONDA_BACKEND that name a backend with messages. Each has runs of its own.
+// Values of RONDA_BACKEND that name a backend with messages. Each has separate runs.
 const std::vector<std::string>& WholeJobBackends() {
   static const auto* const names = [] {
     auto* const all = new std::vector<std::string>;
@@ -99,7 +99,7 @@ class JobResults {
  public:
   explicit JobResults(const JobRequest& request) : results_(request.command, request.words) {}
 
-  // Takes a message of a job's rank 0.
+  // Handles a message from a job's rank 0.
   void Take(const OutputMessage& message) {
     if (message.kind == OutputMessage::Kind::kDistances) {
       results_.SetCoreDistance(is_any_complete_ ? results_.core_distance()[0] : message.distances[0],
@@ -130,7 +130,7 @@ class JobResults {
   absl::Status status_;
 };
 
-// Tells ranks over TCP the port of their rendezvous. rondarun does that itself.
+// Gives ranks over TCP the port of their rendezvous, which rondarun does by itself.
 void ChooseRendezvousPort(Launcher launcher, const std::string& backend) {
   if (launcher == Launcher::kRondarun || !AlwaysNeeds(backend, Carrier::Needs::kAddress)) return;
   setenv("RONDA_MASTER_PORT", absl::StrCat(FindFreePorts(1).front()).c_str(), kKeep);
@@ -174,7 +174,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Peer>>> LoadPeers(const JobOptions& o
   return peers;
 }
 
-// Measured by rank 0 while the others wait.
+// Rank 0 measures this while the others wait.
 double MeasureCoreDistance(const char* when, ProcessGroup* group, Output* output) {
   group->Barrier();
   const double distance = group->is_first() ? CoreDistanceNanoseconds() : 0;

@@ -97,12 +97,12 @@ std::vector<int> OwnCores() {
   return cores;
 }
 
-// Two threads pass a ball. Its value is the thread that has it, or that the game is over.
+// Two threads pass a ball. Its value is the thread that has it, or kOver at the end.
 enum : int { kFirst, kSecond, kOver };
 
 constexpr int kRoundTrips = 250;  // in a batch
 
-// The second thread: sends the ball back until the game is over.
+// The second thread: sends the ball back until the value is kOver.
 void Return(std::atomic<int>* ball) {
   BindToCore(1);
   for (;;) {
@@ -114,8 +114,8 @@ void Return(std::atomic<int>* ball) {
   }
 }
 
-// The first thread. Returns the time of the fastest batch: batches are so short that nothing disturbs at least one of
-// them. On a busy machine there is time for fewer of them.
+// The first thread. Returns the time of the fastest batch. Batches are so short that at least one of them runs
+// undisturbed. On a busy machine the time suffices for fewer batches.
 Clock::duration Serve(std::atomic<int>* ball) {
   constexpr int kBatches = 400;
   constexpr Clock::duration kMostTime = std::chrono::milliseconds(100);

@@ -98,7 +98,7 @@ void PeerCall::Run() {
 
 absl::StatusOr<std::unique_ptr<Peer>> Peer::Load(const PeerInfo& info, ProcessGroup* group) {
   absl::StatusOr<const ronda_bench_peer*> table = LoadTable(info);
-  // All ranks use the peer, or none.
+  // Either all ranks use the peer, or none.
   if (group->Sum(table.ok() ? 0 : 1) > 0) return table.ok() ? NotInstalled(info, "on some rank") : table.status();
   std::string directory;
   if (group->is_first()) {

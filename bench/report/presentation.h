@@ -38,7 +38,7 @@ std::vector<ReportTable> SweepTables(const std::vector<RunDocument>& runs);
 // The runs themselves: file, command, date, versions of all that was measured, machine, distance of the cores, noise.
 ReportTable TableOfRuns(const std::vector<RunDocument>& runs);
 
-// The results of one run, in the form that suits its command; none for an unknown command.
+// The results of one run, in the form that suits its command; empty for an unknown command.
 std::vector<ReportTable> TablesOf(const RunDocument& run);
 
 // The runs as one self-contained HTML page: SweepTables, the runs, figures, then all tables.

@@ -63,7 +63,7 @@ constexpr char kDescription[] =
 struct ReportOptions {
   std::vector<std::string> directories;
   std::string markdown;  // a page whose results are replaced; empty: none
-  std::string speed;     // a file for the picture of the speed against peers; empty: none
+  std::string speed;     // a file for the plot of the speed against peers; empty: none
 };
 
 absl::Status UpdateMarkdown(const std::string& path, const std::vector<RunDocument>& runs) {

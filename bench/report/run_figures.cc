@@ -15,7 +15,7 @@
 namespace ronda::bench {
 namespace {
 
-// A name of a file: characters other than letters and digits become a dash, but none at the end.
+// A file name made of a text: characters other than letters and digits become a dash, but not at the end.
 std::string IdFrom(const std::string& text) {
   std::string id;
   for (const char c : text) {
@@ -138,7 +138,7 @@ void AddStartups(const RunDocument& run, std::vector<Figure>* figures) {
   }
 }
 
-// The line of a row of `collectives` in SpeedAgainstPeers; "" if it is no row of it.
+// The label of a row of `collectives` in SpeedAgainstPeers; "" if the row does not belong there.
 std::string SpeedLine(const RunRow& row, const std::string& ronda_layer) {
   const bool is_plain = row.Text("op") == "allreduce" && row.Text("dtype") == "float32" &&
                         row.Text("placement") == "in" && row.Text("wire") == "none";

@@ -52,7 +52,8 @@ size_t IndexOf(const T& value, std::vector<T>* values) {
 
 bool IsPeer(const RunRow& row) { return row.Text("kind") == "peer"; }
 
-// One operation on one dtype: a row a size, a column a implementation, and how Ronda compares with the fastest peer.
+// One operation on one dtype: one row per size, one column per implementation, and a comparison of Ronda with the
+// fastest peer.
 struct CollectivesPivot {
   std::string title;
   std::vector<double> sizes;
@@ -121,7 +122,7 @@ std::vector<ReportTable> CollectivesTables(const RunDocument& run) {
   return tables;
 }
 
-// The time of the fastest form of a peer over this one: the smallest of the fields ratio_*.
+// The time of the fastest form of a peer divided by this one: the smallest of the fields ratio_*.
 std::string RatioCell(const RunRow& row) {
   double least = std::numeric_limits<double>::infinity();
   for (const auto& [name, value] : row.numbers) {

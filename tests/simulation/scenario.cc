@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kNames[Fault::kKinds] = {"kill",      "power loss", "freeze",     "stop",  "reset",  "silence",
                                                "no memory", "no thread",  "clock jump", "leave", "resize", "misbehave"};
 constexpr int kMostFaults = 5;
-// About the time in which a job without a fault ends.
+// The approximate time in which a job without a fault ends.
 constexpr absl::Duration kUsualTime = absl::Seconds(1);
 constexpr absl::Duration kLongestFault = absl::Seconds(3);
 

@@ -17,7 +17,7 @@
 namespace ronda::testing {
 namespace {
 
-constexpr int kPatienceMs = 240'000;  // without any event
+constexpr int kPatienceMs = 240'000;  // after which the test fails
 
 }  // namespace
 
@@ -89,7 +89,7 @@ void ElasticLauncher::WaitForEvents() {
   for (size_t i = 0; i < members_.size(); ++i) {
     if (members_[i].stage == Stage::kEnded) continue;
     for (const int fd : {members_[i].socket.get(), members_[i].pidfd.get()}) {
-      events.push_back({.fd = fd, .events = POLLIN, .revents = 0});  // -1 is not looked at
+      events.push_back({.fd = fd, .events = POLLIN, .revents = 0});  // poll() ignores -1
       whose.push_back(i);
     }
   }
@@ -121,7 +121,7 @@ void ElasticLauncher::Listen(size_t index) {
 
 void ElasticLauncher::NoteEnd(size_t index) {
   Member& member = members_[index];
-  // What it has said before, a request to leave for instance, comes first.
+  // First read its earlier messages, for instance a request to leave.
   while (member.socket.valid()) {
     const absl::StatusOr<std::string> text = ReceiveMembershipMessage(member.socket.get());
     if (!text.ok() || text->empty()) break;
@@ -132,7 +132,7 @@ void ElasticLauncher::NoteEnd(size_t index) {
 }
 
 void ElasticLauncher::Tell(size_t member, const LauncherMessage& message) const {
-  // A member that has just died does not listen.
+  // A member that has just died cannot receive messages.
   if (members_[member].socket.valid()) {
     SendMembershipMessage(members_[member].socket.get(), Encode(message)).IgnoreError();
   }

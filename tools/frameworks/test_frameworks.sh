@@ -10,7 +10,7 @@ torch=${torch%/bin/python}
 readonly torch folder=${torch%/*}/frameworks-${torch##*/}
 readonly python=$folder/bin/python
 
-# All that require torch, which pip would install once more with its libraries for GPUs.
+# All of them require torch. With its requirements pip would install torch again, with its libraries for GPUs.
 readonly frameworks=(
   accelerate transformers lightning pytorch-lightning torchmetrics pytorch-ignite deepspeed 'ray[train]' torchft
 )

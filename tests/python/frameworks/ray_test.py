@@ -1,4 +1,4 @@
-"""Ray's TorchTrainer over Ronda, against gloo; Ray starts the ranks itself."""
+"""Ray's TorchTrainer over Ronda, compared with gloo; Ray itself starts the ranks."""
 
 from __future__ import annotations
 
