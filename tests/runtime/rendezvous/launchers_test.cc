@@ -280,7 +280,7 @@ TEST(LaunchersTest, UseOfMpiIsRead) {
 struct BadCase {
   const char* what;
   Variables variables;
-  std::vector<std::string> mentions;  // all of them are in the error's text
+  std::vector<std::string> mentions;  // all must be in the error's text
 };
 
 TEST(LaunchersTest, TheEpochIsReadUnderAnyLauncher) {
