@@ -59,7 +59,7 @@ TEST(LenetProgram, TestDigitsAreSharedWithoutLossOrRepetition) {
   LauncherRun three(OnRanks(3, {"--batch-size=48", "--steps=30"}));
   ASSERT_EQ(three.Finish(), 0) << three.err();
   EXPECT_GT(AccuracyIn(alone.out()), 0.5);
-  EXPECT_NEAR(AccuracyIn(three.out()), AccuracyIn(alone.out()), 0.0011);  // one or two digits that are hard to tell
+  EXPECT_NEAR(AccuracyIn(three.out()), AccuracyIn(alone.out()), 0.0011);  // one or two borderline digits
 }
 
 TEST(LenetProgram, DrawsAProgressBarWhereTheLauncherHasATerminal) {

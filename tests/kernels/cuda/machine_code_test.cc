@@ -212,7 +212,7 @@ void ExpectWideAccesses(const std::string& body, const Accesses& accesses) {
 }
 
 // Expects accesses by single bytes, which elements that are not aligned need. Returns false if the body was not
-// checked: a body with votes reads single bytes in any case, and so tells nothing.
+// checked. A body with votes, or of elements of one byte, reads single bytes in any case, so it proves nothing.
 bool ExpectAccessesByBytes(const std::string& body, const Accesses& accesses) {
   const bool stores = Is(body, "ReduceBody<") || Is(body, "AddBody");
   if (IsOfBytes(body) || !(stores || Is(body, "FindNonFinite") || Is(body, "DotsBody"))) return false;

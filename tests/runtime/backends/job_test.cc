@@ -33,7 +33,7 @@ TEST(JobTest, ProgramWithoutALauncherIsAJobOfOneRank) {
 
 TEST(JobTest, ProcessesWithAJobIdMeetInSharedMemory) { ExpectRankProgramSucceeds("meet", 3); }
 
-// Only other backends need the address. Here another program has taken the port.
+// Ranks that share memory do not use the address. Here another program has taken its port.
 TEST(JobTest, ProcessesThatShareMemoryListenNowhere) {
   const std::unique_ptr<TcpListener> taken = testing::ListenOnLoopback();
   ExpectRankProgramSucceeds("meet", 3, {.env = {{"RONDA_MASTER_PORT", absl::StrCat(taken->endpoint().port)}}});

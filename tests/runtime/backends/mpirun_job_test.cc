@@ -138,7 +138,7 @@ class TwoHostsJobTest : public MpirunJobTest {
   static ProcessResult Run(int size, int first_of_second, std::vector<std::string> settings,
                            const std::string& program) {
     for (const std::string& setting : GetParam().network_only) settings.push_back(setting);
-    // The launcher believes that all ranks are on one host. With this setting they still do not meet in shared memory.
+    // The launcher believes that all ranks are on one host. This setting keeps them from meeting in shared memory.
     settings.push_back("RONDA_MPI=1");
     std::vector<std::string> argv = {
         "/bin/sh", "-c",

@@ -72,8 +72,8 @@ TEST_P(CommunicatorFailureTest, LateRankIsWarnedOfAndThenWaitedForAgain) {
               absl::OkStatus());
   });
   const std::string warnings = ::testing::internal::GetCapturedStderr();
-  // On a busy machine other ranks may also be late, and warnings may name them first. Finally the ranks wait only for
-  // this one.
+  // On a busy machine other ranks may also be late, and warnings may name them first. The last of them then waits only
+  // for this rank.
   const std::string warning = absl::StrCat("W has waited 20ms for ", LateName(),
                                            " in allreduce 'conv1/weight and 9 more', 0 of 400000 bytes done; rank ",
                                            late(), " has done nothing yet\n");

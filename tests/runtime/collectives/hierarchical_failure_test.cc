@@ -45,7 +45,7 @@ absl::Status FailureWithout(RankId late, const HostMap& map, size_t count) {
   return transports.front().control->failure();
 }
 
-// The other ranks of its host wait for the late rank itself. Ranks of other hosts wait for a rank that waits.
+// Ranks on the late rank's host wait for the late rank itself. Ranks on other hosts wait for a rank that waits.
 TEST(HierarchicalFailureTest, LateRankIsNamedWhereverItIs) {
   const HostMap map = {.hosts = {{0, 1}, {2, 3}}};
   for (RankId late : {0, 1, 3}) {

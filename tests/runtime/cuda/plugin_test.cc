@@ -39,7 +39,8 @@ TEST_F(PluginTest, WithoutADeviceSaysWhy) {
   EXPECT_NE(plugin_->prepare_device(), 0);
 }
 
-// The plugin's last error is thus its own: a trainer uses another runtime, and neither sees the other's errors.
+// The plugin has its own CUDA runtime, and thus its own last error. A trainer uses another runtime, and neither sees
+// the other's errors.
 TEST_F(PluginTest, RuntimeIsItsOwn) {
   void* const library = dlopen("runtime/cuda/libronda_cuda.so", RTLD_NOW | RTLD_NOLOAD);
   ASSERT_NE(library, nullptr) << dlerror();

@@ -365,7 +365,7 @@ TEST(DeviceAheadLostVotes, StreamsGoOnWhenTheJobFailsInstead) {
 // --- All of it together ---
 
 // Trains in steps that do not wait for the device. Only now and then a rank waits for the results of a step. Once per
-// phase each rank submits another sum, at a random step of its own.
+// phase each rank submits another sum, at its own random step.
 void TrainAhead(DeviceRank& rank, uint32_t seed) {
   std::mt19937 common(seed);
   std::mt19937 own(seed + 1 + static_cast<uint32_t>(rank.rank()));

@@ -29,9 +29,9 @@ constexpr size_t kCallsOfBucket = 6;
 constexpr size_t kLook = 2;
 // A submission also records the stream's point.
 constexpr size_t kCallsOfSubmission = kLook + 1;
-// Changes of the current device by a trainer that uses another device. Ronda changes to its own device and back for the
-// submission, for the bucket if this thread launches it, and twice for the stream's wait: to look up the stream's
-// number, and to make the stream wait.
+// Changes of the current device by a trainer that uses another device. Ronda changes to its own device and back up to
+// four times. It does so for the submission, for the bucket if this thread launches it, to look up the number of the
+// stream that shall wait, and to make that stream wait.
 constexpr size_t kMostChanges = 4 * 2;
 
 enum class Submit { kTogether, kOneByOne };

@@ -16,7 +16,7 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-// Only the communicators across hosts have a rank 2.
+// With two ranks per host, only the communicators across hosts have a rank 2.
 const HostMap& ThreeHosts() {
   static const HostMap* const map = new HostMap{.hosts = {{0, 1}, {2, 3}, {4, 5}}};
   return *map;

@@ -213,7 +213,7 @@ TEST(DeviceScheduleFailures, ARankThatStopsIsNamedByTheNegotiation) {
 }
 
 // One rank of a job whose ranks repeat the same steps for a while. Once per phase each rank also submits another sum,
-// at a random step of its own. It waits for results on the host or on its stream.
+// at its own random step. It waits for results on the host or on its stream.
 class RandomDeviceTrainer {
  public:
   RandomDeviceTrainer(DeviceRank& rank, uint32_t seed)

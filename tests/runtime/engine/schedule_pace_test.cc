@@ -1,5 +1,5 @@
-// Programs that a schedule suits, and programs that it does not suit: tensors that are submitted one after the other,
-// threads at different paces, and operations that the rest of the job must not hold up.
+// Programs that a schedule suits, and programs that it does not suit. Some submit tensors one after the other, some
+// have threads at different paces, some have operations that the rest of the job must not hold up.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -97,7 +97,7 @@ class RandomTrainer {
     return step;
   }
 
-  // Repeats a random step. With it may come an extra, which each rank submits at a random repetition.
+  // Repeats a random step. If there is also an extra, each rank submits it at its own random repetition.
   void RepeatSteps() {
     const std::vector<Tensor> step = RandomStep();
     const int times = 1 + Common(40);

@@ -307,7 +307,7 @@ TEST_P(ScheduleTest, FailureOfOneRankReachesTheOthersInABucket) {
     Lock(*runtime, &step);
     std::vector<float> data(5, 1.0f);
     if (rank == 1) runtime->Abandon(absl::AbortedError("out of data"));
-    // Rank 1 may learn of its own failure before or after it submits.
+    // Rank 1 may see its own failure before or after it submits.
     const absl::Status status = CarryOut(*runtime, Sum("a", &data));
     EXPECT_THAT(std::string(status.message()), HasSubstr("out of data"));
     EXPECT_THAT(std::string(runtime->Shutdown().message()), HasSubstr("out of data"));

@@ -195,7 +195,7 @@ TEST_F(ReporterScheduleTest, ReportSaysWhetherTheProgramMayHaveWaited) {
   EXPECT_EQ(report("b"), RankReport::Waited::kNo);
   reporter_.NoteCompletions(8);
   EXPECT_EQ(report("c"), RankReport::Waited::kPerhaps);
-  // What the rank reported before a schedule may not have reached the coordinator.
+  // The coordinator may not have received what the rank reported before a schedule.
   Apply(Begin({{1}}));
   Unlock();
   reporter_.NoteCompletions(8);

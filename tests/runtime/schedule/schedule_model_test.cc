@@ -73,7 +73,7 @@ struct State {
 // A test leaves rules out to show that they are needed.
 struct Rules {
   bool calls_arrive = true;
-  bool ranks_lose_patience = true;  // because of tensors that they lack themselves
+  bool ranks_lose_patience = true;  // if they lack tensors themselves
   bool waits_expire = true;         // in a bucket
   uint64_t submissions = 4;         // of the three tensors, per rank; more than one round
 };

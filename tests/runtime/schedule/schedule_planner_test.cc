@@ -79,7 +79,8 @@ TEST(SchedulePlanner, SmallBucketWaits) {
               ElementsAre(ElementsAre(1, 2)));
 }
 
-// If they did, a program that submits the second tensor only after the first one is complete would wait for ever.
+// If they shared one, a program that submits the second tensor only after the first one is complete would wait for
+// ever.
 TEST(SchedulePlanner, TensorsThatWereNeverInOneListDoNotShareABucket) {
   EXPECT_THAT(
       Plan({Ready(1, absl::ZeroDuration(), Floats(1), {1, 3}), Ready(2, absl::ZeroDuration(), Floats(1), {2, 4})}),

@@ -34,8 +34,8 @@ TEST(FailureRecordTest, LongTextIsCut) {
 
 TEST(FailureRecordTest, DeathOfTheWriterIsTakenOver) {
   FailureRecord record;
-  // 2 + rank is in the record if that rank dies between the compare-and-swap and the end of the text. Here it is rank
-  // 3.
+  // A rank that dies between the compare-and-swap and the end of the text leaves 2 + its rank in the record. Here it is
+  // rank 3.
   reinterpret_cast<std::atomic<uint32_t>&>(record).store(5);
   EXPECT_FALSE(record.Set(0, absl::InternalError("x")));
   EXPECT_FALSE(record.SetAfterDeathOf(2, 0, "rank 2 died"));

@@ -74,7 +74,7 @@ class ShmWorldTest : public ::testing::Test {
     EXPECT_TRUE(absl::StrContains(status.message(), text)) << status;
   }
 
-  // Puts a file in the place of the job's shared memory.
+  // Puts a file where the job's shared memory would be.
   void PutFile(const std::string& content) const {
     const int fd = shm_open(Name().c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
     ASSERT_GE(fd, 0);

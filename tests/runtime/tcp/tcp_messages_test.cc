@@ -254,7 +254,7 @@ TEST_F(TcpMessagesTest, RestEndsWhenAMessageArrives) {
   EXPECT_EQ(byte, 'x');
 }
 
-// More connections than the ones that are tried one by one.
+// So many connections that TcpMessages does not try each of them, but asks the kernel which can move data.
 TEST(ManyTcpMessagesTest, RankExchangesWithManyOthers) {
   constexpr RankId kPeers = 20;
   std::vector<UniqueFd> sockets(1);

@@ -98,7 +98,7 @@ RONDA_NCCL_LIBRARY=/nowhere/libnccl.so.2 run plan host-time host-time-2
 expect 1 "| host-time | passed |" "| host-time-2 | failed (1) |" "no NCCL: "
 run plan kernels nonsense
 expect 2 'there is no step or group "nonsense"' "kernels first"
-# Every group fits into the four minutes that a machine may be lent for.
+# Every group fits into the four minutes for which a machine may be lent.
 awk '/^  "/ { limit[$2] += $3 } END { for (group in limit) if (limit[group] > 240) exit 1 }' tools/gpu/steps.sh ||
   fail "a group of steps takes too long"
 

@@ -156,8 +156,8 @@ TEST_F(NcclReduceTest, PartsAreExchangedAloneWhereRondaAddsUp) {
   job.End();
 }
 
-// Without a vote NCCL reduces a single tensor in place, in the trainer's memory, which is not registered. With a vote
-// the tensor is packed: in place, NCCL would change a tensor that has to be negotiated again after a veto.
+// Without a vote NCCL reduces a single tensor in place, in the trainer's memory, which is not registered. A tensor that
+// is voted on is packed: in place, NCCL would change it although a veto makes the ranks negotiate it again.
 TEST_F(NcclReduceTest, ALargeTensorIsPackedOnlyIfItCanBeVetoed) {
   constexpr size_t kCount = 200'000;
   constexpr int kRanks = 2;
@@ -204,8 +204,8 @@ TEST_F(NcclReduceTest, LargePartsTravelInChunks) {
   }
 }
 
-// What rank 0 has after an allreduce of several tensors with error feedback. The ranks vote, with or without a veto, or
-// do not vote.
+// The results and residuals of rank 0 after an allreduce of several tensors with error feedback. The ranks vote, with
+// or without a veto, or do not vote.
 struct Outcome {
   std::vector<float> results;
   std::vector<float> residuals;

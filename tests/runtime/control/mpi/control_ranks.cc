@@ -25,7 +25,7 @@
 namespace ronda::testing {
 namespace {
 
-// As long as the messages of a cached step of ResNet-50's gradients.
+// These have the lengths of the messages in a cached step of ResNet-50's gradients.
 constexpr char kReport[] = "12345";
 constexpr char kList[] = "12345678901234567";
 

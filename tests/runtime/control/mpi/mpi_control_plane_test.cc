@@ -42,14 +42,14 @@ ControlPlane::Inbox ReceiveSome(ControlPlane& control) {
   }
 }
 
-// What a rank's end of the messages has done.
+// Counts of what a rank's end of the messages has done.
 struct Traffic {
   std::atomic<int> sent{0};         // messages
   std::atomic<uint64_t> calls{0};   // of any kind
   std::atomic<bool> is_cut{false};  // from now on no transfer completes
 };
 
-// Counts the calls to another PointToPoint, to which it passes them on.
+// Passes all calls on to another PointToPoint, and counts them.
 class CountedMessages final : public PointToPoint {
  public:
   CountedMessages(std::unique_ptr<PointToPoint> messages, std::shared_ptr<Traffic> traffic)
