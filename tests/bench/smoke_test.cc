@@ -1,4 +1,4 @@
-// The real program, with the smallest of everything: it starts its ranks, finds its peers, measures, and writes files.
+// The real program, with the smallest settings. It starts its ranks, finds its peers, measures, and writes files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -47,7 +47,7 @@ std::string ReadFile(const std::filesystem::path& path) {
 
 std::string PathOf(const std::string& name) { return testing::TempDir() + "/" + name; }
 
-// The rows of a JSON file; none if it is not JSON.
+// Returns the rows of a JSON file, or no rows if it is not JSON.
 Json RowsOf(const std::string& path) {
   const Json document = Json::parse(ReadFile(path), nullptr, /*allow_exceptions=*/false);
   EXPECT_TRUE(document.is_object()) << path;
@@ -73,7 +73,7 @@ TEST(SmokeTest, CollectivesOfEveryKindAreRight) {
   const std::string json = PathOf("collectives.json");
   const Outcome outcome =
       RunTool("collectives -np 2 --op all --place in,out -b 4K -e 4K --rounds 1 --block-time 100us --json " + json);
-  // Six operations, one of them in two places, and the barrier; in two layers.
+  // Six operations, one of them also in a second place, and the barrier. Each is measured in two layers.
   ExpectRows(outcome, json, 16);
   EXPECT_NE(outcome.text.find("#wrong"), std::string::npos) << outcome.text;
 }
@@ -172,7 +172,7 @@ TEST(SmokeTest, ElasticTimesStepsThatEndInDifferentWays) {
   EXPECT_GT(rows[2]["marks_ns"], 0) << outcome.text;
 }
 
-// A real trainer: the predictions are those of advice_test, from what it has measured.
+// A real trainer. The predictions are computed as in advice_test, from what the trainer has measured.
 TEST(SmokeTest, AdviseRunsATrainerAndPredictsMoreRanks) {
   const std::string json = PathOf("advise.json");
   const std::string plot = PathOf("advise.svg");
@@ -228,7 +228,7 @@ TEST_P(PeerSmokeTest, APeerIsRightToo) {
   EXPECT_EQ(document.at("busy_cores").size(), 2U);
 }
 
-// Each MPI in a job of its own, as their launchers have to start it.
+// Each MPI has its own job, because its own launcher must start it.
 INSTANTIATE_TEST_SUITE_P(AllPeers, PeerSmokeTest, testing::Values("mpi", "mpich", "gloo"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -28,7 +28,7 @@ TEST(TimeInterleavedTest, EveryImplementationHasOneBlockInEveryRound) {
   const absl::StatusOr<std::unique_ptr<ProcessGroup>> alone =
       ProcessGroup::Create({.rank = 0, .size = 1, .job_id = "interleaving-test"});
   ASSERT_TRUE(alone.ok());
-  std::vector<std::string> blocks;  // whose, in order
+  std::vector<std::string> blocks;  // the implementation of each block, in order
   const auto implementation = [&](const char* name) {
     return [&blocks, name](int iterations) {
       if (blocks.empty() || blocks.back() != name) blocks.emplace_back(name);
@@ -130,7 +130,7 @@ TEST(LocalRanksTest, RanksThatAreThreadsCarryOutEveryCase) {
   }
 }
 
-// Counts its calls, and leaves its output as it is: wrong.
+// Counts its calls. Its output stays as it is, which is wrong.
 class IdleImplementation : public Implementation {
  public:
   explicit IdleImplementation(std::atomic<int>* calls) : calls_(*calls) {}
@@ -216,7 +216,7 @@ TEST(CollectivesTableTest, ALineHasTheColumnsOfItsHeader) {
   for (const ResultRow& row : RowsOf(kCompressed, Outcomes())) lines += table.RowOf(row);
   EXPECT_NE(lines.find("1000000    250000  float32   sum allreduce        in fp16 client"), std::string::npos) << lines;
   EXPECT_NE(lines.find("100.00      92.00     108.00   10.00   15.00      0    3.00\n"), std::string::npos) << lines;
-  // A peer is not compared with itself, and its wire is its own.
+  // The line of a peer has no comparison with itself, and shows the peer's own wire.
   EXPECT_NE(lines.find("in none gloo"), std::string::npos) << lines;
   EXPECT_NE(lines.find("5.00      5\n"), std::string::npos) << lines;
 }

@@ -64,7 +64,7 @@ TEST(CoreDistanceTest, IsPositiveUnlessThereIsOneCore) {
   EXPECT_GT(distance, 1);
 }
 
-// The cores on which a thread may run that has bound itself.
+// Returns the cores on which a thread may run after it has bound itself.
 cpu_set_t CoresAfter(Binding binding, int rank) {
   cpu_set_t cores;
   CPU_ZERO(&cores);

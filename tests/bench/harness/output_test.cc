@@ -51,7 +51,7 @@ TEST(OutputMessageTest, ALineThatIsNoMessageIsText) {
   }
 }
 
-// A file stands for the pipe.
+// A file takes the place of the pipe.
 class OutputTest : public testing::Test {
  protected:
   OutputTest() : path_(testing::TempDir() + "/output") { std::ofstream(path_).close(); }

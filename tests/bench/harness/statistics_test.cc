@@ -35,7 +35,7 @@ TEST(SummarizeTest, NothingIsAllZeros) {
 TEST(MedianTest, OneOutlierDoesNotMatter) { EXPECT_DOUBLE_EQ(Median({1, 1000, 2}), 2); }
 
 TEST(MedianRatioTest, ComparesRoundByRound) {
-  // The machine slows down by ten in the second round: the ratio of the medians would be 10 / 5.
+  // In the second round the machine is ten times slower. The ratio of that round stays the same.
   EXPECT_DOUBLE_EQ(MedianRatio({3, 30, 3}, {1, 10, 1}), 3);
 }
 

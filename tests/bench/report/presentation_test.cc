@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Pair;
 
-// The first figure of this kind whose title begins so.
+// Returns the first figure of this kind whose title begins with `title`.
 template <typename Kind>
 Kind Find(const std::vector<Figure>& figures, const std::string& title) {
   for (const Figure& figure : figures) {

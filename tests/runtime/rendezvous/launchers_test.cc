@@ -99,7 +99,8 @@ TEST(LaunchersTest, MpirunOfOpenMpi) {
               "", MpiLauncher::kOpenMpi});
 }
 
-// Frameworks copy the launcher's place to torchrun's names, which say nothing of where the ranks meet.
+// Frameworks copy a rank's place from the launcher's variables to torchrun's. These copies do not say where the ranks
+// meet.
 TEST(LaunchersTest, APlaceThatIsCopiedToTorchrunsNamesIsTheLaunchers) {
   const Variables copied = {{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "3"}};
   ExpectRead({"of Open MPI", OpenMpi(copied), kOpenMpiSource, 3, 4, 3, 4, "ompi-344588289", "", MpiLauncher::kOpenMpi});
@@ -280,7 +281,7 @@ TEST(LaunchersTest, UseOfMpiIsRead) {
 struct BadCase {
   const char* what;
   Variables variables;
-  std::vector<std::string> mentions;  // all of them are in the error's text
+  std::vector<std::string> mentions;  // all must be in the error's text
 };
 
 TEST(LaunchersTest, TheEpochIsReadUnderAnyLauncher) {
