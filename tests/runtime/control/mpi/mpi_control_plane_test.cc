@@ -228,8 +228,8 @@ TEST(MpiControlPlaneTest, EqualReportsThatMeetOnTheirWayAreOneMessage) {
       EXPECT_TRUE(heard.insert(message.from).second) << message.from;
     }
   }
-  // Ranks 1 to 4 are rank 0's children. Rank 1 has 16 ranks below it.
-  EXPECT_LT(traffic[1]->sent - before[1], 20);
+  // Ranks 1 to 4 are rank 0's children. Rank 1 has 16 ranks below it, and a report of its own.
+  EXPECT_LE(traffic[1]->sent - before[1], 17);
   for (RankId leaf = 9; leaf < 33; ++leaf) {
     EXPECT_EQ(traffic[static_cast<size_t>(leaf)]->sent - before[static_cast<size_t>(leaf)], 1) << leaf;
   }
