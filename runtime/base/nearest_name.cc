@@ -10,14 +10,14 @@
 namespace ronda {
 namespace {
 
-// A name with more wrong letters is another word, and in a shorter or longer one anything resembles anything.
+// A name with more wrong letters is another word. Very short or very long names resemble too many others.
 constexpr size_t kMostWrongLetters = 3;
 constexpr size_t kShortest = 3;
 constexpr size_t kLongest = 64;
 
 // Levenshtein's distance: letters to insert, to remove or to replace.
 size_t Distance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);  // distances of a's first letters to each beginning of b
+  std::vector<size_t> row(b.size() + 1);  // distances of a's first letters to each prefix of b
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 0; i < a.size(); ++i) {
     size_t diagonal = std::exchange(row[0], i + 1);

@@ -7,8 +7,8 @@
 
 namespace ronda {
 
-// The name in `known` that a user meant by `wrong`: one that begins with it, or else one that is at most three letters,
-// and half of its letters, away. Empty if there is none.
+// The name in `known` that a user probably meant by `wrong`: a name that begins with `wrong`, or else one that differs
+// in at most three letters and at most half of its letters. Empty if no name is similar.
 absl::string_view NearestName(absl::string_view wrong, const std::vector<absl::string_view>& known);
 
 }  // namespace ronda

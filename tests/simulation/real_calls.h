@@ -1,4 +1,4 @@
-// The C library's own functions, which virtual_calls.cc stands in front of.
+// The C library's own functions, which virtual_calls.cc replaces.
 #ifndef RONDA_TESTS_SIMULATION_REAL_CALLS_H_
 #define RONDA_TESTS_SIMULATION_REAL_CALLS_H_
 

@@ -13,9 +13,9 @@ constexpr const char* kNames[Fault::kKinds] = {"kill",    "power loss", "freeze"
                                                "silence", "no memory",  "no thread",    "clock jump", "leave",
                                                "resize",  "misbehave",  "no descriptor"};
 constexpr int kMostFaults = 5;
-// All but kNoDescriptor, which is drawn apart.
+// All kinds except kNoDescriptor, which is drawn apart.
 constexpr int kOtherKinds = Fault::kKinds - 1;
-// About the time in which a job without a fault ends.
+// The approximate time in which a job without a fault ends.
 constexpr absl::Duration kUsualTime = absl::Seconds(1);
 constexpr absl::Duration kLongestFault = absl::Seconds(3);
 

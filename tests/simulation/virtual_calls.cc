@@ -1,5 +1,6 @@
-// The functions of the C library by which production code meets other threads and time, for programs that link this
-// file: called by a virtual thread they are the simulation's, called by another they are the C library's.
+// The functions of the C library by which production code deals with other threads and time, for programs that link
+// this file. If a virtual thread calls them, they are the simulation's; if another thread calls them, they are the C
+// library's.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,10 +24,10 @@
 namespace ronda::simulation {
 namespace {
 
-// Of the clocks at the beginning: not 0, which programs take for "never".
+// The initial times of the clocks. They are not 0, which programs take for "never".
 constexpr absl::Duration kMonotonicBase = absl::Hours(1);
 constexpr absl::Duration kCalendarBase = absl::Hours(24 * 365 * 50);
-// How often a virtual thread looks whether a descriptor is ready.
+// The time between two checks of a virtual thread whether a descriptor is ready.
 constexpr absl::Duration kPollPeriod = absl::Milliseconds(2);
 
 template <typename Function>
@@ -182,7 +183,7 @@ RONDA_VIRTUAL int poll(pollfd* descriptors, nfds_t count, int milliseconds) {
   }
 }
 
-// Descriptors, of which a process of the world may have too many. The simulated parts make them by these calls.
+// A new descriptor, which a process of the world may not get. The simulated parts make descriptors by these calls.
 RONDA_VIRTUAL int open(const char* path, int flags, ...) {
   std::va_list arguments;
   va_start(arguments, flags);
@@ -195,7 +196,7 @@ RONDA_VIRTUAL int memfd_create(const char* name, unsigned flags) noexcept {
   return ronda::simulation::LacksDescriptor() ? -1 : RealCalls::Get().create_memory_file(name, flags);
 }
 
-// Memory, of which a process of the world may find none left.
+// An allocation, which may fail in a process of the world.
 void* operator new(size_t bytes) {
   if (VirtualWorld::IsInside() && VirtualWorld::Get().FailsAllocation()) throw std::bad_alloc();
   void* const memory = std::malloc(std::max<size_t>(bytes, 1));

@@ -1,4 +1,4 @@
-// The world itself. A process has one, so each test has a process of its own.
+// Tests of the world itself. A process has one world, so each test has a separate process.
 #include "tests/simulation/virtual_threads.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 namespace ronda::simulation {
 namespace {
 
-// Runs `body` in a world; whether what it says is true decides the exit code.
+// Runs `body` in a world; the exit code is 0 if `body` returns true.
 [[noreturn]] void RunInWorld(const std::function<bool()>& body) {
   VirtualWorld::Get().Enter({.seed = 1, .report = [](const std::string&) {}});
   _exit(body() ? 0 : 1);
@@ -77,7 +77,7 @@ TEST(VirtualWorldTest, OneThreadAtATimeHasALock) {
       for (int i = 0; i < 200; ++i) {
         MutexLock lock(&mu);
         was_alone = was_alone && ++inside == 1;
-        MonotonicTime();  // another thread may go on
+        MonotonicTime();  // another thread may run
         --inside;
       }
     };

@@ -17,7 +17,7 @@
 namespace ronda::testing {
 namespace {
 
-constexpr int kPatienceMs = 240'000;  // without any event
+constexpr int kPatienceMs = 240'000;  // after which the test fails
 
 }  // namespace
 
@@ -89,7 +89,7 @@ void ElasticLauncher::WaitForEvents() {
   for (size_t i = 0; i < members_.size(); ++i) {
     if (members_[i].stage == Stage::kEnded) continue;
     for (const int fd : {members_[i].socket.get(), members_[i].pidfd.get()}) {
-      events.push_back({.fd = fd, .events = POLLIN, .revents = 0});  // -1 is not looked at
+      events.push_back({.fd = fd, .events = POLLIN, .revents = 0});  // poll() ignores -1
       whose.push_back(i);
     }
   }
@@ -123,7 +123,7 @@ void ElasticLauncher::Listen(size_t index) {
 }
 
 void ElasticLauncher::NoteEnd(size_t index) {
-  Listen(index);  // what it has said before comes first
+  Listen(index);  // first read its earlier messages
   Member& member = members_[index];
   results_[index].output = member.process->Rest();
   results_[index].status = member.process->Wait();
@@ -131,7 +131,7 @@ void ElasticLauncher::NoteEnd(size_t index) {
 }
 
 void ElasticLauncher::Tell(size_t member, const LauncherMessage& message) const {
-  // A member that has just died does not listen.
+  // A member that has just died cannot receive messages.
   if (members_[member].socket.valid()) {
     SendMembershipMessage(members_[member].socket.get(), Encode(message)).IgnoreError();
   }

@@ -25,17 +25,17 @@ namespace training {
 struct CheckpointOptions {
   std::string folder;               // rank 0 makes it; the other ranks need not see it
   std::string name = "checkpoint";  // files are called NAME-STEP.ronda
-  int keep = 3;                     // so many of the last ones stay; at least 1
+  int keep = 3;                     // the number of newest files that stay; at least 1
 };
 
-// What a checkpoint had beside the tensors.
+// The content of a checkpoint besides the tensors.
 struct Resumed {
-  std::int64_t step = -1;             // -1: there is no checkpoint, and nothing has changed
+  std::int64_t step = -1;             // -1: no checkpoint exists, and nothing has changed
   std::string extra;                  // the bytes that were saved with it
-  std::vector<std::string> problems;  // of newer files, which are damaged: each with its name
+  std::vector<std::string> problems;  // damaged files newer than the loaded one: each with its name
 };
 
-// Saves and loads a job's checkpoints. Rank 0 alone writes and reads; parameters are the same on every rank.
+// Saves and loads a job's checkpoints. Only rank 0 writes and reads; parameters are the same on every rank.
 //
 //   ronda::training::Checkpoints checkpoints({"run1"});
 //   std::int64_t step = checkpoints.resume(state).step + 1;
@@ -46,9 +46,9 @@ struct Resumed {
 //     if (stop) break;
 //   }
 //
-// A file is written under another name, forced to the disk, and renamed: a job that is killed, a disk that is full, or
-// a machine that loses its power leaves the checkpoints before as they were. Each has a checksum; a damaged one is left
-// out when the job resumes.
+// A file is written under another name, forced to the disk, and renamed. So a killed job, a full disk, or a machine
+// that loses its power leaves the earlier checkpoints as they were. Each file has a checksum; a resuming job ignores
+// damaged files.
 //
 // Thread-compatible. Every rank makes the same calls with tensors of the same names, shapes and dtypes, in host memory.
 class Checkpoints {
@@ -62,10 +62,11 @@ class Checkpoints {
   }
 
   // Saves `tensors`, and `extra`, bytes of rank 0, as the state after step `step` >= 0. Returns on every rank when the
-  // file is safe on rank 0's disk, and removes the oldest files beyond `keep`.
+  // file is safe on rank 0's disk. Removes the oldest files beyond `keep`.
   // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT (step; a tensor in a GPU's memory);
-  // RONDA_ERROR_INTERNAL with the system's reason and the file; those of broadcast_object(). Of a file that was not
-  // written nothing is left, or what the next save writes over. One that could not be synced is there, and is whole.
+  // RONDA_ERROR_INTERNAL with the system's reason and the file; those of broadcast_object(). If the file could not be
+  // written, nothing is left of it, or something that the next save replaces. If its name could not be synced, the file
+  // is there, and is complete.
   Status try_save(std::int64_t step, const std::vector<Tensor>& tensors, std::string_view extra = {}) {
     Status own = ronda::rank() == 0 ? write(step, tensors, extra) : Status();
     return share(std::move(own));
@@ -74,11 +75,10 @@ class Checkpoints {
     try_save(step, tensors, extra).throw_if_error();
   }
 
-  // Loads the newest whole checkpoint into `tensors` on every rank.
-  // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT if the newest whole checkpoint has other tensors, with
-  // the first difference; RONDA_ERROR_INTERNAL with the system's reason and the file, if the folder or a file that may
-  // be the newest whole one cannot be read; those of broadcast_parameters(). After the last two the tensors are
-  // undefined.
+  // Loads the newest undamaged checkpoint into `tensors` on every rank.
+  // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT if that checkpoint has other tensors, with the first
+  // difference; RONDA_ERROR_INTERNAL with the system's reason and the file, if rank 0 cannot read the folder, or a file
+  // that may be that checkpoint; those of broadcast_parameters(). After the last two the tensors are undefined.
   Result<Resumed> try_resume(const std::vector<Tensor>& tensors) {
     Resumed resumed;
     Status own = ronda::rank() == 0 ? read(tensors, &resumed) : Status();
@@ -107,7 +107,7 @@ class Checkpoints {
     if (!holds) throw Error(RONDA_ERROR_INVALID_ARGUMENT, "Checkpoints: " + what);
   }
 
-  // Rank 0's status, on every rank.
+  // Broadcasts rank 0's status to every rank.
   static Status share(Status own) {
     const std::string packed = std::string(1, static_cast<char>(own.code())) + own.message();
     Result<std::string> shared = try_broadcast_object("ronda.training.checkpoint.status", packed, 0);
@@ -123,7 +123,7 @@ class Checkpoints {
     return Path(options_.folder) / (options_.name + "-" + digits + std::string(kSuffix));
   }
 
-  // The steps of which there are files, the newest first; none if there is no folder.
+  // The steps for which files exist, the newest first; none if there is no folder.
   Result<std::vector<std::int64_t>> steps() const {
     std::vector<std::int64_t> found;
     std::error_code error;
@@ -158,7 +158,7 @@ class Checkpoints {
     if (step < 0) return detail::invalid_argument("Checkpoints: there is no step " + std::to_string(step));
     Status status = make_folder(options_.folder);
     if (!status.ok()) return status;
-    // One name for all steps: what a killed job leaves is written over by the next.
+    // All steps use the same name, so that the next file replaces what a killed job leaves.
     const Path unfinished = Path(options_.folder) / (options_.name + ".unfinished");
     status = detail::write_checkpoint(path_of(step).string(), unfinished.string(), step, tensors, extra);
     if (!status.ok()) return status;

@@ -1,10 +1,10 @@
-// The file of a checkpoint: written whole or not at all, and checked before it is read.
+// The file of a checkpoint. It is written as a whole or not at all, and checked before it is read.
 //
 // Numbers are in the machine's byte order:
 //
 //   "RONDACKP", u32 version, u32 tensors, i64 step, u64 bytes of extra, extra
 //   for each tensor: u32 dtype, u32 dimensions, u64 bytes of its name, i64 each dimension, the name, its elements
-//   u32 CRC-32 of all before
+//   u32 CRC-32 of everything above
 #ifndef RONDA_CLIENT_RONDA_TRAINING_CHECKPOINT_FILE_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_CHECKPOINT_FILE_HPP_
 
@@ -31,7 +31,7 @@ namespace ronda {
 inline namespace v1 {
 namespace detail {
 
-// CRC-32 of ISO 3309, eight bytes at a time: Kounavis and Berry, "A systematic approach to building high performance,
+// CRC-32 of ISO 3309, eight bytes at a time. Kounavis and Berry, "A systematic approach to building high performance,
 // software-based, CRC generators", 2005.
 class Crc32 {
  public:
@@ -109,7 +109,7 @@ struct CheckpointTensor {
   std::uint64_t name_bytes;
 };
 
-// Writes to a file, and adds up the checksum. The first error sticks.
+// Writes to a file, and computes the checksum. Keeps the first error.
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(std::FILE* file) : file_(file) {}
@@ -121,7 +121,7 @@ class CheckpointWriter {
     if (std::fwrite(data, 1, bytes, file_) != bytes) error_ = errno != 0 ? errno : EIO;
   }
 
-  // Writes the checksum, and forces all to the disk. The error, or 0.
+  // Writes the checksum, and forces the file to the disk. Returns the error, or 0.
   int finish() {
     const std::uint32_t crc = crc_.value();
     put(&crc, sizeof(crc));
@@ -160,7 +160,7 @@ inline Status check_is_on_host(const std::vector<Tensor>& tensors) {
   return {};
 }
 
-// After a rename the folder has to be forced to the disk, too.
+// After a rename the folder also has to be forced to the disk.
 inline int sync_folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -171,8 +171,8 @@ inline int sync_folder_of(const std::string& path) {
   return error;
 }
 
-// Writes the checkpoint to `path`, or leaves what was there. Until it is whole, it is called `unfinished`, in the same
-// folder.
+// Writes the checkpoint to `path`, or keeps the old file there. Until the file is complete, its name is `unfinished`,
+// in the same folder.
 inline Status write_checkpoint(const std::string& path, const std::string& unfinished, std::int64_t step,
                                const std::vector<Tensor>& tensors, std::string_view extra) {
   Status status = check_is_on_host(tensors);
@@ -198,7 +198,7 @@ class CheckpointReader {
  public:
   explicit CheckpointReader(std::FILE* file) : file_(file) {}
 
-  // Whether all the bytes were there.
+  // Returns whether the file had all the bytes.
   bool get(void* data, std::size_t bytes) {
     errno = 0;
     return bytes == 0 || std::fread(data, 1, bytes, file_) == bytes;
@@ -212,8 +212,9 @@ class CheckpointReader {
   std::FILE* const file_;
 };
 
-// Finds out whether the file is a whole checkpoint of `step`: `damage` is empty, or says what is wrong with the file.
-// Errors: RONDA_ERROR_INTERNAL with the file and the system's reason, if the file cannot be read. It may be whole then.
+// Checks whether the file is a complete checkpoint of `step`. If it is not, `damage` says what is wrong with the file.
+// Errors: RONDA_ERROR_INTERNAL with the file and the system's reason, if the file cannot be read. It may be complete
+// then.
 inline Status check_checkpoint(const std::string& path, std::int64_t step, std::string* damage) {
   const File file(std::fopen(path.c_str(), "rbe"));
   if (file == nullptr) return unreadable_checkpoint(path, errno);
@@ -257,7 +258,7 @@ inline std::string shape_text(const std::vector<std::int64_t>& shape) {
   return "[" + text + "]";
 }
 
-// Reads the description of the next tensor, which is to be that of `tensor`.
+// Reads the description of the next tensor, which must match `tensor`.
 inline Status match_tensor(const std::string& path, const Tensor& tensor, CheckpointReader* reader) {
   const auto cut = [&] { return unreadable_checkpoint(path, errno); };
   CheckpointTensor about;
@@ -278,8 +279,8 @@ inline Status match_tensor(const std::string& path, const Tensor& tensor, Checkp
   return {};
 }
 
-// Reads a checkpoint that check_checkpoint() has found whole. Its tensors are compared with `tensors` before the first
-// of them is changed.
+// Reads a checkpoint that check_checkpoint() has accepted. Compares all of its tensors with `tensors` before it changes
+// any.
 inline Status read_checkpoint(const std::string& path, const std::vector<Tensor>& tensors, std::string* extra) {
   Status status = check_is_on_host(tensors);
   if (!status.ok()) return status;

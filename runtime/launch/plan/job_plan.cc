@@ -256,12 +256,21 @@ bool NeedsOtherHosts(const LaunchOptions& options, const LaunchFacts& facts) {
   return !options.nodes && !AreAllThisHost(options.hosts, facts);
 }
 
-// Whether the user leaves the choice of the launcher open, and this machine has no mpirun.
-bool LacksMpirun(const LaunchOptions& options) {
+// The reason why this machine cannot start ranks on other hosts by mpirun, if the user leaves the choice of the
+// launcher open; empty: there is none. An mpirun that does not work is none: PlanMpirunJob has the error.
+std::string ReasonAgainstMpirun(const LaunchOptions& options, const LaunchFacts& facts) {
   const RemoteOptions& remote = options.remote;
   const bool is_open = options.launcher == Launcher::kAutomatic && remote.mpi_arguments.empty() &&
                        remote.binding_arguments.empty() && remote.transport == RemoteOptions::Transport::kAny;
-  return is_open && absl::IsNotFound(MpirunVersion().status());
+  if (!is_open) return "";
+  const absl::StatusOr<std::string> version = MpirunVersion();
+  if (absl::IsNotFound(version.status())) return "there is no mpirun in PATH";
+  const absl::StatusOr<Mpirun> mpirun = version.ok() ? DetectMpirun(*version) : version.status();
+  if (!mpirun.ok()) return "";
+  const std::vector<std::string> variables = InheritedVariables(facts.environment, SettingsOf(options));
+  if (facts.find_mpi_plugin(*mpirun, ValueOf(variables, "RONDA_MPI_PLUGIN")).ok()) return "";
+  return absl::StrCat("there is no plugin of Ronda's for ", ShortMpiVersion(*version),
+                      " (rondarun --check-build says why)");
 }
 
 // A place that is not the rank's own would be two ranks with the same number.
@@ -275,9 +284,11 @@ absl::Status CheckExports(const LaunchOptions& options) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<JobPlan> PlanSshJobInstead(const LaunchOptions& options, const LaunchFacts& facts) {
+absl::StatusOr<JobPlan> PlanJobOnOtherHosts(const LaunchOptions& options, const LaunchFacts& facts) {
+  const std::string reason = ReasonAgainstMpirun(options, facts);
+  if (reason.empty()) return PlanMpirunJob(options, facts);
   RONDA_ASSIGN_OR_RETURN(JobPlan plan, PlanSshJob(options, facts));
-  plan.notes.emplace_back("there is no mpirun in PATH: the ranks are started over ssh, and exchange data over TCP");
+  plan.notes.push_back(absl::StrCat(reason, ": the ranks are started over ssh, and exchange data over TCP"));
   return plan;
 }
 
@@ -291,7 +302,7 @@ absl::StatusOr<JobPlan> PlanRanks(const LaunchOptions& options, const LaunchFact
   if (options.launcher == Launcher::kSsh) return PlanSshJob(options, facts);
   if (!options.nodes && options.launcher == Launcher::kMpirun) return PlanMpirunJob(options, facts);
   if (!NeedsOtherHosts(options, facts)) return PlanLocalJob(options, facts);
-  return LacksMpirun(options) ? PlanSshJobInstead(options, facts) : PlanMpirunJob(options, facts);
+  return PlanJobOnOtherHosts(options, facts);
 }
 
 // Where the name of the job is not known here, it shows all jobs of the user.

@@ -226,7 +226,7 @@ TEST(ConfigTest, ShortDeadlineShortensTheDefaultWarning) {
 struct BadCase {
   const char* what;
   Variables variables;
-  std::vector<std::string> mentions;  // all of them are in the error's text
+  std::vector<std::string> mentions;  // all must be in the error's text
 };
 
 void ExpectRefused(const std::vector<BadCase>& cases) {

@@ -16,7 +16,7 @@ const absl::Time kStart = absl::UnixEpoch();
 
 class AnswerWatchTest : public ::testing::Test {
  protected:
-  // A tensor that is reported at `now`.
+  // Returns a tensor that is reported at `now`.
   const TensorEntry& Report(const std::string& name, absl::Time now) {
     EXPECT_TRUE(queue_.Add({.request = {.name = name, .shape = {1}}}, now).ok());
     const TensorEntry& entry = *queue_.TakeFresh(now).front();

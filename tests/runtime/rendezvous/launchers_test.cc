@@ -99,7 +99,8 @@ TEST(LaunchersTest, MpirunOfOpenMpi) {
               "", MpiLauncher::kOpenMpi});
 }
 
-// Frameworks copy the launcher's place to torchrun's names, which say nothing of where the ranks meet.
+// Frameworks copy a rank's place from the launcher's variables to torchrun's. These copies do not say where the ranks
+// meet.
 TEST(LaunchersTest, APlaceThatIsCopiedToTorchrunsNamesIsTheLaunchers) {
   const Variables copied = {{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "3"}};
   ExpectRead({"of Open MPI", OpenMpi(copied), kOpenMpiSource, 3, 4, 3, 4, "ompi-344588289", "", MpiLauncher::kOpenMpi});
@@ -280,7 +281,7 @@ TEST(LaunchersTest, UseOfMpiIsRead) {
 struct BadCase {
   const char* what;
   Variables variables;
-  std::vector<std::string> mentions;  // all of them are in the error's text
+  std::vector<std::string> mentions;  // all must be in the error's text
 };
 
 TEST(LaunchersTest, TheEpochIsReadUnderAnyLauncher) {
@@ -332,6 +333,9 @@ TEST(LaunchersTest, PartialAndContradictorySettingsAreRefused) {
        Slurm({{"SLURM_STEP_TASKS_PER_NODE", "2(x2)"}}),
        {"SLURM_STEP_TASKS_PER_NODE=\"2(x2)\"", "add up to 5"}},
       {"node out of range", Slurm({{"SLURM_NODEID", "3"}}), {"SLURM_NODEID=\"3\"", "from 0 to 2"}},
+      {"a number among processes that nobody has counted",
+       {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "prterun-host-1@1"}},
+       {"PMIX_RANK=\"1\"", "rondarun or mpirun", "unset PMIX_RANK"}},
       {"job that is no number", Slurm({{"SLURM_JOB_ID", "x"}}), {"SLURM_JOB_ID=\"x\""}},
   };
   for (const BadCase& bad : cases) {

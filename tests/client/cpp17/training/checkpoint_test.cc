@@ -47,7 +47,7 @@ class CheckpointTest : public ::testing::Test {
     });
   }
 
-  // Resumes it, and checks that all of it is of one step.
+  // Resumes from it, and checks that all of it comes from one step.
   Resumed resume() const {
     Resumed resumed;
     ronda::run_threads(1, [&] {
@@ -95,7 +95,7 @@ TEST_F(CheckpointTest, RestoresWhatRankZeroHadOnEveryRank) {
 TEST_F(CheckpointTest, KeepsTheLastOnes) {
   for (const int step : {10, 20, 1000}) save(step, 2);
   EXPECT_THAT(files(), ElementsAre("checkpoint-000000000020.ronda", "checkpoint-000000001000.ronda"));
-  // One that has just been saved stays, although there are enough of later steps.
+  // A new checkpoint is kept, even if there are enough checkpoints of later steps.
   save(5, 2);
   EXPECT_THAT(files(), ElementsAre("checkpoint-000000000005.ronda", "checkpoint-000000000020.ronda",
                                    "checkpoint-000000001000.ronda"));
