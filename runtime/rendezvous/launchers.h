@@ -1,12 +1,9 @@
 #ifndef RONDA_RUNTIME_RENDEZVOUS_LAUNCHERS_H_
 #define RONDA_RUNTIME_RENDEZVOUS_LAUNCHERS_H_
 
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "runtime/base/config.h"
 #include "runtime/base/environment.h"
 
@@ -35,14 +32,6 @@ struct Place {
 //
 // Errors: as ReadJob().
 absl::StatusOr<Place> ReadPlace(const EnvironmentVariables& variables);
-
-// The compressed lists in which Slurm's variables name hosts and count tasks.
-
-// "n01" of "n[01-03,7],m2"; nullopt if that is no list.
-std::optional<std::string> FirstSlurmHost(absl::string_view list);
-
-// {2, 2, 2, 1} of "2(x3),1"; nullopt if that is no list, or one of more than 1048576 hosts.
-std::optional<std::vector<int>> SlurmTaskCounts(absl::string_view list);
 
 }  // namespace ronda
 
