@@ -183,6 +183,18 @@ TEST(LauncherUsageTest, ThisHostMayBeNamed) {
   EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: hello", "[1]<stdout>: hello"));
 }
 
+// Both names are this host's.
+TEST(LauncherUsageTest, SchedulersAllocationSaysTheHostsAndTheRanks) {
+  const std::vector<std::string> slurm = {"SLURM_JOB_NODELIST=localhost,127.0.0.1", "SLURM_TASKS_PER_NODE=2,1"};
+  LauncherRun run({"sh", "-c", "echo $RANK of $WORLD_SIZE, host $GROUP_RANK"}, {.environment = slurm});
+  EXPECT_EQ(run.Finish(), 0) << run.err();
+  EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: 0 of 3, host 0", "[1]<stdout>: 1 of 3, host 0",
+                                           "[2]<stdout>: 2 of 3, host 1"));
+  EXPECT_EQ(run.err(),
+            "rondarun: the hosts are those of Slurm's allocation (SLURM_JOB_NODELIST): localhost:2,127.0.0.1:1; -H or "
+            "--hostfile names others\n");
+}
+
 TEST(LauncherUsageTest, JobIdAndSecretAreSharedByAJobAndNewForTheNext) {
   std::set<std::string> seen;
   for (int job = 0; job < 2; ++job) {

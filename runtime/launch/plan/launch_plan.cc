@@ -57,10 +57,8 @@ int CrossSize(const std::vector<int>& local_sizes, int local_rank) {
 absl::StatusOr<std::vector<int>> CountLocalRanks(const PlanRequest& request) {
   std::vector<int> local_sizes = FillHosts(request.hosts, request.rank_count);
   if (std::accumulate(local_sizes.begin(), local_sizes.end(), 0) == request.rank_count) return local_sizes;
-  const int slots = std::accumulate(request.hosts.begin(), request.hosts.end(), 0,
-                                    [](int sum, const HostSlots& host) { return sum + host.slots; });
   return absl::InvalidArgumentError(absl::StrCat("-np ", request.rank_count, " needs ", request.rank_count,
-                                                 " slots, and -H offers ", slots,
+                                                 " slots, and -H offers ", CountSlots(request.hosts),
                                                  "; give more slots, for example -H localhost:", request.rank_count));
 }
 
