@@ -38,6 +38,13 @@ bool SpeaksOfNodes(const NodeWords& node) {
          node.standalone || !node.addresses.empty();
 }
 
+// --host may also be an address of this host, which goes with nodes; the table of options knows only names.
+absl::Status CheckHostsAndNodes(const CommandLineDraft& draft) {
+  if (draft.options.hosts.empty() || !SpeaksOfNodes(draft.node)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a --host list and options for nodes do not go together: ", kHostsOrNodes));
+}
+
 // Paddle's list of addresses says how many nodes there are, which one this is, and where rank 0 listens.
 absl::Status ReadAddresses(const ArgumentSources& sources, NodeWords* node) {
   if (node->addresses.empty()) return absl::OkStatus();
@@ -268,7 +275,8 @@ absl::Status SetStallTimes(CommandLineDraft* draft) {
   absl::Duration warns_after;
   absl::Duration fails_after;
   // The ranks judge values that -x has put here.
-  if (!absl::ParseDuration(warning->second, &warns_after) || !absl::ParseDuration(deadline->second, &fails_after)) {
+  if (!ParseDurationOrSeconds(warning->second, &warns_after) ||
+      !ParseDurationOrSeconds(deadline->second, &fails_after)) {
     return absl::OkStatus();
   }
   if (warns_after <= fails_after) return absl::OkStatus();
@@ -435,6 +443,7 @@ absl::Status CheckCommand(const CommandLineDraft& draft) {
 }  // namespace
 
 absl::Status Complete(CommandLineDraft* draft) {
+  RONDA_RETURN_IF_ERROR(CheckHostsAndNodes(*draft));
   RONDA_RETURN_IF_ERROR(PlaceNode(draft));
   RONDA_RETURN_IF_ERROR(ReadAllocation(draft));
   RONDA_RETURN_IF_ERROR(CountRanks(draft));
