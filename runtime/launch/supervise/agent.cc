@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/version.h"
+#include "runtime/launch/options/hosts.h"
 
 namespace ronda {
 namespace {
@@ -328,6 +329,9 @@ void AgentPart::OnEnd(const ChildProcess::End& end) {
   }
   const bool has_reported_all = greeted_ && ranks_.empty();
   if (!given_up_ && cause() == RankEnd::Cause::kItself && (has_reported_all ? own.failed() : !greeted_)) {
+    if (!greeted_)
+      absl::StrAppend(&what, "; rondarun --check -H ",
+                      FormatHosts({{.host = host_, .slots = static_cast<int>(ranks_.size())}}), " tells more");
     listener().OnJobFailure(absl::StrCat("host ", host_, ": ", what), 1);
     return;
   }
