@@ -120,10 +120,11 @@ void KeepFromMpi(CommandLineDraft* draft) {
 
 absl::Status CheckNodeRank(const NodeWords& node, int nodes) {
   if (!node.node_rank) {
-    if (nodes == 1) return absl::OkStatus();
+    if (nodes == 1 || node.has_endpoint) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
         "--node-rank is missing: with --nnodes ", nodes,
-        " each node needs its number, for example --node-rank 0 (srun, with one rondarun on each node, says it)"));
+        " each node needs its number, for example --node-rank 0; srun says it, with one rondarun on each node, and at "
+        "--rdzv-endpoint HOST:PORT nodes get one as they come"));
   }
   if (*node.node_rank < nodes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--node-rank takes a number below --nnodes, from 0 to ", nodes - 1,
@@ -155,7 +156,8 @@ absl::Status PlaceNode(CommandLineDraft* draft) {
   RONDA_RETURN_IF_ERROR(CheckNodeRank(node, nodes));
   if (nodes == 1) return absl::OkStatus();
   KeepFromMpi(draft);
-  NodeGroup group{.nodes = nodes, .node_rank = *node.node_rank};
+  NodeGroup group{.nodes = nodes, .node_rank = node.node_rank.value_or(0)};
+  if (!node.node_rank) group.numbering = NodeGroup::Numbering::kByArrival;
   group.master_address = node.master_address.value_or(group.master_address);
   group.master_port = node.master_port.value_or(group.master_port);
   draft->options.nodes = std::move(group);

@@ -196,6 +196,7 @@ absl::Status SetMaster(const OptionUse& use, CommandLineDraft* draft) {
   }
   draft->node.master_address = std::string(parts->first);
   draft->node.master_port = port;
+  draft->node.has_endpoint = true;
   return absl::OkStatus();
 }
 

@@ -42,6 +42,7 @@ struct NodeWords {
   std::optional<int> ranks_per_node;
   std::optional<std::string> master_address;
   std::optional<int> master_port;
+  bool has_endpoint = false;           // the two were given as one, where nodes can get their numbers
   std::vector<std::string> addresses;  // of all nodes, in the order of their ranks
   bool standalone = false;
 };

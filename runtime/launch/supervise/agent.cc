@@ -248,6 +248,7 @@ void AgentPart::Take(const AgentMessage& message) {
     case Kind::kMember:
     case Kind::kMemberSignal:
     case Kind::kEnd:
+    case Kind::kNodeNumber:
       return GiveUp("its agent says what only the launcher says");
   }
 }
@@ -329,9 +330,10 @@ void AgentPart::OnEnd(const ChildProcess::End& end) {
   }
   const bool has_reported_all = greeted_ && ranks_.empty();
   if (!given_up_ && cause() == RankEnd::Cause::kItself && (has_reported_all ? own.failed() : !greeted_)) {
-    if (!greeted_)
-      absl::StrAppend(&what, "; rondarun --check -H ",
-                      FormatHosts({{.host = host_, .slots = static_cast<int>(ranks_.size())}}), " tells more");
+    if (!greeted_) {
+      const HostSlots host = {.host = host_, .slots = static_cast<int>(ranks_.size())};
+      absl::StrAppend(&what, "; rondarun --check -H ", FormatHosts({host}), " tells more");
+    }
     listener().OnJobFailure(absl::StrCat("host ", host_, ": ", what), 1);
     return;
   }

@@ -106,6 +106,20 @@ TEST(NodeArgumentsTest, PodOfAnIndexedJobIsTheNodeOfItsIndex) {
   }
 }
 
+TEST(NodeArgumentsTest, NodeWithoutANumberGetsOneAtTheEndpoint) {
+  using Numbering = NodeGroup::Numbering;
+  for (const char* endpoint : {"--rdzv-endpoint", "--master"}) {
+    const LaunchOptions options = Parsed({"--nnodes", "2", "--rdzv-backend", "c10d", endpoint, "alpha:1234", "x"});
+    EXPECT_EQ(options.nodes->numbering, Numbering::kByArrival);
+    EXPECT_EQ(options.nodes->master_address, "alpha");
+    EXPECT_EQ(Parsed({"--nnodes", "2", "--node-rank", "1", endpoint, "a:1", "x"}).nodes->numbering, Numbering::kGiven);
+  }
+  const FakeMachine pod = {.environment = {{"JOB_COMPLETION_INDEX", "1"}}};
+  EXPECT_EQ(Parsed({"--nnodes", "2", "--master", "alpha:1", "x"}, pod).nodes->numbering, Numbering::kGiven);
+  const auto alone = ParseArguments({"--nnodes", "2", "--master-addr", "alpha", "x"}, Sources({}));
+  EXPECT_THAT(std::string(alone.status().message()), HasSubstr("--node-rank is missing"));
+}
+
 // What srun tells the second of two tasks.
 const std::map<std::string, std::string> kSecondTask = {
     {"SLURM_STEP_ID", "0"}, {"SLURM_NODEID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_NODELIST", "n[07-08]"}};
