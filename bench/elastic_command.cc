@@ -213,10 +213,9 @@ absl::StatusOr<LaunchCommand> PlanRonda(const ElasticOptions& options) {
 }
 
 absl::StatusOr<LaunchCommand> PlanTorchrun(const ElasticOptions& options) {
-  const std::string python = FindInstalledProgram()("python3"), script = FindPeerFile("torchrun_elastic.py");
-  if (python.empty() || script.empty()) {
-    return absl::NotFoundError("--peer torchrun: needs Debian's python3-torch, and what make bench builds");
-  }
+  const std::string python = FindInstalledProgram()("python3");
+  if (python.empty()) return absl::NotFoundError("--peer torchrun: there is no python3 in PATH");
+  RONDA_ASSIGN_OR_RETURN(const std::string script, FindPeerFile("torchrun", "torchrun_elastic.py", "python3-torch"));
   // Without --redirects and --tee PyTorch 1.13 fails under Python 3.11.
   return LaunchCommand{.words = {python, "-m", "torch.distributed.run", "--standalone", "--redirects=1", "--tee=1",
                                  "--nproc_per_node", absl::StrCat(options.ranks), "--max_restarts",
@@ -274,12 +273,7 @@ absl::Status MeasureRecovery(const ElasticOptions& options, Results* results) {
   std::vector<std::pair<std::string, LaunchCommand>> jobs;
   RONDA_ASSIGN_OR_RETURN(jobs.emplace_back("ronda", LaunchCommand()).second, PlanRonda(options));
   for (const std::string& peer : options.peers) {
-    absl::StatusOr<LaunchCommand> plan = PlanTorchrun(options);
-    if (plan.ok()) {
-      jobs.emplace_back(peer, *std::move(plan));
-    } else {
-      Explain(plan.status());
-    }
+    RONDA_ASSIGN_OR_RETURN(jobs.emplace_back(peer, LaunchCommand()).second, PlanTorchrun(options));
   }
   const Table table = TableOfDelays();
   std::fputs(table.Header().c_str(), stdout);

@@ -23,7 +23,7 @@ if git grep -nE 'flat_hash_(map|set)' -- 'runtime/*.cc' 'client/*.cc'; then
 fi
 
 # Without what depends on PyTorch's stubs, which change with its versions.
-(cd client/python && mypy --strict --python-version 3.10 --follow-imports=silent --no-error-summary ronda/*.py ronda/paddle)
+(cd client/python && mypy --strict --python-version 3.10 --follow-imports=silent --no-error-summary ronda/*.py ronda/paddle ronda/ray)
 if command -v ruff > /dev/null; then
   ruff check --quiet && ruff format --check --quiet client examples tests bench tools
   echo "lint: ruff and mypy have no complaints about Python"

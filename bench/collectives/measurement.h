@@ -64,7 +64,9 @@ class LocalRanks {
 struct InterleavingOptions {
   int rounds = 9;                                      // of one block of each implementation
   absl::Duration block_time = absl::Milliseconds(20);  // of a block, roughly
-  int max_iterations = 2000;                           // in a block
+  int max_iterations = 2000;                           // in such a block
+  int iterations = 0;                                  // in a block; 0: as many as last for block_time
+  int warm_up = -1;                                    // iterations before the first block; -1: those of a block
 };
 
 // The times of one implementation.
@@ -81,8 +83,8 @@ int IterationsFor(double seconds_each, const InterleavingOptions& options);
 using Block = std::function<double(int iterations)>;
 
 // Times implementations interleaved: in each round one block of each, of always the same number of iterations, between
-// barriers, after a round that warms up. So a change of the machine's speed affects all of them alike. The same on
-// every rank.
+// barriers, after a round of `warm_up` iterations. So a change of the machine's speed affects all of them alike. The
+// same on every rank.
 std::vector<Timing> TimeInterleaved(const std::vector<Block>& blocks, const InterleavingOptions& options,
                                     ProcessGroup* group);
 
@@ -101,6 +103,10 @@ double AlgorithmBandwidth(const CollectiveCase& shape, double microseconds);
 // A row of results for each outcome of one case. Ronda's rows say of each peer how many times as long it took: the
 // median of the rounds' ratios.
 std::vector<ResultRow> RowsOf(const CollectiveCase& shape, const std::vector<CaseOutcome>& outcomes);
+
+// A line for each implementation of such rows, as NCCL's tests print one: the mean of the bus bandwidths of all its
+// rows, but for barriers, which have none. "" if there are none.
+std::string AverageBandwidths(const std::vector<ResultRow>& rows);
 
 // The table of such rows, with a column for each of the peers.
 Table CollectivesTable(const std::vector<std::string>& peers);

@@ -53,7 +53,7 @@ struct Rank {
   const LaunchedRank& launched;
   ProcessGroup& group;
   Output& output;                             // prints on rank 0 alone
-  std::vector<std::unique_ptr<Peer>>& peers;  // that the user asked for and that are installed
+  std::vector<std::unique_ptr<Peer>>& peers;  // that the user asked for
   Results& results;                           // written on rank 0
 };
 
@@ -70,8 +70,8 @@ struct JobRequest {
 // starting a job for each number of ranks, one after the other, with the launcher that the peers need. The files hold
 // the results of all jobs. After a job that fails no other is started, and the results so far are written.
 //
-// The environment is set so that ronda::init() joins a job of the same ranks; `body` calls init() and shutdown(). Peers
-// that are not installed are named, and the job runs without them. Prints the distance between the cores before and
+// The environment is set so that ronda::init() joins a job of the same ranks; `body` calls init() and shutdown(). A
+// peer that is not installed is an error, and nothing is measured. Prints the distance between the cores before and
 // after. Returns the process' exit code.
 int RunJob(const JobRequest& request, const Body& body);
 

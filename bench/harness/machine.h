@@ -17,6 +17,13 @@ struct Machine {
 // This machine.
 Machine DescribeMachine();
 
+// How many cores were busy, on average, between two readings of /proc/stat. Time that a virtual machine's host gave to
+// others counts. 0 if the readings are the same, or cannot be read.
+double BusyCores(const std::string& before, const std::string& after);
+
+// How many cores the programs of this machine keep busy, this process left out: it sleeps for a tenth of a second.
+double BusyCoresNow();
+
 // The time in UTC, "2026-11-21T19:30:00Z".
 std::string NowInUtc();
 

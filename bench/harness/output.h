@@ -26,9 +26,10 @@ class Output {
   // Whether a process reads the pipe, which then writes the results to files.
   bool has_reader() const { return pipe_.valid(); }
 
-  // A row of results as EncodeRow() writes it, and the distances between the cores before and after the measurements,
-  // which come last. REQUIRES: has_reader().
+  // A row of results as EncodeRow() writes it, a peer's name and version, and the distances between the cores before
+  // and after the measurements, which come last. REQUIRES: has_reader().
   void Row(const std::string& row);
+  void Peer(const std::string& description);
   void Distances(double before, double after);
 
  private:
@@ -40,8 +41,8 @@ class Output {
 
 // One message through the pipe.
 struct OutputMessage {
-  enum class Kind { kText, kProgress, kRow, kDistances } kind = Kind::kText;
-  std::string text;  // to print, with its newline; or the progress' label; or a row
+  enum class Kind { kText, kProgress, kRow, kPeer, kDistances } kind = Kind::kText;
+  std::string text;  // to print, with its newline; or the progress' label; or a row; or a peer
   double fraction = 0;
   std::array<double, 2> distances = {0, 0};
 };

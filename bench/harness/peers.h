@@ -20,6 +20,7 @@ struct PeerInfo {
   std::string title;                 // "Open MPI"
   std::string library;               // the plugin's file
   std::string packages;              // Debian's, with the libraries that the plugin needs
+  std::string build_package;         // Debian's, with the headers that it is built with
   std::optional<Launcher> launcher;  // the only one that can start its ranks; nullopt: any launcher can
 };
 
@@ -30,8 +31,9 @@ const std::vector<PeerInfo>& KnownPeers();
 const PeerInfo* FindPeer(const std::string& name);
 
 // The path of a peer's plugin or program: beside this program as Bazel builds it (peers/), or below the prefix of `make
-// install` (lib/ronda/). "" if there is no such file.
-std::string FindPeerFile(const std::string& name);
+// install` (lib/ronda/). `peer` is as in --peer, `package` Debian's that it takes to build the file.
+// Errors: NOT_FOUND that says how to build it.
+absl::StatusOr<std::string> FindPeerFile(const std::string& peer, const std::string& name, const std::string& package);
 
 // A collective operation of a peer, ready to be run again and again. Thread-compatible.
 class PeerCall {
@@ -53,8 +55,8 @@ class PeerCall {
 // Thread-compatible. Must outlive its calls, and is destroyed by all ranks.
 class Peer {
  public:
-  // Loads the peer's plugin and joins its job. Errors: NOT_FOUND that names the missing file and the packages to
-  // install.
+  // Loads the peer's plugin and joins its job. Errors: NOT_FOUND that names the missing file, and the packages to
+  // install or how to build it.
   static absl::StatusOr<std::unique_ptr<Peer>> Load(const PeerInfo& info, ProcessGroup* group);
   ~Peer();
   Peer(const Peer&) = delete;

@@ -160,6 +160,10 @@ absl::StatusOr<ResultRow> DecodeRow(const std::string& line) {
   }
 }
 
+void Results::AddPeer(const std::string& description) {
+  if (std::find(peers_.begin(), peers_.end(), description) == peers_.end()) peers_.push_back(description);
+}
+
 std::string Results::ToJson(const Machine& machine, const std::string& date) const {
   const Json head = {{"tool", "ronda-bench"},
                      {"version", kVersion},
@@ -170,7 +174,9 @@ std::string Results::ToJson(const Machine& machine, const std::string& date) con
                        {"cores", machine.cores},
                        {"memory_gib", machine.memory_gib},
                        {"kernel", machine.kernel}}},
+                     {"peers", peers_},
                      {"core_distance_ns", core_distance_},
+                     {"busy_cores", busy_cores_},
                      {"arguments", arguments_}};
   std::string text = Compact(head);
   text.pop_back();  // the brace, to put the rows on lines of their own

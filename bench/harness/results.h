@@ -71,7 +71,7 @@ absl::StatusOr<ResultRow> DecodeRow(const std::string& line);
 //
 //   {"tool":"ronda-bench","version":"0.3.0","command":"collectives","date":"2026-11-21T19:30:00Z",
 //    "machine":{"cpu":"AMD EPYC","cores":2,"memory_gib":7.8,"kernel":"Linux 6.1.0"},
-//    "core_distance_ns":[55.0,57.5],"arguments":["--peer","mpi"],
+//    "peers":["Open MPI v4.1.4"],"core_distance_ns":[55.0,57.5],"busy_cores":[0.0,0.1],"arguments":["--peer","mpi"],
 //    "rows":[{"op":"allreduce","bytes":4,"median_us":2.5}]}
 //
 // In JSON numbers that are not finite are null. In CSV the columns are those of all rows, in the order in which they
@@ -82,10 +82,16 @@ class Results {
       : command_(std::move(command)), arguments_(std::move(arguments)) {}
 
   void Add(ResultRow row) { rows_.push_back(std::move(row)); }
+  // A peer that took part, with its version. A second time it changes nothing.
+  void AddPeer(const std::string& description);
   // CoreDistanceNanoseconds() before and after the measurements.
   void SetCoreDistance(double before, double after) { core_distance_ = {before, after}; }
 
+  // BusyCoresNow() before the ranks were started and after they have ended: the load of other programs.
+  void SetBusyCores(double before, double after) { busy_cores_ = {before, after}; }
+
   const std::vector<ResultRow>& rows() const { return rows_; }
+  const std::vector<std::string>& peers() const { return peers_; }
   const std::array<double, 2>& core_distance() const { return core_distance_; }
 
   std::string ToJson(const Machine& machine, const std::string& date) const;
@@ -103,6 +109,8 @@ class Results {
   const std::string command_;
   const std::vector<std::string> arguments_;
   std::array<double, 2> core_distance_ = {0, 0};
+  std::array<double, 2> busy_cores_ = {0, 0};
+  std::vector<std::string> peers_;
   std::vector<ResultRow> rows_;
 };
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string>
 
+#include "bench/peers/mpi_version.h"
 #include "bench/peers/peer.h"
 
 struct ronda_bench_prepared {
@@ -76,16 +77,6 @@ void SumHalves(void* input, void* output, int* count, MPI_Datatype*) {
 }
 
 // "Open MPI v4.1.4" of a paragraph; "MPICH Version: 4.0.2" of several lines with tabs.
-std::string LibraryVersion() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING];
-  int length = 0;
-  MPI_Get_library_version(text, &length);
-  std::string version(text, static_cast<size_t>(length));
-  version.resize(std::min(version.find_first_of(",\n"), version.size()));
-  for (char& c : version) c = c == '\t' ? ' ' : c;
-  return version;
-}
-
 // REQUIRES: MPI is initialized: with some, the types are no constants.
 MPI_Datatype TypeOf(int dtype) {
   const MPI_Datatype types[] = {MPI_FLOAT, MPI_DOUBLE, MPI_UINT16_T, MPI_INT32_T, MPI_INT64_T, MPI_UINT8_T};
@@ -113,7 +104,7 @@ int Init(int, int, const char*) {
   // One thread calls the plugin. Ronda's threads call MPI only where it has begun before this.
   if (Self().is_owner && Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided)) != 0) return 1;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  Self().description = LibraryVersion();
+  Self().description = MpiLibraryVersion();
   constexpr int kCommutes = 1;
   return Check(MPI_Op_create(SumHalves, kCommutes, &Self().half_sum));
 }

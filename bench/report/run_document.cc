@@ -51,6 +51,9 @@ RunDocument DocumentOf(const Json& json, const std::string& file) {
                  .memory_gib = machine.at("memory_gib").get<double>(),
                  .kernel = machine.at("kernel").get<std::string>()};
   run.core_distance_ns = json.at("core_distance_ns").get<std::array<double, 2>>();
+  // Earlier versions did not write these.
+  run.peers = json.value("peers", run.peers);
+  run.busy_cores = json.value("busy_cores", run.busy_cores);
   for (const Json& row : json.at("rows")) run.rows.push_back(RowOf(row));
   return run;
 }

@@ -31,6 +31,8 @@ struct RunDocument {
   std::vector<std::string> arguments;
   std::string date;
   Machine machine;
+  std::vector<std::string> peers;                   // with their versions
+  std::array<double, 2> busy_cores = {0, 0};        // by other programs, before and after
   std::array<double, 2> core_distance_ns = {0, 0};  // before and after; 0 if it was not measured
   std::vector<RunRow> rows;
 

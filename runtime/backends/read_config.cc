@@ -27,7 +27,7 @@ constexpr std::pair<absl::string_view, LogLevel> kLogLevels[] = {{"debug", LogLe
                                                                  {"error", LogLevel::kError},
                                                                  {"off", LogLevel::kOff}};
 
-// A default gives way to a value that was set; two values that were set have to agree.
+// A default gives way to a value that was set; two values that were set must agree.
 absl::Status ReadStallTimes(const EnvironmentVariables& variables, Tunables* tunables) {
   RONDA_RETURN_IF_ERROR(variables.ReadDuration(
       "RONDA_STALL_WARNING",
@@ -111,7 +111,7 @@ absl::StatusOr<NetworkSettings> ReadNetwork(const EnvironmentVariables& variable
       {.min = absl::Milliseconds(20), .expectation = "a duration of 20ms or more such as 10s, or inf for none"},
       &network.heartbeat_timeout));
   if (2 * network.heartbeat <= network.heartbeat_timeout) return network;
-  // Otherwise a sign of life that is a little late would end the job.
+  // Otherwise a slightly late sign of life would end the job.
   return absl::InvalidArgumentError(
       absl::StrCat("RONDA_HEARTBEAT_TIMEOUT is ", absl::FormatDuration(network.heartbeat_timeout),
                    ": should be at least twice RONDA_HEARTBEAT, which is ", absl::FormatDuration(network.heartbeat)));
@@ -154,9 +154,9 @@ absl::Status ReadDevices(const EnvironmentVariables& variables, DeviceSettings* 
       variables.ReadText("RONDA_CUDA_PLUGIN", "the path of a libronda_cuda.so", &devices->cuda_plugin));
   RONDA_RETURN_IF_ERROR(variables.ReadText("RONDA_NCCL_LIBRARY", "the path of a libnccl.so", &devices->nccl_library));
   RONDA_RETURN_IF_ERROR(variables.ReadText("CUDA_HOME", "the folder of a CUDA toolkit", &devices->cuda_home));
-  // Of a virtual environment, or of Conda's.
+  // The folder of a virtual environment, or of Conda's.
   devices->python = variables.Get("VIRTUAL_ENV").value_or(variables.Get("CONDA_PREFIX").value_or(""));
-  // NCCL's own: ranks that it takes for those of several hosts may share a device.
+  // NCCL's variable: ranks that it takes to be on several hosts may share a device.
   RONDA_RETURN_IF_ERROR(variables.ReadText("NCCL_HOSTID", "a name for this host", &devices->nccl_host));
   std::optional<bool> reproducible;
   RONDA_RETURN_IF_ERROR(variables.ReadSwitch("RONDA_REPRODUCIBLE", &reproducible));

@@ -18,7 +18,7 @@
 namespace ronda {
 namespace {
 
-// Enough to recognise a value; the rest of a nonsensical one only hides the message.
+// Enough to recognise a value; more of a wrong value would only hide the message.
 constexpr size_t kShownValueLength = 80;
 
 struct ByteUnit {
@@ -59,7 +59,7 @@ std::vector<std::string> ProcessVariables() {
 }
 
 std::vector<std::string> DescribeUnknownVariables(const std::vector<std::string>& variables) {
-  // The prefix resembles itself.
+  // Compares without the prefix, because all names share it.
   std::vector<absl::string_view> known;
   for (const absl::string_view name : kVariables) known.push_back(absl::StripPrefix(name, kVariablePrefix));
   std::vector<std::string> messages;

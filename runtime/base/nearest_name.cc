@@ -10,7 +10,7 @@
 namespace ronda {
 namespace {
 
-// A name with more wrong letters is another word, and in a shorter or longer one anything resembles anything.
+// A name with more wrong letters is another word. Very short or very long names resemble too many others.
 size_t MostWrongLetters(absl::string_view name) {
   constexpr size_t kLong = 9;
   return std::min(name.size() / 2, size_t{name.size() < kLong ? 2u : 3u});
@@ -21,7 +21,7 @@ constexpr size_t kLongest = 64;
 
 // Levenshtein's distance: letters to insert, to remove or to replace.
 size_t Distance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);  // distances of a's first letters to each beginning of b
+  std::vector<size_t> row(b.size() + 1);  // distances of a's first letters to each prefix of b
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 0; i < a.size(); ++i) {
     size_t diagonal = std::exchange(row[0], i + 1);

@@ -30,6 +30,7 @@
 #include "runtime/launch/options/local_host.h"
 #include "runtime/launch/output/output_sinks.h"
 #include "runtime/launch/plan/job_plan.h"
+#include "runtime/launch/preflight/build_report.h"
 #include "runtime/launch/supervise/job_report.h"
 #include "runtime/launch/supervise/members.h"
 #include "runtime/launch/supervise/poll_set.h"
@@ -82,6 +83,7 @@ absl::StatusOr<LaunchFacts> GatherFacts(const LaunchOptions& options, const Stan
   if (options.binding != LaunchOptions::Binding::kNone) {
     RONDA_ASSIGN_OR_RETURN(facts.cores, ThisHostsCores());
   }
+  facts.find_mpi_plugin = [](Mpirun mpirun, const std::string& path) { return FindMpiPlugin(mpirun, path).status(); };
   RONDA_ASSIGN_OR_RETURN(facts.job_id, RandomHex(16));
   RONDA_ASSIGN_OR_RETURN(facts.job_secret, RandomHex(32));
   return facts;

@@ -136,6 +136,16 @@ def inherited() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in hidden}
 
 
+def variables(place: Mapping[str, int]) -> dict[str, str]:
+    """What tells another process this place, in the words of Ronda, torchrun and Horovod."""
+    return {
+        name: str(value)
+        for field, value in place.items()
+        for name in (f"RONDA_{field.upper()}", *_EXPORTED[field])
+        if name in _NAMES_OF_PLACE
+    }
+
+
 def _unchanged() -> dict[str, _Change]:
     return {name: change for name, change in _ours.items() if os.environ.get(name) == change.value}
 

@@ -102,13 +102,31 @@ def rejoin(user: str, reason: str, **options: object) -> None:
         RondaError: the ranks have not met. This process then has no job.
     """
     with _lock:
-        if native.is_initialized():
-            native.abort(reason)
-            with contextlib.suppress(RondaError):  # the failure of abort(), or an earlier one
-                native.shutdown()
+        _leave(reason)
         _join(lambda: native.init(options))
         _users.add(user)
     IN_FLIGHT.forget_ended()
+
+
+def leave(reason: str) -> None:
+    """Ends the job for this process and all users, without a wait for the other ranks.
+
+    Args:
+        reason: the error text for the ranks that stay in the job, which fails.
+    """
+    with _lock:
+        _users.clear()
+        _leave(reason)
+        _env.end()
+    IN_FLIGHT.forget_ended()
+
+
+def _leave(reason: str) -> None:
+    """REQUIRES: _lock."""
+    if native.is_initialized():
+        native.abort(reason)
+        with contextlib.suppress(RondaError):  # that of abort(), or of before
+            native.shutdown()
 
 
 def is_initialized(user: str = "ronda") -> bool:

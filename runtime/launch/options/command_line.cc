@@ -192,7 +192,9 @@ std::string OptionTable::Describe() const {
     section->second += DescribeOption(option);
   }
   std::string text;
-  for (const auto& [title, options] : sections) absl::StrAppend(&text, "\n", title, ":\n", options);
+  for (const auto& [title, options] : sections) {
+    absl::StrAppend(&text, "\n", title.empty() ? "Options" : title, ":\n", options);
+  }
   const std::string without_effect = ListWithoutEffect();
   if (without_effect.empty()) return text;
   return absl::StrCat(text, "\nAccepted, for other launchers have them; they change nothing:", without_effect, "\n");

@@ -286,12 +286,21 @@ bool NeedsOtherHosts(const LaunchOptions& options, const LaunchFacts& facts) {
   return !options.nodes && !AreAllThisHost(options.hosts, facts);
 }
 
-// Whether the user leaves the choice of the launcher open, and this machine has no mpirun.
-bool LacksMpirun(const LaunchOptions& options) {
+// The reason why this machine cannot start ranks on other hosts by mpirun, if the user leaves the choice of the
+// launcher open; empty: there is none. An mpirun that does not work is none: PlanMpirunJob has the error.
+std::string ReasonAgainstMpirun(const LaunchOptions& options, const LaunchFacts& facts) {
   const RemoteOptions& remote = options.remote;
   const bool is_open = options.launcher == Launcher::kAutomatic && remote.mpi_arguments.empty() &&
                        remote.binding_arguments.empty() && remote.transport == RemoteOptions::Transport::kAny;
-  return is_open && absl::IsNotFound(MpirunVersion().status());
+  if (!is_open) return "";
+  const absl::StatusOr<std::string> version = MpirunVersion();
+  if (absl::IsNotFound(version.status())) return "there is no mpirun in PATH";
+  const absl::StatusOr<Mpirun> mpirun = version.ok() ? DetectMpirun(*version) : version.status();
+  if (!mpirun.ok()) return "";
+  const std::vector<std::string> variables = InheritedVariables(facts.environment, SettingsOf(options));
+  if (facts.find_mpi_plugin(*mpirun, ValueOf(variables, "RONDA_MPI_PLUGIN")).ok()) return "";
+  return absl::StrCat("there is no plugin of Ronda's for ", ShortMpiVersion(*version),
+                      " (rondarun --check-build says why)");
 }
 
 // A place that is not the rank's own would be two ranks with the same number.
@@ -305,9 +314,12 @@ absl::Status CheckExports(const LaunchOptions& options) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<JobPlan> PlanSshJobInstead(const LaunchOptions& options, const LaunchFacts& facts) {
+absl::StatusOr<JobPlan> PlanJobOnOtherHosts(const LaunchOptions& options, const LaunchFacts& facts) {
+  const std::string reason = ReasonAgainstMpirun(options, facts);
+  if (reason.empty()) return PlanMpirunJob(options, facts);
+  RONDA_RETURN_IF_ERROR(CheckInterfacesOfRanks(options, facts));
   RONDA_ASSIGN_OR_RETURN(JobPlan plan, PlanSshJob(options, facts));
-  plan.notes.emplace_back("there is no mpirun in PATH: the ranks are started over ssh, and exchange data over TCP");
+  plan.notes.push_back(absl::StrCat(reason, ": the ranks are started over ssh, and exchange data over TCP"));
   return plan;
 }
 
@@ -320,15 +332,14 @@ absl::StatusOr<JobPlan> PlanOwnRanks(const LaunchOptions& options, const LaunchF
                               NeedsOtherHosts(options, facts);
     return needs_agents ? PlanElasticSshJob(options, facts) : PlanElasticJob(options, facts);
   }
-  if (options.launcher == Launcher::kSsh) return PlanSshJob(options, facts);
-  return NeedsOtherHosts(options, facts) ? PlanSshJobInstead(options, facts) : PlanLocalJob(options, facts);
+  return options.launcher == Launcher::kSsh ? PlanSshJob(options, facts) : PlanLocalJob(options, facts);
 }
 
 absl::StatusOr<JobPlan> PlanRanks(const LaunchOptions& options, const LaunchFacts& facts) {
-  const bool may_be_mpis = !options.elastic && !options.nodes && options.launcher != Launcher::kSsh;
-  const bool is_mpis = may_be_mpis && (options.launcher == Launcher::kMpirun ||
-                                       (NeedsOtherHosts(options, facts) && !LacksMpirun(options)));
-  return is_mpis ? PlanMpirunJob(options, facts) : PlanOwnRanks(options, facts);
+  if (options.elastic || options.nodes) return PlanOwnRanks(options, facts);
+  if (options.launcher == Launcher::kMpirun) return PlanMpirunJob(options, facts);
+  const bool is_open = options.launcher == Launcher::kAutomatic && NeedsOtherHosts(options, facts);
+  return is_open ? PlanJobOnOtherHosts(options, facts) : PlanOwnRanks(options, facts);
 }
 
 // Where the name of the job is not known here, it shows all jobs of the user.

@@ -48,6 +48,25 @@ TEST(TimeInterleavedTest, EveryImplementationHasOneBlockInEveryRound) {
   }
 }
 
+// As NCCL's tests do with -n and -w.
+TEST(TimeInterleavedTest, IterationsAndWarmUpAreTheUsers) {
+  const absl::StatusOr<std::unique_ptr<ProcessGroup>> alone =
+      ProcessGroup::Create({.rank = 0, .size = 1, .job_id = "iterations-test"});
+  ASSERT_TRUE(alone.ok());
+  std::vector<int> iterations;  // of each block
+  const Block block = [&](int times) {
+    iterations.push_back(times);
+    return 1e-6 * times;
+  };
+  const std::vector<Timing> timings =
+      TimeInterleaved({block}, {.rounds = 2, .iterations = 20, .warm_up = 5}, alone->get());
+  EXPECT_EQ(iterations, (std::vector<int>{5, 20, 20}));
+  EXPECT_EQ(timings.front().iterations, 20);
+  iterations.clear();
+  TimeInterleaved({block}, {.rounds = 1, .iterations = 3, .warm_up = 0}, alone->get());
+  EXPECT_EQ(iterations, (std::vector<int>{0, 3}));
+}
+
 class ImplementationTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -219,6 +238,15 @@ TEST(CollectivesTableTest, RowsHoldEveryFigure) {
   EXPECT_EQ(value_of(1, "ratio_gloo"), Value(std::string("absent")));
   EXPECT_EQ(value_of(1, "algorithm"), Value(std::string("ring")));
   EXPECT_EQ(value_of(1, "wrong"), Value(int64_t{5}));
+}
+
+TEST(AverageBandwidthsTest, AreOfEachImplementationWithoutBarriers) {
+  const auto row = [](const char* implementation, double bandwidth) {
+    return ResultRow{{"contestant", implementation}, {"busbw_gbs", bandwidth}};
+  };
+  EXPECT_EQ(AverageBandwidths({row("client", 1), row("gloo", 0.5), row("client", 4), row("client", 0)}),
+            "# Avg bus bandwidth    : 2.500  client\n# Avg bus bandwidth    : 0.500  gloo\n");
+  EXPECT_EQ(AverageBandwidths({row("client", 0)}), "");
 }
 
 }  // namespace

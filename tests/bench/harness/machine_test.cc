@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <string>
 #include <thread>
@@ -33,6 +34,21 @@ TEST(DescribeMachineTest, CoresAreTheMachinesWhereverARankIsBound) {
   }).join();
   ASSERT_EQ(bound, 1) << "the binding did not take effect";
   EXPECT_EQ(described, before);
+}
+
+// Columns: user, nice, system, idle, iowait, irq, softirq, steal, guest (a part of user), guest_nice.
+TEST(BusyCoresTest, AreTheShareOfTheTimeThatWasNotIdle) {
+  const std::string before = "cpu  100 0 100 1000 50 0 0 0 100 0\ncpu0 1 2 3\ncpu1 1 2 3\nintr 7\n";
+  const std::string after = "cpu  130 0 110 1050 60 0 0 20 130 0\ncpu0 1 2 3\ncpu1 1 2 3\nintr 9\n";
+  EXPECT_DOUBLE_EQ(BusyCores(before, after), 2 * 60.0 / 120);
+  EXPECT_EQ(BusyCores(before, before), 0);
+  EXPECT_EQ(BusyCores("", ""), 0);
+}
+
+TEST(BusyCoresTest, AreNoMoreThanThereAre) {
+  const double busy = BusyCoresNow();
+  EXPECT_GE(busy, 0);
+  EXPECT_LE(busy, static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 TEST(NowInUtcTest, IsADateThatOthersRead) {

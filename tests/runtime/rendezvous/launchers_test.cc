@@ -352,6 +352,9 @@ TEST(LaunchersTest, PartialAndContradictorySettingsAreRefused) {
        {"SLURM_STEP_TASKS_PER_NODE=\"2(x2)\"", "add up to 5"}},
       {"node out of range", Slurm({{"SLURM_NODEID", "3"}}), {"SLURM_NODEID=\"3\"", "from 0 to 2"}},
       {"list of hosts that is none", Slurm({{"SLURM_STEP_NODELIST", "n[3-1]"}}), {"SLURM_STEP_NODELIST=\"n[3-1]\""}},
+      {"a number among processes that nobody has counted",
+       {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "prterun-host-1@1"}},
+       {"PMIX_RANK=\"1\"", "rondarun or mpirun", "unset PMIX_RANK"}},
       {"job that is no number", Slurm({{"SLURM_JOB_ID", "x"}}), {"SLURM_JOB_ID=\"x\""}},
   };
   for (const BadCase& bad : cases) {
