@@ -31,11 +31,13 @@ constexpr std::pair<absl::string_view, LogLevel> kLogLevels[] = {{"debug", LogLe
 absl::Status ReadStallTimes(const EnvironmentVariables& variables, Tunables* tunables) {
   RONDA_RETURN_IF_ERROR(variables.ReadDuration(
       "RONDA_STALL_WARNING",
-      {.min = absl::Nanoseconds(1), .expectation = "a duration above zero such as 60s, or inf for no warning"},
+      {.min = absl::Nanoseconds(1),
+       .expectation = "a duration above zero such as 60 (seconds) or 10m, or inf for no warning"},
       &tunables->stall_warning));
   RONDA_RETURN_IF_ERROR(variables.ReadDuration(
       "RONDA_STALL_DEADLINE",
-      {.min = absl::Nanoseconds(1), .expectation = "a duration above zero such as 10m, or inf for no deadline"},
+      {.min = absl::Nanoseconds(1),
+       .expectation = "a duration above zero such as 60 (seconds) or 10m, or inf for no deadline"},
       &tunables->stall_deadline));
   if (tunables->stall_warning <= tunables->stall_deadline) return absl::OkStatus();
   const std::optional<std::string> warning = variables.Get("RONDA_STALL_WARNING");
@@ -63,7 +65,10 @@ absl::Status ReadAutotune(const EnvironmentVariables& variables, Tunables* tunab
 absl::StatusOr<Tunables> ReadTunables(const EnvironmentVariables& variables) {
   Tunables tunables;
   RONDA_RETURN_IF_ERROR(variables.ReadDuration(
-      "RONDA_CYCLE_TIME", {.max = absl::Hours(1), .expectation = "a duration from 0 to 1h, such as 1ms"},
+      "RONDA_CYCLE_TIME",
+      {.max = absl::Hours(1),
+       .expectation = "a duration from 0 to 1h with a unit, such as 1ms",
+       .plain_number = DurationRange::PlainNumber::kNothing},  // HOROVOD_CYCLE_TIME counts milliseconds
       &tunables.cycle_time));
   RONDA_RETURN_IF_ERROR(variables.ReadBytes("RONDA_FUSION_THRESHOLD", &tunables.fusion_threshold));
   RONDA_RETURN_IF_ERROR(variables.ReadBytes("RONDA_MIN_BUCKET_BYTES", &tunables.min_bucket_bytes));
@@ -76,10 +81,12 @@ absl::StatusOr<Tunables> ReadTunables(const EnvironmentVariables& variables) {
   RONDA_RETURN_IF_ERROR(variables.ReadInteger("RONDA_LOCK_AFTER", {.min = 0, .max = kMaxLockAfter}, &lock_after));
   tunables.lock_after = static_cast<int>(lock_after);
   RONDA_RETURN_IF_ERROR(ReadStallTimes(variables, &tunables));
-  RONDA_RETURN_IF_ERROR(variables.ReadDuration(
-      "RONDA_START_TIMEOUT",
-      {.min = absl::Milliseconds(1), .max = absl::Hours(24), .expectation = "a duration from 1ms to 24h, such as 30s"},
-      &tunables.start_timeout));
+  RONDA_RETURN_IF_ERROR(
+      variables.ReadDuration("RONDA_START_TIMEOUT",
+                             {.min = absl::Milliseconds(1),
+                              .max = absl::Hours(24),
+                              .expectation = "a duration from 1ms to 24h, such as 30 (seconds) or 2m"},
+                             &tunables.start_timeout));
   RONDA_RETURN_IF_ERROR(
       variables.ReadText("RONDA_NEGOTIATION_LOG", "the name of a file to write", &tunables.negotiation_log));
   RONDA_RETURN_IF_ERROR(ReadAutotune(variables, &tunables));

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <utility>
@@ -73,6 +74,14 @@ std::vector<std::string> DescribeUnknownVariables(const std::vector<std::string>
   return messages;
 }
 
+bool ParseDurationOrSeconds(absl::string_view text, absl::Duration* duration) {
+  if (absl::ParseDuration(text, duration)) return true;
+  double seconds = 0;
+  if (!absl::SimpleAtod(text, &seconds) || !std::isfinite(seconds)) return false;
+  *duration = absl::Seconds(seconds);
+  return true;
+}
+
 absl::Status InvalidVariable(absl::string_view name, absl::string_view value, absl::string_view expectation) {
   const absl::string_view ellipsis = value.size() > kShownValueLength ? "..." : "";
   const std::string shown = absl::CHexEscape(value.substr(0, kShownValueLength));
@@ -129,7 +138,10 @@ absl::Status EnvironmentVariables::ReadDuration(VariableName name, const Duratio
   const std::optional<std::string> text = Get(name);
   if (!text) return absl::OkStatus();
   absl::Duration parsed;
-  if (!absl::ParseDuration(*text, &parsed) || parsed < range.min || parsed > range.max) {
+  const bool is_duration = range.plain_number == DurationRange::PlainNumber::kSeconds
+                               ? ParseDurationOrSeconds(*text, &parsed)
+                               : absl::ParseDuration(*text, &parsed);
+  if (!is_duration || parsed < range.min || parsed > range.max) {
     return InvalidVariable(name.view(), *text, range.expectation);
   }
   *value = parsed;

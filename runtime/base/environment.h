@@ -37,7 +37,12 @@ struct DurationRange {
   absl::Duration min = absl::ZeroDuration();
   absl::Duration max = absl::InfiniteDuration();
   absl::string_view expectation;  // the proper form of a value, for messages
+  // What a number without a unit means. kNothing: it is an error, where another program counts in another unit.
+  enum class PlainNumber { kSeconds, kNothing } plain_number = PlainNumber::kSeconds;
 };
+
+// Reads "1ms", "1.5h" or "inf", as absl::ParseDuration does, or a number of seconds without a unit.
+bool ParseDurationOrSeconds(absl::string_view text, absl::Duration* duration);
 
 // The error of a variable with a bad value: "RONDA_RANK="x": should be ...".
 absl::Status InvalidVariable(absl::string_view name, absl::string_view value, absl::string_view expectation);
@@ -67,7 +72,7 @@ class EnvironmentVariables {
   // A number of bytes, alone or followed by KiB, MiB or GiB.
   absl::Status ReadBytes(VariableName name, size_t* value) const;
 
-  // A duration as absl::ParseDuration reads it: "1ms", "1.5h", "inf".
+  // As ParseDurationOrSeconds.
   absl::Status ReadDuration(VariableName name, const DurationRange& range, absl::Duration* value) const;
 
  private:

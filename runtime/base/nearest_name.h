@@ -7,8 +7,9 @@
 
 namespace ronda {
 
-// The name in `known` that a user probably meant by `wrong`: a name that begins with `wrong`, or else one that differs
-// in at most three letters and at most half of its letters. Empty if no name is similar.
+// The name in `known` that a user probably meant by `wrong`: a name that begins with `wrong`, or else the one with the
+// fewest wrong letters: at most two, or three in a name of nine letters or more, and at most half of the letters. Empty
+// if no name is similar.
 absl::string_view NearestName(absl::string_view wrong, const std::vector<absl::string_view>& known);
 
 }  // namespace ronda

@@ -179,8 +179,11 @@ absl::Status AnswerWatch::Check(absl::Time now) {
   next_check_ = std::min(tensor_due, shut_down_since_ + AnswerDeadline(limits_));
   if (now < next_check_) return absl::OkStatus();
   const absl::Time since = tensor_due <= now ? UnansweredSince(*first) : shut_down_since_;
+  // Rank 0 decides about deadlines, and gets some time more to do so.
+  const WaitLimits limits = tensor_due <= now ? first->submission.request.limits.value_or(limits_) : limits_;
   return absl::DeadlineExceededError(absl::StrCat(
-      "rank 0, which coordinates the job, has not answered for ", absl::FormatDuration(now - since), " (waiting for ",
+      "rank 0, which coordinates the job, has not answered for ", absl::FormatDuration(now - since),
+      ", and the deadline is ", absl::FormatDuration(limits.deadline), " (waiting for ",
       tensor_due <= now ? absl::StrCat("tensor '", first->submission.request.name, "'") : "the end of the job",
       "): it is stopped, or its machine is overloaded; it ", DescribeLastEvent(flights_->Of(kCoordinatorRank))));
 }

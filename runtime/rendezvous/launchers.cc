@@ -12,35 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "runtime/base/config.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/rendezvous/slurm_variables.h"
 
 namespace ronda {
 namespace {
-
-constexpr size_t kMaxHosts = size_t{1} << 20;
-
-struct CountedHosts {
-  int tasks = 0;
-  int hosts = 1;
-};
-
-// "2(x3)" or "2"
-std::optional<CountedHosts> ParseCount(absl::string_view item) {
-  CountedHosts counted;
-  const size_t open = item.find("(x");
-  if (open != absl::string_view::npos) {
-    absl::string_view times = item.substr(open + 2);
-    if (!absl::ConsumeSuffix(&times, ")") || !absl::SimpleAtoi(times, &counted.hosts) || counted.hosts < 1) {
-      return std::nullopt;
-    }
-    item = item.substr(0, open);
-  }
-  if (!absl::SimpleAtoi(item, &counted.tasks) || counted.tasks < 0) return std::nullopt;
-  return counted;
-}
 
 // Far beyond any job, and small enough that products of ranks and sizes do not overflow.
 constexpr int64_t kMaxSize = 1 << 20;
@@ -54,9 +32,6 @@ constexpr int64_t kDerivedPortCount = 12000;
 // Such ports for the stores of other libraries.
 constexpr int64_t kStorePorts = 10000;
 constexpr int64_t kStorePortCount = 10000;
-
-// From this number on, Slurm's step ids are not srun's: batch scripts, interactive shells.
-constexpr int64_t kSlurmSpecialSteps = 0xfffffff0;
 
 absl::Status MissingVariable(VariableName missing, VariableName given, const std::optional<std::string>& value) {
   return absl::InvalidArgumentError(absl::StrCat(missing.view(), " is not set, but ", given.view(), "=\"",
@@ -72,14 +47,42 @@ bool IsValidAddress(absl::string_view address) {
   });
 }
 
+// "alpha:29500"; an IPv6 address has two colons or more.
+bool HasPort(absl::string_view address) { return std::count(address.begin(), address.end(), ':') == 1; }
+
+// "10.0.0.1:6170" or "[fd00::1]:6170"
+bool ReadEndpoint(absl::string_view text, JobEnvironment* job) {
+  const size_t colon = text.rfind(':');
+  if (colon == absl::string_view::npos) return false;
+  absl::string_view address = text.substr(0, colon);
+  if (address.size() > 2 && address.front() == '[' && address.back() == ']') {
+    address = address.substr(1, address.size() - 2);
+  }
+  int port = 0;
+  if (!absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 1 || port > 65535) return false;
+  if (!IsValidAddress(address)) return false;
+  job->master_address = std::string(address);
+  job->master_port = port;
+  return true;
+}
+
+// The proper form of `address`, which is none: users write a port or blanks into it.
+std::string ProperAddress(absl::string_view address, VariableName port_name) {
+  constexpr absl::string_view kForm = "a host name, an IPv4 address or an IPv6 address, without blanks and brackets";
+  JobEnvironment split;
+  if (!ReadEndpoint(address, &split)) return std::string(kForm);
+  return absl::StrCat(split.master_address, " alone; the port is a variable of its own, ", port_name.view(), "=",
+                      split.master_port);
+}
+
 // Reads where rank 0 listens. Each of the two variables replaces earlier values.
 absl::Status ReadMaster(const EnvironmentVariables& variables, VariableName address_name, VariableName port_name,
                         JobEnvironment* job) {
   int64_t port = job->master_port;
   RONDA_RETURN_IF_ERROR(variables.ReadInteger(port_name, {.min = 1, .max = 65535}, &port));
   const std::string address = variables.Get(address_name).value_or(job->master_address);
-  if (variables.IsSet(address_name) && !IsValidAddress(address)) {
-    return InvalidVariable(address_name.view(), address, "a host name, an IPv4 address or an IPv6 address");
+  if (variables.IsSet(address_name) && (!IsValidAddress(address) || HasPort(address))) {
+    return InvalidVariable(address_name.view(), address, ProperAddress(address, port_name));
   }
   job->master_port = static_cast<int>(port);
   job->master_address = address;
@@ -107,22 +110,6 @@ absl::Status CompleteTorchrun(const EnvironmentVariables& variables, JobEnvironm
 
 absl::Status CompleteRonda(const EnvironmentVariables& variables, JobEnvironment* job) {
   return variables.IsSet("RONDA_JOB_ID") ? absl::OkStatus() : CompleteTorchrun(variables, job);
-}
-
-// "10.0.0.1:6170" or "[fd00::1]:6170"
-bool ReadEndpoint(absl::string_view text, JobEnvironment* job) {
-  const size_t colon = text.rfind(':');
-  if (colon == absl::string_view::npos) return false;
-  absl::string_view address = text.substr(0, colon);
-  if (address.size() > 2 && address.front() == '[' && address.back() == ']') {
-    address = address.substr(1, address.size() - 2);
-  }
-  int port = 0;
-  if (!absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 1 || port > 65535) return false;
-  if (!IsValidAddress(address)) return false;
-  job->master_address = std::string(address);
-  job->master_port = port;
-  return true;
 }
 
 absl::Status CompletePaddle(const EnvironmentVariables& variables, JobEnvironment* job) {
@@ -186,16 +173,16 @@ absl::Status CompleteSlurm(const EnvironmentVariables& variables, JobEnvironment
   SetJobId("slurm", {variables.Get("SLURM_JOB_ID"), variables.Get("SLURM_STEP_ID")}, job);
   // Through MPI the ranks can find each other without a secret, which only the user could give to all of them.
   if (job->mpi.use == MpiEnvironment::Use::kAlways) return absl::OkStatus();
-  const std::optional<std::string> hosts = variables.Get("SLURM_STEP_NODELIST");
-  if (!hosts) return absl::OkStatus();
-  const std::optional<std::string> first = FirstSlurmHost(*hosts);
-  if (!first || !IsValidAddress(*first)) {
-    return InvalidVariable("SLURM_STEP_NODELIST", *hosts, "a list of hosts such as n[01-03,7]");
+  const std::optional<std::string> list = variables.Get("SLURM_STEP_NODELIST");
+  if (!list) return absl::OkStatus();
+  const auto hosts = SlurmHosts(*list);
+  if (!hosts || !IsValidAddress(hosts->front())) {
+    return InvalidVariable("SLURM_STEP_NODELIST", *list, "a list of hosts such as n[01-03,7]");
   }
   int64_t slurm_job = 0, step = 0;
   RONDA_RETURN_IF_ERROR(variables.ReadInteger("SLURM_JOB_ID", {.min = 0, .max = INT64_MAX}, &slurm_job));
   RONDA_RETURN_IF_ERROR(variables.ReadInteger("SLURM_STEP_ID", {.min = 0, .max = kSlurmSpecialSteps}, &step));
-  job->master_address = *first;
+  job->master_address = hosts->front();
   job->master_port = static_cast<int>(kDerivedPorts + (slurm_job % kDerivedPortCount + step) % kDerivedPortCount);
   return absl::OkStatus();
 }
@@ -217,13 +204,13 @@ std::optional<StoreAddress> StoreOfJobId(const EnvironmentVariables&, const JobE
 }
 
 std::optional<StoreAddress> StoreOfSlurm(const EnvironmentVariables& variables, const JobEnvironment& job) {
-  const std::optional<std::string> first = FirstSlurmHost(variables.Get("SLURM_STEP_NODELIST").value_or(""));
+  const auto hosts = SlurmHosts(variables.Get("SLURM_STEP_NODELIST").value_or(""));
   int64_t slurm_job = 0, step = 0;
-  if (!first || !absl::SimpleAtoi(variables.Get("SLURM_JOB_ID").value_or(""), &slurm_job) ||
+  if (!hosts || !absl::SimpleAtoi(variables.Get("SLURM_JOB_ID").value_or(""), &slurm_job) ||
       !absl::SimpleAtoi(variables.Get("SLURM_STEP_ID").value_or(""), &step)) {
     return std::nullopt;
   }
-  return StoreAddress{.address = job.local_size == job.size ? std::string(kDefaultMasterAddress) : *first,
+  return StoreAddress{.address = job.local_size == job.size ? std::string(kDefaultMasterAddress) : hosts->front(),
                       .port = kStorePorts + (slurm_job % kStorePortCount + step) % kStorePortCount};
 }
 
@@ -333,8 +320,7 @@ struct Found {
 bool IsSign(const EnvironmentVariables& variables, VariableName name) {
   const std::optional<std::string> value = variables.Get(name);
   if (!value || name.view() != "SLURM_STEP_ID") return value.has_value();
-  int64_t step = 0;
-  return !absl::SimpleAtoi(*value, &step) || step < kSlurmSpecialSteps;
+  return IsStepOfSrun(*value);
 }
 
 absl::Status CheckNoJobIsMeant(const EnvironmentVariables& variables) {
@@ -478,35 +464,6 @@ absl::Status CheckRanksCanMeet(const Found& found, const JobEnvironment& job) {
 }
 
 }  // namespace
-
-std::optional<std::string> FirstSlurmHost(absl::string_view list) {
-  std::string host;
-  // A name can contain several numbers, and continue after them: "rack[1-2]n[01-03]a".
-  while (!list.empty() && list.front() != ',') {
-    const size_t text_end = list.find_first_of("[],");
-    absl::StrAppend(&host, list.substr(0, text_end));
-    if (text_end == absl::string_view::npos || list[text_end] == ',') break;
-    const absl::string_view ranges = list.substr(text_end + 1);
-    const size_t number_end = ranges.find_first_of("-,]");
-    const size_t close = ranges.find(']');
-    const bool is_range = list[text_end] == '[' && close != absl::string_view::npos && number_end != 0;
-    if (!is_range) return std::nullopt;
-    absl::StrAppend(&host, ranges.substr(0, number_end));
-    list = ranges.substr(close + 1);
-  }
-  if (host.empty()) return std::nullopt;
-  return host;
-}
-
-std::optional<std::vector<int>> SlurmTaskCounts(absl::string_view list) {
-  std::vector<int> counts;
-  for (const absl::string_view item : absl::StrSplit(list, ',')) {
-    const std::optional<CountedHosts> counted = ParseCount(item);
-    if (!counted || counts.size() + static_cast<size_t>(counted->hosts) > kMaxHosts) return std::nullopt;
-    counts.insert(counts.end(), static_cast<size_t>(counted->hosts), counted->tasks);
-  }
-  return counts;
-}
 
 absl::StatusOr<JobEnvironment> ReadJob(const EnvironmentVariables& variables) {
   JobEnvironment job;

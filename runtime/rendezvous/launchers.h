@@ -1,12 +1,9 @@
 #ifndef RONDA_RUNTIME_RENDEZVOUS_LAUNCHERS_H_
 #define RONDA_RUNTIME_RENDEZVOUS_LAUNCHERS_H_
 
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "runtime/base/config.h"
 #include "runtime/base/environment.h"
 
@@ -35,14 +32,6 @@ struct Place {
 //
 // Errors: as ReadJob().
 absl::StatusOr<Place> ReadPlace(const EnvironmentVariables& variables);
-
-// Slurm's variables name hosts and count tasks in compressed lists.
-
-// "n01" for "n[01-03,7],m2"; nullopt if `list` is no such list.
-std::optional<std::string> FirstSlurmHost(absl::string_view list);
-
-// {2, 2, 2, 1} for "2(x3),1"; nullopt if `list` is no such list, or has more than 1048576 hosts.
-std::optional<std::vector<int>> SlurmTaskCounts(absl::string_view list);
 
 }  // namespace ronda
 

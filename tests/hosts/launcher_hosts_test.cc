@@ -62,9 +62,10 @@ TEST_F(SshHostsTest, RefusedKeyIsSaidWithItsHost) {
   EXPECT_EQ(agents.Finish(), 1);
   EXPECT_THAT(agents.LastLine(), AllOf(StartsWith("rondarun: host 10."), HasSubstr("Permission denied (publickey")));
   LauncherRun mpirun(Joined(TwoOnEach(servers_->foreign_identity()), {"--launcher", "mpirun", "true"}), SshOptions());
-  EXPECT_NE(mpirun.Finish(), 0);
-  EXPECT_THAT(mpirun.err(), HasSubstr("rondarun: mpirun: root@10."));
-  EXPECT_THAT(mpirun.err(), HasSubstr("Permission denied (publickey"));
+  EXPECT_EQ(mpirun.Finish(), 1);
+  EXPECT_THAT(Lines(mpirun.err()),
+              ElementsAre(AllOf(StartsWith("rondarun: mpirun cannot start the ranks: root@10."),
+                                HasSubstr("Permission denied (publickey"), HasSubstr("; rondarun --check -H 10."))));
 }
 
 TEST_F(SshHostsTest, UnknownHostIsSaidWithTheReason) {
@@ -73,10 +74,13 @@ TEST_F(SshHostsTest, UnknownHostIsSaidWithTheReason) {
   EXPECT_EQ(agents.Finish(), 1);
   EXPECT_EQ(agents.LastLine(), absl::StrCat("rondarun: host ", hosts_->AddressOf(1),
                                             ": the connection to its agent exited with code 255 (Host key verification "
-                                            "failed.)"));
+                                            "failed.); rondarun --check -H ",
+                                            hosts_->AddressOf(1), ":2 tells more"));
   LauncherRun mpirun(Joined(TwoOnEach(), {"--launcher", "mpirun", "true"}), SshOptions());
-  EXPECT_NE(mpirun.Finish(), 0);
-  EXPECT_THAT(mpirun.err(), HasSubstr(absl::StrCat("key is known for [", hosts_->AddressOf(1), "]")));
+  EXPECT_EQ(mpirun.Finish(), 1);
+  EXPECT_THAT(Lines(mpirun.err()),
+              ElementsAre(AllOf(HasSubstr(absl::StrCat("key is known for [", hosts_->AddressOf(1), "]")),
+                                HasSubstr(" Host key verification failed.; rondarun --check -H "))));
 }
 
 }  // namespace

@@ -97,6 +97,15 @@ class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Both, LauncherMpirunTest, ::testing::Values("openmpi", "mpich"),
                          [](const auto& test) { return test.param; });
 
+TEST_P(LauncherMpirunTest, HostThatSshDoesNotReachIsToldInOneLine) {
+  const std::string words = "ssh: Could not resolve hostname b: Name or service not known";
+  WriteScript("agent", absl::StrCat("[ $1 = a ] || { echo '", words, "' >&2; exit 255; }; shift; exec sh -c \"$*\""));
+  LauncherRun run(ScriptOnTwoHosts("exec sleep 600"), Options());
+  EXPECT_EQ(run.Finish(), 1);
+  EXPECT_EQ(run.err(), absl::StrCat("rondarun: mpirun cannot start the ranks: ", words,
+                                    "; rondarun --check -H a:2,b:1 looks at the hosts\n"));
+}
+
 TEST_P(LauncherMpirunTest, OutputIsMarkedAsTheLaunchersOwnRanksIs) {
   LauncherRun run(OnThisHost(2, "printf 'half '; sleep 0.1; echo line $RANK; echo oops >&2"), Options());
   EXPECT_EQ(run.Finish(), 0);

@@ -180,7 +180,7 @@ TEST(HelpTextTest, ExplainsEveryOptionUnderAllItsNames) {
 TEST(HelpTextTest, NamesWhatChangesNothingAndLeavesOutWhatIsRefused) {
   const std::string help = HelpText();
   EXPECT_THAT(help, HasSubstr("--timeline-filename"));
-  EXPECT_FALSE(absl::StrContains(help, "--gloo"));
+  EXPECT_FALSE(absl::StrContains(help, "--jsrun"));
 }
 
 TEST(HelpTextTest, FitsATerminal) {

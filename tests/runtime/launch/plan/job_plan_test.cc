@@ -164,7 +164,44 @@ TEST(JobPlannerTest, InterfacesThatMpirunCanUseAreAccepted) {
   }
 }
 
-// The agents hear from this machine over ssh, and say themselves which interface their host has not.
+TEST(JobPlannerTest, RanksOfThisHostNeedOneOfTheInterfaces) {
+  LaunchOptions elastic = Options(2);
+  elastic.elastic = ElasticOptions{.min_ranks = 1, .max_ranks = 2};
+  LaunchOptions node = Options(2);
+  node.nodes = NodeGroup();
+  LaunchOptions by_ssh = Options(2);
+  by_ssh.hosts = {{"head", 1}, {"beta", 1}};
+  by_ssh.launcher = LaunchOptions::Launcher::kSsh;
+  for (LaunchOptions options : {Options(2), elastic, node, by_ssh}) {
+    options.remote.network_interfaces = {"eth9"};
+    EXPECT_EQ(std::string(MakeJobPlan(options, Facts()).status().message()),
+              "--network-interfaces eth9: this host has no such interface that is up; there are lo (127.0.0.1), eth0 "
+              "(10.0.0.1); name one of them");
+    options.remote.network_interfaces = {"eth9", "eth0"};
+    EXPECT_TRUE(MakeJobPlan(options, Facts()).ok());
+  }
+  // Agents say themselves which interface their host has not.
+  by_ssh.hosts = {{"alpha", 1}, {"beta", 1}};
+  by_ssh.remote.network_interfaces = {"eth9"};
+  EXPECT_TRUE(MakeJobPlan(by_ssh, Facts()).ok());
+}
+
+TEST(JobPlannerTest, RanksOfThisHostFitOnItsCoresIfEachIsToHaveOne) {
+  LaunchFacts facts = Facts();
+  facts.cores = {.nodes = {{{0}, {1}}}};
+  LaunchOptions options = Options(3);
+  options.binding = LaunchOptions::Binding::kCore;
+  LaunchOptions elastic = options;
+  elastic.rank_count = 2;
+  elastic.elastic = ElasticOptions{.min_ranks = 1, .max_ranks = 3};
+  for (const LaunchOptions& too_many : {options, elastic}) {
+    EXPECT_THAT(std::string(MakeJobPlan(too_many, facts).status().message()),
+                StartsWith("--binding core: 3 ranks on this host, and it has 2 cores"));
+  }
+  options.rank_count = 2;
+  EXPECT_TRUE(MakeJobPlan(options, facts).ok());
+}
+
 TEST(JobPlannerTest, RanksAreNotStartedByAShellThatWouldDropVariables) {
   LaunchFacts facts = Facts();
   auto plan = MakeJobPlan(MpirunOptions({}), facts);
