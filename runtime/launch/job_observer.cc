@@ -68,7 +68,12 @@ void JobObserver::Judge(FlightTime now) {
 void JobObserver::Summarize() {
   jobs_.Sample(FlightNow());
   for (const JobSnapshot& epoch : jobs_.Snapshots()) Take(epoch);
-  if (histories_.empty()) listener_->Say("no summary: no process on this host became a rank");
+  if (histories_.empty()) {
+    listener_->Say(
+        absl::StrCat("no summary: no rank was seen on this host: the program did not join a job of Ronda's, or "
+                     "it did for less than ",
+                     absl::FormatDuration(WatchedJobs::kSearchAtStart)));
+  }
   for (const auto& [job, history] : histories_) {
     for (const std::string& line : history.Summary()) listener_->Say(line);
   }

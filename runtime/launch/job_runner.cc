@@ -150,7 +150,9 @@ absl::StatusOr<JobRunner::Outcome> JobRunner::RunPlan(JobPlan plan, int number) 
                           .file_limit = file_limit_},
                          {.report = report.get(), .output = output_, .signals = &signals_, .clock = Clock::Real()}));
   SayAttempt(report.get(), number);
-  for (const std::string& text : plan.notes) report->Say(text);
+  for (const std::string& text : plan.notes) {
+    if (number == 1) report->Say(text);  // a restart would only repeat them
+  }
   for (const std::string& text : plan.explanations) report->Explain(text);
   JobObserver observer(plan.job_id, report.get());
   if (plan.elastic.has_value()) {
@@ -212,7 +214,9 @@ int DryRun(const LaunchOptions& options, const StandardOutput& output) {
 std::vector<int> SignalsOf(const LaunchOptions& options) {
   std::vector<int> signals = options.signals_to_pass;
   if (signals.empty()) signals = {SIGINT, SIGTERM, SIGHUP};
-  if (options.elastic.has_value()) signals.push_back(SIGCHLD);
+  signals.push_back(SIGTSTP);  // the stop key, which reaches this process' group alone
+  // Members stop and go on, and a rank stops if it reads the terminal.
+  if (options.elastic.has_value() || isatty(STDIN_FILENO) == 1) signals.push_back(SIGCHLD);
   return signals;
 }
 

@@ -70,7 +70,10 @@ class AgentReport final : public JobListener {
   void OnRankEnd(RankEnd end) override {
     if (before_ends_) before_ends_(end.rank);
     const int told = end.cause == RankEnd::Cause::kLauncher ? 1 : 0;
-    Send({.kind = Kind::kRankEnd, .numbers = {end.rank, end.pid, end.exit_code, end.signal, told}, .texts = {}});
+    Send(
+        {.kind = Kind::kRankEnd,
+         .numbers = {end.rank, end.pid, end.exit_code, end.signal, told, end.oom_kills.of_host, end.oom_kills.of_group},
+         .texts = {end.last_error}});
   }
   void OnHelperLine(absl::string_view helper, absl::string_view line) override {
     Say(absl::StrCat(helper, ": ", line));
@@ -320,7 +323,7 @@ void Agent::Obey(Supervisor* supervisor) {
   const bool more = ReadMore();
   for (const AgentMessage& message : std::exchange(order_.messages, {})) {
     if (message.kind == Kind::kSignal) {
-      supervisor->SignalParts(static_cast<int>(message.number(0)));
+      supervisor->Obey(static_cast<int>(message.number(0)));
     } else if (message.kind == Kind::kEnd) {
       job_end_ = AgentEnd::Job{.exit_code = static_cast<int>(message.number(0)), .why = message.text(0)};
     } else if (members_ != nullptr) {
@@ -338,6 +341,7 @@ absl::StatusOr<AgentEnd> Agent::Run() {
       const std::unique_ptr<Supervisor> supervisor,
       Supervisor::Create({.shutdown = {.grace = options_.grace_period},
                           .on_failure = Supervisor::OnFailure::kGoOn,
+                          .ranks = Supervisor::Ranks::kAreHere,
                           .file_limit = file_limit_},
                          {.report = &report_, .output = output_, .signals = &signals_, .clock = Clock::Real()}));
   SayHello();

@@ -78,6 +78,7 @@ UniqueFd InputWith(const std::string& text) {
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
   for (const std::string& name : ExportedFunctions()) unsetenv(name.c_str());
+  setenv("OMP_NUM_THREADS", "1", /*overwrite=*/0);  // rondarun speaks of it otherwise
   for (const std::string& name : options.unset) unsetenv(name.c_str());
   for (const std::string& variable : options.environment) {
     const size_t equals = variable.find('=');

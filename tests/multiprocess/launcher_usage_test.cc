@@ -2,6 +2,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -82,8 +83,11 @@ TEST(LauncherUsageTest, MissingCommandIsReportedOnce) {
 
 class CommandFileTest : public ::testing::Test {
  protected:
-  std::string Make(const std::string& content, int mode) {
-    const std::string path = absl::StrCat(::testing::TempDir(), "/command.", getpid());
+  // The PATH of tests has the current folder in it.
+  static LauncherRun::Options UsualPath() { return {.environment = {"PATH=/usr/bin:/bin"}}; }
+
+  std::string Make(const std::string& content, int mode, const std::string& name = "command") {
+    const std::string path = absl::StrCat(::testing::TempDir(), "/", name);
     std::ofstream(path) << content;
     std::filesystem::permissions(path, static_cast<std::filesystem::perms>(mode));
     return path;
@@ -94,14 +98,61 @@ TEST_F(CommandFileTest, FileThatIsNotExecutableIsReportedOnce) {
   const std::string path = Make("hello", 0644);
   LauncherRun run({"-np", "4", path});
   EXPECT_EQ(run.Finish(), 126);
-  EXPECT_EQ(run.err(), "rondarun: command is not executable: " + path + "\n");
+  EXPECT_EQ(run.err(), "rondarun: command is not executable: " + path + "; make it so: chmod +x " + path + "\n");
+}
+
+// Each is one line, which can be copied.
+TEST_F(CommandFileTest, ScriptOfPythonThatIsNoCommandIsGivenAnInterpreter) {
+  const std::string path = Make("print('hello')\n", 0644, "train.py");
+  LauncherRun not_executable({"-np", "2", path, "--lr", "0.1 0.2"});
+  EXPECT_EQ(not_executable.Finish(), 126);
+  EXPECT_EQ(not_executable.err(), "rondarun: command is not executable: " + path + "; write: rondarun -np 2 python3 " +
+                                      path + " --lr '0.1 0.2'\n");
+
+  const std::string launcher = std::filesystem::absolute("runtime/launch/rondarun");
+  const std::string go_there = "cd " + ::testing::TempDir() + " && exec " + launcher;
+  LauncherRun not_in_path({"-np", "1", "sh", "-c", go_there + " -np 2 -x API_KEY=hush train.py"}, UsualPath());
+  EXPECT_EQ(not_in_path.Finish(), 127);
+  EXPECT_THAT(not_in_path.err(),
+              HasSubstr("rondarun: command not found: train.py (the file in this directory is not in PATH); write: "
+                        "rondarun -np 2 -x API_KEY=... python3 train.py\n"));
+  EXPECT_THAT(not_in_path.err(), Not(HasSubstr("hush")));
+
+  Make("print('hello')\n", 0755, "train.py");
+  LauncherRun without_interpreter({"-np", "1", path});
+  EXPECT_EQ(without_interpreter.Finish(), 126);
+  EXPECT_EQ(without_interpreter.err(), "rondarun: command is not executable: " + path +
+                                           " (it does not begin with #! and the name of an interpreter); write: "
+                                           "rondarun -np 1 python3 " +
+                                           path + "\n");
+}
+
+TEST_F(CommandFileTest, ProgramInThisDirectoryIsNamedByItsPath) {
+  Make("#!/bin/sh\n", 0755, "program");
+  const std::string launcher = std::filesystem::absolute("runtime/launch/rondarun");
+  LauncherRun run({"-np", "1", "sh", "-c", "cd " + ::testing::TempDir() + " && exec " + launcher + " -np 2 program"},
+                  UsualPath());
+  EXPECT_EQ(run.Finish(), 127);
+  EXPECT_THAT(run.err(), HasSubstr("write: rondarun -np 2 ./program\n"));
+}
+
+TEST_F(CommandFileTest, CarriageReturnInTheFirstLineIsSaid) {
+  for (const char* line : {"#!/usr/bin/python3", "#!/usr/bin/env python3"}) {
+    const std::string path = Make(absl::StrCat(line, "\r\nprint('hello')\r\n"), 0755);
+    LauncherRun run({"-np", "2", path});
+    EXPECT_EQ(run.Finish(), 127);
+    EXPECT_EQ(run.err(), absl::StrCat("rondarun: command not found: ", path, " (its first line, ", line,
+                                      ", ends with a carriage return, which editors do not show, and no interpreter "
+                                      "has such a name); remove the carriage returns: sed -i 's/\\r$//' ",
+                                      path, "\n"));
+  }
 }
 
 TEST_F(CommandFileTest, MissingInterpreterIsToldFromMissingFile) {
   const std::string path = Make("#!/no/such/interpreter\n", 0755);
   LauncherRun run({"-np", "1", path});
   EXPECT_EQ(run.Finish(), 127);
-  EXPECT_THAT(run.err(), HasSubstr("the file exists, but not the interpreter it asks for"));
+  EXPECT_THAT(run.err(), HasSubstr("the file exists, but not the interpreter it asks for: /no/such/interpreter)"));
 }
 
 TEST_F(CommandFileTest, DirectoryIsNoCommand) {
@@ -246,12 +297,32 @@ TEST(LauncherUsageTest, OmpThreadsDefaultToOneOnlyIfRanksShareTheHost) {
   LauncherRun several(Shell(2, "echo threads=$OMP_NUM_THREADS"), {.unset = {"OMP_NUM_THREADS"}});
   several.WaitForOut("threads=1\n", 2);
   EXPECT_EQ(several.Finish(), 0);
+  EXPECT_THAT(several.err(), MatchesRegex("rondarun: OMP_NUM_THREADS is not set: each rank gets [^\n]*\n"));
   LauncherRun one(Shell(1, "echo threads=$OMP_NUM_THREADS"), {.unset = {"OMP_NUM_THREADS"}});
   one.WaitForOut("threads=\n");
   EXPECT_EQ(one.Finish(), 0);
+  EXPECT_EQ(one.err(), "");
   LauncherRun chosen(Shell(2, "echo threads=$OMP_NUM_THREADS"), {.environment = {"OMP_NUM_THREADS=3"}});
   chosen.WaitForOut("threads=3\n", 2);
   EXPECT_EQ(chosen.Finish(), 0);
+  EXPECT_EQ(chosen.err(), "");
+}
+
+TEST(LauncherUsageTest, DefaultsAreToldOnceAndNotWithEachRestart) {
+  LauncherRun run({"--max-restarts", "2", "-np", "2", "sh", "-c", "exit 3"}, {.unset = {"OMP_NUM_THREADS"}});
+  EXPECT_EQ(run.Finish(), 3);
+  const std::string note = "OMP_NUM_THREADS is not set";
+  EXPECT_NE(run.err().find(note), std::string::npos);
+  EXPECT_EQ(run.err().find(note), run.err().rfind(note));
+}
+
+// Python keeps what it prints to a pipe in memory otherwise.
+TEST(LauncherUsageTest, LastPrintOfAPythonRankThatIsKilledIsShown) {
+  LauncherRun run({"-np", "1", "/usr/bin/python3", "-c",
+                   "import os, signal; print('last print'); os.kill(os.getpid(), signal.SIGKILL)"},
+                  {.unset = {"PYTHONUNBUFFERED"}});
+  EXPECT_EQ(run.Finish(), 128 + SIGKILL);
+  EXPECT_EQ(run.out(), "[0]<stdout>: last print\n");
 }
 
 TEST(LauncherUsageTest, StartTimeoutReachesTheRanks) {
@@ -276,14 +347,15 @@ TEST(LauncherUsageTest, LauncherStartedByARankIsAJobOfItsOwn) {
                                            "[1]<stdout>: [2]<stdout>: inner 2/3"));
 }
 
-TEST(LauncherUsageTest, RanksGetNoDescriptorsButTheStandardOnes) {
+TEST(LauncherUsageTest, RanksGetNoDescriptorsButTheStandardOnesAndOneForTheirError) {
   const auto leak = [] { dup2(STDERR_FILENO, 77); };
   LauncherRun run(Shell(2,
-                        "fd=3; while [ $fd -lt 100 ]; do [ ! -e /proc/$$/fd/$fd ] || echo has $fd; fd=$((fd + 1)); "
-                        "done; echo looked"),
+                        "fd=3; while [ $fd -lt 100 ]; do [ ! -e /proc/$$/fd/$fd ] || readlink /proc/$$/fd/$fd; "
+                        "fd=$((fd + 1)); done"),
                   {.in_child = leak});
   EXPECT_EQ(run.Finish(), 0);
-  EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: looked", "[1]<stdout>: looked"));
+  EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: /memfd:ronda-error (deleted)",  // ErrorFile
+                                           "[1]<stdout>: /memfd:ronda-error (deleted)"));
 }
 
 TEST(LauncherUsageTest, LauncherWithoutStandardStreamsStillWorks) {
@@ -301,13 +373,14 @@ TEST(LauncherUsageTest, OnlyRankZeroReadsTheInput) {
   EXPECT_EQ(run.out(), "[0]<stdout>: one\n[0]<stdout>: two\n");
 }
 
-TEST(LauncherUsageTest, TerminalInputIsAnErrorInsteadOfAStoppedRank) {
+// Nobody lends it the terminal.
+TEST(LauncherUsageTest, TerminalInputIsAnErrorInsteadOfAStoppedMember) {
   const auto take_terminal = [] {
     setsid();
     ioctl(STDOUT_FILENO, TIOCSCTTY, 0);
     dup2(STDOUT_FILENO, STDIN_FILENO);
   };
-  LauncherRun run(Shell(1, "cat"), {.output = LauncherRun::Output::kTerminal, .in_child = take_terminal});
+  LauncherRun run({"--min-np", "1", "-np", "1", "--elastic-timeout", "1", "sh", "-c", "cat"}, {.output = LauncherRun::Output::kTerminal, .in_child = take_terminal});
   EXPECT_EQ(run.Finish(), 1);
   EXPECT_THAT(run.out(), HasSubstr("Input/output error"));
 }

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import sys
 import unittest
 
 import ronda_test
@@ -66,6 +67,85 @@ class FailureTest(unittest.TestCase):
     def test_rank_that_leaves_early(self):
         finished = self.train("ronda.shutdown(); break")
         self.expect_others_learn_of_it(finished, "rank 1")
+
+
+class LastLineTest(unittest.TestCase):
+    """rondarun's last line quotes the error that has ended the rank."""
+
+    def expect_last_error(self, error, source, **options):
+        finished = ronda_test.run(source, ranks=1, **options)
+        self.assertEqual(finished.code, 1, finished)
+        last_line = finished.err.splitlines()[-1]
+        self.assertRegex(last_line, r"rondarun: rank 0 \(pid \d+, host .*\) exited with code 1;")
+        self.assertEqual(last_line.partition("; last error: ")[2], f'"{error}"', finished)
+
+    def test_exception_of_a_rank_with_a_hook_of_its_own(self):
+        program = """
+            import atexit, sys
+            import ronda
+            sys.excepthook = lambda *error: print("sorry", *error, file=sys.stderr)
+            atexit.register(lambda: print("run summary: 12 files uploaded", file=sys.stderr))
+            error = RuntimeError("CUDA error: no kernel image\\nmore words")
+            raise error
+        """
+        for options in ([], ["--launcher", "ssh"]):
+            self.expect_last_error(
+                "RuntimeError: CUDA error: no kernel image", program, options=options
+            )
+
+    def test_exception_of_a_program_that_a_shell_starts(self):
+        path = ronda_test.program("import ronda, sys; sys.stderr.close(); raise KeyError('lr')")
+        self.expect_last_error(
+            "KeyError: 'lr'",
+            f"""
+            import os, sys
+            os.execvp("sh", ["sh", "-c", sys.executable + " {path}; exit $?"])
+            """,
+        )
+
+    def test_message_that_begins_with_an_empty_line(self):
+        self.expect_last_error(
+            "OSError: disk on fire", "import ronda; raise OSError('\\n\\ndisk on fire\\n')"
+        )
+
+    def test_syntax_error(self):
+        self.expect_last_error("SyntaxError: invalid syntax", "import ronda; exec('for in')")
+
+    @unittest.skipIf(sys.version_info < (3, 11), "this Python has no groups of exceptions")
+    def test_group_of_exceptions(self):
+        self.expect_last_error(
+            "ExceptionGroup: loaders failed (2 sub-exceptions): ValueError: first",
+            """
+            import ronda
+            raise ExceptionGroup("loaders failed", [ValueError("first"), TypeError("second")])
+            """,
+        )
+
+    @ronda_test.forks
+    def test_exception_of_a_child_is_not_the_ranks(self):
+        self.expect_last_error(
+            "disk on fire",
+            """
+            import os, sys
+            import ronda
+            child = os.fork()
+            if child == 0:
+                sys.stderr = open(os.devnull, "w")
+                raise ValueError("of the child")
+            os.waitpid(child, 0)
+            sys.exit("disk on fire")
+            """,
+        )
+
+    def test_program_without_ronda(self):
+        self.expect_last_error(
+            "RuntimeError: CUDA error: no kernel image",
+            """
+            import atexit, sys
+            atexit.register(lambda: print("run summary: 12 files uploaded", file=sys.stderr))
+            raise RuntimeError("CUDA error: no kernel image\\nmore words")
+            """,
+        )
 
 
 class ShutdownTest(unittest.TestCase):

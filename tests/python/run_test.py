@@ -3,8 +3,10 @@
 import pathlib
 import subprocess
 import sys
+import threading
 import unittest
 
+import numpy
 import ronda
 import ronda_test
 
@@ -22,6 +24,9 @@ class RunTest(unittest.TestCase):
             return ronda.rank(), int(total[0]) + add
 
         self.assertEqual(ronda.run(collect, (10,), {"add": 1}, np=3), [(0, 61), (1, 61), (2, 61)])
+
+    def test_number_of_another_library(self):
+        self.assertEqual(ronda.run(lambda: 1, np=numpy.int64(1)), [1])
 
     def test_job_of_one_rank(self):
         self.assertEqual(ronda.run(lambda: "alone", np=1), ["alone"])
@@ -71,6 +76,59 @@ class RunTest(unittest.TestCase):
             ronda.run(print, options=["--no-such-option"])
         with self.assertRaisesRegex(ronda.InvalidArgumentError, "at least one rank"):
             ronda.run(print, np=0)
+
+    def test_wrong_arguments(self):
+        for np in ("2", 2.0, True, None):
+            with self.assertRaisesRegex(ronda.InvalidArgumentError, f"np is {np!r}: .* np=4"):
+                ronda.run(print, np=np)
+        with self.assertRaisesRegex(ronda.InvalidArgumentError, r"hosts is \['a:1'\]: .*in one"):
+            ronda.run(print, hosts=["a:1"])
+        with self.assertRaisesRegex(ronda.InvalidArgumentError, "env has 'A': 1: .*{'A': '1'}"):
+            ronda.run(print, env={"A": 1})
+        with self.assertRaisesRegex(ronda.InvalidArgumentError, r"example \['--min-np', '1'\]"):
+            ronda.run(print, options="--min-np 1")
+
+    def test_wrong_hosts(self):
+        with self.assertRaisesRegex(ronda.PeerFailedError, '-H takes HOST:SLOTS .* got "alpha"'):
+            ronda.run(print, hosts="alpha")
+        with self.assertRaisesRegex(ronda.PeerFailedError, "nowhere.invalid"):
+            ronda.run(print, np=1, hosts="nowhere.invalid:1")
+
+    def test_function_that_cannot_be_pickled(self):
+        lock = threading.Lock()
+        with self.assertRaisesRegex(
+            ronda.InvalidArgumentError, r"cannot be pickled \(.*lock.*\): give the ranks"
+        ):
+            ronda.run(lambda: lock.locked(), np=1)
+
+    def test_without_cloudpickle(self):
+        finished = ronda_test.run("""
+            import sys
+            sys.modules["cloudpickle"] = None  # as if it were not installed
+            import functools
+            import ronda
+            def train():
+                return 1
+            def make():
+                return lambda: 1
+            for call in train, make(), functools.partial(make()), functools.partial(train):
+                try:
+                    ronda.run(call, np=1)
+                except ronda.InvalidArgumentError as error:
+                    print(error)
+            print(ronda.run(abs, (-3,), np=1))
+        """)
+        self.assertEqual(finished.code, 0, finished)
+        remedy = (
+            "install cloudpickle \\(pip install ronda\\[run\\]\\), or take functions from a module"
+        )
+        lines = finished.out.splitlines()
+        self.assertEqual(len(lines), 5, finished)
+        self.assertRegex(lines[0], f"run: train is a function of the main program, .*: {remedy}")
+        self.assertRegex(lines[1], f"run: make.<locals>.<lambda> is a function of .*: {remedy}")
+        self.assertRegex(lines[2], rf"cannot be pickled \(.*lambda.*\): {remedy}")
+        self.assertRegex(lines[3], rf"a rank has not got a part of the call \(.*\): {remedy}")
+        self.assertEqual(lines[4], "[3]")
 
 
 class ProgramsTest(unittest.TestCase):

@@ -6,6 +6,7 @@ The connection stays open until the job has ended: a rank whose program is gone 
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pathlib
 import pickle
@@ -27,6 +28,8 @@ from ronda.errors import InvalidArgumentError, PeerFailedError
 # Variables of the ranks: where the program listens, and what proves that they are its ranks.
 _ADDRESS = "_RUN_ADDRESS_OF_RONDA"
 _KEY = "_RUN_KEY_OF_RONDA"
+
+_REMEDY = "install cloudpickle (pip install ronda[run]), or take functions from a module"
 
 
 class Call(NamedTuple):
@@ -99,8 +102,8 @@ def run(
     options: Sequence[str],
 ) -> list[Any]:
     """See ronda.run(); `launcher` is the path of rondarun."""
-    if np < 1:
-        raise InvalidArgumentError(f"run: np is {np}: a job has at least one rank")
+    _check(np, hosts, env, options)
+    pickled = pickle.dumps((sys.path, _pickle(call)))
     key = secrets.token_hex(32)
     with tempfile.TemporaryDirectory(prefix="ronda-run-") as folder:
         listener = _listen(folder, hosts, key)
@@ -110,7 +113,7 @@ def run(
         variables["PYTHONPATH"] = os.pathsep.join(
             filter(None, [package, variables.get("PYTHONPATH")])
         )
-        running = _Job(pickle.dumps((sys.path, objects.dumps(call))), listener)
+        running = _Job(pickled, listener)
         command = [launcher, "-np", str(np), *(["-H", hosts] if hosts else [])]
         for name in (_ADDRESS, _KEY, *env):
             command += ["-x", name]
@@ -118,6 +121,48 @@ def run(
         with listener:
             code, last_line = _wait(command, variables)
         return _results(running.outcomes(), np, code, last_line)
+
+
+def _check(np: Any, hosts: Any, env: Any, options: Any) -> None:
+    if isinstance(np, bool) or not hasattr(np, "__index__"):
+        raise InvalidArgumentError(f"run: np is {np!r}: give a number of ranks, for example np=4")
+    if np < 1:
+        raise InvalidArgumentError(f"run: np is {np}: a job has at least one rank")
+    if hosts is not None and not isinstance(hosts, str):
+        raise InvalidArgumentError(
+            f"run: hosts is {hosts!r}: give hosts with their slots in one text, for example "
+            'hosts="alpha:4,beta:4"'
+        )
+    for name, value in env.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InvalidArgumentError(
+                f"run: env has {name!r}: {value!r}: give texts, for example {{'{name}': '{value}'}}"
+            )
+    if isinstance(options, str):
+        raise InvalidArgumentError(
+            f"run: options is {options!r}: give a list of words, for example {options.split()}"
+        )
+
+
+def _pickle(call: Call) -> bytes:
+    name = getattr(call.func, "__qualname__", repr(call.func))
+    has_cloudpickle = importlib.util.find_spec("cloudpickle") is not None
+    if not has_cloudpickle and getattr(call.func, "__module__", None) == "__main__":
+        raise InvalidArgumentError(
+            f"run: {name} is a function of the main program, which the ranks cannot import: "
+            + _REMEDY
+        )
+    try:
+        return objects.dumps(call)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        remedy = (
+            "give the ranks what they make such objects from, instead of these"
+            if has_cloudpickle
+            else _REMEDY
+        )
+        raise InvalidArgumentError(
+            f"run: {name}, or an argument of it, cannot be pickled ({error}): {remedy}"
+        ) from error
 
 
 def _listen(folder: str, hosts: str | None, key: str) -> Listener:
@@ -213,11 +258,21 @@ def _end_with(connection: Connection) -> None:
 def _make(pickled: bytes) -> _Outcome:
     rank = int(os.environ.get("RONDA_RANK", "0"))
     try:
-        func, args, kwargs = pickle.loads(pickled)
+        func, args, kwargs = _unpickle(pickled)
         return _Outcome(rank, objects.dumps(func(*args, **kwargs)), None, "")
     except Exception as error:
         text = traceback.format_exc()
         return _Outcome(rank, None, _dump_error(error, text), text)
+
+
+def _unpickle(pickled: bytes) -> Call:
+    try:
+        call: Call = pickle.loads(pickled)
+        return call
+    except (AttributeError, ImportError) as error:
+        raise InvalidArgumentError(
+            f"run: a rank has not got a part of the call ({error}): " + _REMEDY
+        ) from error
 
 
 def _dump_error(error: Exception, text: str) -> bytes:

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from ronda import _env
+from ronda import _env, _last_error
 from ronda._in_flight import IN_FLIGHT
 from ronda._library import native
 from ronda.errors import RondaError
@@ -159,6 +159,7 @@ def _end_at_exit() -> None:
 
     A rank that has failed skips this: in shutdown() it would wait for ranks that wait for it.
     """
+    _last_error.leave()
     with _lock:
         _users.clear()
         if native.is_initialized() and not _has_failed and not _is_ended_by_exception():

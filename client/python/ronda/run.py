@@ -21,9 +21,16 @@ def run(
 ) -> list[Any]:
     """Calls a function on each rank of a new job.
 
-    The function, its arguments and its result travel pickled (by cloudpickle, if it is installed:
-    then also functions and classes of the main program, and lambdas). The ranks' output goes to
-    sys.stdout and sys.stderr.
+        def train(learning_rate):
+            ronda.init()
+            ...
+            return loss
+
+        losses = ronda.run(train, (0.1,), np=4)  # a list of four
+
+    The function, its arguments and its result travel pickled. For functions and classes of the main
+    program or a notebook, and for lambdas, that takes cloudpickle: pip install ronda[run]. The
+    ranks' output goes to sys.stdout and sys.stderr.
 
     Args:
         func: which may call init().
@@ -32,13 +39,14 @@ def run(
         np: the number of ranks.
         hosts: "alpha:4,beta:4", as for rondarun -H; None: this host.
         env: variables for the ranks, beside this process' own.
-        options: more options of rondarun.
+        options: more options of rondarun: ["--min-np", "2"].
 
     Returns:
         What the calls have returned, by rank.
 
     Raises:
         Exception: the first one that a call has raised, with the rank's traceback as its cause.
+        InvalidArgumentError: an argument is wrong, or the function cannot be pickled.
         PeerFailedError: a rank has ended without a result, or rondarun cannot start the job.
     """
     # Here, as `import ronda` should not take the time.

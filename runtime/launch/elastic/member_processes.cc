@@ -38,7 +38,7 @@ bool HasEnded(const JobPart& part) {
 
 void GiveMembership(int membership_fd, ChildProcess::Options* process) {
   process->environment.push_back(absl::StrCat(kMembershipVariable.view(), "=", membership_fd));
-  process->inherited_fd = membership_fd;
+  process->inherited_fds.push_back(membership_fd);
 }
 
 absl::Status MemberProcesses::Start(const JobMembership::StartMember& start) {

@@ -12,6 +12,7 @@
 #include "runtime/launch/options/horovod_variables.h"
 #include "runtime/launch/options/local_host.h"
 #include "runtime/launch/options/option_table.h"
+#include "runtime/launch/options/shell_words.h"
 
 namespace ronda {
 namespace {
@@ -48,6 +49,18 @@ bool EndsWithQuestion(const std::vector<GivenOption>& given) {
   return !given.empty() && given.back().option->kind == Option::Kind::kQuestion;
 }
 
+// "rondarun -np 2", the command line but for its last words, which are the command.
+std::string WordsBefore(const std::vector<std::string>& words, size_t command_size) {
+  std::string before = "rondarun";
+  for (size_t i = 0; i < words.size() - command_size; ++i) {
+    const size_t equals = words[i].find('=');
+    const absl::string_view name = absl::string_view(words[i]).substr(0, equals);
+    const bool is_secret = equals != std::string::npos && SoundsSecret(name);
+    absl::StrAppend(&before, " ", is_secret ? absl::StrCat(name, "=...") : ShellQuote(words[i]));
+  }
+  return before;
+}
+
 }  // namespace
 
 absl::StatusOr<LaunchOptions> ParseArguments(const std::vector<std::string>& words, const ArgumentSources& sources) {
@@ -66,6 +79,7 @@ absl::StatusOr<LaunchOptions> ParseArguments(const std::vector<std::string>& wor
   if (std::string unused = DescribeUnusedHorovodVariables(sources); !unused.empty()) {
     draft.options.notes.push_back(std::move(unused));
   }
+  draft.options.words_before = WordsBefore(words, given.command.size());
   draft.options.command = std::move(given.command);
   RONDA_RETURN_IF_ERROR(Complete(&draft));
   return std::move(draft.options);
@@ -102,11 +116,13 @@ Exit code: 0 if every rank exits with 0; else the exit code of the first rank to
 128 + N if signal N ended it or told rondarun to end. 2: wrong options. 126: the command
 is not executable. 127: the command was not found.
 
-Ctrl+C tells the ranks to end; a second one ends them at once.
+Ctrl+C tells the ranks to end; a second one ends them at once. Ctrl+Z stops them, and fg
+lets them go on.
 
 Every rank finds its place in RONDA_RANK, RONDA_SIZE, RONDA_LOCAL_RANK, RONDA_LOCAL_SIZE,
-RONDA_CROSS_RANK and RONDA_CROSS_SIZE. Rank 0 reads the launcher's standard input, if that is
-a file or a pipe; the others have none. When a rank ends, what it started ends with it.
+RONDA_CROSS_RANK and RONDA_CROSS_SIZE. Rank 0 reads the launcher's standard input; the others
+have none. A terminal is rank 0's from the moment at which it reads, and so are Ctrl+C and
+Ctrl+Z then. When a rank ends, what it started ends with it.
 )");
 }
 

@@ -90,6 +90,7 @@ struct LaunchOptions {
   std::vector<int> signals_to_pass;       // that end the job in order; empty: SIGINT, SIGTERM, SIGHUP
   bool verbose = false;
   bool summary = false;
+  std::string name;                    // of the job, for people; empty: none
   std::string output_directory;        // empty: no files
   std::vector<Stream> hidden_streams;  // of the ranks: only written to files, not shown
   LinePrefix line_prefix = LinePrefix::kRank;
@@ -97,6 +98,7 @@ struct LaunchOptions {
   std::optional<int> monitor_port;              // of the ronda-monitor that is started, 0: any; nullopt: none is
   std::map<std::string, std::string> settings;  // variables that options set for the ranks (-x NAME=VALUE too)
   std::vector<std::string> notes;               // to be shown before the start: options without effect, unwise ones
+  std::string words_before;                     // the command: "rondarun -np 2", without secrets
   std::vector<std::string> command;             // program and its arguments; not empty for kRun and kDryRun
 };
 

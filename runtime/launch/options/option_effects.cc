@@ -31,13 +31,6 @@ bool IsVariableName(absl::string_view name) {
          std::all_of(name.begin(), name.end(), [](unsigned char c) { return absl::ascii_isalnum(c) || c == '_'; });
 }
 
-bool SoundsSecret(absl::string_view name) {
-  constexpr absl::string_view kSigns[] = {"SECRET", "TOKEN", "PASSWORD", "KEY"};
-  const std::string upper = absl::AsciiStrToUpper(name);
-  return std::any_of(std::begin(kSigns), std::end(kSigns),
-                     [&](absl::string_view sign) { return absl::StrContains(upper, sign); });
-}
-
 template <typename T>
 void AddOnce(T value, std::vector<T>* list) {
   if (std::find(list->begin(), list->end(), value) == list->end()) list->push_back(std::move(value));
@@ -59,6 +52,28 @@ absl::StatusOr<int> CountRanksPerNode(const OptionUse& use, const ArgumentSource
 }
 
 }  // namespace
+
+bool SoundsSecret(absl::string_view name) {
+  constexpr absl::string_view kSigns[] = {"SECRET", "TOKEN", "PASSWORD", "KEY"};
+  const std::string upper = absl::AsciiStrToUpper(name);
+  return std::any_of(std::begin(kSigns), std::end(kSigns),
+                     [&](absl::string_view sign) { return absl::StrContains(upper, sign); });
+}
+
+// rondactl takes it as a word, and pages show it.
+absl::Status SetName(const OptionUse& use, CommandLineDraft* draft) {
+  constexpr size_t kMostCharacters = 64;
+  const bool is_name =
+      !use.value.empty() && use.value.size() <= kMostCharacters && use.value.front() != '-' &&
+      std::all_of(use.value.begin(), use.value.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
+  if (!is_name) {
+    return BadValue(use,
+                    absl::StrCat("a name of up to ", kMostCharacters,
+                                 " letters, digits and signs without blanks, for example ", use.name, " resnet50"));
+  }
+  draft->options.name = use.value;
+  return absl::OkStatus();
+}
 
 absl::Status SetHosts(const OptionUse& use, CommandLineDraft* draft) {
   RONDA_ASSIGN_OR_RETURN(draft->options.hosts, ParseHosts(use.value));

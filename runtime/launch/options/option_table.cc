@@ -65,6 +65,8 @@ Options JobOptions(CommandLineDraft* draft) {
       MakeOption("-np -n --num-proc N", "Start N ranks. Required, unless torchrun's or Paddle's options\nsay how many.",
                  IntegerInto(&options.rank_count,
                              {.what = "a number of ranks", .example = "4", .min = 1, .max = kMaxJobSize})),
+      MakeOption("--name --job-id --rdzv-id NAME",
+                 "Name the job: rondactl and the monitor show it, and rondactl takes it.", With(draft, SetName)),
       MakeOption(
           "--binding none|core|numa",
           "Which cores a rank may run on: any, one of its own, or those of\none memory node (default: none).",
@@ -391,7 +393,6 @@ std::vector<ForeignOptions> TorchrunVocabulary() {
        "the lines of all ranks are shown; --redirects hides streams",
        {"--local-ranks-filter N,..."}},
       {Kind::kWithoutEffect, "each line begins with its rank and stream", {"--log-line-prefix-template TEXT"}},
-      {Kind::kWithoutEffect, "a job has an id of its own", {"--rdzv-id ID", "--job-id ID"}},
       {Kind::kWithoutEffect, "--start-timeout says how long ranks wait for each other", {"--rdzv-conf K=V,..."}},
       {Kind::kWithoutEffect, kOwnAddress, {"--local-addr ADDRESS"}},
       {Kind::kRefused,

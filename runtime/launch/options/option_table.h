@@ -77,6 +77,7 @@ absl::Status Complete(CommandLineDraft* draft);
 
 // Effects of single options, by the option's name where they are one option's own.
 
+absl::Status SetName(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetHosts(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetHost(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetHostFile(const OptionUse& use, CommandLineDraft* draft);
@@ -101,6 +102,8 @@ inline constexpr absl::string_view kOwnAddress = "--network-interfaces says whic
 inline constexpr absl::string_view kHostsOrNodes =
     "one has this rondarun start the ranks of all hosts, the other only those of this node; give -np and -H here, or "
     "--nnodes and --nproc-per-node on every node";
+// Whether a variable of that name may hold a secret: its value is never repeated.
+bool SoundsSecret(absl::string_view name);
 
 // Adds the words of the option's value, split as a shell does, to `list`.
 OptionEffect AddWords(std::vector<std::string>* list);

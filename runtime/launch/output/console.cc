@@ -25,8 +25,6 @@ absl::string_view StripErasing(absl::string_view text) {
   return text;
 }
 
-bool IsBlank(absl::string_view line) { return line.find_first_not_of(" \t\r") == absl::string_view::npos; }
-
 // Whether the line is a message of Ronda's log for information or debugging (runtime/base/logging.h).
 bool IsInformation(RankId rank, absl::string_view line) {
   const std::string own = absl::StrCat("ronda[", rank, "] ");
@@ -58,6 +56,8 @@ std::optional<absl::string_view> LineSplitter::progress() const {
   if (!redrawn_ || visible().empty()) return std::nullopt;
   return visible();
 }
+
+std::string LineSplitter::TakeUnfinished() { return redrawn_ ? "" : std::exchange(text_, {}); }
 
 void LineSplitter::Append(absl::string_view text, Emit emit) {
   while (!text.empty()) {
@@ -113,8 +113,26 @@ void Console::Finish(RankId rank, Stream stream) {
   DrawProgress();
 }
 
+void Console::ShowPrompt(RankId rank) {
+  for (const Stream stream : {Stream::kStdout, Stream::kStderr}) {
+    if (options_.media[static_cast<size_t>(stream)] != Medium::kTerminal || IsHidden(stream)) continue;
+    const std::string text = splitter(rank, stream).TakeUnfinished();
+    if (text.empty()) continue;
+    EraseProgress();
+    LeavePrompt(rank, queue(stream));
+    queue(stream)->Append(absl::StrCat(Prefix(rank, stream), StripErasing(text)));
+    asking_ = rank;
+  }
+}
+
+void Console::LeavePrompt(std::optional<RankId> rank, OutputQueue* queue) {
+  if (asking_.has_value() && asking_ != rank) queue->Append("\n");
+  asking_.reset();
+}
+
 void Console::Say(absl::string_view text) {
   EraseProgress();
+  LeavePrompt(std::nullopt, err_);
   err_->Append(absl::StrCat("rondarun: ", text, "\n"));
   DrawProgress();
 }
@@ -134,12 +152,11 @@ std::string Console::Prefix(RankId rank, Stream stream) const {
 }
 
 void Console::PrintLine(RankId rank, Stream stream, absl::string_view line) {
-  if (stream == Stream::kStderr && !IsBlank(line) && !IsInformation(rank, line)) {
-    last_errors_[static_cast<size_t>(rank)].assign(line.data(), line.size());
-  }
+  if (stream == Stream::kStderr && !IsInformation(rank, line)) last_errors_[static_cast<size_t>(rank)].Add(line);
   if (IsHidden(stream)) return;
   EraseProgress();
   if (progress_.has_value() && progress_->IsOf(rank, stream)) progress_.reset();
+  LeavePrompt(rank, queue(stream));
   queue(stream)->Append(absl::StrCat(Prefix(rank, stream), StripErasing(line), "\n"));
 }
 

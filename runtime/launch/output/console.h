@@ -13,6 +13,7 @@
 #include "runtime/base/types.h"
 #include "runtime/launch/options/arguments.h"
 #include "runtime/launch/options/launch_options.h"
+#include "runtime/launch/output/last_error.h"
 #include "runtime/launch/output/output_sinks.h"
 
 namespace ronda {
@@ -40,6 +41,9 @@ class LineSplitter {
   // The text of the unfinished line that a terminal would show, if that line has been redrawn; else nullopt. Valid
   // until the next call.
   std::optional<absl::string_view> progress() const;
+
+  // Takes the text of the unfinished line, unless it has been redrawn: what follows begins a new line.
+  std::string TakeUnfinished();
 
  private:
   void Append(absl::string_view text, Emit emit);
@@ -80,12 +84,16 @@ class Console {
   // `rank` prints no more on `stream`: its last line comes out even without a newline.
   void Finish(RankId rank, Stream stream);
 
+  // Prints what `rank` has printed of a line on a terminal, and leaves the cursor behind it: the rank waits for an
+  // answer, which the terminal shows there.
+  void ShowPrompt(RankId rank);
+
   // Prints a line of the launcher to stderr: "rondarun: text".
   void Say(absl::string_view text);
 
-  // The last line of `rank` on stderr that is neither blank nor information from Ronda's log. Empty if the rank has
-  // printed no such line. Valid until the next call.
-  absl::string_view last_error(RankId rank) const { return last_errors_[static_cast<size_t>(rank)]; }
+  // The line of `rank` on stderr that says why it ended (LastError), but for information from Ronda's log. Empty if the
+  // rank has printed no such line. Valid until the next call.
+  absl::string_view last_error(RankId rank) const { return last_errors_[static_cast<size_t>(rank)].text(); }
 
  private:
   // The line being redrawn in place.
@@ -106,14 +114,17 @@ class Console {
   void UpdateProgress(RankId rank, Stream stream);
   void DrawProgress();
   void EraseProgress();
+  // Other lines do not come out behind a question; those of the same rank come after the answer.
+  void LeavePrompt(std::optional<RankId> rank, OutputQueue* queue);
 
   const Options options_;
   OutputQueue* const out_;
   OutputQueue* const err_;
   const Clock* const calendar_;
   std::vector<std::array<LineSplitter, kStreamCount>> splitters_;  // by rank
-  std::vector<std::string> last_errors_;                           // by rank
+  std::vector<LastError> last_errors_;                             // by rank
   std::optional<Progress> progress_;
+  std::optional<RankId> asking_;  // the cursor is behind a question of this rank's
 };
 
 }  // namespace ronda

@@ -64,10 +64,14 @@ PlanRequest LocalRequest(const LaunchOptions& options, const LaunchFacts& facts)
 // `number` is the rank, or that of the member; the first of them reads the input.
 ChildProcess::Options ProcessOf(int number, const RankPlan& rank, const LaunchOptions& options,
                                 const LaunchFacts& facts) {
+  using Input = ChildProcess::Input;
   const Topology& place = rank.topology;
+  // A member that is stopped would be taken for one that hangs.
+  const Input of_first = options.elastic.has_value() ? Input::kInherited : Input::kTerminal;
   return {.command = options.command,
           .environment = rank.environment,
-          .input = number == kCoordinatorRank ? ChildProcess::Input::kInherited : ChildProcess::Input::kNone,
+          .words_before = options.words_before,
+          .input = number == kCoordinatorRank ? of_first : Input::kNone,
           .cpus = CpusOfRank(facts.cores, options.binding, place.local_rank, place.local_size)};
 }
 
@@ -96,9 +100,7 @@ absl::StatusOr<JobPlan> PlanLocalJob(const LaunchOptions& options, const LaunchF
     plan.parts.push_back(MakeRank(rank, options, facts));
   }
   plan.explanations.push_back(DescribeJob(options, plan));
-  if (launch.sets_omp_threads) {
-    plan.explanations.emplace_back("OMP_NUM_THREADS is not set: the ranks get OMP_NUM_THREADS=1");
-  }
+  plan.notes = launch.notes;
   return plan;
 }
 
@@ -116,6 +118,7 @@ absl::StatusOr<JobPlan> PlanElasticJob(const LaunchOptions& asked, const LaunchF
     plan.commands.push_back(
         DescribeProcess(launch.ranks[static_cast<size_t>(member)].environment, facts.environment, options.command));
   }
+  plan.notes = launch.notes;
   plan.explanations.push_back(DescribeJob(options, plan));
   plan.elastic->membership.hosts = {{.name = facts.hostname, .slots = options.rank_count}};
   plan.elastic->make_member = [options, facts, launch](const JobMembership::StartMember& start, int membership_fd) {
@@ -248,9 +251,8 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
   RONDA_ASSIGN_OR_RETURN(const std::string version, MpirunVersion());
   RONDA_ASSIGN_OR_RETURN(const Mpirun mpirun, DetectMpirun(version));
   std::vector<std::string> variables = InheritedVariables(facts.environment, SettingsOf(options));
-  if (options.rank_count > 1 && !ContainsName(variables, "OMP_NUM_THREADS")) {
-    variables.emplace_back("OMP_NUM_THREADS=1");
-  }
+  DefaultVariables defaults = DefaultsFor(options.rank_count, variables);
+  variables.insert(variables.end(), defaults.variables.begin(), defaults.variables.end());
   if (facts.output == LaunchFacts::Output::kTerminal) variables.emplace_back("RONDA_OUTPUT_IS_TERMINAL=1");
   AddStoreAddress(HostOfStore(options, facts), facts.store_port, &variables);
   // The ranks name their shared memory by it, so that the launcher finds the leftovers of killed ranks on this host.
@@ -261,6 +263,7 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
   RONDA_ASSIGN_OR_RETURN(const MpirunCommand command, MakeMpirunCommand(request));
   variables.insert(variables.end(), command.environment.begin(), command.environment.end());
   JobPlan plan;
+  plan.notes = std::move(defaults.notes);
   plan.job_id = facts.job_id;
   plan.rank_count = options.rank_count;
   plan.shutdown.grace = 2 * options.grace_period + kMpirunMargin;

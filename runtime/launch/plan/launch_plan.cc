@@ -30,8 +30,27 @@ bool IsOwned(absl::string_view name) {
 }
 
 constexpr absl::string_view kPassedPrefixes[] = {"RONDA_", "NCCL_"};
-constexpr absl::string_view kPassed[] = {
-    "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "MASTER_ADDR", "MASTER_PORT"};
+constexpr absl::string_view kPassed[] = {"PATH",        "LD_LIBRARY_PATH",      "PYTHONPATH",      "MASTER_ADDR",
+                                         "MASTER_PORT", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTHONUNBUFFERED"};
+
+// A variable that ranks get unless it is set.
+struct DefaultVariable {
+  absl::string_view name;
+  absl::string_view value;
+  int least_ranks;         // in smaller jobs it is left alone
+  absl::string_view note;  // for every user; empty: it surprises nobody
+};
+
+constexpr DefaultVariable kDefaults[] = {
+    // Python keeps what it prints to a pipe until some kilobytes have come together, and a rank that is killed loses
+    // it.
+    {.name = "PYTHONUNBUFFERED", .value = "1", .least_ranks = 1, .note = ""},
+    {.name = "OMP_NUM_THREADS",
+     .value = "1",
+     .least_ranks = 2,
+     .note = "OMP_NUM_THREADS is not set: each rank gets OMP_NUM_THREADS=1, because the ranks of a host share its "
+             "cores; set it to the number of threads that is best for your program"},
+};
 
 bool Contains(const std::vector<std::string>& names, absl::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -45,8 +64,6 @@ bool IsPassed(absl::string_view name) {
 
 constexpr int kLastPort = 65535;
 constexpr absl::string_view kLoopback = "127.0.0.1";
-
-constexpr absl::string_view kOmpThreads = "OMP_NUM_THREADS";
 
 // How many hosts have a rank with this local rank.
 int CrossSize(const std::vector<int>& local_sizes, int local_rank) {
@@ -194,6 +211,16 @@ std::vector<std::string> VariablesForOtherHosts(const std::vector<std::string>& 
   return passed;
 }
 
+DefaultVariables DefaultsFor(int rank_count, const std::vector<std::string>& variables) {
+  DefaultVariables defaults;
+  for (const DefaultVariable& each : kDefaults) {
+    if (rank_count < each.least_ranks || ContainsName(variables, each.name)) continue;
+    defaults.variables.push_back(absl::StrCat(each.name, "=", each.value));
+    if (!each.note.empty()) defaults.notes.emplace_back(each.note);
+  }
+  return defaults;
+}
+
 void AddStoreAddress(absl::string_view address, int port, std::vector<std::string>* variables) {
   if (ContainsName(*variables, "MASTER_ADDR") || ContainsName(*variables, "MASTER_PORT")) return;
   variables->push_back(absl::StrCat("MASTER_ADDR=", address));
@@ -213,10 +240,9 @@ absl::StatusOr<LaunchPlan> MakeLaunchPlan(const PlanRequest& request) {
   RONDA_RETURN_IF_ERROR(CheckSecret(request));
   LaunchPlan plan;
   std::vector<std::string> common = CommonEnvironment(request);
-  if (request.rank_count > 1 && !ContainsName(common, kOmpThreads)) {
-    plan.sets_omp_threads = true;
-    common.push_back(absl::StrCat(kOmpThreads, "=1"));
-  }
+  DefaultVariables defaults = DefaultsFor(request.rank_count, common);
+  common.insert(common.end(), defaults.variables.begin(), defaults.variables.end());
+  plan.notes = std::move(defaults.notes);
   plan.ranks = request.nodes ? PlaceRanksOfNode(request, *request.nodes) : PlaceRanks(request, local_sizes);
   for (RankPlan& rank : plan.ranks) {
     const std::vector<std::string> place = request.places == PlanRequest::Places::kSlots

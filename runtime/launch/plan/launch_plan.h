@@ -35,6 +35,15 @@ std::vector<std::string> VariablesForOtherHosts(const std::vector<std::string>& 
                                                 const std::map<std::string, std::string>& settings,
                                                 const std::vector<std::string>& exports);
 
+// Variables that ranks get unless they are set.
+struct DefaultVariables {
+  std::vector<std::string> variables;  // "NAME=value"
+  std::vector<std::string> notes;      // for every user: those that may surprise
+};
+
+// Those that are not among `variables`, for a job, or a node, of so many ranks.
+DefaultVariables DefaultsFor(int rank_count, const std::vector<std::string>& variables);
+
 // Adds MASTER_ADDR and MASTER_PORT, unless the user has set one by an option: where rank 0 may listen for other
 // libraries. torch.distributed keeps its store there. Ronda's ranks meet elsewhere.
 void AddStoreAddress(absl::string_view address, int port, std::vector<std::string>* variables);
@@ -71,8 +80,8 @@ struct RankPlan {
 };
 
 struct LaunchPlan {
-  std::vector<RankPlan> ranks;    // by rank; with `nodes`, this node's
-  bool sets_omp_threads = false;  // OMP_NUM_THREADS was unset and is 1 in this plan
+  std::vector<RankPlan> ranks;     // by rank; with `nodes`, this node's
+  std::vector<std::string> notes;  // for every user
 };
 
 // Decides which rank runs where, and with which environment. Pure: all its knowledge is in `request`.
@@ -81,8 +90,6 @@ struct LaunchPlan {
 // that a job started by a rank of another job is a job of its own; so do the settings. All others are passed on.
 // Ranks of several nodes have no job id, which would mean that all share a host; they meet at the master's address.
 // Those of one host meet in memory, but for a RONDA_BACKEND of messages over TCP at the free port.
-//
-// Several ranks on a host share its cores, so OMP_NUM_THREADS is 1 unless the user has set it.
 //
 // Errors: INVALID_ARGUMENT if the hosts have too few slots, or nodes on several hosts no secret.
 absl::StatusOr<LaunchPlan> MakeLaunchPlan(const PlanRequest& request);

@@ -41,7 +41,7 @@ AgentPart::Options RemoteAgent(const std::string& host, const LaunchFacts& facts
   return {.process = {.command = {facts.program, "--relay", absl::StrCat(socket)},
                       .environment = facts.environment,
                       .input = ChildProcess::Input::kPipe,
-                      .inherited_fd = socket},
+                      .inherited_fds = {socket}},
           .host = host};
 }
 
@@ -81,8 +81,8 @@ std::vector<std::string> VariablesOfNode(const LaunchOptions& options, const std
   const std::map<std::string, std::string> settings = SettingsOf(WithMeetingTimeout(options, facts));
   std::vector<std::string> variables;
   for (const auto& [name, value] : settings) variables.push_back(absl::StrCat(name, "=", value));
-  const bool has_threads = ContainsName(InheritedVariables(environment, settings), "OMP_NUM_THREADS");
-  if (options.rank_count > 1 && !has_threads) variables.emplace_back("OMP_NUM_THREADS=1");
+  const DefaultVariables defaults = DefaultsFor(options.rank_count, InheritedVariables(environment, settings));
+  variables.insert(variables.end(), defaults.variables.begin(), defaults.variables.end());
   const std::string secret = SecretOfNodes(options, environment);
   if (!secret.empty()) variables.push_back(absl::StrCat(kSecret, "=", secret));
   variables.push_back(absl::StrCat("RONDA_JOB_ID=", job_id));
@@ -100,6 +100,7 @@ JobPlan PlanNodesJob(const LaunchOptions& options, const LaunchFacts& facts) {
   elastic.membership.hosts = {{.name = facts.hostname, .slots = options.rank_count}};
   elastic.nodes = facts.nodes;
   elastic.describe_host = [options, facts](const std::string& host) { return DescribeHost(host, options, facts); };
+  plan.notes = DefaultsFor(options.rank_count, InheritedVariables(facts.environment, SettingsOf(options))).notes;
   plan.commands = {ShellQuote(LocalAgentCommand(options.remote, facts.program))};
   plan.explanations = {DescribeJob(options, plan), plan.commands.front()};
   return plan;

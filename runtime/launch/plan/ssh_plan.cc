@@ -78,12 +78,14 @@ std::vector<HostRanks> RanksByHost(const LaunchPlan& plan) {
   return hosts;
 }
 
-// The variables that ranks get on every host.
-Words CommonVariables(const LaunchOptions& options, const LaunchFacts& facts) {
+// The variables that ranks get on every host. What the user is to know about them goes to `notes`.
+Words CommonVariables(const LaunchOptions& options, const LaunchFacts& facts, Words* notes) {
   const std::map<std::string, std::string> settings = SettingsOf(options);
   const Words inherited = InheritedVariables(facts.environment, settings);
   Words common = VariablesForOtherHosts(inherited, settings, options.remote.exports);
-  if (options.rank_count > 1 && !ContainsName(common, "OMP_NUM_THREADS")) common.emplace_back("OMP_NUM_THREADS=1");
+  const DefaultVariables defaults = DefaultsFor(options.rank_count, common);
+  common.insert(common.end(), defaults.variables.begin(), defaults.variables.end());
+  notes->insert(notes->end(), defaults.notes.begin(), defaults.notes.end());
   common.push_back(absl::StrCat("RONDA_JOB_SECRET=", facts.job_secret));
   if (facts.output == LaunchFacts::Output::kTerminal) common.emplace_back("RONDA_OUTPUT_IS_TERMINAL=1");
   return common;
@@ -163,8 +165,9 @@ absl::StatusOr<JobPlan> PlanSshJob(const LaunchOptions& options, const LaunchFac
   RONDA_ASSIGN_OR_RETURN(const LaunchPlan launch, PlaceRanks(options, facts));
   std::vector<HostRanks> hosts = RanksByHost(launch);
   const std::optional<std::string> address = AddressOf(hosts.front().host, options, facts);
-  const auto rendezvous = std::make_shared<Rendezvous>(std::move(hosts), CommonVariables(options, facts), address);
   JobPlan plan;
+  const auto rendezvous =
+      std::make_shared<Rendezvous>(std::move(hosts), CommonVariables(options, facts, &plan.notes), address);
   plan.rank_count = options.rank_count;
   plan.shutdown.grace = options.grace_period;
   plan.start_timeout = StartTimeoutOf(InheritedVariables(facts.environment, SettingsOf(options)));
@@ -201,7 +204,7 @@ absl::StatusOr<JobPlan> PlanElasticSshJob(const LaunchOptions& asked, const Laun
     elastic.discovery = DiscoveryOf(*options.elastic, facts);
     plan.commands.push_back(ShellQuote(absl::string_view(options.elastic->discovery_script)));
   }
-  Words common = CommonVariables(options, facts);
+  Words common = CommonVariables(options, facts, &plan.notes);
   common.push_back(absl::StrCat("RONDA_JOB_ID=", facts.job_id));
   elastic.describe_host = [options, facts, common](const std::string& host) {
     return AgentHost::Options{.host = host,

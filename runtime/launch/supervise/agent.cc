@@ -311,7 +311,9 @@ void AgentPart::TakeRankEnd(const AgentMessage& message) {
                         .host = host_,
                         .exit_code = static_cast<int>(message.number(2)),
                         .signal = static_cast<int>(message.number(3)),
-                        .cause = told ? RankEnd::Cause::kLauncher : RankEnd::Cause::kItself});
+                        .cause = told ? RankEnd::Cause::kLauncher : RankEnd::Cause::kItself,
+                        .last_error = message.text(0),
+                        .oom_kills = {.of_host = message.number(5), .of_group = message.number(6)}});
 }
 
 void AgentPart::GiveUp(absl::string_view why) {
@@ -351,6 +353,11 @@ void AgentPart::LoseRanks(const std::string& why) {
     const RankEnd::Cause told = members_ == nullptr ? cause() : RankEnd::Cause::kLauncher;
     listener().OnRankEnd({.rank = rank, .host = host_, .cause = told, .lost = why});
   }
+}
+
+// Ranks that are not started cannot be stopped.
+void AgentPart::SetMotion(int signo) {
+  if (greeted_) Send({.kind = Kind::kSignal, .numbers = {signo}, .texts = {}});
 }
 
 void AgentPart::Pass(int signo) {

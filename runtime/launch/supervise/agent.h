@@ -43,7 +43,8 @@ struct AgentMessage {
     // From the agent. kHello: numbers are two free ports, texts Ronda's version and an address of the host (empty:
     // none);
     // kRankStart: rank, pid; kOutput: rank, stream, text; kOutputEnd: rank, stream; kRankEnd: rank, pid, exit code,
-    // signal, 1 if it was told to end; kText: a line; kFailure: exit code, text.
+    // signal, 1 if it was told to end, the OomKills, and the error that the rank has left (ErrorFile); kText: a line;
+    // kFailure: exit code, text.
     kHello,
     kRankStart,
     kOutput,
@@ -179,6 +180,7 @@ class AgentPart final : public JobPart {
   void OnBytesEnd(Stream stream) override;
   void OnEnd(const ChildProcess::End& end) override;
   void Pass(int signo) override;
+  void SetMotion(int signo) override;
 
   void Send(const AgentMessage& message) { input()->Append(Encode(message)); }
   void SendOnceGreeted(const AgentMessage& message);

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/launch/supervise/command_error.h"
 #include "runtime/launch/supervise/descriptors.h"
 
 namespace ronda {
@@ -45,7 +45,8 @@ struct ChildSetup {
   char* const* environment;
   std::array<int, 3> streams;  // become descriptors 0, 1 and 2
   int error_pipe;              // takes the StartFailure
-  int inherited_fd;            // -1: none
+  const std::vector<int>& inherited_fds;
+  ChildProcess::Input input;
   ChildProcess::AtLauncherDeath at_launcher_death;
   const cpu_set_t* cpus;  // nullptr: the launcher's
   ChildProcess::Context context;
@@ -62,10 +63,11 @@ const char* BindToLauncher(const ChildSetup& setup) {
   return nullptr;
 }
 
-// A rank is not in the terminal's foreground group: reading from the terminal would stop it, and the job with it. With
-// SIGTTIN ignored the read fails instead, and the rank can say so.
-void AvoidStopOnTerminalInput() {
-  if (isatty(STDIN_FILENO) == 1) signal(SIGTTIN, SIG_IGN);
+// A process that is not in the terminal's foreground group is stopped if it reads from the terminal. Where nobody lends
+// it the terminal then, SIGTTIN is ignored: the read fails instead, and the process can say so.
+void PrepareForTerminal(ChildProcess::Input input) {
+  const bool may_stop = input == ChildProcess::Input::kTerminal;
+  if (isatty(STDIN_FILENO) == 1) signal(SIGTTIN, may_stop ? SIG_DFL : SIG_IGN);
 }
 
 constexpr char kExec[] = "execvpe";
@@ -77,11 +79,13 @@ const char* BecomeCommand(const ChildSetup& setup) {
     const int source = setup.streams[static_cast<size_t>(fd)];
     if (source != fd && dup2(source, fd) < 0) return "dup2";
   }
-  AvoidStopOnTerminalInput();
+  PrepareForTerminal(setup.input);
   if (setup.cpus != nullptr && sched_setaffinity(0, sizeof(*setup.cpus), setup.cpus) != 0) return "sched_setaffinity";
   setrlimit(RLIMIT_NOFILE, &setup.context.file_limit);
   CloseAllOnExec();  // ours are anyway; these are others that the launcher inherited
-  if (setup.inherited_fd >= 0 && fcntl(setup.inherited_fd, F_SETFD, 0) != 0) return "fcntl";
+  for (const int fd : setup.inherited_fds) {
+    if (fcntl(fd, F_SETFD, 0) != 0) return "fcntl";
+  }
   setup.context.signals->RestoreInChild();
   execvpe(setup.argv[0], setup.argv, setup.environment);
   return kExec;
@@ -108,38 +112,11 @@ StartFailure ReadChildFailure(int pipe) {
 // By hand: glibc 2.36 declares pidfd_open without C linkage.
 int OpenPidfd(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
-bool IsDirectory(const std::string& path) {
-  struct stat info = {};
-  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
-
-bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
-
-absl::Status CommandNotFound(const std::string& command) {
-  const bool is_path = absl::string_view(command).find('/') != absl::string_view::npos;
-  std::string text = absl::StrCat("command not found: ", command);
-  if (is_path && Exists(command)) {
-    absl::StrAppend(&text, " (the file exists, but not the interpreter it asks for)");
-  } else if (!is_path && Exists(command)) {
-    absl::StrAppend(&text, " (to run the file in this directory, write ./", command, ")");
-  } else if (!is_path) {
-    absl::StrAppend(&text, " (in no directory of PATH)");
-  }
-  return absl::NotFoundError(text);
-}
-
-absl::Status StartError(const std::string& command, const StartFailure& failure) {
-  const int error = failure.error;
-  if (failure.call != kExec) {
-    // Containers' profiles refuse calls that older programs do not make.
-    return absl::ErrnoToStatus(error, absl::StrCat("cannot start ", command, ": the system refuses ", failure.call));
-  }
-  if (error == ENOENT || error == ENOTDIR) return CommandNotFound(command);
-  if (error == EACCES || error == ENOEXEC) {
-    const absl::string_view why = IsDirectory(command) ? " (it is a directory)" : "";
-    return absl::PermissionDeniedError(absl::StrCat("command is not executable: ", command, why));
-  }
-  return absl::ErrnoToStatus(error, absl::StrCat("cannot start ", command));
+absl::Status StartError(const ChildProcess::Options& options, const StartFailure& failure) {
+  if (failure.call == kExec) return CommandError({options.command, options.words_before}, failure.error);
+  // Containers' profiles refuse calls that older programs do not make.
+  return absl::ErrnoToStatus(
+      failure.error, absl::StrCat("cannot start ", options.command.front(), ": the system refuses ", failure.call));
 }
 
 std::vector<char*> PointersTo(const std::vector<std::string>& strings) {
@@ -151,7 +128,7 @@ std::vector<char*> PointersTo(const std::vector<std::string>& strings) {
 }
 
 absl::StatusOr<Pipe> OpenInput(ChildProcess::Input input) {
-  if (input == ChildProcess::Input::kInherited) return Pipe();
+  if (input == ChildProcess::Input::kInherited || input == ChildProcess::Input::kTerminal) return Pipe();
   if (input == ChildProcess::Input::kPipe) return MakePipe();
   Pipe null;
   null.read_end.Reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -176,6 +153,7 @@ cpu_set_t MakeCpuSet(const std::vector<int>& cpus) {
 }  // namespace
 
 absl::StatusOr<ChildProcess> ChildProcess::Start(const Options& options, const Context& context) {
+  RONDA_RETURN_IF_ERROR(CheckScript({options.command, options.words_before}));
   RONDA_ASSIGN_OR_RETURN(Pipe input, OpenInput(options.input));
   RONDA_ASSIGN_OR_RETURN(Pipe out, MakePipe());
   RONDA_ASSIGN_OR_RETURN(Pipe err, MakePipe());
@@ -191,7 +169,8 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const Options& options, const C
                          .streams = {input.read_end.valid() ? input.read_end.get() : STDIN_FILENO, out.write_end.get(),
                                      err.write_end.get()},
                          .error_pipe = failure.write_end.get(),
-                         .inherited_fd = options.inherited_fd,
+                         .inherited_fds = options.inherited_fds,
+                         .input = options.input,
                          .at_launcher_death = options.at_launcher_death,
                          .cpus = options.cpus.empty() ? nullptr : &cpus,
                          .context = context};
@@ -202,14 +181,14 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const Options& options, const C
   if (process.pid_ == 0) RunChild(setup);
 
   failure.write_end.Reset();
-  RONDA_RETURN_IF_ERROR(process.AwaitStart(failure.read_end.get(), options.command.front(), *context.guard));
+  RONDA_RETURN_IF_ERROR(process.AwaitStart(failure.read_end.get(), options, *context.guard));
   process.input_ = std::move(input.write_end);
   process.outputs_ = {std::move(out.read_end), std::move(err.read_end)};
   for (const UniqueFd& output : process.outputs_) fcntl(output.get(), F_SETFL, O_NONBLOCK);
   return process;
 }
 
-absl::Status ChildProcess::AwaitStart(int failure_pipe, const std::string& command, const Guard& guard) {
+absl::Status ChildProcess::AwaitStart(int failure_pipe, const Options& options, const Guard& guard) {
   StartFailure failure = ReadChildFailure(failure_pipe);
   if (failure.call == nullptr) {
     pidfd_.Reset(OpenPidfd(pid_));
@@ -219,7 +198,7 @@ absl::Status ChildProcess::AwaitStart(int failure_pipe, const std::string& comma
   SignalGroup(SIGKILL);
   waitpid(pid_, nullptr, 0);
   guard.Release(pid_);
-  return StartError(command, failure);
+  return StartError(options, failure);
 }
 
 void ChildProcess::SignalGroup(int signo) const {

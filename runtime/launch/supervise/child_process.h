@@ -20,13 +20,15 @@ namespace ronda {
 // A process that the launcher has started (a rank, or a helper such as mpirun that starts ranks), and the pipes to it.
 //
 // It leads a process group of its own, which holds all that it starts; the rest of the group is killed when the
-// process ends. It has no descriptors but 0, 1 and 2, and one that its options name. A group of its own also means that
-// it cannot read from a terminal: it gets an error (EIO) there.
+// process ends. It has no descriptors but 0, 1 and 2, and those that its options name. A group of its own also means
+// that it cannot read from a terminal: it gets an error (EIO) there, or with Input::kTerminal it is stopped until the
+// terminal is lent to its group (Terminal).
 //
 // Thread-compatible. The destructor does not end the process: its owner sends signals and collects it.
 class ChildProcess {
  public:
-  enum class Input { kInherited, kNone, kPipe };
+  // kTerminal: as kInherited, for the one process to which a terminal may be lent.
+  enum class Input { kInherited, kTerminal, kNone, kPipe };
 
   // How it ends if the launcher is killed.
   enum class AtLauncherDeath {
@@ -35,12 +37,13 @@ class ChildProcess {
   };
 
   struct Options {
-    std::vector<std::string> command;      // looked up in PATH unless it contains a slash
-    std::vector<std::string> environment;  // "NAME=value"
+    std::vector<std::string> command;           // looked up in PATH unless it contains a slash
+    std::vector<std::string> environment;       // "NAME=value"
+    std::string words_before = "rondarun ...";  // the command, on the user's command line; for remedies
     Input input = Input::kNone;
     AtLauncherDeath at_launcher_death = AtLauncherDeath::kKill;
-    int inherited_fd = -1;  // of the launcher's, which it has too, under the same number; -1: none
-    std::vector<int> cpus;  // that it may run on, by their numbers in the system; empty: the launcher's
+    std::vector<int> inherited_fds;  // of the launcher's, which it has too, under the same numbers
+    std::vector<int> cpus;           // that it may run on, by their numbers in the system; empty: the launcher's
   };
 
   // How the process ended.
@@ -89,7 +92,7 @@ class ChildProcess {
   ChildProcess() = default;
 
   // Returns once the command runs; else nothing is left of the process.
-  absl::Status AwaitStart(int failure_pipe, const std::string& command, const Guard& guard);
+  absl::Status AwaitStart(int failure_pipe, const Options& options, const Guard& guard);
 
   std::string mark_;
   pid_t pid_ = -1;

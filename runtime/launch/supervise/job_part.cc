@@ -20,6 +20,11 @@ constexpr Stream kStreams[] = {Stream::kStdout, Stream::kStderr};
 // Read at once from a process, so that none can keep the others waiting.
 constexpr size_t kReadSize = size_t{64} << 10;
 
+ChildProcess::Options WithErrorFile(const ErrorFile& file, ChildProcess::Options options) {
+  if (file.fd() >= 0) options.inherited_fds.push_back(file.fd());
+  return options;
+}
+
 }  // namespace
 
 absl::Status JobPart::Start(const ChildProcess::Context& context, JobListener* listener) {
@@ -75,7 +80,13 @@ void JobPart::Signal(int signo) {
 }
 
 RankPart::RankPart(RankId rank, std::string host, ChildProcess::Options options)
-    : JobPart(std::move(options)), rank_(rank), host_(std::move(host)) {}
+    : RankPart(rank, std::move(host), ErrorFile(), std::move(options)) {}
+
+RankPart::RankPart(RankId rank, std::string host, ErrorFile error_file, ChildProcess::Options options)
+    : JobPart(WithErrorFile(error_file, std::move(options))),
+      rank_(rank),
+      host_(std::move(host)),
+      error_file_(std::move(error_file)) {}
 
 std::vector<RankId> RankPart::RunningRanks() const {
   return running() ? std::vector<RankId>{rank_} : std::vector<RankId>();
@@ -93,7 +104,8 @@ void RankPart::OnEnd(const ChildProcess::End& end) {
                         .host = host_,
                         .exit_code = end.exit_code,
                         .signal = end.signal,
-                        .cause = cause()});
+                        .cause = cause(),
+                        .last_error = error_file_.Read()});
 }
 
 void RankPart::Pass(int signo) { process().SignalGroup(signo); }

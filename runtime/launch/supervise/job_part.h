@@ -16,6 +16,7 @@
 #include "runtime/launch/output/console.h"
 #include "runtime/launch/output/output_sinks.h"
 #include "runtime/launch/supervise/child_process.h"
+#include "runtime/launch/supervise/error_file.h"
 #include "runtime/launch/supervise/verdict.h"
 
 namespace ronda {
@@ -31,7 +32,7 @@ class JobListener {
   virtual void OnOutput(RankId rank, Stream stream, absl::string_view bytes) = 0;
   virtual void OnOutputEnd(RankId rank, Stream stream) = 0;
 
-  // `end.round` and `end.last_error` are not filled in.
+  // `end.round` is not filled in, and `end.last_error` only if the rank itself has left it (ErrorFile).
   virtual void OnRankEnd(RankEnd end) = 0;
 
   // A line of a program that starts ranks (mpirun, ssh), not of a rank.
@@ -40,6 +41,9 @@ class JobListener {
   // The job cannot go on, and no rank is to blame: `what` describes the event, and the launcher ends with
   // `exit_code`.
   virtual void OnJobFailure(absl::string_view what, int exit_code) = 0;
+
+  // `rank` reads from the terminal, or may do so: what it has printed of a line is perhaps a question.
+  virtual void OnInputAwaited(RankId) {}
 
   // The last line of a rank on stderr, as far as it is known here.
   virtual std::string LastErrorOf(RankId) const { return ""; }
@@ -84,6 +88,12 @@ class JobPart {
   // Tells the ranks to end, by `signo`.
   // REQUIRES: running().
   void Signal(int signo);
+
+  // Has the ranks stop (SIGTSTP) or go on (SIGCONT). REQUIRES: running().
+  virtual void SetMotion(int signo) { Pass(signo); }
+
+  // Whether the terminal may be lent to its group.
+  bool may_read_terminal() const { return options_.input == ChildProcess::Input::kTerminal; }
 
   // Whether each of its streams can carry both of a rank's.
   virtual bool mixes_streams() const { return false; }
@@ -137,8 +147,12 @@ class RankPart final : public JobPart {
   void OnEnd(const ChildProcess::End& end) override;
   void Pass(int signo) override;
 
+  // Has the process inherit the file.
+  RankPart(RankId rank, std::string host, ErrorFile error_file, ChildProcess::Options options);
+
   const RankId rank_;
   const std::string host_;
+  const ErrorFile error_file_;
 };
 
 // A program beside the job, on this host: ronda-monitor. The job goes on without it.

@@ -39,6 +39,7 @@ class JobReport final : public JobListener {
   void OnRankEnd(RankEnd end) override;
   void OnHelperLine(absl::string_view helper, absl::string_view line) override;
   void OnJobFailure(absl::string_view what, int exit_code) override;
+  void OnInputAwaited(RankId rank) override { console_.ShowPrompt(rank); }
   std::string LastErrorOf(RankId rank) const override;
   size_t Pending(Stream stream) const override { return output_->queue(stream)->pending().size(); }
   void Say(absl::string_view text) override;

@@ -315,6 +315,8 @@ void MpirunPart::TakeLine(absl::string_view line) {
   }
   report_.Add(line);
   ssh_.Add(line);
+  // Without the rules that mpiruns draw.
+  if (first_line_.empty() && line.find_first_not_of("-= ") != absl::string_view::npos) first_line_ = std::string(line);
   listener().OnHelperLine(kName, line);
   // Hydra would wait for that host for ever.
   if (IsUnreached()) process().SignalAlone(SIGTERM);
@@ -360,7 +362,8 @@ void MpirunPart::OnEnd(const ChildProcess::End& end) {
     listener().OnRankEnd(*std::move(failure));
   } else if ((end.exit_code != 0 || end.signal != 0) && cause() == RankEnd::Cause::kItself) {
     const RankEnd own = {.exit_code = end.exit_code, .signal = end.signal};
-    listener().OnJobFailure(absl::StrCat(kName, " ", DescribeEnd(own)), ExitCodeOf(own));
+    const std::string why = first_line_.empty() ? "" : absl::StrCat(" (", first_line_, ")");
+    listener().OnJobFailure(absl::StrCat(kName, " ", DescribeEnd(own), why), ExitCodeOf(own));
   }
 }
 

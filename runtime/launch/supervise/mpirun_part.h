@@ -172,6 +172,7 @@ class MpirunPart final : public JobPart {
   std::array<Source, kStreamCount> sources_;
   MpirunReport report_;
   SshReport ssh_;
+  std::string first_line_;  // of mpirun's own: the others often follow from it
 };
 
 }  // namespace ronda

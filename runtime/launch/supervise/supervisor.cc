@@ -20,6 +20,9 @@ namespace {
 
 constexpr Stream kStreams[] = {Stream::kStdout, Stream::kStderr};
 
+// A program prints a question in pieces, or a line; after so long it is a question.
+constexpr absl::Duration kPromptDelay = absl::Milliseconds(50);
+
 // While so much waits to be written, parts are not read: they wait in turn, and memory stays bounded.
 constexpr size_t kMaxPending = size_t{256} << 10;
 
@@ -126,7 +129,7 @@ void Supervisor::Step() {
   AddQueues(&poll);
   const absl::Time next = repeated_.has_value() ? repeated_->next : absl::InfiniteFuture();
   const absl::Time elastic = members_ != nullptr ? members_->deadline() : absl::InfiniteFuture();
-  poll.Wait(std::min({schedule_.deadline(), start_deadline_, next, elastic}) - now());
+  poll.Wait(std::min({schedule_.deadline(), start_deadline_, next, elastic, prompt_due_}) - now());
   // All at once: it takes a look at each process of the host.
   if (!ended_.empty()) KillMarked(std::exchange(ended_, {}));
   ActOnTime();
@@ -140,6 +143,7 @@ void Supervisor::AddPart(JobPart* part, PollSet* poll) {
     poll->Add(fd, POLLIN, [part, stream] { part->Read(stream, kReadSize); });
   }
   poll->Add(part->process().pidfd(), POLLIN, [this, part] {
+    if (part->process().pid() == terminal_.borrower()) terminal_.TakeBack();
     part->Collect(*guard_);
     ended_.push_back(part->process().mark());
   });
@@ -169,6 +173,7 @@ void Supervisor::OnRankStart(RankId rank, pid_t pid, const std::string& host) {
 }
 
 void Supervisor::OnOutput(RankId rank, Stream stream, absl::string_view bytes) {
+  if (terminal_.borrower() != 0 && rank == reader_) prompt_due_ = now() + kPromptDelay;
   surroundings_.report->OnOutput(rank, stream, bytes);
 }
 
@@ -176,8 +181,9 @@ void Supervisor::OnOutputEnd(RankId rank, Stream stream) { surroundings_.report-
 
 void Supervisor::OnRankEnd(RankEnd end) {
   end.round = round_;
-  end.last_error = surroundings_.report->LastErrorOf(end.rank);
-  if (end.host == HostName()) end.oom_kills = OomKills() - oom_kills_before_;
+  if (end.last_error.empty()) end.last_error = surroundings_.report->LastErrorOf(end.rank);
+  const bool is_here = options_.ranks == Ranks::kAreHere || end.host == HostName();
+  if (is_here) end.oom_kills = CountOomKills() - oom_kills_before_;
   const bool failed = end.failed();
   surroundings_.report->OnRankEnd(end);
   if (members_ != nullptr) return members_->OnEnd(end);
@@ -199,11 +205,64 @@ void Supervisor::Explain(absl::string_view text) { surroundings_.report->Explain
 
 void Supervisor::HandleSignals() {
   while (const std::optional<int> signo = surroundings_.signals->Next()) {
-    if (*signo != SIGCHLD) {
+    if (*signo == SIGTSTP) {
+      Suspend(SIGTSTP);
+    } else if (*signo != SIGCHLD) {
       EndJob(*signo, *signo);
     } else if (members_ != nullptr) {
       members_->OnChildSignal();
+    } else {
+      LookAtReader();
     }
+  }
+}
+
+void Supervisor::LookAtReader() {
+  const auto reader = std::find_if(parts_.begin(), parts_.end(),
+                                   [](const auto& part) { return part->running() && part->may_read_terminal(); });
+  if (reader == parts_.end()) return;
+  const pid_t pid = (*reader)->process().pid();
+  const int signo = StopSignalOf(pid);
+  if (signo == SIGTTIN) {
+    // A job in the background that reads is stopped, as any is there.
+    terminal_.IsOurs() ? LendTerminal(**reader) : Suspend(SIGTTIN);
+  } else if (signo == SIGTSTP && terminal_.borrower() == pid) {
+    Suspend(SIGTSTP);  // the key has reached the borrower of the terminal alone
+  }
+}
+
+void Supervisor::LendTerminal(const JobPart& reader) {
+  const pid_t group = reader.process().pid();
+  terminal_.LendTo(group);
+  kill(-group, SIGCONT);
+  reader_ = reader.RunningRanks().front();
+  prompt_due_ = now();
+}
+
+void Supervisor::Suspend(int signo) {
+  const bool was_lent = terminal_.borrower() != 0;
+  terminal_.TakeBack();
+  SetMotion(SIGTSTP);
+  WriteQueues();
+  StopOwnGroup(signo);
+  for (const auto& part : parts_) {
+    const bool may_read = was_lent && part->running() && part->may_read_terminal();
+    if (may_read && terminal_.IsOurs()) terminal_.LendTo(part->process().pid());
+  }
+  SetMotion(SIGCONT);
+}
+
+void Supervisor::SetMotion(int signo) {
+  for (const auto& part : parts_) {
+    if (part->running()) part->SetMotion(signo);
+  }
+}
+
+void Supervisor::Obey(int signo) {
+  if (signo == SIGTSTP || signo == SIGCONT) {
+    SetMotion(signo);
+  } else {
+    SignalParts(signo);
   }
 }
 
@@ -225,6 +284,10 @@ void Supervisor::CheckStart() {
 
 void Supervisor::ActOnTime() {
   CheckStart();
+  if (now() >= prompt_due_) {
+    prompt_due_ = absl::InfiniteFuture();
+    surroundings_.report->OnInputAwaited(reader_);
+  }
   if (members_ != nullptr) members_->OnTime();
   if (repeated_.has_value() && now() >= repeated_->next) repeated_->next = now() + repeated_->on_time();
   const std::optional<int> signo = schedule_.Due(now());
@@ -284,12 +347,15 @@ void Supervisor::Flush() {
   while (!surroundings_.output->empty() && !enough) {
     PollSet poll;
     poll.Add(surroundings_.signals->fd(), POLLIN, [&] {
-      // A user's signal may also be meant for the job's next attempt, which a job that hears of children has not.
-      enough = !surroundings_.signals->Includes(SIGCHLD);
-      while (!enough) {
-        const std::optional<int> signo = surroundings_.signals->Next();
-        if (!signo.has_value()) return;
-        enough = *signo != SIGCHLD;
+      while (const std::optional<int> signo = surroundings_.signals->Next()) {
+        if (*signo == SIGCHLD) continue;
+        if (*signo == SIGTSTP) {
+          Suspend(SIGTSTP);
+          continue;
+        }
+        enough = true;
+        raise(*signo);  // it may also be meant for the job's next attempt
+        return;
       }
     });
     AddQueues(&poll);

@@ -23,6 +23,7 @@
 #include "runtime/launch/supervise/members.h"
 #include "runtime/launch/supervise/poll_set.h"
 #include "runtime/launch/supervise/shutdown_schedule.h"
+#include "runtime/launch/supervise/terminal.h"
 
 namespace ronda {
 
@@ -36,11 +37,14 @@ class Supervisor final : private JobListener {
  public:
   // After the failure of a rank the others are ended, or the owner of this decides.
   enum class OnFailure { kEndJob, kGoOn };
+  // Where the ranks are: an agent's are those of its host, under whatever name.
+  enum class Ranks { kMayBeElsewhere, kAreHere };
 
   struct Options {
     std::string job_id;  // whose leftovers in shared memory are removed; empty: unknown
     ShutdownSchedule::Options shutdown;
     OnFailure on_failure = OnFailure::kEndJob;
+    Ranks ranks = Ranks::kMayBeElsewhere;
     absl::Duration start_timeout = absl::InfiniteDuration();  // the job ends if a rank has not started by then
     rlimit file_limit = {};                                   // of open descriptors, for the parts
   };
@@ -79,6 +83,10 @@ class Supervisor final : private JobListener {
   // Tells all parts to end, by `signo`.
   void SignalParts(int signo);
 
+  // Carries out a signal of the launcher's to an agent: SIGTSTP and SIGCONT have the parts stop and go on, all others
+  // have them end.
+  void Obey(int signo);
+
   // Writes the pending output. A signal from the user ends the wait for a reader that does not read.
   void Flush();
 
@@ -115,6 +123,13 @@ class Supervisor final : private JobListener {
   void CheckStart();
   void ActOnTime();
 
+  // Of the part that may read the terminal, if it has stopped.
+  void LookAtReader();
+  void LendTerminal(const JobPart& reader);
+  // Stops the parts, and this process' group by `signo`, until the user lets it go on.
+  void Suspend(int signo);
+  void SetMotion(int signo);
+
   // The launcher got the signal `cause`: passes `signo` on to the parts.
   void EndJob(int cause, int signo);
   void WriteQueues();
@@ -137,7 +152,7 @@ class Supervisor final : private JobListener {
   const Options options_;
   const Surroundings surroundings_;
   const std::unique_ptr<Guard> guard_;
-  const int64_t oom_kills_before_ = OomKills();
+  const OomKills oom_kills_before_ = CountOomKills();
   std::vector<std::string> ended_;  // marks of the parts that have ended in this step
   ShutdownSchedule schedule_;
 
@@ -146,6 +161,9 @@ class Supervisor final : private JobListener {
   std::optional<Watched> watched_;
   std::optional<Repeated> repeated_;
   absl::Time start_deadline_ = absl::InfiniteFuture();
+  Terminal terminal_;
+  RankId reader_ = 0;                               // that reads the terminal, while it is lent
+  absl::Time prompt_due_ = absl::InfiniteFuture();  // what the borrower of the terminal prints may be a question then
   int round_ = 0;
   std::optional<int> ended_by_;
   bool has_lost_output_ = false;

@@ -13,7 +13,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "runtime/base/files.h"
 #include "runtime/base/peer.h"
 
 namespace ronda {
@@ -92,6 +91,18 @@ const RankEnd* Blamed(const RankEnd& end, const std::vector<RankEnd>& ends) {
   return nullptr;
 }
 
+// Continues the text about a rank that was killed by SIGKILL.
+std::string DescribeOomKills(const OomKills& kills) {
+  constexpr absl::string_view kRemedy = ": give the host or container more memory, or run fewer ranks there";
+  if (kills.of_group > 0) {
+    return absl::StrCat(" by the kernel for lack of memory (", kills.of_group, " in its control group since the job ",
+                        "began)", kRemedy);
+  }
+  if (kills.of_host == 0) return "";
+  return absl::StrCat(", and since the job began its host has killed ", kills.of_host,
+                      kills.of_host == 1 ? " process" : " processes", " for lack of memory", kRemedy);
+}
+
 // " (pid 71, host a)"
 std::string PlaceOf(const RankEnd& end) {
   const std::string pid = end.pid == 0 ? "" : absl::StrCat("pid ", end.pid, ", ");
@@ -108,23 +119,8 @@ std::string SignalName(int signo) {
 std::string DescribeEnd(const RankEnd& end) {
   if (!end.lost.empty()) return absl::StrCat("was lost: ", end.lost);
   if (end.signal == 0) return absl::StrCat("exited with code ", end.exit_code);
-  std::string text = absl::StrCat("was killed by signal ", end.signal, " (", SignalName(end.signal), ")");
-  if (end.signal != SIGKILL || end.oom_kills == 0) return text;
-  absl::StrAppend(&text, ", and since the job began its host has killed ", end.oom_kills,
-                  end.oom_kills == 1 ? " process" : " processes",
-                  " for lack of memory: give the host or container more memory, or run fewer ranks there");
-  return text;
-}
-
-int64_t OomKills() {
-  constexpr absl::string_view kCounter = "oom_kill ";
-  const absl::StatusOr<std::string> counters = ReadFile("/proc/vmstat");
-  if (!counters.ok()) return 0;
-  for (absl::string_view line : absl::StrSplit(*counters, '\n')) {
-    int64_t count = 0;
-    if (absl::ConsumePrefix(&line, kCounter) && absl::SimpleAtoi(line, &count)) return count;
-  }
-  return 0;
+  const std::string text = absl::StrCat("was killed by signal ", end.signal, " (", SignalName(end.signal), ")");
+  return end.signal == SIGKILL ? text + DescribeOomKills(end.oom_kills) : text;
 }
 
 const RankEnd* FirstFailure(const std::vector<RankEnd>& ends) {

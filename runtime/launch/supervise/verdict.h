@@ -4,7 +4,6 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/peer.h"
 #include "runtime/base/types.h"
+#include "runtime/launch/supervise/oom_kills.h"
 
 namespace ronda {
 
@@ -29,17 +29,14 @@ struct RankEnd {
   int round = 0;      // the same for ranks whose ends were noticed together, and lower for earlier ends
   Cause cause = Cause::kItself;
   std::string lost;        // the reason why its end is unknown; empty: its end is known
-  std::string last_error;  // as of Console::last_error()
-  int64_t oom_kills = 0;   // processes that its host has killed for lack of memory while the job ran
+  std::string last_error;  // left by the rank itself (ErrorFile), or else as of Console::last_error()
+  OomKills oom_kills;      // on its host, while the job ran; none: they are not known
 
   bool failed() const { return exit_code != 0 || signal != 0 || !lost.empty(); }
 };
 
-// The number of processes that this host has killed for lack of memory since its start, in any container.
-int64_t OomKills();
-
-// "exited with code 3", "was killed by signal 9 (SIGKILL)", or "was lost: ...". The text for SIGKILL names the host's
-// lack of memory if `end` has oom_kills.
+// "exited with code 3", "was killed by signal 9 (SIGKILL)", or "was lost: ...". The text for SIGKILL names the
+// lack of memory if `end` has oom_kills: as the cause, if the kernel has killed in the rank's control group.
 std::string DescribeEnd(const RankEnd& end);
 
 // "SIGTERM"; "signal 64" if it has no name.

@@ -2,12 +2,15 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <fstream>
+#include <functional>
+#include <iterator>
 #include <set>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -16,29 +19,50 @@
 namespace ronda {
 namespace {
 
-// Of a process: the words of its command line ("cmdline"), or its variables ("environ"); none if they cannot be read.
-std::vector<std::string> WordsOf(pid_t pid, const char* file_name) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/", file_name));
-  std::vector<std::string> words;
-  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
-  return words;
+// The jobs that the word names in the first of the ways in which it names any.
+std::vector<KnownJob> JobsNamed(absl::string_view word, const std::vector<KnownJob>& jobs) {
+  pid_t pid = 0;
+  const bool is_number = absl::SimpleAtoi(word, &pid) && pid > 0;
+  const std::function<bool(const KnownJob& job)> ways[] = {
+      [&](const KnownJob& job) { return !word.empty() && job.origin.name == word; },
+      [&](const KnownJob& job) {
+        const bool has = std::find(job.ranks.begin(), job.ranks.end(), pid) != job.ranks.end();
+        return is_number && (has || job.origin.launcher == pid);
+      },
+      [&](const KnownJob& job) { return absl::StartsWith(job.job, word); }};
+  for (const auto& is_meant : ways) {
+    std::vector<KnownJob> found;
+    std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(found), is_meant);
+    if (!found.empty()) return found;
+  }
+  return {};
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> ChooseJob(absl::string_view beginning, const std::vector<std::string>& jobs) {
-  std::vector<std::string> found;
-  for (const std::string& job : jobs) {
-    if (absl::StartsWith(job, beginning)) found.push_back(job);
-  }
-  if (found.size() == 1) return found.front();
+std::string ShortId(const std::string& job) {
+  constexpr size_t kDigits = 32;
+  constexpr size_t kShown = 8;
+  const size_t digits = std::min(job.find_first_not_of("0123456789abcdef"), job.size());
+  return digits == kDigits ? job.substr(0, kShown) + job.substr(kDigits) : job;
+}
+
+std::string NameOfJob(const std::string& job, const JobOrigin& origin) {
+  return origin.name.empty() ? ShortId(job) : absl::StrCat(origin.name, " (", ShortId(job), ")");
+}
+
+absl::StatusOr<std::string> ChooseJob(absl::string_view word, const std::vector<KnownJob>& jobs) {
+  const std::vector<KnownJob> found = JobsNamed(word, jobs);
+  if (found.size() == 1) return found.front().job;
   if (!found.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("there are ", found.size(), " jobs: say which one of ", absl::StrJoin(found, ", ")));
+    const std::string names = absl::StrJoin(found, ", ", [](std::string* out, const KnownJob& job) {
+      absl::StrAppend(out, NameOfJob(job.job, job.origin));
+    });
+    return absl::InvalidArgumentError(absl::StrCat("there are ", found.size(), " jobs: say which one of ", names));
   }
-  return absl::NotFoundError(
-      beginning.empty() ? "you run no job on this host"
-                        : absl::StrCat("you run no job on this host whose name begins with '", beginning, "'"));
+  return absl::NotFoundError(word.empty()
+                                 ? "you run no job on this host"
+                                 : absl::StrCat("you run no job on this host whose name begins with '", word, "'"));
 }
 
 std::string SecretOf(absl::Span<const std::unique_ptr<RankReader>> ranks) {
@@ -60,8 +84,7 @@ absl::StatusOr<pid_t> EndJob(absl::Span<const std::unique_ptr<RankReader>> ranks
     return absl::FailedPreconditionError("the ranks have no parent in common: end them yourself");
   const pid_t launcher = *parents.begin();
   const std::vector<std::string> command = WordsOf(launcher, "cmdline");
-  const bool is_rondarun = !command.empty() && (command[0] == "rondarun" || absl::EndsWith(command[0], "/rondarun"));
-  if (!is_rondarun) {
+  if (!IsRondarun(command)) {
     return absl::FailedPreconditionError(absl::StrCat("the job's launcher is not rondarun but process ", launcher, ", ",
                                                       absl::StrJoin(command, " "), ": end that one yourself"));
   }

@@ -11,13 +11,28 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "runtime/monitor/jobs/job_origin.h"
 #include "runtime/monitor/jobs/rank_reader.h"
 
 namespace ronda {
 
-// The one of `jobs` whose name begins with `beginning`, which may be empty.
+// A job, and what the user may call it by.
+struct KnownJob {
+  std::string job;
+  JobOrigin origin;
+  std::vector<pid_t> ranks;
+};
+
+// The first digits of an id that rondarun has made, which tell it from others.
+std::string ShortId(const std::string& job);
+
+// "resnet50 (3fa9c1d2)", or the short id alone.
+std::string NameOfJob(const std::string& job, const JobOrigin& origin);
+
+// The one of `jobs` that has the name `word`, or else the process of that number as its rondarun or as a rank, or else
+// an id that begins so. An empty word means the only one.
 // Errors: NOT_FOUND; INVALID_ARGUMENT that names them if there are several.
-absl::StatusOr<std::string> ChooseJob(absl::string_view beginning, const std::vector<std::string>& jobs);
+absl::StatusOr<std::string> ChooseJob(absl::string_view word, const std::vector<KnownJob>& jobs);
 
 // The secret (RONDA_JOB_SECRET) with which the job's ranks were started; empty if they had none.
 std::string SecretOf(absl::Span<const std::unique_ptr<RankReader>> ranks);

@@ -71,10 +71,9 @@ std::vector<std::string> JobHistory::SumLines() const {
       SummaryLine("steps", absl::StrCat(sums_.steps))};
   if (sums_.timed_steps > 0) {
     lines.push_back(SummaryLine(
-        "time",
-        absl::StrFormat("%.1f s from the first step to the end of the last, %.1f s of it in steps, %.1f ms in each",
-                        absl::ToDoubleSeconds(sums_.end - sums_.begin), absl::ToDoubleSeconds(sums_.time_in_steps),
-                        absl::ToDoubleMilliseconds(sums_.time_in_steps / static_cast<int64_t>(sums_.timed_steps)))));
+        "time", absl::StrCat(TimeText(sums_.end - sums_.begin), " from the first step to the end of the last, ",
+                             TimeText(sums_.time_in_steps), " of it in steps, ",
+                             TimeText(sums_.time_in_steps / static_cast<int64_t>(sums_.timed_steps)), " in each")));
   }
   return lines;
 }

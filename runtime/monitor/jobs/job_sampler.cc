@@ -33,7 +33,8 @@ void LatenessHistogram::Add(absl::Duration lateness) {
   sum += lateness;
 }
 
-JobSampler::JobSampler(std::vector<std::unique_ptr<RankReader>> ranks) {
+JobSampler::JobSampler(std::vector<std::unique_ptr<RankReader>> ranks)
+    : origin_(ranks.empty() ? JobOrigin() : OriginOf(ranks.front()->identity().process.pid)) {
   for (std::unique_ptr<RankReader>& rank : ranks) {
     RankIdentity identity = rank->identity();
     ranks_.push_back({.reader = std::move(rank), .identity = std::move(identity)});
@@ -226,7 +227,8 @@ RankRates JobSampler::RatesOf(const Rank& rank) {
 }
 
 JobSnapshot JobSampler::Snapshot() const {
-  JobSnapshot snapshot = {.now = now_,
+  JobSnapshot snapshot = {.origin = origin_,
+                          .now = now_,
                           .process_span = process_span_,
                           .buckets_measured = lateness_->measured(),
                           .buckets_missed = lateness_->missed()};

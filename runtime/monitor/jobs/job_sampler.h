@@ -15,6 +15,7 @@
 #include "runtime/base/types.h"
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/monitor/jobs/diagnosis.h"
+#include "runtime/monitor/jobs/job_origin.h"
 #include "runtime/monitor/jobs/job_snapshot.h"
 #include "runtime/monitor/jobs/lateness_meter.h"
 #include "runtime/monitor/jobs/process_times.h"
@@ -106,6 +107,7 @@ class JobSampler {
   static RankRates RatesOf(const Rank& rank);
   static RankTotals TotalsOf(const Rank& rank);
 
+  const JobOrigin origin_;
   std::vector<Rank> ranks_;                // by rank, once they have been gathered
   std::vector<RankSample> samples_;        // the last ones, in the order of ranks_
   std::vector<RankKey> known_;             // of the ranks of other hosts

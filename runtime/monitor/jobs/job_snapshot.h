@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/types.h"
 #include "runtime/monitor/flight_recorder.h"
+#include "runtime/monitor/jobs/job_origin.h"
 #include "runtime/monitor/jobs/process_times.h"
 #include "runtime/monitor/jobs/rank_reader.h"
 
@@ -148,6 +149,7 @@ struct StepRecord {
 
 struct JobSnapshot {
   std::string job;
+  JobOrigin origin;
   FlightTime now;
   std::vector<RankSnapshot> ranks;  // those of this host, and of hosts whose monitors are asked; by rank
   absl::Duration process_span;      // about a second; zero: the processes were looked at once

@@ -6,8 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "runtime/base/peer.h"
 #include "runtime/monitor/jobs/diagnosis.h"
+#include "runtime/monitor/jobs/job_control.h"
 
 namespace ronda {
 namespace {
@@ -17,7 +20,16 @@ double Share(absl::Duration part, absl::Duration whole) {
 }
 
 std::string Seconds(absl::Duration time) { return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(time)); }
-std::string Milliseconds(absl::Duration time) { return absl::StrFormat("%.1f ms", absl::ToDoubleMilliseconds(time)); }
+
+// "49.6 ms": three digits, with the first unit in which the number is below 1000, or the last one.
+std::string WithUnit(double number, absl::Span<const absl::string_view> units) {
+  size_t unit = 0;
+  for (; number >= 999.5 && unit + 1 < units.size(); ++unit) number /= 1000;
+  if (number >= 999.5) return absl::StrFormat("%.0f %s", number, units[unit]);
+  return absl::StrFormat("%.3g %s", number, units[unit]);
+}
+
+std::string BytesText(uint64_t bytes) { return WithUnit(static_cast<double>(bytes), {"B", "KB", "MB", "GB", "TB"}); }
 
 const char* StateOf(const RankSnapshot& rank) {
   if (!rank.is_alive) return "has ended";
@@ -69,8 +81,23 @@ int SizeOf(const JobSnapshot& job) { return job.ranks.empty() ? 0 : job.ranks.fr
 
 std::string DescribeNetwork(const SlowNetwork& slow) {
   return absl::StrCat(NameRanks(slow.ranks), " on host ", slow.host, ": the network: a message there and back takes ",
-                      Milliseconds(slow.round_trip), ", and each rank is in collectives for ",
+                      TimeText(slow.round_trip), ", and each rank is in collectives for ",
                       absl::StrFormat("%.0f %%", 100 * slow.waited_share), " of the time or more\n");
+}
+
+std::string AgeOf(const JobSnapshot& job) {
+  return absl::FormatDuration(absl::Trunc(job.now - job.origin.started, absl::Seconds(1)));
+}
+
+double StepsPerSecond(const JobSnapshot& job) {
+  double most = 0;
+  for (const RankSnapshot& rank : job.ranks) most = std::max(most, rank.rates.steps_per_second);
+  return most;
+}
+
+size_t RanksHere(const JobSnapshot& job) {
+  return static_cast<size_t>(
+      std::count_if(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) { return rank.is_here; }));
 }
 
 bool HasHoldup(const JobSnapshot& job) {
@@ -78,6 +105,30 @@ bool HasHoldup(const JobSnapshot& job) {
 }
 
 }  // namespace
+
+std::string HeadOf(const JobSnapshot& job) {
+  const pid_t launcher = job.origin.launcher;
+  return absl::StrCat("job ", NameOfJob(job.job, job.origin), ": ", RanksHere(job), " of ", SizeOf(job),
+                      " ranks on this host, ", absl::StrFormat("%.1f steps/s", StepsPerSecond(job)), "\nstarted ",
+                      AgeOf(job), " ago", launcher == 0 ? "" : absl::StrCat(" by rondarun, process ", launcher), ": ",
+                      job.origin.command, "\n");
+}
+
+std::string JobsTable(const std::vector<JobSnapshot>& jobs) {
+  size_t width = 4;
+  for (const JobSnapshot& job : jobs) width = std::max({width, job.origin.name.size(), ShortId(job.job).size()});
+  const int column = static_cast<int>(width);
+  std::string text = absl::StrFormat("%-*s %-*s %12s %8s %9s %9s %s\n", column, "job", column, "name", "ranks here",
+                                     "rondarun", "age", "steps/s", "command");
+  for (const JobSnapshot& job : jobs) {
+    const std::string launcher = job.origin.launcher == 0 ? "-" : absl::StrCat(job.origin.launcher);
+    absl::StrAppend(&text, absl::StrFormat("%-*s %-*s %12s %8s %9s %9.1f %s\n", column, ShortId(job.job), column,
+                                           job.origin.name.empty() ? "-" : job.origin.name,
+                                           absl::StrCat(RanksHere(job), " of ", SizeOf(job)), launcher, AgeOf(job),
+                                           StepsPerSecond(job), job.origin.command));
+  }
+  return text;
+}
 
 std::string RanksTable(const JobSnapshot& job) {
   std::string text = absl::StrFormat("%5s %9s %-9s %8s %9s %10s %7s %10s %9s %6s %s\n", "rank", "pid", "process",
@@ -101,10 +152,11 @@ std::string TopText(const JobSnapshot& job) {
   });
   const std::string missed =
       job.buckets_missed == 0 ? "" : absl::StrCat(" (", job.buckets_missed, " more went by unseen)");
-  return absl::StrCat("job ", job.job, ": ", job.ranks.size(), " of ", SizeOf(job), " ranks on this host, ",
-                      job.buckets_measured, " collectives looked at", missed, "\n",
+  return absl::StrCat(HeadOf(job), job.buckets_measured, " collectives looked at", missed, "\n",
                       HasHoldup(job) ? WhyText(job) : "no rank holds the others up\n", "\n", RanksTable(sorted));
 }
+
+std::string TimeText(absl::Duration time) { return WithUnit(absl::ToDoubleMicroseconds(time), {"us", "ms", "s"}); }
 
 std::string SummaryLine(absl::string_view name, absl::string_view text) {
   return absl::StrFormat("  %-15s %s", name, text);
@@ -125,13 +177,13 @@ std::vector<std::string> SummaryOf(const JobSnapshot& job, absl::string_view of)
                                     SummaryLine("steps", absl::StrCat(counts.steps))};
   if (first.totals.steps > 0) {
     const auto [least, most] = by(&RankTotals::waited_share);
-    lines.push_back(SummaryLine("time per step", Milliseconds(first.totals.step_time)));
+    lines.push_back(SummaryLine("time per step", TimeText(first.totals.step_time)));
     const auto [hidden, exposed] = by(&RankTotals::exposed_share);
     lines.push_back(
         SummaryLine("exposed", absl::StrFormat("%.0f to %.0f %% of a rank's time its program waited for tensors, "
                                                "%s of each step at most",
                                                100 * hidden->totals.exposed_share, 100 * exposed->totals.exposed_share,
-                                               Milliseconds(exposed->totals.exposed))));
+                                               TimeText(exposed->totals.exposed))));
     lines.push_back(SummaryLine("in collectives",
                                 absl::StrFormat("%.0f to %.0f %% of a rank's time", 100 * least->totals.waited_share,
                                                 100 * most->totals.waited_share)));
@@ -144,9 +196,8 @@ std::vector<std::string> SummaryOf(const JobSnapshot& job, absl::string_view of)
                                                NameOf(slowest), slowest.lateness.last, job.buckets_measured,
                                                100 * slowest.totals.blamed_share)));
   }
-  lines.push_back(SummaryLine("bytes", absl::StrFormat("%.3f GB of a rank's tensors, %.3f GB as they travelled",
-                                                       static_cast<double>(counts.payload_bytes) / 1e9,
-                                                       static_cast<double>(counts.wire_bytes) / 1e9)));
+  lines.push_back(SummaryLine("bytes", absl::StrCat(BytesText(counts.payload_bytes), " of a rank's tensors, ",
+                                                    BytesText(counts.wire_bytes), " as they travelled")));
   if (const uint64_t buckets = counts.buckets_agreed + counts.buckets_scheduled; buckets > 0) {
     lines.push_back(SummaryLine(
         "schedule", absl::StrFormat("%d of %d collectives without negotiation, left %d %s", counts.buckets_scheduled,
@@ -163,12 +214,12 @@ std::string DescribeStraggler(const JobSnapshot& job, const StragglerVerdict& ve
   if (verdict.kind == Kind::kEvent) {
     return absl::StrCat(NameOf(*rank), " was late once in the last ", verdict.steps, " steps, ",
                         Seconds(job.now - verdict.since), " ago: the others waited for it for ",
-                        Milliseconds(verdict.waited));
+                        TimeText(verdict.waited));
   }
   const char* const why = verdict.why == Holdup::kNotSubmitted ? "its program submits its tensors later than the others"
                                                                : Describe(verdict.why);
   return absl::StrCat(NameOf(*rank), " came last into ", verdict.last_steps, " of the last ", verdict.steps,
-                      " steps: the others wait for it for ", Milliseconds(verdict.waited / verdict.last_steps),
+                      " steps: the others wait for it for ", TimeText(verdict.waited / verdict.last_steps),
                       " in each, ", absl::StrFormat("%.0f %%", Share(verdict.waited, verdict.span)), " of the time",
                       verdict.kind == Kind::kChronic ? "" : ", not for long enough to be called chronic", "; ", why);
 }

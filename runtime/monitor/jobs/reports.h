@@ -6,15 +6,23 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "runtime/monitor/jobs/job_snapshot.h"
 
 namespace ronda {
 
+// Which job it is: its name, id, ranks and pace, since when it runs, started by which rondarun, and its command. Two
+// lines.
+std::string HeadOf(const JobSnapshot& job);
+
+// A table with a line a job: the same.
+std::string JobsTable(const std::vector<JobSnapshot>& jobs);
+
 // A table with a line a rank: its process, its rates, its lateness and its schedule.
 std::string RanksTable(const JobSnapshot& job);
 
-// The same with the ranks that cost the others most at the top, below the job's own line and, if there is one, the
-// answer to the question why it does not go on, or not faster.
+// The same with the ranks that cost the others most at the top, below the job's own lines (HeadOf) and, if there is
+// one, the answer to the question why it does not go on, or not faster.
 std::string TopText(const JobSnapshot& job);
 
 // Who holds the others up, how much that costs, and why; empty if no rank does. A line without its end.
@@ -24,6 +32,9 @@ std::string DescribeStraggler(const JobSnapshot& job, const StragglerVerdict& ve
 // What a job has cost, when it has ended: a table with a line for each number, as lines. `of` is its part that the
 // title names, for instance "epoch 3: ".
 std::vector<std::string> SummaryOf(const JobSnapshot& job, absl::string_view of = "");
+
+// "49.6 ms", "5.3 us", "1.23 s".
+std::string TimeText(absl::Duration time);
 
 // A line of such a table.
 std::string SummaryLine(absl::string_view name, absl::string_view text);

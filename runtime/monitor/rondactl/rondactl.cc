@@ -1,5 +1,6 @@
 // rondactl: looks at the jobs that this user runs on this host. See `rondactl --help`.
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -34,9 +35,11 @@ namespace {
 
 constexpr char kHelp[] =
     "Usage: rondactl COMMAND [JOB] [OPTION]\n"
-    "Looks at a job that you run on this host. JOB is the beginning of its name, and may be left out if there is one.\n"
+    "Looks at a job that you run on this host. JOB is its name (rondarun --name), the number of its rondarun or of\n"
+    "a rank's process, or the beginning of its id. It may be left out if there is one job. On a terminal ranks, top\n"
+    "and why then take the newest of several.\n"
     "\n"
-    "  jobs        names the jobs\n"
+    "  jobs        a line a job: id, name, ranks, rondarun's process, age, steps per second, command\n"
     "  ranks       a line a rank: steps, lateness, time in collectives, bandwidth; looks for a second\n"
     "  top         the same each second, those that cost the others most at the top; q leaves, --once: one table\n"
     "  why         who waits for whom, since when, and why; of a job that goes on, who is late; looks for a second\n"
@@ -59,30 +62,58 @@ std::map<std::string, Ranks> FindJobs() {
   return jobs;
 }
 
-absl::StatusOr<Ranks> FindJob(absl::string_view beginning) {
+std::vector<KnownJob> Known(const std::map<std::string, Ranks>& jobs) {
+  std::vector<KnownJob> known;
+  for (const auto& [name, ranks] : jobs) {
+    KnownJob& job = known.emplace_back(KnownJob{.job = name});
+    for (const std::unique_ptr<RankReader>& rank : ranks) job.ranks.push_back(rank->identity().process.pid);
+    job.origin = OriginOf(job.ranks.front());
+  }
+  return known;
+}
+
+// If there are several, says which one that is. REQUIRES: there is one.
+std::string NewestJob(const std::vector<KnownJob>& jobs) {
+  const KnownJob& newest = *std::max_element(jobs.begin(), jobs.end(), [](const KnownJob& a, const KnownJob& b) {
+    return a.origin.started < b.origin.started;
+  });
+  if (jobs.size() > 1) {
+    fprintf(stderr, "rondactl: %s is the newest of %zu jobs; rondactl jobs lists them\n",
+            NameOfJob(newest.job, newest.origin).c_str(), jobs.size());
+  }
+  return newest.job;
+}
+
+// An empty `word` means the only job, or with kNewest the newest.
+enum class OfSeveral { kNone, kNewest };
+absl::StatusOr<Ranks> FindJob(absl::string_view word, OfSeveral of_several) {
   std::map<std::string, Ranks> jobs = FindJobs();
-  std::vector<std::string> names;
-  for (const auto& [name, ranks] : jobs) names.push_back(name);
-  RONDA_ASSIGN_OR_RETURN(const std::string name, ChooseJob(beginning, names));
+  const std::vector<KnownJob> known = Known(jobs);
+  if (word.empty() && !known.empty() && of_several == OfSeveral::kNewest) return std::move(jobs[NewestJob(known)]);
+  RONDA_ASSIGN_OR_RETURN(const std::string name, ChooseJob(word, known));
   return std::move(jobs[name]);
 }
 
-int PrintJobs() {
-  for (const auto& [name, ranks] : FindJobs()) {
-    printf("%s: %zu of %d ranks on this host\n", name.c_str(), ranks.size(), ranks.front()->identity().topology.size);
-  }
-  return 0;
-}
-
-// Looks at the ranks for a second. Those that end meanwhile keep their last words.
-JobSnapshot Watch(Ranks ranks) {
-  JobSampler sampler(std::move(ranks));
+// Looks at the ranks of jobs for a second. Those that end meanwhile keep their last words.
+std::vector<JobSnapshot> Watch(std::vector<Ranks> jobs) {
+  std::vector<std::unique_ptr<JobSampler>> samplers;
+  for (Ranks& ranks : jobs) samplers.push_back(std::make_unique<JobSampler>(std::move(ranks)));
   const FlightTime begin = FlightNow();
   for (FlightTime now = begin;; now = FlightNow()) {
-    sampler.Sample(now);
-    if (now - begin >= kWatched) return sampler.Snapshot();
+    for (const auto& sampler : samplers) sampler->Sample(now);
+    if (now - begin >= kWatched) break;
     absl::SleepFor(JobSampler::kPeriod);
   }
+  std::vector<JobSnapshot> snapshots;
+  for (const auto& sampler : samplers) snapshots.push_back(sampler->Snapshot());
+  return snapshots;
+}
+
+int PrintJobs() {
+  std::vector<Ranks> jobs;
+  for (auto& [name, ranks] : FindJobs()) jobs.push_back(std::move(ranks));
+  if (jobs.empty()) return 0;
+  return fputs(JobsTable(Watch(std::move(jobs))).c_str(), stdout) < 0 ? 1 : 0;
 }
 
 absl::Status Stop(const Ranks& ranks) {
@@ -147,15 +178,20 @@ absl::StatusOr<Words> ReadWords(std::vector<std::string> words) {
 }
 
 absl::Status Run(const Words& words) {
-  RONDA_ASSIGN_OR_RETURN(Ranks ranks, FindJob(words.job));
+  const std::set<std::string> kLooks = {"ranks", "top", "why"};
+  const bool takes_newest = isatty(STDOUT_FILENO) == 1 && kLooks.contains(words.command);
+  RONDA_ASSIGN_OR_RETURN(Ranks ranks, FindJob(words.job, takes_newest ? OfSeveral::kNewest : OfSeveral::kNone));
   if (words.command == "stop") return Stop(ranks);
   if (words.command == "top") return ShowTop(ranks.front()->identity().job, words.tables);
   if (words.command == "trace off") return Trace(ranks, {.kind = TimelineRequest::Kind::kStop});
   if (words.command == "trace on") {
     return Trace(ranks, {.kind = TimelineRequest::Kind::kStart, .path = std::filesystem::absolute(words.file)});
   }
-  const JobSnapshot snapshot = Watch(std::move(ranks));
-  fputs((words.command == "ranks" ? RanksTable(snapshot) : WhyText(snapshot)).c_str(), stdout);
+  std::vector<Ranks> one;
+  one.push_back(std::move(ranks));
+  const JobSnapshot snapshot = Watch(std::move(one)).front();
+  const std::string text = words.command == "ranks" ? RanksTable(snapshot) : WhyText(snapshot);
+  fputs(absl::StrCat(HeadOf(snapshot), text).c_str(), stdout);
   return absl::OkStatus();
 }
 

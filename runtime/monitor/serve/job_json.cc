@@ -83,6 +83,10 @@ Json JsonOf(const JobSnapshot& job, absl::Time clock_zero) {
   for (const RankSnapshot& rank : job.ranks) ranks.push_back(JsonOf(rank));
   const bool has_straggler = job.straggler.kind != StragglerVerdict::Kind::kNone;
   return {{"job", job.job},
+          {"name", job.origin.name},
+          {"command", job.origin.command},
+          {"launcher_pid", job.origin.launcher},
+          {"age_seconds", Seconds(job.now - job.origin.started)},
           {"size", job.ranks.empty() ? 0 : job.ranks.front().identity.topology.size},
           {"time", UnixSeconds(clock_zero + job.now)},
           {"why", absl::StripAsciiWhitespace(WhyText(job))},

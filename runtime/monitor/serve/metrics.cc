@@ -27,6 +27,9 @@ using Values = std::vector<Value>;
 // How the values of several ranks become one.
 enum class Merge { kSum, kLeast, kLeaveOut };
 
+// Characters in a label, which is part of each answer.
+constexpr size_t kMostOfCommand = 200;
+
 // One row of the table.
 struct Metric {
   const char* name;
@@ -231,14 +234,16 @@ void AppendHead(const char* name, const char* type, const char* help, std::strin
 
 std::string MetricsText(absl::Span<const JobSnapshot> jobs, absl::Time clock_zero) {
   std::string text;
-  AppendHead("ronda_job_info", "gauge", "1 for each job, with its number of ranks, and of those on this host.", &text);
+  AppendHead("ronda_job_info", "gauge",
+             "1 for each job, with its number of ranks, and of those on this host, its name and its command.", &text);
   std::vector<Shown> shown;
   for (const JobSnapshot& job : jobs) {
     const int size = job.ranks.empty() ? 0 : job.ranks.front().identity.topology.size;
     const auto here =
         std::count_if(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) { return rank.is_here; });
     absl::StrAppend(&text, "ronda_job_info{", Label("job_id", job.job), ",", Label("size", absl::StrCat(size)), ",",
-                    Label("ranks_here", absl::StrCat(here)), "} 1\n");
+                    Label("ranks_here", absl::StrCat(here)), ",", Label("name", job.origin.name), ",",
+                    Label("command", job.origin.command.substr(0, kMostOfCommand)), "} 1\n");
     shown.push_back(Choose(job));
   }
   for (const Metric& metric : kMetrics) {

@@ -153,9 +153,9 @@ absl::StatusOr<std::string> MonitorService::Answer(absl::string_view method, abs
 }
 
 absl::StatusOr<std::string> MonitorService::Choose(const std::string& beginning) const {
-  std::vector<std::string> names;
-  for (const JobSnapshot& job : jobs_.snapshots()) names.push_back(job.job);
-  return ChooseJob(beginning, names);
+  std::vector<KnownJob> jobs;
+  for (const JobSnapshot& job : jobs_.snapshots()) jobs.push_back({.job = job.job, .origin = job.origin});
+  return ChooseJob(beginning, jobs);
 }
 
 absl::StatusOr<v1::ExplainResponse> MonitorService::Explain(const v1::ExplainRequest& request) const {

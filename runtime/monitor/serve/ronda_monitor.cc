@@ -310,7 +310,9 @@ void Run(const Settings& settings, int signals, Monitor* monitor) {
 
 absl::Status CheckJobs(const Settings& settings, const std::vector<std::string>& names) {
   if (settings.lifetime == Settings::Lifetime::kUntilSignal) return absl::OkStatus();
-  const absl::Status status = ChooseJob(settings.job, names).status();
+  std::vector<KnownJob> jobs;
+  for (const std::string& name : names) jobs.push_back({.job = name});
+  const absl::Status status = ChooseJob(settings.job, jobs).status();
   if (!absl::IsNotFound(status)) return status;
   return absl::NotFoundError(absl::StrCat(status.message(), "; with --wait it may begin later"));
 }

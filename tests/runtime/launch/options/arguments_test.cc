@@ -112,6 +112,17 @@ TEST(ArgumentsTest, ADryRunIsAJobThatIsNotStarted) {
   EXPECT_THAT(options.command, ElementsAre("x"));
 }
 
+TEST(ArgumentsTest, AJobHasANameIfTheUserGivesOne) {
+  EXPECT_EQ(With({}).name, "");
+  for (const char* option : {"--name", "--job-id", "--job_id", "--rdzv-id"}) {
+    EXPECT_EQ(With({option, "resnet50/7"}).name, "resnet50/7");
+  }
+  for (const std::string& bad : {std::string(), std::string("a b"), std::string("a\x1b[2J"), std::string(65, 'a')}) {
+    const absl::Status status = ParseArguments({"-np", "2", "--name=" + bad, "x"}, Sources({})).status();
+    EXPECT_THAT(std::string(status.message()), HasSubstr("without blanks, for example --name resnet50")) << bad;
+  }
+}
+
 TEST(ArgumentsTest, AJobThatGoesOnWhenRanksDieHasRoomForThem) {
   EXPECT_FALSE(With({}).elastic.has_value());
   const ElasticOptions least = With({"--min-np", "1"}).elastic.value();
@@ -338,8 +349,6 @@ TEST(ArgumentsTest, WhatHasNoEffectIsNotedWithTheReason) {
       {{"--oversubscribe"}, "outnumber the cores"},
       {{"--allow-run-as-root"}, "root may start jobs"},
       {{"--tag-output"}, "its rank and stream"},
-      {{"--rdzv-id", "7"}, "an id of its own"},
-      {{"--job_id", "7"}, "an id of its own"},
       {{"--rdzv-conf", "timeout=3"}, "--start-timeout"},
       {{"--local-addr", "10.0.0.1"}, "--network-interfaces"}};
   for (const auto& [words, reason] : cases) {

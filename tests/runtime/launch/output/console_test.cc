@@ -178,6 +178,27 @@ TEST_F(TerminalConsoleTest, WrappingIsSwitchedBackOnAfterEachDrawing) {
   EXPECT_THAT(out(), EndsWith("\x1b[?7h"));
 }
 
+TEST_F(TerminalConsoleTest, QuestionIsShownAndTheAnswerComesBehindIt) {
+  console_.Feed(0, Stream::kStdout, "(Pdb) ");
+  console_.ShowPrompt(0);
+  EXPECT_EQ(Screen(out()), "[0]<stdout>: (Pdb) ");
+  // The terminal itself shows "p x" and the end of the line here.
+  console_.Feed(0, Stream::kStdout, "42\n(Pdb) ");
+  EXPECT_EQ(Screen(out()), "[0]<stdout>: (Pdb) [0]<stdout>: 42\n");
+  console_.ShowPrompt(0);
+  console_.Feed(1, Stream::kStdout, "step 3\n");
+  console_.Say("bye");
+  EXPECT_EQ(Screen(out()),
+            "[0]<stdout>: (Pdb) [0]<stdout>: 42\n[0]<stdout>: (Pdb) \n[1]<stdout>: step 3\nrondarun: bye\n");
+}
+
+TEST_F(FileConsoleTest, QuestionThatNobodySeesStaysPartOfItsLine) {
+  console_.Feed(0, Stream::kStdout, "name? ");
+  console_.ShowPrompt(0);
+  console_.Feed(0, Stream::kStdout, "hello\n");
+  EXPECT_EQ(out(), "[0]<stdout>: name? hello\n");
+}
+
 TEST_F(TerminalConsoleTest, UnfinishedLinesThatAreNotRedrawnWait) {
   console_.Feed(0, Stream::kStdout, "Loading ...");
   EXPECT_EQ(screen(), "");

@@ -207,7 +207,8 @@ TEST(JobPlannerTest, RanksAreNotStartedByAShellThatWouldDropVariables) {
   auto plan = MakeJobPlan(MpirunOptions({}), facts);
   if (!plan.ok()) GTEST_SKIP() << plan.status().message();
   EXPECT_THAT(plan->commands, ::testing::Contains(HasSubstr("/bin/sh")));
-  EXPECT_THAT(plan->notes, ::testing::IsEmpty());
+  EXPECT_THAT(plan->commands.front(), HasSubstr("PYTHONUNBUFFERED=1 "));
+  EXPECT_THAT(plan->notes, ::testing::ElementsAre(HasSubstr("OMP_NUM_THREADS is not set")));
   EXPECT_LT(plan->start_timeout, absl::InfiniteDuration());
   facts.environment.push_back("BASH_FUNC_module%%=() { :; }");
   plan = MakeJobPlan(MpirunOptions({}), facts);

@@ -142,16 +142,24 @@ TEST(LaunchPlanTest, SettingsReplaceTheInheritedOnes) {
 }
 
 TEST(LaunchPlanTest, RanksThatShareAHostGetOneThreadUnlessTheUserSaysOtherwise) {
-  EXPECT_TRUE(Planned(Request(2)).sets_omp_threads);
+  EXPECT_THAT(Planned(Request(2)).notes, ElementsAre(HasSubstr("OMP_NUM_THREADS is not set: each rank gets")));
   EXPECT_THAT(Planned(Request(2)).ranks[1].environment, Contains("OMP_NUM_THREADS=1"));
-  EXPECT_FALSE(Planned(Request(1)).sets_omp_threads);
+  EXPECT_THAT(Planned(Request(1)).notes, IsEmpty());
   EXPECT_THAT(Planned(Request(1)).ranks[0].environment, Each(Not(StartsWith("OMP_NUM_THREADS"))));
 
   PlanRequest set = Request(2);
   set.environment = {"OMP_NUM_THREADS=6"};
-  EXPECT_FALSE(Planned(set).sets_omp_threads);
+  EXPECT_THAT(Planned(set).notes, IsEmpty());
   EXPECT_THAT(Planned(set).ranks[1].environment, Contains("OMP_NUM_THREADS=6"));
   EXPECT_THAT(Planned(set).ranks[1].environment, Not(Contains("OMP_NUM_THREADS=1")));
+}
+
+TEST(LaunchPlanTest, PythonDoesNotBufferWhatRanksPrintUnlessTheUserSaysOtherwise) {
+  EXPECT_THAT(Planned(Request(1)).ranks[0].environment, Contains("PYTHONUNBUFFERED=1"));
+  PlanRequest set = Request(1);
+  set.environment = {"PYTHONUNBUFFERED="};  // as Python has it, empty means no
+  EXPECT_THAT(Planned(set).ranks[0].environment, Contains("PYTHONUNBUFFERED="));
+  EXPECT_THAT(Planned(set).ranks[0].environment, Not(Contains("PYTHONUNBUFFERED=1")));
 }
 
 TEST(LaunchPlanTest, RanksFillHostsInOrder) {
@@ -233,10 +241,10 @@ TEST(LaunchEnvironmentTest, SettingsReplaceWhatIsInherited) {
 TEST(LaunchEnvironmentTest, OtherHostsGetWhatTheyNeed) {
   EXPECT_THAT(VariablesForOtherHosts(
                   {"HOME=/root", "PATH=/bin", "LD_LIBRARY_PATH=/lib", "RONDA_LOG_LEVEL=info", "NCCL_DEBUG=WARN",
-                   "OMP_NUM_THREADS=1", "CUDA_VISIBLE_DEVICES=0", "MY=1", "FOO=2", "PATHS=3"},
+                   "OMP_NUM_THREADS=1", "PYTHONUNBUFFERED=", "CUDA_VISIBLE_DEVICES=0", "MY=1", "FOO=2", "PATHS=3"},
                   {{"MY", "1"}}, {"FOO", "UNSET"}),
               ElementsAre("PATH=/bin", "LD_LIBRARY_PATH=/lib", "RONDA_LOG_LEVEL=info", "NCCL_DEBUG=WARN",
-                          "OMP_NUM_THREADS=1", "CUDA_VISIBLE_DEVICES=0", "MY=1", "FOO=2"));
+                          "OMP_NUM_THREADS=1", "PYTHONUNBUFFERED=", "CUDA_VISIBLE_DEVICES=0", "MY=1", "FOO=2"));
   EXPECT_THAT(VariablesForOtherHosts({"HOME=/root"}, {}, {}), IsEmpty());
 }
 

@@ -63,11 +63,11 @@ TEST(NodePlanTest, ANodeHasItsOwnVariables) {
   options.settings["RONDA_CYCLE_TIME"] = "2ms";
   const std::vector<std::string> environment = {"PATH=/bin", "RONDA_JOB_SECRET=shared", "RONDA_JOB_ID=another"};
   EXPECT_THAT(VariablesOfNode(options, environment, "cafe"),
-              ElementsAre("RONDA_CYCLE_TIME=2ms", "RONDA_START_TIMEOUT=10s", "OMP_NUM_THREADS=1",
+              ElementsAre("RONDA_CYCLE_TIME=2ms", "RONDA_START_TIMEOUT=10s", "PYTHONUNBUFFERED=1", "OMP_NUM_THREADS=1",
                           "RONDA_JOB_SECRET=shared", "RONDA_JOB_ID=cafe"));
   options.rank_count = 1;
   EXPECT_THAT(VariablesOfNode(options, {"RONDA_START_TIMEOUT=5s"}, "cafe"),
-              ElementsAre("RONDA_CYCLE_TIME=2ms", "RONDA_JOB_ID=cafe"));
+              ElementsAre("RONDA_CYCLE_TIME=2ms", "PYTHONUNBUFFERED=1", "RONDA_JOB_ID=cafe"));
 }
 
 TEST(NodePlanTest, TheSecretOfAnOptionComesFirst) {

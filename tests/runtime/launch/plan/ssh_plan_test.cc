@@ -126,7 +126,7 @@ TEST(ElasticSshPlanTest, HostsHaveAgentsWhenTheyAreNeeded) {
   EXPECT_EQ(beta.address, "beta");
   EXPECT_EQ(beta.heartbeat_timeout, absl::Seconds(3));
   EXPECT_THAT(beta.variables, IsSupersetOf({"RONDA_JOB_ID=cafe", "RONDA_JOB_SECRET=f00d", "OMP_NUM_THREADS=1",
-                                            "RONDA_START_TIMEOUT=10s"}));
+                                            "PYTHONUNBUFFERED=1", "RONDA_START_TIMEOUT=10s"}));
 }
 
 TEST(ElasticSshPlanTest, MembersNeedSlots) {

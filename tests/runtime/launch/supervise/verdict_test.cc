@@ -179,11 +179,14 @@ TEST(LateStartTest, SaysWhatToLookAt) {
 }
 
 TEST(DescribeEndTest, LackOfMemoryIsToldOfARankThatWasKilled) {
-  EXPECT_THAT(DescribeEnd({.signal = SIGKILL, .oom_kills = 1}),
+  EXPECT_THAT(DescribeEnd({.signal = SIGKILL, .oom_kills = {1, 0}}),
               HasSubstr("(SIGKILL), and since the job began its host has killed 1 process for lack of memory"));
   EXPECT_THAT(DescribeEnd({.signal = SIGKILL}), Not(HasSubstr("memory")));
-  EXPECT_THAT(DescribeEnd({.signal = SIGTERM, .oom_kills = 1}), Not(HasSubstr("memory")));
-  EXPECT_THAT(DescribeEnd({.exit_code = 1, .oom_kills = 1}), Not(HasSubstr("memory")));
+  EXPECT_THAT(DescribeEnd({.signal = SIGTERM, .oom_kills = {1, 1}}), Not(HasSubstr("memory")));
+  EXPECT_THAT(DescribeEnd({.exit_code = 1, .oom_kills = {1, 1}}), Not(HasSubstr("memory")));
+  EXPECT_EQ(DescribeEnd({.signal = SIGKILL, .oom_kills = {2, 1}}),
+            "was killed by signal 9 (SIGKILL) by the kernel for lack of memory (1 in its control group since the job "
+            "began): give the host or container more memory, or run fewer ranks there");
 }
 
 TEST(DescribeEndAndErrorTest, AReportAboutRanksIsNotQuotedOfAMember) {

@@ -56,7 +56,7 @@ TEST(JobHistoryTest, AddsEpochsUpAndShowsTheLastOne) {
       "summary of the job's epochs, on this host:",  //
       "  epochs          2 looked at, numbered 0 to 1, of 2 to 3 ranks; 2 made steps",
       "  steps           300",  //
-      "  time            6.0 s from the first step to the end of the last, 3.0 s of it in steps, 10.0 ms in each"};
+      "  time            6 s from the first step to the end of the last, 3 s of it in steps, 10 ms in each"};
   for (const std::string& line : SummaryOf(last, "epoch 1: ")) lines.push_back(line);
   EXPECT_THAT(SummaryOfAll({Epoch(0, 200, absl::Seconds(10)), last}), ElementsAreArray(lines));
   EXPECT_THAT(SummaryOfAll({last, Epoch(0, 200, absl::Seconds(10))}), ElementsAreArray(lines)) << "in any order";
@@ -75,10 +75,9 @@ TEST(JobHistoryTest, EpochWithoutStepsIsNotTheOneThatIsShown) {
 
 // Of a short one only the number of steps is known.
 TEST(JobHistoryTest, MeanTimeOfAStepIsThatOfEpochsThatWereTimed) {
-  EXPECT_THAT(
-      SummaryOfAll({Epoch(0, 100, absl::Seconds(5)), Epoch(1, 20, absl::Seconds(7))}),
-      Contains("  time            3.0 s from the first step to the end of the last, 1.0 s of it in steps, 10.0 ms in "
-               "each"));
+  EXPECT_THAT(SummaryOfAll({Epoch(0, 100, absl::Seconds(5)), Epoch(1, 20, absl::Seconds(7))}),
+              Contains("  time            3 s from the first step to the end of the last, 1 s of it in steps, 10 ms in "
+                       "each"));
   EXPECT_THAT(SummaryOfAll({Epoch(0, 20, absl::Seconds(5)), Epoch(1, 20, absl::Seconds(7))}),
               Not(Contains(StartsWith("  time  "))));
 }
@@ -89,8 +88,8 @@ TEST(JobHistoryTest, ManyEpochsHaveOneTable) {
   const std::vector<std::string> lines = history.Summary();
   EXPECT_EQ(lines.size(), 4 + SummaryOf(Epoch(199, 100, absl::Seconds(5))).size());
   EXPECT_THAT(lines, Contains("  steps           20000"));
-  EXPECT_THAT(lines, Contains("  time            399.0 s from the first step to the end of the last, 200.0 s of it in "
-                              "steps, 10.0 ms in each"));
+  EXPECT_THAT(lines, Contains("  time            399 s from the first step to the end of the last, 200 s of it in "
+                              "steps, 10 ms in each"));
 }
 
 }  // namespace

@@ -200,7 +200,7 @@ void IsShown() {
   StepWhile(
       [] {
         const std::string text = Rondactl("top --once " + OwnJob());
-        EXPECT_THAT(text, HasSubstr(absl::StrCat("job ", OwnJob(), ": 2 of 2 ranks on this host")));
+        EXPECT_THAT(text, HasSubstr(": 2 of 2 ranks on this host, "));
         EXPECT_THAT(text, HasSubstr("\n    0 "));
         EXPECT_THAT(text, HasSubstr("\n    1 "));
         EXPECT_THAT(text, HasSubstr("exit code 0"));
@@ -396,6 +396,47 @@ TEST(RondactlTest, StopEndsAJobOfRondarun) {
   EXPECT_EQ(run.Finish(), 128 + SIGTERM);
   EXPECT_EQ(run.LastLine(), "rondarun: the job was ended: received SIGTERM");
   EXPECT_THAT(Rondactl("stop " + job), HasSubstr("you run no job on this host whose name begins with"));
+}
+
+// -- names --
+
+TEST(RondactlTest, JobIsFoundByItsNameAndByItsProcesses) {
+  const std::string name = absl::StrCat("named-", getpid());
+  const std::string config = absl::StrCat(::testing::TempDir(), "/config.", getpid(), ".yaml");
+  std::ofstream(config) << "name: " << name << "\n";
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  LauncherRun run({"--config-file", config, "-np", "2", self, "--rank_program=says_its_job_and_steps_on"});
+  run.WaitForOut("job ");
+  run.WaitForOut("\n");
+  const std::string id = run.out().substr(run.out().find("job ") + 4, 8);
+  const std::string head = absl::StrCat("job ", name, " (", id, "): 2 of 2 ranks on this host, ");
+  const std::string origin = absl::StrCat("ago by rondarun, process ", run.pid(), ": ", self, " --rank_program=");
+  for (const std::string& word : {name, absl::StrCat(run.pid()), id}) {
+    for (const char* command : {"why ", "top --once ", "ranks "}) {
+      EXPECT_THAT(Rondactl(command + word), AllOf(HasSubstr(head), HasSubstr(origin), HasSubstr("exit code 0")));
+    }
+  }
+  EXPECT_THAT(Rondactl("jobs"), ::testing::ContainsRegex(absl::StrCat(id, " +", name, " +2 of 2 +", run.pid(),
+                                                                      " +[0-9]+m?", "[0-9]*s +[0-9.]+ ", self)));
+  // There may be other jobs of this user.
+  LauncherRun second({"-np", "2", self, "--rank_program=says_its_job_and_steps_on"});
+  second.WaitForOut("job ");
+  EXPECT_THAT(Rondactl("why"), AllOf(HasSubstr("jobs: say which one of "), HasSubstr(name)));
+  EXPECT_THAT(Rondactl("stop"), HasSubstr("jobs: say which one of "));
+  EXPECT_THAT(Rondactl("stop " + name), HasSubstr("has been told to end the job"));
+  EXPECT_EQ(run.Finish(), 128 + SIGTERM);
+}
+
+TEST(RondactlTest, OnATerminalTheNewestJobIsTaken) {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  LauncherRun first({"-np", "1", self, "--rank_program=says_its_job_and_steps_on"});
+  first.WaitForOut("job ");
+  LauncherRun second({"-np", "1", self, "--rank_program=says_its_job_and_steps_on"});
+  second.WaitForOut("job ");
+  OnATerminal why({"why"});
+  why.WaitFor(" is the newest of ");
+  why.WaitFor("ago by rondarun, process ");
+  EXPECT_EQ(why.ExitCode(), 0);
 }
 
 }  // namespace

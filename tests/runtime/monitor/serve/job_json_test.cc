@@ -25,6 +25,7 @@ TEST(JobsJson, HasTheJobAndItsRanks) {
   const nlohmann::json job = Parse(MakeJob("j", 2));
   EXPECT_EQ(job.at("job"), "j");
   EXPECT_EQ(job.at("size"), 2);
+  EXPECT_EQ(job.at("name"), "");
   EXPECT_EQ(job.at("time"), 1'000'001'000);
   EXPECT_TRUE(job.at("standstill").is_null());
   EXPECT_TRUE(job.at("straggler").is_null());
@@ -37,6 +38,16 @@ TEST(JobsJson, HasTheJobAndItsRanks) {
   EXPECT_EQ(rank.at("lateness").at("buckets"), 3);
   EXPECT_DOUBLE_EQ(rank.at("lateness").at("sum_seconds"), 31.00201);
   EXPECT_EQ(rank.at("blamed_wait_seconds"), 1);
+}
+
+TEST(JobsJson, SaysWhatPeopleCallTheJob) {
+  JobSnapshot job = MakeJob("j", 1);
+  job.origin = {.name = "resnet50", .command = "python3 train.py", .launcher = 4711, .started = absl::Seconds(940)};
+  const nlohmann::json parsed = Parse(job);
+  EXPECT_EQ(parsed.at("name"), "resnet50");
+  EXPECT_EQ(parsed.at("command"), "python3 train.py");
+  EXPECT_EQ(parsed.at("launcher_pid"), 4711);
+  EXPECT_EQ(parsed.at("age_seconds"), 60);
 }
 
 TEST(JobsJson, SaysWhoIsBlamedAndWhy) {

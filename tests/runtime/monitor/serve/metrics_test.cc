@@ -50,12 +50,20 @@ TEST(MetricsText, HasEachMetricOfTheTableWithItsHelpAndType) {
 
 TEST(MetricsText, HasASeriesForEachRankOfEachJob) {
   const std::string text = MetricsText({MakeJob("a", 2), MakeJob("b", 1)}, kClockZero);
-  EXPECT_THAT(text, AllOf(HasSubstr("ronda_job_info{job_id=\"a\",size=\"2\",ranks_here=\"2\"} 1\n"),
-                          HasSubstr("ronda_steps_total{job_id=\"a\",rank=\"0\"} 1\n"
-                                    "ronda_steps_total{job_id=\"a\",rank=\"1\"} 2\n"
-                                    "ronda_steps_total{job_id=\"b\",rank=\"0\"} 1\n# ")));
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("ronda_job_info{job_id=\"a\",size=\"2\",ranks_here=\"2\",name=\"\",command=\"\"} 1\n"),
+                    HasSubstr("ronda_steps_total{job_id=\"a\",rank=\"0\"} 1\n"
+                              "ronda_steps_total{job_id=\"a\",rank=\"1\"} 2\n"
+                              "ronda_steps_total{job_id=\"b\",rank=\"0\"} 1\n# ")));
   EXPECT_THAT(text, HasSubstr("ronda_rank_info{job_id=\"a\",rank=\"1\",host=\"node\",pid=\"101\",local_rank=\"1\","
                               "cross_rank=\"0\"} 1\n"));
+}
+
+TEST(MetricsText, JobIsKnownByItsNameAndCommand) {
+  JobSnapshot job = MakeJob("j", 1);
+  job.origin = {.name = "resnet50", .command = "python3 train.py --note '\"hi\"' " + std::string(500, 'x')};
+  EXPECT_THAT(TextOf(job), HasSubstr("name=\"resnet50\",command=\"python3 train.py --note '\\\"hi\\\"' xxx"));
+  EXPECT_THAT(TextOf(job), Not(HasSubstr(std::string(200, 'x'))));
 }
 
 TEST(MetricsText, HistogramAddsUpItsClasses) {

@@ -213,7 +213,8 @@ void SeesMetricsMove() {
       return absl::StrCat(metric, "{job_id=\"", job, "\",rank=\"", rank, "\"}");
     };
     const std::string first = monitor.Get("/metrics");
-    EXPECT_THAT(first, HasSubstr(absl::StrCat("ronda_job_info{job_id=\"", job, "\",size=\"3\",ranks_here=\"3\"} 1\n")));
+    EXPECT_THAT(first, HasSubstr(absl::StrCat("ronda_job_info{job_id=\"", job,
+                                              "\",size=\"3\",ranks_here=\"3\",name=\"\",command=\"")));
     for (int rank = 0; rank < 3; ++rank) {
       const double before = ValueOf(first, series("ronda_steps_total", rank));
       EXPECT_GE(before, 0);

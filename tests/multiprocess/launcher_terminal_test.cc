@@ -1,0 +1,212 @@
+// rondarun as a job of a shell on a terminal: the keys that stop it, and a rank that asks questions.
+#include <poll.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "runtime/base/files.h"
+#include "tests/multiprocess/launcher_harness.h"
+
+namespace ronda {
+namespace {
+
+constexpr char kStopKey[] = "\x1a";
+constexpr char kInterruptKey[] = "\x03";
+
+// A shell with job control, on a terminal of which this is the other end.
+class ShellOnATerminal {
+ public:
+  ShellOnATerminal() {
+    pid_ = forkpty(&ours_, nullptr, nullptr, nullptr);
+    if (pid_ != 0) return;
+    signal(SIGINT, SIG_DFL);  // the test may be a script's job in the background
+    setenv("PS1", "ready> ", 1);
+    setenv("OMP_NUM_THREADS", "1", 1);
+    execlp("bash", "bash", "--norc", "--noprofile", "--noediting", "-i", nullptr);
+    _exit(99);
+  }
+  ~ShellOnATerminal() {
+    kill(pid_, SIGHUP);
+    close(ours_);
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+
+  void Type(const std::string& keys) {
+    EXPECT_EQ(write(ours_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
+  }
+
+  void WaitUntilAJobHasTheTerminal() {
+    WaitUntil([this] { return tcgetpgrp(ours_) != pid_; }, "a job in the foreground");
+  }
+
+  // Types these keys again and again, until `text` is shown.
+  void TypeUntil(const std::string& keys, const std::string& text) {
+    WaitUntil(
+        [&] {
+          Type(keys);
+          return Read() && absl::StrContains(shown_, text);
+        },
+        text);
+  }
+
+  // Waits until `text` is shown, behind what the last call has waited for.
+  void WaitFor(const std::string& text) {
+    WaitUntil([&] { return Read() && absl::StrContains(shown_, text); }, absl::StrCat(text, " behind:\n", shown_));
+    const size_t at = shown_.find(text);
+    if (at != std::string::npos) shown_.erase(0, at + text.size());
+  }
+
+  // Waits until all that is shown so far is `enough`, and returns it.
+  std::string TakeWhen(const std::function<bool(const std::string& shown)>& enough) {
+    WaitUntil([&] { return Read() && enough(shown_); }, absl::StrCat("more than:\n", shown_));
+    return std::exchange(shown_, {});
+  }
+
+ private:
+  // What there is now.
+  bool Read() {
+    pollfd request = {.fd = ours_, .events = POLLIN, .revents = 0};
+    char buffer[4096];
+    while (poll(&request, 1, 0) == 1) {
+      const ssize_t bytes = read(ours_, buffer, sizeof(buffer));
+      if (bytes <= 0) break;
+      shown_.append(buffer, static_cast<size_t>(bytes));
+    }
+    return true;
+  }
+
+  pid_t pid_ = -1;
+  int ours_ = -1;
+  std::string shown_;
+};
+
+// The letter in /proc for the state of a process: T is stopped.
+char StateOf(pid_t pid) {
+  const std::string stat = ReadFile(absl::StrCat("/proc/", pid, "/stat")).value_or("");
+  const size_t name_end = stat.rfind(") ");
+  return name_end == std::string::npos ? '?' : stat[name_end + 2];
+}
+
+// Pids of the ranks, from the lines "pid=4711." that they have printed.
+struct Pids {
+  pid_t first = 0;
+  pid_t second = 0;
+
+  bool AreAll(char state) const { return StateOf(first) == state && StateOf(second) == state; }
+  bool AreStopped() const { return AreAll('T'); }
+  bool GoOn() const { return StateOf(first) != 'T' && StateOf(second) != 'T'; }
+};
+
+// The ranks print in any order, and what else they are to print may come before one of these lines.
+Pids WaitForPids(ShellOnATerminal* shell, const std::string& also = "") {
+  const std::string ranks[] = {"[0]<stdout>: pid=", "[1]<stdout>: pid="};
+  const std::string shown = shell->TakeWhen([&](const std::string& text) {
+    const auto is_whole = [&](const std::string& mark) {
+      const size_t at = text.find(mark);
+      return at != std::string::npos && text.find(".\r\n", at) != std::string::npos;
+    };
+    const size_t begin = std::min(text.find(ranks[0]), text.size());  // the shell has shown the command before
+    return is_whole(ranks[0]) && is_whole(ranks[1]) && text.find(also, begin) != std::string::npos;
+  });
+  return {.first = NumberAfter(shown, ranks[0]), .second = NumberAfter(shown, ranks[1])};
+}
+
+const char kLauncher[] = "runtime/launch/rondarun";
+
+// Ranks without children: a shell that has just started one waits for it in a way in which it does not count as
+// stopped.
+class StopKeyTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(StopKeyTest, StopsAllRanksAndFgLetsThemGoOn) {
+  ShellOnATerminal shell;
+  shell.Type(absl::StrCat(kLauncher, GetParam(), " -np 2 sh -c 'echo pid=$$.; exec sleep 1000'\r"));
+  const Pids pids = WaitForPids(&shell);
+  for (const char* command : {"fg\r", "bg\r"}) {
+    shell.Type(kStopKey);
+    shell.WaitFor("Stopped");
+    WaitUntil([&] { return pids.AreStopped(); }, "ranks that are stopped");
+    shell.Type(command);
+    WaitUntil([&] { return pids.GoOn(); }, "ranks that go on");
+  }
+  shell.Type("fg\r");
+  shell.WaitUntilAJobHasTheTerminal();
+  shell.Type(kInterruptKey);
+  shell.WaitFor("rondarun: the job was ended: received SIGINT");
+}
+
+// Ranks of rondarun itself, of an agent, and members.
+INSTANTIATE_TEST_SUITE_P(All, StopKeyTest, ::testing::Values("", " --launcher ssh", " --min-np 1"));
+
+// Rank 0 asks twice: for the second question it has the terminal already.
+constexpr char kQuestions[] =
+    "printf \"pid=%s.\\n\" $$; if [ $RANK = 0 ]; then printf \"name? \"; read name; echo hello $name; "
+    "printf \"more? \"; read more; echo got $more; fi";
+
+TEST(LauncherTerminalTest, RankZeroAsksOnTheTerminal) {
+  ShellOnATerminal shell;
+  shell.Type(absl::StrCat(kLauncher, " -np 2 sh -c '", kQuestions, "'; echo code=$?.\r"));
+  shell.WaitFor("[0]<stdout>: name? ");
+  shell.Type("ada\r");
+  shell.WaitFor("[0]<stdout>: hello ada\r\n");
+  shell.WaitFor("[0]<stdout>: more? ");
+  shell.Type("no\r");
+  shell.WaitFor("[0]<stdout>: got no\r\n");
+  shell.WaitFor("code=0.");
+}
+
+TEST(LauncherTerminalTest, StopKeyAndFgWhileRankZeroHasTheTerminal) {
+  ShellOnATerminal shell;
+  shell.Type(absl::StrCat(kLauncher, " -np 2 sh -c '", kQuestions, "; exec sleep 1000'\r"));
+  const Pids pids = WaitForPids(&shell, "name? ");
+  shell.Type(kStopKey);
+  shell.WaitFor("Stopped");
+  WaitUntil([&] { return pids.AreStopped(); }, "ranks that are stopped");
+  shell.Type("fg\r");
+  shell.WaitFor("rondarun");
+  WaitUntil([&] { return pids.GoOn(); }, "ranks that go on");
+  shell.Type("ada\r");
+  shell.WaitFor("[0]<stdout>: hello ada\r\n");
+  shell.WaitFor("more? ");
+  // A job in the background stops when it reads. The shell tells with its next prompts.
+  shell.Type(kStopKey);
+  shell.WaitFor("Stopped");
+  shell.Type("bg\r");
+  shell.TypeUntil("\r", "Stopped");
+  shell.Type("fg\r");
+  shell.WaitFor("rondarun");
+  shell.Type("no\r");
+  shell.WaitFor("[0]<stdout>: got no\r\n");
+  // The key reaches rank 0 alone, whose end is the job's.
+  shell.Type(kInterruptKey);
+  shell.WaitFor("rondarun: rank 0 ");
+  shell.WaitFor(" was killed by signal 2 (SIGINT)");
+}
+
+TEST(LauncherTerminalTest, DebuggerOfPythonWorksInRankZero) {
+  ShellOnATerminal shell;
+  shell.Type(absl::StrCat(kLauncher,
+                          " -np 2 /usr/bin/python3 -c '\rimport os\ranswer = 41\rif os.environ[\"RANK\"] == "
+                          "\"0\": breakpoint()\rprint(\"rank\", os.environ[\"RANK\"], \"ends\")\r'; echo "
+                          "code=$?.\r"));
+  shell.WaitFor("(Pdb) ");
+  shell.Type("p answer + 1\r");
+  shell.WaitFor("[0]<stdout>: 42\r\n");
+  shell.WaitFor("(Pdb) ");
+  shell.Type("c\r");
+  shell.WaitFor("[0]<stdout>: rank 0 ends\r\n");
+  shell.WaitFor("code=0.");
+}
+
+}  // namespace
+}  // namespace ronda
