@@ -1,5 +1,5 @@
-/* Programs that were built with an older ronda.h: their argument structs are smaller. This file has the layouts of those
- * versions, unchanged. After each struct comes memory that the library must not read. */
+/* Programs that were built with an older ronda.h: their argument structs are smaller. This file has the layouts of
+ * those versions, unchanged. After each struct comes memory that the library must not read. */
 #include <stdio.h>
 #include <string.h>
 
