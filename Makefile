@@ -6,7 +6,7 @@ BAZEL ?= bazel
 # Where the output is no terminal: a line a minute.
 PROGRESS := $(shell [ -t 2 ] || echo --show_progress_rate_limit=60)
 
-.PHONY: help setup demo build test test-torch test-frameworks test-paddle suites bench chaos simulate fuzz gpu-test gpu-bench gpu-bundle install wheel deb lint format asan ubsan tsan clean
+.PHONY: help setup demo build test test-torch test-frameworks test-paddle suites bench chaos simulate fuzz gpu-test gpu-bench gpu-bundle install uninstall wheel deb lint format asan ubsan tsan clean
 .DEFAULT_GOAL := help
 
 help: ## list these commands
@@ -25,14 +25,14 @@ build: ## build everything
 	$(BAZEL) build $(PROGRESS) //...
 
 test: ## run every test, those of PyTorch with Debian's and with pip's newest, those of Paddle with pip's newest; ends with "N passed, N failed"
-	@third_party/install.sh build test bench
+	@third_party/install.sh build test bench deb
 	@BAZEL=$(BAZEL) tests/run_every_test.sh
 
 test-torch: ## the tests of the Python package and of ronda/torch.hpp with another PyTorch (TORCH=2.6.0; or the newest)
 	@third_party/install.sh build test
 	@BAZEL=$(BAZEL) tools/torch/test_torch.sh "$(or $(TORCH),newest)"
 
-test-frameworks: ## the tests of Accelerate, transformers, Lightning, ignite, DeepSpeed, Ray and torchft beside PyPI's newest PyTorch (TORCH=2.15.0 for another)
+test-frameworks: ## the tests of Accelerate, transformers, Lightning, ignite, DeepSpeed, Ray, torchft and of the manifests for Kubernetes, beside PyPI's newest PyTorch (TORCH=2.15.0 for another)
 	@third_party/install.sh build test
 	@BAZEL=$(BAZEL) tools/frameworks/test_frameworks.sh $(TORCH)
 
@@ -84,9 +84,13 @@ gpu-bundle: ## gpu-bundle.tar.xz: both, for a machine with a GPU and without Baz
 gpu-folder:
 	@if command -v $(BAZEL) > /dev/null; then $(MAKE) --no-print-directory gpu-bundle; else test -x gpu-bundle/run.sh; fi
 
-install: ## install library, headers, Python package, rondarun, ronda-bench and, if built, plugins, under PREFIX (/usr/local)
+install: ## install library, headers, Python package, rondarun, ronda-bench, and plugins for what is here, under PREFIX (/usr/local)
 	@third_party/install.sh build
+	$(BAZEL) build $(PROGRESS) //client/packaging:install $$(client/packaging/optional_parts.sh targets)
 	$(BAZEL) run $(PROGRESS) //client/packaging:install -- "$(PREFIX)" "$(CURDIR)/.bazel/bin"
+
+uninstall: ## remove what make install has put under PREFIX (/usr/local)
+	@client/packaging/uninstall.sh "$(PREFIX)"
 
 wheel: ## the Python package for pip, in dist/: ronda-VERSION-cp310-abi3-manylinux_2_34_x86_64.whl
 	@third_party/install.sh build bench
@@ -94,7 +98,7 @@ wheel: ## the Python package for pip, in dist/: ronda-VERSION-cp310-abi3-manylin
 
 deb: ## Debian packages, in dist/: ronda, libronda0, libronda-dev, python3-ronda
 	@third_party/install.sh build bench deb
-	$(BAZEL) build $(PROGRESS) //runtime/mpi:all
+	$(BAZEL) build $(PROGRESS) //client/packaging:install $$(client/packaging/optional_parts.sh targets)
 	$(BAZEL) run $(PROGRESS) //client/packaging:deb -- "$(CURDIR)/dist" "$(CURDIR)/.bazel/bin"
 
 lint: ## formatting, types of Python, clang-tidy, and clang's thread-safety analysis

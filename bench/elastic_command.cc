@@ -72,7 +72,7 @@ double NowSeconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// What rank 0 tells of an epoch when its first step is complete. Times are of the machine's clock, in seconds.
+// Rank 0's report on an epoch, when the epoch's first step is complete. Times are in seconds on the machine's clock.
 struct EpochStart {
   double step = 0;   // the median of its steps in earlier epochs; 0: there were none
   double left = 0;   // the end of its last step before this epoch
@@ -97,7 +97,7 @@ std::optional<EpochStart> DecodeEpochStart(const std::string& text) {
   return start;
 }
 
-// Set in a member by SIGUSR1: the job is to end.
+// Set in a member by SIGUSR1: the job has to end.
 volatile std::sig_atomic_t is_to_end = 0;
 
 // The steps of a member over its epochs.
@@ -110,7 +110,7 @@ class MemberSteps {
     ++in_epoch_;
   }
 
-  // Begins an epoch. Returns what is to be told of it, but for its first step and its members.
+  // Begins an epoch. Returns the report on it, without its first step and its members.
   EpochStart Begin() {
     in_epoch_ = 0;
     return {.step = durations_.empty() ? 0 : Median(durations_), .left = last_};
@@ -122,7 +122,7 @@ class MemberSteps {
   int64_t in_epoch_ = 0;
 };
 
-// A member of the job that is timed: it sums gradients until one of the members is told to end.
+// A member of the timed job: it sums gradients until one of the members gets the signal to end.
 int RunForKills(size_t bytes) {
   std::signal(SIGUSR1, [](int) { is_to_end = 1; });
   std::vector<float> weights(bytes / sizeof(float) + 1), gradient(weights.size());
@@ -154,7 +154,7 @@ struct Delays {
   std::vector<double> survivors, replaced, planned;
 };
 
-// Kills a random member whenever the job is complete, as often as it is told, and then tells it to end.
+// Kills a random member whenever the job is complete, options.kills times. Then signals the job to end.
 class Killer {
  public:
   Killer(const ElasticOptions& options, ProgressBar* progress)
@@ -197,8 +197,8 @@ class Killer {
   std::mt19937 random_;
   Delays delays_;
   int kills_ = 0;
-  bool is_pending_ = false;    // a kill whose replacement has not taken a step yet
-  bool has_survived_ = false;  // its survivors have
+  bool is_pending_ = false;    // a kill whose replacement has not yet made a step
+  bool has_survived_ = false;  // its survivors have made a step
   double killed_at_ = 0;
 };
 
@@ -213,17 +213,16 @@ absl::StatusOr<LaunchCommand> PlanRonda(const ElasticOptions& options) {
 }
 
 absl::StatusOr<LaunchCommand> PlanTorchrun(const ElasticOptions& options) {
-  const std::string python = FindInstalledProgram()("python3"), script = FindPeerFile("torchrun_elastic.py");
-  if (python.empty() || script.empty()) {
-    return absl::NotFoundError("--peer torchrun: needs Debian's python3-torch, and what make bench builds");
-  }
+  const std::string python = FindInstalledProgram()("python3");
+  if (python.empty()) return absl::NotFoundError("--peer torchrun: there is no python3 in PATH");
+  RONDA_ASSIGN_OR_RETURN(const std::string script, FindPeerFile("torchrun", "torchrun_elastic.py", "python3-torch"));
   // Without --redirects and --tee PyTorch 1.13 fails under Python 3.11.
   return LaunchCommand{.words = {python, "-m", "torch.distributed.run", "--standalone", "--redirects=1", "--tee=1",
                                  "--nproc_per_node", absl::StrCat(options.ranks), "--max_restarts",
                                  absl::StrCat(options.kills + 1), script, absl::StrCat(options.bytes)}};
 }
 
-// Runs a job through all its kills.
+// Runs a job until all its kills are done.
 absl::StatusOr<Delays> MeasureJob(const std::string& name, const LaunchCommand& command,
                                   const ElasticOptions& options) {
   ProgressBar progress(stderr);
@@ -274,12 +273,7 @@ absl::Status MeasureRecovery(const ElasticOptions& options, Results* results) {
   std::vector<std::pair<std::string, LaunchCommand>> jobs;
   RONDA_ASSIGN_OR_RETURN(jobs.emplace_back("ronda", LaunchCommand()).second, PlanRonda(options));
   for (const std::string& peer : options.peers) {
-    absl::StatusOr<LaunchCommand> plan = PlanTorchrun(options);
-    if (plan.ok()) {
-      jobs.emplace_back(peer, *std::move(plan));
-    } else {
-      Explain(plan.status());
-    }
+    RONDA_ASSIGN_OR_RETURN(jobs.emplace_back(peer, LaunchCommand()).second, PlanTorchrun(options));
   }
   const Table table = TableOfDelays();
   std::fputs(table.Header().c_str(), stdout);
@@ -301,7 +295,7 @@ void AddStepFlags(Flags* flags, ElasticStepOptions* options) {
              Integer(&options->rounds, {.min = 1, .max = 10000}));
 }
 
-// In a process that rondarun has started as a member.
+// The main function of a process that rondarun has started as a member.
 int RunAsMember(const ElasticOptions& options) {
   return options.measure == ElasticMeasure::kStep ? RunStepsAsMember(options.step) : RunForKills(options.bytes);
 }

@@ -35,7 +35,7 @@ double NanosecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
 }
 
-// Of all threads of this process, so far: how often one has given up its core, or lost it.
+// Context switches of all threads of this process so far: how often a thread has given up its core, or lost it.
 double ContextSwitches() {
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
@@ -48,7 +48,7 @@ struct Ending {
   std::function<void()> end_step;
   std::vector<double> step_ns = {};   // the mean of each block
   std::vector<double> switches = {};  // of context, in a step
-  std::vector<double> call_ns = {};   // single calls, in steps of their own
+  std::vector<double> call_ns = {};   // single calls, in separate steps
 };
 
 // An optimizer whose update takes no time.
@@ -56,7 +56,7 @@ struct NoUpdate {
   void step() {}
 };
 
-// A trainer as docs/elastic.md has it. Thread-compatible.
+// A trainer as docs/elastic.md shows it. Thread-compatible.
 class StepsOfMember {
  public:
   // REQUIRES: the process is in the job.
@@ -83,7 +83,8 @@ class StepsOfMember {
     std::vector<double> mark_ns;
     for (int round = 0; round < options_.rounds; ++round) {
       output_->Progress(static_cast<double>(round) / options_.rounds, absl::FormatDuration(compute));
-      // No ending is always the first: what changes meanwhile must not look like a difference between them.
+      // The endings begin each round in another order, so that a change over time does not look like a difference
+      // between them.
       for (size_t i = 0; i < std::size(endings); ++i) {
         RunBlock(compute, &endings[(i + static_cast<size_t>(round)) % std::size(endings)]);
       }
@@ -112,7 +113,7 @@ class StepsOfMember {
     run(options_.steps);
     ending->step_ns.push_back(NanosecondsSince(begin) / options_.steps);
     ending->switches.push_back((ContextSwitches() - switches) / options_.steps);
-    // Two looks at the clock in each step, which the block leaves out.
+    // Reads the clock twice in each step, which the block does not.
     for (int step = 0; step < options_.steps / 10 + 1; ++step) {
       RunStep(compute);
       const auto call = Clock::now();
@@ -184,7 +185,7 @@ double TellCoreDistance(const char* when) {
 
 int RunStepsAsMember(const ElasticStepOptions& options) {
   std::vector<float> weights(1);
-  int64_t cursor = 0;  // as a program's sampler has one
+  int64_t cursor = 0;  // as the sampler of a program has one
   elastic::State state({ronda::tensor("weights", weights)}, &cursor);
   elastic::run(state, [&](const elastic::Membership& membership) {
     Output output(membership.rank, ProcessVariables()(kOutputVariable).value_or(""));

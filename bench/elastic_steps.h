@@ -1,4 +1,4 @@
-// What step_done() adds to a training step: the second measurement of ronda-bench elastic.
+// The cost of step_done() in a training step: the second measurement of ronda-bench elastic.
 #ifndef RONDA_BENCH_ELASTIC_STEPS_H_
 #define RONDA_BENCH_ELASTIC_STEPS_H_
 
@@ -15,18 +15,18 @@ namespace ronda::bench {
 struct ElasticStepOptions {
   int ranks = 2;
   size_t bytes = 0;                                                                       // of a step's gradients
-  int tensors = 10;                                                                       // that these are
-  int steps = 200;                                                                        // of a block
+  int tensors = 10;                                                                       // of the gradients
+  int steps = 200;                                                                        // per block
   int rounds = 50;                                                                        // of blocks
-  std::vector<absl::Duration> compute = {absl::ZeroDuration(), absl::Microseconds(200)};  // of a step, each for itself
+  std::vector<absl::Duration> compute = {absl::ZeroDuration(), absl::Microseconds(200)};  // of a step; one run each
 };
 
-// As a member of the job: blocks of steps that end with nothing, with should_stop() and with step_done(), in turns.
-// Rank 0 hands the rows to the process that started the job. Returns the process' exit code.
+// Runs as a member of the job: blocks of steps that end with nothing, with should_stop() and with step_done(), in
+// turns. Rank 0 sends the rows to the process that started the job. Returns the process' exit code.
 int RunStepsAsMember(const ElasticStepOptions& options);
 
-// Starts the job, of members that get `words` as the arguments of `ronda-bench elastic`, and prints its rows.
-// Errors: the launcher's; INTERNAL if the job fails.
+// Starts the job, whose members get `words` as the arguments of `ronda-bench elastic`, and prints its rows. Errors: the
+// launcher's; INTERNAL if the job fails.
 absl::Status MeasureSteps(const ElasticStepOptions& options, const std::vector<std::string>& words, Results* results);
 
 }  // namespace ronda::bench

@@ -1,7 +1,7 @@
-// The speed at which the CPU kernels move memory, next to memcpy.
+// The speed at which the CPU kernels move memory, compared with memcpy.
 //
-// The rate counts every byte read and every byte written once, for memcpy as well, so that all lines compare. The
-// size in a benchmark's name is that of one buffer of fp32, or of as many elements of another type.
+// The rate counts every byte read and every byte written once, also for memcpy, so that all lines are comparable. The
+// size in a benchmark's name is that of one buffer of fp32. Buffers of other types have the same number of elements.
 #include <cstdint>
 #include <cstring>
 #include <vector>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ronda-bench on two hosts whose links are limited: network namespaces of this machine, joined by a bridge. Needs root,
-# iproute2 and Open MPI. docs/benchmarks.md has its results.
+# Runs ronda-bench on two hosts whose links are limited: network namespaces of this machine, joined by a bridge. Needs
+# root, iproute2 and Open MPI. docs/benchmarks.md has its results.
 #
 #   bench/limited_links.sh step ["RATE..."]   the step time of ResNet-50 against the bandwidth, in three wire formats,
 #                                             beside the prediction for the link, measured in the same run
@@ -41,7 +41,7 @@ set_up() {
     ip -n "$host" link set eth0 up
     ip -n "$host" link set lo up
   done
-  # Called like ssh: AGENT HOST COMMAND...; a host has a name and a /dev/shm of its own.
+  # Called like ssh: AGENT HOST COMMAND...; each host has its own name and its own /dev/shm.
   cat >"$agent" <<'AGENT'
 #!/bin/sh
 host=$1
@@ -73,8 +73,8 @@ bench() {
     -x RONDA_MPI_PLUGIN -x RONDA_HOSTS_PLUGIN ${RONDA_BACKEND:+-x RONDA_BACKEND} "$bin/bench/ronda-bench" "$@"
 }
 
-# link RATE: the rate of reducing one tensor of 16 MiB over the link, and the latency of a small one: us, and Gbit/s. (Not
-# that of bare MPI or of two messages that cross: neither keeps the limit's token bucket as evenly busy.)
+# link RATE: the rate of reducing one tensor of 16 MiB over the link, and the latency of a small one, in Gbit/s and us.
+# (Not the rate of bare MPI or of two messages that cross: neither keeps the limit's token bucket as evenly busy.)
 link() {
   bench 1 collectives --op allreduce --layer communicator -b 64 -e 16M -f 262144 --rounds 5 \
     --csv "$report/link-$1.csv" >/dev/null
@@ -86,18 +86,19 @@ link() {
   ' "$report/link-$1.csv"
 }
 
-# Several measurements of a link, from standard input, as the model takes one: their mean latency, and mean time a bit.
+# Reads several measurements of a link from standard input, and prints one for the model: their mean latency, and mean
+# time per bit.
 mean_link() {
   awk '{ latency += $1; time += 1 / $2 } END { printf "--link-latency %.1fus --link-gbit %.3f", latency / NR, NR / time }'
 }
 
-# model LINK: the step without compute of ResNet-50 on two hosts of one rank each, by wire format.
+# model LINK: the step of ResNet-50 without compute on two hosts of one rank each, by wire format.
 model() {
   local file="$report/model.csv"
   # shellcheck disable=SC2086  # several words
   "$bin/bench/ronda-bench" model --models resnet50 --ranks 2 --local-size 1 --compute 1us $1 --csv "$file" >/dev/null
   awk -F, '
-    # Counted from the end, as there are names with commas at the beginning.
+    # Counted from the end, because some names at the beginning contain commas.
     NR == 1 { for (i = 1; i <= NF; ++i) after[$i] = NF - i; next }
     $(NF - after["coordination"]) == "locked" && $(NF - after["algorithm"]) == "hierarchical" {
       printf "%s %.0f ms  ", $(NF - after["wire"]), 1e3 * $(NF - after["step_s"])
@@ -114,7 +115,7 @@ case ${1:-} in
       steps=$((rate == 100 ? 1 : 5))
       warm_up=$((rate == 100 ? 1 : 6))
       echo "== ${rate} Mbit/s (0: unlimited)"
-      before=$(link "$rate")  # and after: the rate of a limited link changes by the minute
+      before=$(link "$rate")  # and after: the rate of a limited link changes within minutes
       bench 1 step --preset resnet50 --wire none,fp16,fp8_e4m3 --steps "$steps" --warm-up "$warm_up" --rounds 1 \
         --json "$report/step-hosts-$rate.json"
       measured=$({ echo "$before" && link "$rate"; } | mean_link)

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # The runs of `make bench`: Ronda beside its peers, every part of ronda-bench, in about ten minutes on two cores. Results go to
-# bench-report/ as JSON, and from there to one page with plots, bench-report/index.html.
+# bench-report/ as JSON, and from there to one page with plots, bench-report/index.html, which is there after the first run and grows.
 #
-#   BENCH_SCALE=0.1    fewer rounds, for a look (1)
+#   BENCH_SCALE=0.1    fewer rounds of every part, for a look (1)
 #   BENCH_ONLY=step    only the runs whose name begins so (all)
 #   BENCH_REPORT=DIR   another folder (bench-report)
 #
-# A run that fails is named at the end, and the other runs continue.
+# A failed run is named at the end, and the other runs continue.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bazel=${BAZEL:-bazel}
-progress=() && [ -t 2 ] || progress=(--show_progress_rate_limit=60)  # a line a minute
+progress=() && [ -t 2 ] || progress=(--show_progress_rate_limit=60)  # one line per minute
 scale=${BENCH_SCALE:-1}
 only=${BENCH_ONLY:-}
 report=${BENCH_REPORT:-bench-report}
@@ -21,10 +21,13 @@ export RONDA_HOSTS_PLUGIN=$PWD/.bazel/bin/runtime/net/libronda_hosts.so
 mkdir -p "$report"
 failed=()
 
-# How many rounds are left of $1: one at least.
+# The number of rounds that remain of $1: at least one.
 rounds() { awk -v all="$1" -v scale="$scale" 'BEGIN { n = int(all * scale + 0.5); print (n < 1) ? 1 : n }'; }
 
-# run NAME COMMAND [OPTION]...: one run of ronda-bench, whose results go to NAME.json.
+# How many seconds are left of $1.
+seconds() { awk -v all="$1" -v scale="$scale" 'BEGIN { printf "%.4f", all * scale }'; }
+
+# run NAME COMMAND [OPTION]...: one run of ronda-bench, whose results go to NAME.json, and to the page.
 run() {
   local name=$1
   shift
@@ -34,6 +37,7 @@ run() {
   local start=$SECONDS
   if "$bench" "$@" --json "$report/$name.json"; then
     echo "== $name took $((SECONDS - start)) s"
+    "$bench" report "$report" || failed+=("the page after $name")
   else
     failed+=("$name")
   fi
@@ -43,7 +47,7 @@ few=$(rounds 3)
 some=$(rounds 5)
 many=$(rounds 9)
 
-# Two ranks: all sizes, beside each peer as it comes and at its best.
+# Two ranks: all sizes, beside each peer with its default settings and with its best.
 run collectives-2-openmpi-best collectives -np 2 --peer mpi,gloo --peer-setting best --rounds "$many"
 run collectives-2-openmpi collectives -np 2 --peer mpi --layer communicator --rounds "$some"
 run collectives-2-mpich collectives -np 2 --peer mpich --peer-setting best --layer communicator --rounds "$some"
@@ -52,7 +56,7 @@ run collectives-2-mpich collectives -np 2 --peer mpich --peer-setting best --lay
 run collectives-4-openmpi-best collectives -np 4 --peer mpi --peer-setting best -b 64K -e 64M --rounds "$some"
 run collectives-4-mpich collectives -np 4 --peer mpich --peer-setting best --layer communicator -b 64K -e 64M --rounds "$few"
 
-# The other operations; 16-bit data, which MPI adds up with a user operation.
+# The other operations; 16-bit data, which MPI adds with a user operation.
 run operations-2-openmpi-best collectives -np 2 --op all --peer mpi --peer-setting best --layer communicator \
   -b 1K -e 16M -f 16 --rounds "$few"
 run float16-2-openmpi-best collectives -np 2 --dtype float16 --peer mpi --peer-setting best -b 16M -e 64M --rounds "$some"
@@ -67,21 +71,20 @@ run step-2-sweep step -np 2 --preset resnet50 --fusion 0,256KiB,1MiB,16MiB,64MiB
 run step-2-settings step -np 2 --preset many-small --cycle-time 0,1ms --backend all --lock all --rounds "$few"
 
 # One small tensor; starting; agreeing.
-run latency-2-openmpi-best latency -np 2 --peer mpi,gloo --peer-setting best --rounds "$some"
-run latency-2 latency -np 2 --rounds "$some"
+run latency-2-openmpi-best latency -np 2 --peer mpi,gloo --peer-setting best --rounds "$some" --idle "$(seconds 3)s"
+run latency-2 latency -np 2 --rounds "$some" --idle "$(seconds 3)s"
 run startup-2 startup -np 2 --peer mpi,mpich --rounds "$(rounds 10)"
 run elastic-4 elastic -np 4 --kills "$(rounds 5)" --peer torchrun
 run elastic-2-step elastic -np 2 --measure step -b 64KiB --rounds "$(rounds 50)"
-run negotiation negotiation --ranks 2,64,1024
+run negotiation negotiation --ranks 2,64,1024 --runs "$(rounds 7)"
 
 if [[ kernels == "$only"* ]]; then
   echo
   echo "== kernels, one core"
-  .bazel/bin/bench/kernels_bench --benchmark_min_time=0.1 || failed+=(kernels)
+  .bazel/bin/bench/kernels_bench --benchmark_min_time="$(seconds 0.1)" || failed+=(kernels)
 fi
 
 echo
-"$bench" report "$report"
 if ((${#failed[@]} > 0)); then
   echo "failed: ${failed[*]}" >&2
   exit 1

@@ -17,11 +17,12 @@ const std::vector<Command>& Commands() {
 
 std::string HelpText() {
   std::string text =
-      "usage: ronda-bench COMMAND [OPTION]...\n\nMeasures Ronda, beside its peers. Commands, each with a --help of its "
-      "own:\n";
+      "usage: ronda-bench COMMAND [OPTION]...\n\nMeasures Ronda, beside its peers.\n\n"
+      "Commands, each with a --help of its own:\n";
+  constexpr size_t kNameWidth = 13;  // more than the longest name has
   for (const Command& command : Commands()) {
     const std::string name = command.name;
-    text += "  " + name + std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') + command.summary + "\n";
+    text += "  " + name + std::string(kNameWidth - name.size(), ' ') + command.summary + "\n";
   }
   return text +
          "\nA command starts its own ranks (-np N). Started by rondarun, mpirun or mpiexec, it is one of their "

@@ -43,7 +43,7 @@ double NowSeconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// A rank of the job that is timed.
+// A rank of the timed job.
 int RunAsRank(const LaunchedRank& launched) {
   float value = 1;
   ronda::init();
@@ -53,10 +53,11 @@ int RunAsRank(const LaunchedRank& launched) {
   return value == static_cast<float>(launched.size) ? 0 : 1;
 }
 
-// A job that is started again and again.
+// A job that is started repeatedly.
 struct StartedJob {
   std::string name;
   LaunchCommand command;
+  std::string version = {};                // of a peer
   std::vector<double> first_seconds = {};  // until the first allreduce
   std::vector<double> total_seconds = {};  // until the launcher has ended
 };
@@ -72,12 +73,11 @@ absl::StatusOr<StartedJob> PlanRonda(const StartupOptions& options) {
 
 absl::StatusOr<StartedJob> PlanPeer(const StartupOptions& options, const std::string& name) {
   const PeerInfo& info = *FindPeer(name);
-  if (!info.launcher) return absl::NotFoundError(absl::StrCat("--peer ", name, ": ", info.title, " has no launcher"));
-  const std::string program = FindPeerFile(absl::StrCat(info.name, "_first_allreduce"));
-  if (program.empty()) {
-    return absl::NotFoundError(absl::StrCat("--peer ", name, ": the program for ", info.title,
-                                            " is not built: install Debian's ", info.packages));
+  if (!info.launcher) {
+    return absl::InvalidArgumentError(absl::StrCat("--peer ", name, ": ", info.title, " has no launcher to time"));
   }
+  RONDA_ASSIGN_OR_RETURN(const std::string program,
+                         FindPeerFile(name, absl::StrCat(info.name, "_first_allreduce"), info.build_package));
   StartedJob peer{.name = info.name};
   RONDA_ASSIGN_OR_RETURN(peer.command, PlanLaunch({.launcher = *info.launcher,
                                                    .ranks = options.ranks,
@@ -91,7 +91,11 @@ absl::Status StartOnce(StartedJob* job) {
   double first = 0;
   const double start = NowSeconds();
   RONDA_ASSIGN_OR_RETURN(const int exit_code, RunLaunch(job->command, [&](const OutputMessage& message) {
-                           static_cast<void>(absl::SimpleAtod(message.text, &first));
+                           if (message.kind == OutputMessage::Kind::kPeer) {
+                             job->version = message.text;
+                           } else {
+                             static_cast<void>(absl::SimpleAtod(message.text, &first));
+                           }
                          }));
   if (exit_code != 0 || first < start) {
     return absl::InternalError(absl::StrCat(job->name, ": the job failed with exit code ", exit_code));
@@ -124,6 +128,7 @@ void Report(const std::vector<StartedJob>& jobs, int ranks, Results* results) {
                            {"first_s", job.first_seconds}};
     std::fputs(table.RowOf(row).c_str(), stdout);
     results->Add(row);
+    if (!job.version.empty()) results->AddPeer(job.version);
   }
 }
 
@@ -131,12 +136,7 @@ absl::StatusOr<std::vector<StartedJob>> PlanJobs(const StartupOptions& options) 
   std::vector<StartedJob> jobs;
   RONDA_ASSIGN_OR_RETURN(jobs.emplace_back(), PlanRonda(options));
   for (const std::string& name : options.peers) {
-    absl::StatusOr<StartedJob> peer = PlanPeer(options, name);
-    if (peer.ok()) {
-      jobs.push_back(*std::move(peer));
-    } else {
-      Explain(peer.status());
-    }
+    RONDA_ASSIGN_OR_RETURN(jobs.emplace_back(), PlanPeer(options, name));
   }
   return jobs;
 }
@@ -144,7 +144,7 @@ absl::StatusOr<std::vector<StartedJob>> PlanJobs(const StartupOptions& options) 
 absl::Status Measure(const StartupOptions& options, Results* results) {
   RONDA_ASSIGN_OR_RETURN(std::vector<StartedJob> jobs, PlanJobs(options));
   ProgressBar progress(stderr);
-  for (int round = -1; round < options.rounds; ++round) {  // the first one warms up: files are read
+  for (int round = -1; round < options.rounds; ++round) {  // round -1 warms up: files are read
     for (StartedJob& job : jobs) {
       progress.Show(static_cast<double>(round + 1) / (options.rounds + 1), job.name);
       RONDA_RETURN_IF_ERROR(StartOnce(&job));

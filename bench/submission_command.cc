@@ -39,7 +39,7 @@ constexpr char kDescription[] =
 
 using Nanoseconds = std::chrono::duration<double, std::nano>;
 
-// One way to hand over a step's gradients, and its times on this rank.
+// One way to submit a step's gradients, and its times on this rank.
 struct Way {
   std::string name;
   absl::FunctionRef<void(size_t i)> hand_over;
@@ -85,7 +85,7 @@ class SubmissionRun {
     TimeSingleCalls(way);
   }
 
-  // The clock is read between the calls, which the means above leave out.
+  // The clock is read between the calls, which the means above avoid.
   void TimeSingleCalls(Way& way) {
     auto before = std::chrono::steady_clock::now();
     for (size_t i = tensors_.size(); i > 0; --i) {

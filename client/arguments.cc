@@ -20,17 +20,18 @@
 namespace ronda {
 namespace {
 
-// The bytes that may follow a lead byte: `length` of them in all with it, the second within [low, high].
+// The bytes that may follow a lead byte. The character has `length` bytes with the lead byte; its second byte is within
+// [low, high].
 struct Sequence {
   size_t length;
   uint8_t low;
   uint8_t high;
 };
 
-// length 0: `lead` begins no character.
+// length 0: no character begins with `lead`.
 Sequence SequenceOf(uint8_t lead) {
   if (lead < 0x80) return {lead >= 0x20 && lead != 0x7f ? size_t{1} : size_t{0}, 0, 0};
-  if (lead < 0xc2) return {0, 0, 0};  // a continuation, or an overlong form of ASCII
+  if (lead < 0xc2) return {0, 0, 0};  // a continuation byte, or an overlong form of ASCII
   if (lead < 0xe0) return {2, 0x80, 0xbf};
   if (lead == 0xe0) return {3, 0xa0, 0xbf};  // else overlong
   if (lead == 0xed) return {3, 0x80, 0x9f};  // else a surrogate
@@ -41,16 +42,17 @@ Sequence SequenceOf(uint8_t lead) {
   return {0, 0, 0};
 }
 
-// Counts printable ASCII at the beginning of `text`, as most names are: a multiple of eight bytes. More may follow.
+// Counts printable ASCII at the beginning of `text`, in multiples of eight bytes. Most names consist of it. More may
+// follow.
 size_t AsciiPrefix(absl::string_view text) {
-  constexpr uint64_t kEach = 0x0101010101010101;  // times a byte: that byte in each of the eight
+  constexpr uint64_t kEach = 0x0101010101010101;  // times a byte: that byte in each of the eight positions
   constexpr uint64_t kHigh = 0x80 * kEach;
   size_t i = 0;
   for (; text.size() - i >= sizeof(uint64_t); i += sizeof(uint64_t)) {
     uint64_t bytes;
     std::memcpy(&bytes, text.data() + i, sizeof(bytes));
-    // Without a high bit anywhere no sum carries into the next byte: from 0x7f on the one sets the high bit, and below
-    // 0x20 the other leaves it clear.
+    // If no byte has its high bit set, no sum carries into the next byte. The first sum sets the high bit from 0x7f on;
+    // the second leaves it clear below 0x20.
     const uint64_t too_high = bytes + (0x80 - 0x7f) * kEach;
     const uint64_t high_enough = bytes + (0x80 - 0x20) * kEach;
     if (((bytes | too_high | ~high_enough) & kHigh) != 0) break;
@@ -63,7 +65,7 @@ size_t AsciiPrefix(absl::string_view text) {
 bool IsPrintableUtf8(absl::string_view text) {
   size_t i = AsciiPrefix(text);
   while (i < text.size()) {
-    // Most of the rest is printable ASCII, too.
+    // Most of the rest is also printable ASCII.
     if (text[i] >= 0x20 && text[i] < 0x7f) {
       ++i;
       continue;
@@ -88,7 +90,7 @@ namespace {
 RONDA_DTYPE_TABLE(RONDA_DTYPE_CHECK)
 #undef RONDA_DTYPE_CHECK
 
-// Prefix of the names that Ronda itself gives: to barriers, for instance.
+// Prefix of the names that Ronda itself gives, for instance to barriers.
 constexpr absl::string_view kReservedPrefix = "ronda/";
 
 absl::Status CheckShape(const ronda_tensor& tensor, const Submission& submission) {
@@ -109,7 +111,7 @@ void Reset(Submission* submission) {
   *submission = *defaults;
 }
 
-// `seconds` as the C ABI writes them: 0 leaves *limit, negative is never.
+// `seconds` as in the C ABI: 0 keeps *limit, and a negative number means never.
 absl::Status SetLimit(const Submission& submission, absl::string_view argument, double seconds, absl::Duration* limit) {
   if (std::isnan(seconds)) {
     return absl::InvalidArgumentError(absl::StrCat(Describe(submission), ": call.", argument, " is not a number"));
@@ -206,7 +208,7 @@ absl::Status SetReductionOp(int op, Submission* submission) {
   return absl::OkStatus();
 }
 
-// Zero is "not set".
+// Zero means "not set".
 double ScaleOr1(double scale) { return scale == 0 ? 1.0 : scale; }
 
 absl::Status SetWire(int compression, Submission* submission) {
@@ -250,7 +252,7 @@ absl::Status SetSplits(const Args& args, Submission* submission) {
   return absl::OkStatus();
 }
 
-// Where the result goes, on a rank that has one.
+// The place of the result, on a rank that has one.
 template <typename Args>
 void SetOutput(const Args& args, Submission* submission) {
   submission->output = args.output;
@@ -270,7 +272,7 @@ absl::Status SetChannel(const Channel& channel, Submission* submission) {
   return absl::OkStatus();
 }
 
-// Checks here, so that the message has the caller's words: the allgathers would speak of inputs.
+// Checked here, so that the message uses the caller's words: the allgathers would report errors of inputs.
 absl::Status CheckSparseBuffers(const ronda_sparse_allreduce_args& args, const TensorRequest& values) {
   const auto is_zero = [](int64_t dim) { return dim == 0; };
   // A scalar has no rows; the runtime refuses it.
@@ -283,7 +285,7 @@ absl::Status CheckSparseBuffers(const ronda_sparse_allreduce_args& args, const T
                                                  " is NULL, but the shape has rows: pass both arrays"));
 }
 
-// The fields of each operation's arguments. An operation has one of these functions, and a line in the table below.
+// The fields of each operation's arguments. Each operation has one of these functions, and a line in the table below.
 
 absl::Status Fill(const ronda_allreduce_args& args, const Caller& caller, Submission* submission) {
   RONDA_RETURN_IF_ERROR(FromReduction(OpType::kAllreduce, args, caller, submission));
@@ -374,7 +376,7 @@ absl::Status Fill(const ronda_object_args& args, const Caller& caller, Submissio
       absl::StrCat("object '", args.name, "': call.memory is RONDA_MEMORY_CUDA, but objects are in host memory"));
 }
 
-// Characters that a log, or protobuf, would not take are replaced.
+// Replaces characters that a log or protobuf would not accept.
 std::string OneLine(absl::string_view text) {
   size_t end = std::min(text.size(), size_t{RONDA_MAX_NAME_LENGTH});
   const auto is_inside_character = [&] { return end < text.size() && (text[end] & 0xc0) == 0x80; };
@@ -409,7 +411,7 @@ std::string OneLine(absl::string_view text) {
 RONDA_SUBMISSION_ARGS(RONDA_NAME_OF)
 #undef RONDA_NAME_OF
 
-// The i-th of structs that lie `stride` bytes apart.
+// The i-th of several structs that are `stride` bytes apart.
 template <typename Args>
 const Args* At(const Args* args, size_t stride, size_t i) {
   return reinterpret_cast<const Args*>(reinterpret_cast<const char*>(args) + i * stride);
@@ -476,7 +478,7 @@ absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_arg
 
 namespace {
 
-// Converts `count` structs, each of the size that the first one tells.
+// Converts `count` structs; all have the size that the first one gives.
 template <typename Args>
 absl::Status ToArray(const Args* args, size_t count, const char* group, const Caller& caller,
                      std::vector<Submission>* submissions) {

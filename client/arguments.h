@@ -1,7 +1,6 @@
-// Turns the arguments of C callers into submissions. These checks cover everything that neither the types of C nor the
-// runtime check: sizes of structs, enums, and pointers that are followed here. Runtime::Submit checks the meaning of a
-// submission: shapes, buffers, ranks, process sets, splits. Pure: no function here looks at tensor data or at a
-// runtime.
+// Converts the arguments of C callers into submissions. The checks here cover everything that neither C's types nor the
+// runtime check: sizes of structs, enums, and pointers that this code follows. Runtime::Submit checks the meaning of a
+// submission: shapes, buffers, ranks, process sets, splits. Pure: no function here reads tensor data or a runtime.
 //
 // Every error is INVALID_ARGUMENT, names the operation, the tensor and the argument, and gives advice.
 #ifndef RONDA_CLIENT_ARGUMENTS_H_
@@ -28,10 +27,10 @@
 
 namespace ronda {
 
-// Far above the size of any struct of this API: a larger struct_size is memory that the caller has not initialised.
+// Far above the size of any struct of this API. A larger struct_size means that the caller has not initialised it.
 inline constexpr size_t kMaxStructSize = 4096;
 
-// The number that the caller stored in `value`. Reading an enum that holds none of its enumerators would be undefined.
+// The number that the caller stored in `value`. Reading an enum that has none of its enumerators would be undefined.
 template <typename Enum>
 int RawValue(const Enum& value) {
   static_assert(sizeof(Enum) == sizeof(int));
@@ -45,8 +44,8 @@ concept HasCallOptions = requires(T args) {
   { args.call } -> std::same_as<ronda_call_options&>;
 };
 
-// The sizes that T has had in versions of ronda.h, ascending. ronda_options has grown twice; ronda_call_options has
-// grown while the arguments of operations ended with it, and fields have been added behind it since.
+// The sizes of T in all versions of ronda.h, in ascending order. The struct ronda_options has grown twice. The struct
+// ronda_call_options grew while it was the last field of the operations' arguments; newer fields come after it.
 template <typename T>
 constexpr auto KnownSizes() {
   if constexpr (HasCallOptions<T>) {
@@ -54,7 +53,7 @@ constexpr auto KnownSizes() {
     return std::array{kBeforeCall + offsetof(ronda_call_options, memory), kBeforeCall + sizeof(ronda_call_options),
                       sizeof(T)};
   } else if constexpr (std::same_as<T, ronda_options>) {
-    // Both versions ended with padding, in which a new field would read what an old program never wrote.
+    // Both versions ended with padding. A new field there would read memory that an old program never wrote.
     static_assert(offsetof(T, master_address) >= offsetof(T, process_set_count) + sizeof(int));
     static_assert(offsetof(T, epoch) >= offsetof(T, local_size) + 2 * sizeof(int));
     return std::array{offsetof(T, master_address), offsetof(T, epoch), sizeof(T)};
@@ -64,7 +63,7 @@ constexpr auto KnownSizes() {
 }
 
 // Copies the caller's struct, which may come from another version of ronda.h. Fields that an older version lacks become
-// zero. A newer version is longer: its unknown fields must be zero, which means that the caller does not use them.
+// zero. In a newer, longer version the unknown fields must be zero, which means that the caller does not use them.
 // `type` is the struct's name.
 template <typename T>
 absl::StatusOr<T> CopySized(const T* from, absl::string_view type) {
@@ -91,24 +90,24 @@ absl::StatusOr<T> CopySized(const T* from, absl::string_view type) {
 // The rank that submits.
 struct Caller {
   RankId rank = 0;
-  WaitLimits limits;  // the job's, as this rank knows them: where a call sets one of its two only
+  WaitLimits limits;  // the job's, as this rank knows them: for a call that sets only one of its two limits
 };
 
-// "allreduce 'conv1/weight'", with which the messages about a tensor begin.
+// For instance "allreduce 'conv1/weight'". The messages about a tensor begin with it.
 std::string Describe(const Submission& submission);
 
 // Checks the name of a tensor or group. `what` is the argument's name for messages: "tensor.name".
 absl::Status CheckName(absl::string_view operation, absl::string_view what, const char* name);
 
-// Makes `*submission` a submission of `tensor`, and reuses the memory of its former content. A send or receive gets no
-// name, as the caller gives none, and neither does a tensor without one.
+// Makes `*submission` a submission of `tensor`, and reuses the memory of its former content. The submission gets no
+// name if it is a send or receive, whose callers give none, or if the tensor has none.
 absl::Status FromTensor(OpType op, const ronda_tensor& tensor, Submission* submission);
 
-// Sets the process set, where the buffers are, and limits if `call` has any.
+// Sets the process set, the kind of memory, and limits if `call` has any.
 absl::Status SetCall(const ronda_call_options& call, const Caller& caller, Submission* submission);
 
-// Whether `text` is well-formed UTF-8 (Unicode 15, table 3-7) without ASCII control characters: text that protobuf
-// accepts in a string field, and that fits on one line of a log.
+// Whether `text` is well-formed UTF-8 (Unicode 15, table 3-7) without ASCII control characters. protobuf accepts such
+// text in a string field, and it fits on one line of a log.
 bool IsPrintableUtf8(absl::string_view text);
 
 // The facts that a send and its receive agree on.
@@ -118,36 +117,38 @@ struct Channel {
   int tag;
 };
 
-// The submission of a rank that cannot take part in an operation. The operation is the next message of `channel`, if it
-// is given; else that of this name; else, without a name, this rank's next one without a name in the process set. The
-// other ranks get the first RONDA_MAX_NAME_LENGTH bytes of `message`, which may be null, on one line.
+// The submission of a rank that cannot take part in an operation. The operation is the next message of `channel` if
+// that is given; else the operation with this name; else, without a name, this rank's next operation without a name in
+// the process set. The other ranks get the first RONDA_MAX_NAME_LENGTH bytes of `message`, which may be null, on one
+// line.
 absl::StatusOr<Submission> RefusalSubmission(ronda_process_set set, const char* name, const Channel* channel,
                                              const char* message);
 
-// Args are those of one operation: ronda_allreduce_args, ronda_send_args and so on. `args` may be null, which is an
+// Args is the type of an operation's arguments: ronda_allreduce_args, ronda_send_args and so on. A null `args` is an
 // error. The content of `*submission` is lost; its memory is reused.
 //
-// The name of a send or a receive is that of the channel between the two ranks; the session numbers the tensors that go
-// through it. ronda_object_args become an allgather of bytes whose root is the caller's.
+// A send or a receive gets the name of the channel between the two ranks; the session numbers the tensors of the
+// channel. The type ronda_object_args becomes an allgather of bytes with the caller's root.
 template <typename Args>
 absl::Status ToSubmission(const Args* args, const Caller& caller, Submission* submission);
 
-// Allgathers of one group. The request of the values holds the caller's reduction, so that the ranks agree on it.
+// Allgathers of the same group. The request of the values contains the caller's reduction, so that the ranks agree on
+// it.
 struct SparseSubmissions {
   Submission indices;
   Submission values;
 };
 absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_args* args, const Caller& caller);
 
-// Makes a group of `count` structs, each of the size that the first one tells. The result are the first `count` of
-// `*submissions`, which grows if need be, and whose memory is reused. Args: ronda_allreduce_args, ronda_allgather_args,
-// ronda_reducescatter_args.
+// Makes a group of `count` structs; all have the size that the first one gives. The result is the first `count` entries
+// of `*submissions`, which grows if necessary, and whose memory is reused. Args: ronda_allreduce_args,
+// ronda_allgather_args, ronda_reducescatter_args.
 // REQUIRES: count > 0.
 template <typename Args>
 absl::StatusOr<absl::Span<const Submission>> ToGroup(const Args* args, size_t count, const char* group,
                                                      const Caller& caller, std::vector<Submission>* submissions);
 
-// The same without making them a group: `*submissions` becomes theirs, and at least as long. `group` is for messages.
+// As ToGroup(), without making a group: `*submissions` becomes the members, and may be longer. `group` is for messages.
 absl::Status ToMembers(const ronda_allreduce_args* args, size_t count, const char* group, const Caller& caller,
                        std::vector<Submission>* submissions);
 

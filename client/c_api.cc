@@ -49,8 +49,8 @@ struct JobOptions {
   }
 };
 
-// Misspelt variables have no effect, and nobody else would say so. The ranks of a job have the same environment as a
-// rule, so one of them speaks for all; jobs that begin later in this process say nothing new.
+// Misspelt variables have no effect, and nothing else reports them. The ranks of a job usually have the same
+// environment, so only rank 0 warns. Later jobs of this process repeat no warning.
 void WarnOfUnknownVariables(const JobEnvironment& job) {
   if (job.rank != 0) return;
   std::call_once(globals().unknown_variables_told, [&] {
@@ -83,8 +83,7 @@ absl::Status AddProcessSets(const std::vector<std::vector<RankId>>& sets, Sessio
   return absl::OkStatus();
 }
 
-// Begins the timeline that the environment asks for. The job fails if a rank cannot, so that all ranks learn the
-// reason.
+// Begins the timeline that the environment requests. If a rank cannot, the job fails, so that all ranks get the reason.
 absl::Status StartTimelineIfAsked(const TimelineSettings& timeline, Runtime& runtime) {
   if (timeline.path.empty()) return absl::OkStatus();
   absl::Status started = runtime.StartTimeline(timeline.path);
@@ -94,11 +93,11 @@ absl::Status StartTimelineIfAsked(const TimelineSettings& timeline, Runtime& run
   return status;
 }
 
-// A GPU that is abandoned is lost to the process, and with it the state that a member of an elastic job keeps. So the
-// work of a step gets the time to end: the launcher kills a member that is late, if others are not.
+// An abandoned GPU is lost to the process, and with it the state that a member of an elastic job keeps. So the work of
+// a step gets this time to end. The launcher kills a member that is late, if others are not.
 constexpr absl::Duration kPatienceOfMembers = absl::Seconds(20);
 
-// The number on its host that the launcher gave this process at its start. A member keeps it in all epochs.
+// The number on its host that the launcher gave this process at its start. A member keeps the number in all epochs.
 std::optional<int> PlaceOnHost() {
   const EnvironmentReader environment = ProcessEnvironment();
   const absl::StatusOr<Place> place = ReadPlace(EnvironmentVariables(environment));
@@ -120,15 +119,15 @@ absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options, E
                                 job_options.limits());
   RONDA_RETURN_IF_ERROR(StartTimelineIfAsked(job_options.config.timeline, session->runtime()));
   if (absl::Status status = AddProcessSets(job_options.client.process_sets, session.get()); !status.ok()) {
-    // Shuts down in an orderly way, as the other ranks do that learn of the error: else the job's error would be that a
-    // rank vanished.
+    // Shuts down in order, as the other ranks do when they get the error. Otherwise the job's error would be that a
+    // rank has vanished.
     session->runtime().Shutdown().IgnoreError();
     return status;
   }
   return session;
 }
 
-// How a member leaves an epoch of its elastic job and comes into the next.
+// How a member leaves an epoch of its elastic job and joins the next.
 struct Reform {
   std::string reason;  // the failure that ends the epoch; empty: none
   absl::Duration timeout = absl::InfiniteDuration();
@@ -144,7 +143,7 @@ absl::StatusOr<std::unique_ptr<Session>> JoinNextEpoch(const Reform& reform) {
   return session;
 }
 
-// The job of the environment; of a member that has no place of its own, the one in which its launcher gives it a place.
+// The job of the environment. If a member has no place from its program, its launcher gives it a place in that job.
 absl::StatusOr<std::unique_ptr<Session>> JoinFirst(const ronda_options* options) {
   RONDA_ASSIGN_OR_RETURN(const bool is_member, globals().member.IsMember(ProcessEnvironment()));
   if (is_member) {
@@ -184,8 +183,8 @@ Outcome ReformJob(const ronda_elastic_reform_options* options) {
   if (!reform.ok()) return Failure(reform.status(), Answer::kStartup);
   DefaultRuntime& runtime = globals().runtime;
   if (const auto session = runtime.Get(); session != nullptr && !reform->reason.empty()) {
-    // The others should not wait for this rank, which comes to no further operation. A job that has failed keeps its
-    // failure.
+    // The others should not wait for this rank, which takes part in no further operation. A job that has failed keeps
+    // its failure.
     session->runtime().Abandon(absl::UnavailableError(absl::StrCat("this rank leaves the epoch: ", reform->reason)));
   }
   Outcome left = runtime.Stop();
@@ -214,33 +213,33 @@ Outcome RunThreadsOf(const ronda_options* options, int size, void (*body)(void* 
                   .timeline_bytes = job_options->config.timeline.most_bytes,
                   .devices = DeviceBackends::Create(job_options->config.devices, HostName())},
                  [&](Runtime& runtime) { return RunRank(*job_options, body, context, runtime); });
-  // The text of an exception of the body is in the status. It is not rethrown: its thread has ended, and the caller may
-  // be C code.
+  // The status has the text of the body's exception. The exception is not rethrown, because its thread has ended, and
+  // because the caller may be C code.
   return Failure(outcome.status, Answer::kStartup);
 }
 
-// The error of a function that a rank which is a thread must not call.
+// The error of a function that must not be called by a rank that is a thread.
 Outcome NotInThreads(ronda_status code, absl::string_view function) {
   return {code, absl::StrCat(function,
                              ": this thread acts for a rank of ronda_run_threads(), where the job begins and "
                              "ends with the body: leave the call out")};
 }
 
-// Whether the process that forked this one had a job then.
+// Whether the process that forked this one had a job at that time.
 bool IsForkOfRank() {
   const Globals* const parents = globals().parents;
   return parents != nullptr && parents->runtime.Exists();
 }
 
-// The variables that say which job to join are the parent's, and libraries below (gRPC, MPI, CUDA) do not work in a
-// child after they have in its parent.
+// The variables that say which job to join are the parent's. And libraries below (gRPC, MPI, CUDA) do not work in a
+// child if its parent has used them.
 Outcome InitInForkOfRank() {
   return {RONDA_ERROR_INVALID_ARGUMENT,
           "ronda_init() in a child that a rank has made with fork(): the rank is its parent, and libraries that the "
           "parent uses do not work here; execute a program in the child, or fork before ronda_init()"};
 }
 
-// Submits, and waits without keeping the session from ending.
+// Submits an operation, and waits for it without holding the session, so that the session can end.
 template <typename SubmitFn>
 ronda_status SubmitAndWait(const SubmitFn& submit, std::shared_ptr<Handle>* handle) {
   const ronda_status submitted = CallWithSession([&](Session& session) {
@@ -259,7 +258,7 @@ absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(Session& session, ronda_proce
   return session.SubmitJoin(submission);
 }
 
-// Not numbered, as the caller tells creations apart by their tags.
+// Not numbered, because the caller distinguishes creations by their tags.
 absl::StatusOr<std::shared_ptr<Handle>> CreateProcessSet(Session& session, const int* ranks, int count,
                                                          const char* tag) {
   session.ForgetRemovedSets();
@@ -281,13 +280,13 @@ ronda_status Barrier(ronda_process_set set, double timeout_s) {
       &handle);
 }
 
-// A number of the topology, -1 while there is none.
+// A number of the topology; -1 without a job.
 int FromTopology(int Topology::*member) {
   const std::shared_ptr<Session> session = CurrentSession();
   return session == nullptr ? -1 : session->topology().*member;
 }
 
-// The members of a set; null if there is none.
+// The members of a set; null if the set does not exist.
 std::shared_ptr<const Group> FindProcessSet(ronda_process_set id) {
   const std::shared_ptr<Session> session = CurrentSession();
   if (session == nullptr) return nullptr;
@@ -295,7 +294,7 @@ std::shared_ptr<const Group> FindProcessSet(ronda_process_set id) {
   return members.ok() ? *std::move(members) : nullptr;
 }
 
-// The C ABI's struct is its size, and then the rows of the table in their order.
+// The C ABI's struct consists of its size, and then the rows of the table in their order.
 constexpr size_t kStatisticsFields[] = {
 #define RONDA_STATISTICS_OFFSET(name) offsetof(ronda_statistics, name),
     RONDA_STATISTICS_TABLE(RONDA_STATISTICS_OFFSET)
@@ -358,7 +357,7 @@ using ronda::Topology;
 const char* ronda_version(void) { return ronda::kVersion; }
 
 int ronda_status_is_recoverable(ronda_status status) {
-  // Not a cast to the enum: the caller may be built with a newer ronda.h.
+  // No cast to the enum, because the caller may be built with a newer ronda.h.
   const int raw = ronda::RawValue(status);
   return raw == RONDA_ERROR_PEER_FAILED || raw == RONDA_ERROR_DEADLINE ? 1 : 0;
 }

@@ -1,5 +1,5 @@
-// The C ABI on top of the runtime: what the ranks of a job agree on between steps, because they were asked to stop or
-// because their elastic job changes, and whose state they go on with.
+// The C ABI on top of the runtime: the ranks' agreement between steps to stop, or to change the members of their
+// elastic job; and the choice of the state with which they go on.
 #pragma GCC visibility push(default)
 #include "client/ronda.h"
 #pragma GCC visibility pop
@@ -22,19 +22,19 @@ namespace {
 
 using Request = StopAgreement::Request;
 
-// Submits the operation of a call that no longer holds a session.
+// Submits the operation of a call that has released its session.
 absl::StatusOr<std::shared_ptr<Handle>> SubmitIfRunning(const Submission& submission) {
   const std::shared_ptr<Session> session = CurrentSession();
   if (session == nullptr) return absl::CancelledError(NotInitialized().text);
   return session->runtime().Submit(submission);
 }
 
-// The ranks' answer to the question that is asked in every step, of which `request` is this rank's knowledge.
+// The ranks' answer to the question of every step. `request` is this rank's knowledge.
 absl::StatusOr<Request> Ask(std::shared_ptr<Session> session,
                             std::shared_ptr<StopAgreement> (Session::*agreement)() const, Request request) {
   RONDA_ASSIGN_OR_RETURN(const uint64_t joins, session->CountJoins());
   const std::shared_ptr<StopAgreement> question = ((*session).*agreement)();
-  // The call below waits, and must not keep the session from ending meanwhile.
+  // The call below waits, and must not hold the session meanwhile, so that the session can end.
   session.reset();
   return question->Call({.request = request, .joins = joins}, SubmitIfRunning);
 }
@@ -68,9 +68,11 @@ Outcome Poll(ronda_elastic_change* change) {
   const absl::StatusOr<bool> is_member = member.IsMember(ProcessEnvironment());
   if (!is_member.ok()) return Failure(is_member.status(), Answer::kStartup);
   using Wish = MemberChannel::Request;
+  // Before Look(): a launcher that ends the job tells the member so, and sends the signal after that.
+  const bool has_signal = StopSignal::received();
   const absl::StatusOr<Wish> wish = *is_member ? member.Look() : Wish::kNone;
   if (!wish.ok()) return Failure(wish.status(), Answer::kStartup);
-  const bool is_asked = StopSignal::received() || *wish != Wish::kNone;
+  const bool is_asked = has_signal || *wish != Wish::kNone;
   const absl::StatusOr<Request> answer =
       Ask(std::move(session), &Session::change_agreement, is_asked ? Request::kStop : Request::kNone);
   if (!answer.ok()) return Failure(answer.status(), Answer::kSubmission);
@@ -78,7 +80,7 @@ Outcome Poll(ronda_elastic_change* change) {
     *change = RONDA_ELASTIC_GO_ON;
     return {};
   }
-  const bool leaves = !*is_member || *wish == Wish::kEnd || StopSignal::received();
+  const bool leaves = !*is_member || *wish == Wish::kEnd || has_signal;
   *change = leaves ? RONDA_ELASTIC_LEAVE : RONDA_ELASTIC_REFORM;
   return leaves && *is_member ? Failure(member.Leave(), Answer::kStartup) : Outcome();
 }
@@ -88,7 +90,7 @@ Outcome Sync(int64_t snapshot_step, ronda_elastic_source* source) {
   std::shared_ptr<Session> session = CurrentSession();
   if (session == nullptr) return NotInitialized();
   if (source == nullptr) return NullArgument("ronda_elastic_sync", "source");
-  StopSignal::Arm();  // who synchronizes will look for changes
+  StopSignal::Arm();  // a rank that synchronizes will look for changes
   StepMarks& marks = globals().marks;
   const RankId rank = session->topology().rank;
   const int size = session->topology().size;
@@ -107,7 +109,7 @@ Outcome Sync(int64_t snapshot_step, ronda_elastic_source* source) {
   if (const absl::Status status = (*handle)->Wait(); !status.ok()) return Failure(status, Answer::kCompletion);
   const absl::StatusOr<StateSource> decided = DecideSource(*facts, size);
   if (!decided.ok()) return Failure(decided.status(), Answer::kStartup);
-  // A rank 0 whose state is the first one of all has what it begins with.
+  // If no rank has a state yet, the state with which rank 0 began is the first one.
   if (decided->rank == rank && !marks.has_state()) marks.Begin();
   const bool is_behind = decided->is_snapshot || marks.is_torn() || marks.steps() != decided->step;
   marks.BringTo(is_behind ? std::optional(decided->step) : std::nullopt);

@@ -1,4 +1,4 @@
-// The C ABI on top of the runtime: prepared groups, allreduces that a program repeats in every step.
+// The C ABI on top of the runtime: prepared groups, which are allreduces that a program repeats in every step.
 
 #pragma GCC visibility push(default)
 #include "client/ronda.h"
@@ -30,16 +30,16 @@
 
 namespace ronda {
 
-// Submissions that have been checked once, announced one by one in each step, and waited for together. They are
-// submitted in batches of neighbours, each by the thread that announces the batch's last member.
+// Submissions that are checked once, announced separately in each step, and waited for together. They are submitted in
+// batches of neighbours. The thread that announces the last member of a batch submits the batch.
 //
-// Announce is thread-safe; the other functions are called when no other function is running. Memory ordering: the
-// counter of a batch is decremented with acquire and release. So the thread that brings it to zero sees what every
-// other thread had written to the inputs of its members, and passes that on with the submission.
+// Announce is thread-safe. The other functions are called when no other function is running. Memory ordering: the
+// counter of a batch is decremented with acquire and release. So the thread that brings it to zero sees everything that
+// other threads had written to the inputs of their members, and passes it on with the submission.
 class PreparedGroup {
  public:
-  // `members` are of `session`, which the group does not keep. `name` is for messages.
-  // Errors: INVALID_ARGUMENT: those of Runtime::Check; two members of one name.
+  // `members` belong to `session`, which the group does not keep alive. `name` is for messages.
+  // Errors: INVALID_ARGUMENT: those of Runtime::Check; two members with the same name.
   static absl::StatusOr<std::unique_ptr<PreparedGroup>> Create(const std::shared_ptr<Session>& session,
                                                                std::string name, std::vector<Submission> members);
 
@@ -49,26 +49,26 @@ class PreparedGroup {
   PreparedGroup& operator=(const PreparedGroup&) = delete;
 
   // The input of member `index` is complete.
-  // Errors: INVALID_ARGUMENT: there is no such member, or it has been announced in this step; those of a submission.
+  // Errors: INVALID_ARGUMENT if the member does not exist, or has been announced in this step; those of a submission.
   Outcome Announce(size_t index);
-  // The same of a member that is reduced in place at `data`, in this step and until it is given another place. `stream`
-  // has been given the work that fills it. Without one, the member's previous stream has. INVALID_ARGUMENT also if
-  // `data` is null and the member has elements, or if a member in host memory gets a stream.
+  // As Announce(), for a member that is reduced in place at `data`, in this step and until a later call moves it again.
+  // `stream`, or else the member's previous stream, has been given the work that fills the input. INVALID_ARGUMENT also
+  // if `data` is null and the member has elements, or if a member in host memory gets a stream.
   Outcome AnnounceAt(size_t index, void* data, std::optional<void*> stream);
 
-  // Waits for all members and begins the next step. Errors: INVALID_ARGUMENT: a member was not announced, and nothing
-  // has changed; else the first error of a submission or an operation.
+  // Waits for all members and begins the next step. Errors: INVALID_ARGUMENT, without any change, if a member was not
+  // announced; else the first error of a submission or an operation.
   Outcome Wait();
-  // The same, unless a member is in flight when MonotonicTime() comes to `deadline`: then `*ended` is false, and
-  // nothing has changed.
+  // As Wait(), but if a member is still in flight when MonotonicTime() reaches `deadline`, `*ended` becomes false and
+  // nothing changes.
   Outcome WaitUntil(absl::Duration deadline, bool* ended);
-  // The same as these two with OrderStream() in place of Handle::Wait.
+  // As Wait() and WaitUntil(), with OrderStream() instead of Handle::Wait.
   Outcome OrderBefore(void* stream);
   Outcome OrderBeforeUntil(void* stream, absl::Duration deadline, bool* ended);
 
-  // Ends the step with the members that have been announced: submits those whose batch misses a neighbour, and begins
+  // Ends the step with the members that have been announced. Submits those whose batch lacks a neighbour, and begins
   // the next step. `*handles` gets an entry per member, null if the member was not announced.
-  // Errors: the first of a submission. Then nothing is in flight, and `*handles` is empty.
+  // Errors: the first error of a submission. Then nothing is in flight, and `*handles` is empty.
   Outcome Detach(std::vector<std::shared_ptr<Handle>>* handles);
 
   // Whether the last Wait() has found an overflow.
@@ -76,9 +76,9 @@ class PreparedGroup {
   size_t size() const { return members_.size(); }
 
  private:
-  // Aligned, so that threads that announce members of different batches do not write to one cache line.
+  // Aligned, so that threads that announce members of different batches do not write to the same cache line.
   struct alignas(64) Batch {
-    size_t begin = 0;  // its members
+    size_t begin = 0;  // the batch's members
     size_t end = 0;
     std::atomic<size_t> missing{0};  // members that have not been announced in this step
     // Written by the thread that submits the batch:
@@ -89,51 +89,52 @@ class PreparedGroup {
   PreparedGroup(const std::shared_ptr<Session>& session, std::string name, std::vector<Submission> members);
 
   Outcome Invalid(absl::string_view what) const;
-  // `prepare` for the member, before the others of its batch, or the runtime, can see it.
+  // Calls `prepare` for the member before the rest of the batch, or the runtime, can see the member.
   Outcome AnnounceAfter(size_t index, absl::FunctionRef<void(Submission&)> prepare);
   Outcome Submit(Batch& batch) {
     return SubmitAll(batch, absl::MakeConstSpan(members_).subspan(batch.begin, batch.end - batch.begin));
   }
-  // Submits the announced members of a batch that was not submitted because others are missing.
+  // Submits the announced members of a batch that was not submitted because other members are missing.
   Outcome SubmitAnnounced(Batch& batch);
   Outcome SubmitAll(Batch& batch, absl::Span<const Submission> members);
   // Forgets which members have been announced.
   void BeginStep();
   // INVALID_ARGUMENT if a member is missing.
   Outcome CheckComplete() const;
-  // Whether `has_ended` is true for the handles of all members; the first one that it is not true for is the last
-  // asked. Errors: CheckComplete()'s.
+  // Whether `has_ended` returns true for the handles of all members. Stops at the first handle for which it returns
+  // false. Errors: CheckComplete()'s.
   Outcome CheckEnded(absl::FunctionRef<bool(const Handle&)> has_ended, bool* ended) const;
-  // Ends the step: `wait` for each handle.
+  // Ends the step: calls `wait` for each handle.
   Outcome EndStep(absl::FunctionRef<absl::Status(const Handle&)> wait);
 
-  const std::weak_ptr<Session> session_;  // weak: the end of a rank that is a thread waits for those that hold it
+  const std::weak_ptr<Session> session_;  // weak, because the end of a rank that is a thread waits for its release
   const std::string name_;
-  std::vector<Submission> members_;           // the buffers of each are written by the thread that announces it
-  std::vector<std::atomic<bool>> announced_;  // by member: in this step
-  std::vector<size_t> batch_of_;              // by member: its index
+  std::vector<Submission> members_;           // the thread that announces a member writes its buffers
+  std::vector<std::atomic<bool>> announced_;  // per member: announced in this step
+  std::vector<size_t> batch_of_;              // per member: the index of its batch
   std::vector<Batch> batches_;
   bool found_overflow_ = false;
 };
 
 namespace {
 
-// The most members of a batch, and their bytes.
+// The most members of a batch, and the most bytes.
 struct BatchLimits {
   size_t members;
   size_t first_bytes;  // of a group's first batch
   size_t bytes;
 };
 
-// In host memory so much data travels in a fraction of a millisecond: little is lost if it is held back until the last
-// member is ready. The batch's lock and wake-up weigh little on each member.
+// In host memory this amount travels in a fraction of a millisecond, so little is lost if it is held back until the
+// last member is ready. The costs of the batch's lock and wake-up are small per member.
 constexpr BatchLimits kHostLimits = {.members = 32, .first_bytes = size_t{1} << 20, .bytes = size_t{1} << 20};
 
 // On a GPU a batch costs launches and events, and a program announces gradients long before the device has computed
-// them. So batches are large, as DistributedDataParallel's are; the first is small, for communication to begin early.
+// them. So batches are as large as those of DistributedDataParallel. The first is small, so that communication begins
+// early.
 constexpr BatchLimits kDeviceLimits = {.members = 256, .first_bytes = size_t{1} << 20, .bytes = size_t{25} << 20};
 
-// Where each batch begins. A batch has members in one kind of memory.
+// The first member of each batch. A batch has members in one kind of memory.
 std::vector<size_t> Cut(absl::Span<const Submission> members) {
   std::vector<size_t> begins;
   size_t bytes = 0;
@@ -299,7 +300,7 @@ Outcome PreparedGroup::EndStep(absl::FunctionRef<absl::Status(const Handle&)> wa
     note(std::exchange(batch.status, absl::OkStatus()), Answer::kSubmission);
     for (const std::shared_ptr<Handle>& handle : batch.handles) {
       const absl::Status status = wait(*handle);
-      // An error of the stream that is to wait is not an error of the operation.
+      // An error of the waiting stream is not an error of the operation.
       note(status, absl::IsInvalidArgument(status) ? Answer::kSubmission : Answer::kCompletion);
     }
   }
@@ -387,7 +388,7 @@ ronda_status CallWithGroup(const char* function, ronda_group group, const Body& 
   });
 }
 
-// Room for the numbers is there before the group gives its handles up.
+// Reserves room for the numbers before the group gives up its handles.
 Outcome Detach(PreparedGroup& prepared, ronda_handle* numbers) {
   size_t room = prepared.size();
   globals().handles.Reserve(room);
@@ -405,7 +406,7 @@ Outcome Detach(PreparedGroup& prepared, ronda_handle* numbers) {
   return outcome;
 }
 
-// Runs `wait`, which has a deadline, on a group, and writes whether it has come to its end.
+// Runs `wait`, which has a deadline, on a group, and writes whether the step has ended.
 template <typename WaitFn>
 ronda_status WaitFor(const char* function, ronda_group group, double timeout_s, int* done,
                      const WaitFn& wait) noexcept {

@@ -20,8 +20,8 @@
 namespace ronda {
 namespace {
 
-// Runs `read` on an operation that has succeeded and has the requested kind of result. Where streams may read the
-// result, it is enough that a stream waits for the operation.
+// Runs `read` on an operation that has succeeded and has the requested kind of result. If streams may read the result,
+// it is enough that a stream waits for the operation.
 enum class Applicable { kNo, kOnceComplete, kOnceOrdered };
 template <typename ReadFn>
 ronda_status ReadResult(const char* function, ronda_handle handle, absl::FunctionRef<Applicable(const Operation&)> fits,
@@ -44,11 +44,11 @@ ronda_status ReadResult(const char* function, ronda_handle handle, absl::Functio
   });
 }
 
-// A number that operations of one kind result in.
+// A number that is the result of operations of one kind.
 struct NumberOf {
   OpType op;
   Applicable applicable;
-  const char* argument;  // where the caller wants it, for messages
+  const char* argument;  // the argument that receives it, for messages
 };
 
 ronda_status ReadNumber(const char* function, ronda_handle handle, const NumberOf& of, int* number) {
@@ -59,8 +59,8 @@ ronda_status ReadNumber(const char* function, ronda_handle handle, const NumberO
       [&](const Operation& operation) { *number = static_cast<int>(operation.handle().result().number); });
 }
 
-// Has `callback` called by `post`, which gets a function that is run later, on any thread; `outcome` tells how. The
-// callback acts for the same rank as the calling thread.
+// Makes `post` call `callback`: `post` gets a function that runs later, on any thread. `outcome` returns the callback's
+// status. The callback acts for the same rank as the calling thread.
 template <typename PostFn, typename OutcomeFn>
 Outcome PostCallback(const char* function, ronda_callback callback, void* context, const PostFn& post,
                      const OutcomeFn& outcome) {
@@ -73,7 +73,7 @@ Outcome PostCallback(const char* function, ronda_callback callback, void* contex
   return Failure(posted, Answer::kSubmission);
 }
 
-// Has `stream` wait for an operation, and notes that in the caller's handle.
+// Makes `stream` wait for an operation, and records that in the caller's handle.
 Outcome OrderBefore(const Operation& operation, ronda_handle handle, void* stream) {
   const absl::Status status = operation.OrderBefore(stream);
   if (status.ok()) globals().handles.NoteOrdered(handle);
@@ -91,7 +91,7 @@ Outcome Release(const char* function, ronda_handle handle) {
   return {};
 }
 
-// Runs `visit` on each of the caller's handles; the first error.
+// Runs `visit` on each handle of the caller, and returns the first error.
 template <typename VisitFn>
 Outcome ForAll(const char* function, absl::Span<const ronda_handle> handles, const VisitFn& visit) {
   if (handles.data() == nullptr && !handles.empty()) {
@@ -106,7 +106,7 @@ Outcome ForAll(const char* function, absl::Span<const ronda_handle> handles, con
   return first_error;
 }
 
-// The same for a `visit` of the operations.
+// As ForAll(), for a `visit` of the operations.
 template <typename VisitFn>
 Outcome ForAllOperations(const char* function, absl::Span<const ronda_handle> handles, const VisitFn& visit) {
   return ForAll(function, handles, [&](ronda_handle handle) -> Outcome {
@@ -226,7 +226,7 @@ ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, v
   return ronda::CallWithOperation(kFunction, handle, [&](const ronda::Operation& operation) {
     return ronda::PostCallback(
         kFunction, callback, context, [&](auto run) { return operation.handle().OnCompletion(std::move(run)); },
-        // The operation's own status may differ from the runtime's.
+        // The status of the operation may differ from the runtime's.
         [operation] { return ronda::Failure(operation.Wait(), ronda::Answer::kCompletion); });
   });
 }

@@ -1,4 +1,4 @@
-// The C ABI on top of the runtime: operations, submitted for a handle or carried out by the call.
+// The C ABI on top of the runtime: operations that are submitted for a handle, or carried out by the call.
 
 #pragma GCC visibility push(default)
 #include "client/ronda.h"
@@ -27,11 +27,11 @@ namespace {
 using Handles = std::vector<std::shared_ptr<Handle>>;
 
 // Operations that have been submitted, but whose handles the caller does not have yet. Room for `count` of them is
-// there before they are submitted. If there is no memory for what a handle of an object needs besides, the caller
-// learns that nothing was submitted, and may free the buffers. So the destructor waits for the operations.
+// reserved before they are submitted. If memory is exhausted for the other parts of an object's handle, the caller gets
+// the error that nothing was submitted, and may free the buffers. So the destructor waits for the operations.
 class Submitted {
  public:
-  // `handles` is empty, and will be again.
+  // `handles` is empty at the beginning, and at the end.
   Submitted(Handles* handles, size_t count) : handles_(*handles), room_(count) {
     handles_.reserve(count);
     globals().handles.Reserve(count);
@@ -45,9 +45,9 @@ class Submitted {
   }
 
   Handles& handles() { return handles_; }
-  // Keeps the bytes that travel, if they are not the caller's.
+  // Keeps the bytes that travel, unless the caller owns them.
   void Keep(std::shared_ptr<const void> contribution) { contribution_ = std::move(contribution); }
-  // The number of an operation, which has room.
+  // The number of an operation for which room is reserved.
   ronda_handle Number(Operation operation) {
     --room_;
     return globals().handles.Add(std::move(operation));
@@ -61,8 +61,8 @@ class Submitted {
   std::shared_ptr<const void> contribution_;
 };
 
-// Writes the numbers of `count` operations, operation(0) to operation(count - 1). After an exception the table keeps
-// none of them.
+// Writes the numbers of `count` operations, operation(0) to operation(count - 1). After an exception the table has none
+// of them.
 template <typename OperationFn>
 void HandOut(size_t count, const OperationFn& operation, Submitted& submitted, ronda_handle* handles) {
   size_t done = 0;
@@ -74,8 +74,8 @@ void HandOut(size_t count, const OperationFn& operation, Submitted& submitted, r
   }
 }
 
-// Runs `submit`, which puts its `count` operations into its second argument before it allocates anything, and then
-// `hand_out` on that.
+// Runs `submit`, which puts its `count` operations into its second argument before it allocates anything. Then runs
+// `hand_out` on that argument.
 template <typename SubmitFn, typename HandOutFn>
 ronda_status Submit(const char* function, const ronda_handle* handles, size_t count, const SubmitFn& submit,
                     const HandOutFn& hand_out) {
@@ -90,7 +90,7 @@ ronda_status Submit(const char* function, const ronda_handle* handles, size_t co
   });
 }
 
-// The same for operations whose result is the runtime's.
+// As Submit(), for operations whose result is the runtime's.
 template <typename SubmitFn>
 ronda_status SubmitAsItIs(const char* function, OpType op, ronda_handle* handles, size_t count,
                           const SubmitFn& submit) {
@@ -100,7 +100,7 @@ ronda_status SubmitAsItIs(const char* function, OpType op, ronda_handle* handles
   });
 }
 
-// Submits one tensor into `handles`.
+// Submits a tensor and adds its handle to `handles`.
 absl::Status SubmitTo(Session& session, Submission* submission, Handles* handles) {
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, session.Submit(submission));
   handles->push_back(std::move(handle));
@@ -119,7 +119,7 @@ ronda_status SubmitOne(const char* function, OpType op, const Args* args, ronda_
 template <typename Args>
 ronda_status SubmitGroup(const char* function, OpType op, const Args* args, size_t count, const char* group,
                          ronda_handle* handles) {
-  // No handles, and nowhere to write them.
+  // Without operations there are no handles to write.
   if (count == 0) return CallWithSession([](Session&) { return Outcome(); });
   return SubmitAsItIs(function, op, handles, count, [&](Session& session, Submitted* submitted) -> absl::Status {
     RONDA_ASSIGN_OR_RETURN(const auto submissions, ToGroup(args, count, group, session.caller(), &scratch().group));
@@ -148,14 +148,14 @@ absl::Status AllgatherObject(const ronda_object_args* args, Session& session, Su
   return SubmitTo(session, &object, &submitted->handles());
 }
 
-// The conversion of the gathered values into the result of a sparse allreduce.
+// How the gathered values become the result of a sparse allreduce.
 struct SparseValues {
   bool averages = false;
   DType dtype = DType::kFloat32;
   int64_t row = 0;  // elements
 };
 
-// Submits the indices, and the values.
+// Submits the indices and the values.
 absl::StatusOr<SparseValues> SparseAllreduce(const ronda_sparse_allreduce_args* args, Session& session,
                                              Submitted* submitted) {
   RONDA_ASSIGN_OR_RETURN(SparseSubmissions sparse, ToSubmissions(args, session.caller()));
@@ -212,7 +212,7 @@ ronda_status Refuse(ronda_process_set set, const char* name, const Channel* chan
   });
 }
 
-// The session that a blocking call acts for. The call gives the session up before it waits without the runtime. A rank
+// The session of a blocking call. The call releases the session before it waits outside the runtime. The reason: a rank
 // that is a thread may be about to end because its body threw, and its end waits until no call holds its session.
 class BlockingCall {
  public:
@@ -220,8 +220,8 @@ class BlockingCall {
 
   const Session& session() const { return *session_; }
 
-  // Submits, and waits for the end of the operation, whose handle this is, or until MonotonicTime() has come to
-  // `deadline`. The content of `*submission` is lost.
+  // Submits the operation, waits for its end, at most until MonotonicTime() reaches `deadline`, and returns its handle.
+  // The content of `*submission` is lost.
   // Errors: the submission's.
   absl::StatusOr<std::shared_ptr<Handle>> Run(Submission* submission, absl::Duration deadline) {
     if (session_->owns_runtime() && !Session::Names(*submission)) {
@@ -233,7 +233,7 @@ class BlockingCall {
     return handle;
   }
 
-  // The same for a group.
+  // As Run(), for a group.
   absl::Status RunAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles) {
     if (session_->owns_runtime()) return session_->runtime().RunAll(submissions, handles);
     RONDA_RETURN_IF_ERROR(session_->runtime().SubmitAll(submissions, handles));
@@ -246,7 +246,7 @@ class BlockingCall {
   std::shared_ptr<Session> session_;
 };
 
-// Runs `body` on a call.
+// Runs `body` with a BlockingCall for this thread's session.
 template <typename Body>
 ronda_status CallAndWait(const Body& body) {
   return Call([&]() -> Outcome {
@@ -257,7 +257,7 @@ ronda_status CallAndWait(const Body& body) {
   });
 }
 
-// How long a call waits, and where it then writes the handle of its operation.
+// How long a call waits, and the place for the handle of its operation.
 struct Patience {
   absl::Duration deadline = absl::InfiniteDuration();  // of MonotonicTime()
   ronda_handle* handle = nullptr;
@@ -277,15 +277,15 @@ ronda_status RunOne(const Args* args, Patience patience = {}) {
         *patience.handle = globals().handles.Add(Operation(*handle, op));
         return {};
       } catch (const std::bad_alloc&) {
-        // Whoever gets an error may free the buffers: the operation has to end first.
+        // A caller that gets an error may free the buffers, so the operation has to end first.
       }
     }
     return Failure((*handle)->Wait(), Answer::kCompletion);
   });
 }
 
-// All operations of a group have the same error, or none has one. Only errors of a device may come to one bucket and
-// not to the next.
+// Either all operations of a group have the same error, or none has an error. Only a device's error may concern one
+// bucket and not the next.
 Outcome EndOfGroup(std::vector<std::shared_ptr<Handle>>* handles) {
   absl::Status first_error;
   for (const std::shared_ptr<Handle>& handle : *handles) first_error.Update(handle->Wait());

@@ -30,7 +30,7 @@
 namespace ronda {
 namespace {
 
-// Codes that mean the same wherever they come from.
+// Codes that mean the same in all parts of the runtime.
 ronda_status CommonStatus(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kOk:
@@ -48,7 +48,7 @@ ronda_status CommonStatus(absl::StatusCode code) {
   }
 }
 
-// If ranks do not come together though none has failed, the job was set up wrongly.
+// If the ranks do not meet although none has failed, the job was set up wrongly.
 ronda_status StartupStatus(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kInvalidArgument:
@@ -58,7 +58,7 @@ ronda_status StartupStatus(absl::StatusCode code) {
     case absl::StatusCode::kPermissionDenied:    // another secret
     case absl::StatusCode::kUnauthenticated:
       return RONDA_ERROR_INVALID_ARGUMENT;
-    case absl::StatusCode::kDataLoss:  // of a member of an elastic job
+    case absl::StatusCode::kDataLoss:  // from a member of an elastic job
       return RONDA_ERROR_MEMBERSHIP;
     default:
       return CommonStatus(code);
@@ -158,7 +158,7 @@ Outcome DefaultRuntime::Stop() {
   }
   const absl::Status status = session->runtime().Shutdown();
   const std::shared_ptr<const Device> device = session->runtime().device();
-  // Without other users the transport is gone before the next Start, which may meet the same ranks again.
+  // If nothing else uses the session, the transport ends before the next Start, which may meet the same ranks again.
   session.reset();
   MutexLock lock(&mu_);
   if (device != nullptr && usable_.ok()) usable_ = device->CheckUsable();
@@ -252,7 +252,7 @@ const HandleTable::Slot* HandleTable::SlotLocked(ronda_handle id) const {
 }
 
 HandleTable::Slot* HandleTable::SlotLocked(ronda_handle id) {
-  // Not as_const(), through which clang does not see that it is the same mutex.
+  // No as_const() here, because clang then does not see that the mutex is the same.
   return const_cast<Slot*>(static_cast<const HandleTable*>(this)->SlotLocked(id));
 }
 
@@ -314,7 +314,7 @@ absl::Status ObjectBroadcast::Check(const OperationResult& result) const {
 }
 
 Output ObjectBroadcast::Read(const OperationResult&, Output plain) const {
-  --plain.rows;  // the root's additional byte, which is the last
+  --plain.rows;  // the root's additional byte, the last one
   plain.rows_per_member = {};
   return plain;
 }
@@ -332,7 +332,7 @@ Output SparseAverage::Read(const OperationResult& result, Output plain) const {
 
 namespace {
 
-// The text of this thread's last error: its LastErrorStorage, or a literal where there was no memory for a string.
+// The text of this thread's last error: its LastErrorStorage, or a literal if memory was exhausted.
 constinit thread_local const char* last_error = "";
 
 struct LastErrorStorage {
@@ -342,10 +342,10 @@ struct LastErrorStorage {
   std::string text;
 };
 
-// Of this process. A child keeps its parent's reachable, for leak checkers.
+// The globals of this process. A child keeps its parent's globals reachable, for leak checkers.
 std::atomic<Globals*> current_globals{nullptr};
 
-// In a child of fork(), before fork() returns there. Takes no lock, since another thread may have held it.
+// Runs in a child of fork(), before fork() returns there. Takes no lock, because another thread may have held it.
 void LeaveTheParentsJob() {
   Globals* const parents = current_globals.load(std::memory_order_acquire);
   if (parents == nullptr) return;
@@ -356,13 +356,14 @@ void LeaveTheParentsJob() {
   RankContexts::Leave();
 }
 
-// The time to announce the end to the other ranks. If it takes longer, they report that this rank has died.
+// The time for telling the other ranks that the process ends. If it takes longer, they report that this rank has died.
 constexpr std::chrono::seconds kExitPatience(1);
 
-// Runs after all that the program has registered for its end: functions of atexit() and destructors of static objects,
-// which may still call Ronda, and may shut it down. Other threads may still be in calls, and hold locks. So nothing
-// changes for this process, and what may wait is done by a thread that the process's end does not await for long. Where
-// all programs end like that, those that come last report no failures of those that came first.
+// Runs after everything that the program has registered for its end (functions of atexit() and destructors of static
+// objects), because that may still call Ronda, and may shut it down. Other threads may still be in calls, and hold
+// locks. So nothing changes for this process. A separate thread does the part that may wait, and the end of the process
+// waits only shortly for that thread. If all programs of a job end like this, the last ones do not report the first
+// ones as failed.
 [[gnu::destructor]] void AnnounceExit() {
   const Globals* const globals = current_globals.load(std::memory_order_acquire);
   if (globals == nullptr || globals->process != getpid() || !globals->runtime.Exists()) return;
@@ -375,12 +376,12 @@ constexpr std::chrono::seconds kExitPatience(1);
     std::thread(std::move(tell)).detach();
     told.wait_for(kExitPatience);
   } catch (const std::exception&) {
-    // No memory or no thread: the others know that the process has ended.
+    // Without memory or a thread for it, the others still see that the process has ended.
   }
 }
 
 Globals& MakeGlobals() {
-  // No memory for it is as much as no memory for the rest.
+  // If memory is exhausted here, the rest could not be allocated, either.
   static const int registered = pthread_atfork(nullptr, nullptr, LeaveTheParentsJob);
   if (registered != 0) throw std::bad_alloc();
   auto made = std::make_unique<Globals>();
@@ -405,7 +406,7 @@ std::shared_ptr<Session> CurrentSession() {
 const char* LastErrorText() { return last_error; }
 
 ronda_status FailWith(Outcome outcome) {
-  // An empty text means that there was no memory for one.
+  // An empty text means that memory for the text was exhausted.
   if (outcome.text.empty()) return FailWithLiteral(outcome.code, "out of memory");
   std::string& storage = PerThread<LastErrorStorage>::Get().text;
   storage = std::move(outcome.text);
@@ -419,8 +420,7 @@ ronda_status FailWithLiteral(ronda_status code, const char* text) noexcept {
 }
 
 ronda_status FailWithException(const std::exception& error) noexcept {
-  // Its text lives in the exception; copying it may throw in turn, which noexcept would turn into the end of the
-  // process.
+  // The exception owns its text. Copying the text may throw again, and noexcept would then end the process.
   try {
     const auto* const of_system = dynamic_cast<const std::system_error*>(&error);
     if (of_system != nullptr && of_system->code() == std::errc::resource_unavailable_try_again) {

@@ -1,5 +1,5 @@
-// The base of the C ABI's functions: outcomes and error texts, the session of the process, operations by number and
-// with the results that their callers asked for, and the only place that catches exceptions.
+// The base of the C ABI's functions: outcomes and error texts, the session of the process, and operations by number
+// with the results that their callers requested. Exceptions are caught only here.
 #ifndef RONDA_CLIENT_C_API_SUPPORT_H_
 #define RONDA_CLIENT_C_API_SUPPORT_H_
 
@@ -40,7 +40,7 @@
 
 namespace ronda {
 
-// The part of the runtime that answered. The same absl code has a different meaning to the caller in each.
+// The part of the runtime that answered. An absl code means something different to the caller in each part.
 enum class Answer {
   kStartup,     // reading the configuration, finding the other ranks
   kSubmission,  // Runtime::Submit
@@ -58,34 +58,33 @@ struct Outcome {
   bool ok() const { return code == RONDA_OK; }
 };
 
-// The Runtime behind the C ABI: none, being started, running, or being shut down, in a circle.
+// The Runtime behind the C ABI. Its states form a circle: none, starting, running, stopping.
 //
-// Thread-safe. Start and Stop block outside the lock, so that other threads get an answer meanwhile: that there is no
-// runtime.
+// Thread-safe. Start and Stop block outside the lock, so that other threads can ask meanwhile: they get no runtime.
 class DefaultRuntime {
  public:
   using Factory = std::function<absl::StatusOr<std::unique_ptr<Session>>()>;
 
   // Makes the result of `factory` the session of the process.
-  // Errors: ALREADY_INITIALIZED; INTERNAL if a GPU that this process has had in a job before has been abandoned: a job
-  // that it was a rank of would wait for that GPU; the factory's.
+  // Errors: ALREADY_INITIALIZED; INTERNAL if this process has abandoned a GPU in an earlier job, because a new job of
+  // this rank would wait for that GPU; the factory's errors.
   Outcome Start(const Factory& factory);
 
-  // Shuts the runtime down, and drops it even if that fails. Results of Get stay alive, but accept no tensors.
+  // Shuts the runtime down, and drops it even after an error. Results of Get stay alive, but accept no tensors.
   // Errors: NOT_INITIALIZED; the job's failure.
   Outcome Stop();
 
-  // Null while there is none.
+  // Null if no runtime is running.
   std::shared_ptr<Session> Get() const;
 
-  // Whether there is one, or one is being started or shut down. Takes no lock: for a child of fork(), in which another
-  // thread's lock stays locked.
+  // Whether a runtime is running, starting or stopping. Takes no lock, because in a child of fork() another thread's
+  // lock stays locked.
   bool Exists() const { return exists_.load(std::memory_order_acquire); }
 
-  // Whether there has been one that was shut down. Takes no lock, as Exists().
+  // Whether a runtime has been shut down. Takes no lock, as Exists().
   bool has_ended() const { return has_ended_.load(std::memory_order_relaxed); }
 
-  // For the factory of Start(): released with the runtime, or when the factory has failed.
+  // For the factory of Start(). Released with the runtime, or when the factory has failed.
   RankClaim& claim() { return claim_; }
   const RankClaim& claim() const { return claim_; }
 
@@ -95,13 +94,13 @@ class DefaultRuntime {
   static const char* DescribeConflict(State state);
   void SetStateLocked(State state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  RankClaim claim_;  // of the thread that starts or stops
+  RankClaim claim_;  // used by the thread that starts or stops
   mutable Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kNone;
   std::atomic<bool> exists_{false};                        // follows state_
   std::atomic<bool> has_ended_{false};                     // once kStopping
   std::shared_ptr<Session> session_ ABSL_GUARDED_BY(mu_);  // null unless kRunning
-  absl::Status usable_ ABSL_GUARDED_BY(mu_);               // why this process can be in no job again; OK: it can
+  absl::Status usable_ ABSL_GUARDED_BY(mu_);  // the reason why this process can never join a job again; OK: it can
 };
 
 // The error of calls before ronda_init() or after ronda_shutdown().
@@ -111,37 +110,37 @@ Outcome NotInitialized();
 struct Output {
   const void* data = nullptr;
   int64_t rows = 0;
-  absl::Span<const int64_t> rows_per_member;  // empty where rows do not come from members
+  absl::Span<const int64_t> rows_per_member;  // empty if the rows do not come from members
 };
 
-// Converts the runtime's result of a submission into the result that the C caller asked for.
+// Converts the runtime's result of a submission into the result that the C caller requested.
 //
 // Thread-safe.
 class Interpretation {
  public:
   virtual ~Interpretation() = default;
 
-  // The status that the caller gets of an operation that succeeded in the runtime.
+  // The status that the caller gets for an operation that succeeded in the runtime.
   virtual absl::Status Check(const OperationResult&) const { return absl::OkStatus(); }
 
   // The output; `plain` is the runtime's. Valid as long as this object.
   virtual Output Read(const OperationResult& result, Output plain) const = 0;
 };
 
-// Whether a call that has a stream wait for an operation also waits itself, until the device has done the operation:
-// in an elastic job. What the stream is given next may change the state that outlives the epoch, and a stream that
-// waits for the operation of a job that fails goes on with whatever data is there.
+// Whether a call that makes a stream wait for an operation also waits itself, until the device has done the operation.
+// It does so in an elastic job. A stream that waits for an operation of a failed job goes on with undefined data, and
+// its next work may change the state that outlives the epoch.
 bool WaitsForDevice();
 
-// Handle::LaunchesBy, Handle::OrderBefore and Handle::OnLaunch for calls that WaitsForDevice() is about.
+// Handle::LaunchesBy, Handle::OrderBefore and Handle::OnLaunch, with the wait of WaitsForDevice() where it applies.
 bool MayOrderBy(const Handle& handle, absl::Duration deadline);
 absl::Status OrderStream(const Handle& handle, WaitingStream& stream);
 absl::Status OnceOrderable(Handle& handle, std::function<void(const absl::Status&)> callback);
 
-// An operation as C callers see it: the handle of a submission, and the conversion of its result. A value: copies are
-// of the same operation, and creating one allocates nothing.
+// An operation as C callers see it: the handle of a submission, and the conversion of its result. A value: copies refer
+// to the same operation, and creating an Operation allocates nothing.
 //
-// Thread-safe, as far as it is not assigned to.
+// Thread-safe, except for assignment.
 class Operation {
  public:
   Operation() = default;  // none
@@ -149,33 +148,34 @@ class Operation {
                      std::shared_ptr<const Interpretation> interpretation = nullptr)
       : handle_(std::move(handle)), interpretation_(std::move(interpretation)), op_(op) {}
 
-  // False: there is none, and nothing else may be asked of it.
+  // If false, no other function may be called.
   bool exists() const { return handle_ != nullptr; }
 
   OpType op() const { return op_; }
   Handle& handle() const { return *handle_; }
   bool done() const { return handle_->done(); }
 
-  // Blocks until the operation has completed; its status.
+  // Blocks until the operation has completed, and returns its status.
   absl::Status Wait() const;
 
-  // The same, until MonotonicTime() has come to `deadline` at the latest. Whether the operation has completed.
+  // As Wait(), but at most until MonotonicTime() reaches `deadline`. Returns whether the operation has completed.
   bool WaitUntil(absl::Duration deadline) const { return handle_->WaitUntil(deadline); }
 
-  // Has `stream` (a cudaStream_t) wait for an operation on GPU memory, as OrderStream().
+  // Makes `stream` (a cudaStream_t) wait for an operation on GPU memory, as OrderStream().
   absl::Status OrderBefore(void* stream) const;
 
-  // Blocks until that needs no wait, or until MonotonicTime() has come to `deadline`. Whether it needs none.
+  // Blocks until OrderBefore() needs no wait, at most until MonotonicTime() reaches `deadline`. Returns whether it
+  // needs none.
   bool MayOrderBy(absl::Duration deadline) const { return ronda::MayOrderBy(*handle_, deadline); }
 
-  // Notes in this copy that a stream waits for the operation, so that no thread has to.
+  // Records in this copy that a stream waits for the operation, so that no thread has to.
   void NoteOrdered() { is_ordered_ = true; }
   bool is_ordered() const { return is_ordered_; }
 
-  // Whether its result belongs to the handle.
+  // Whether the result belongs to the handle.
   bool HasOutput() const;
 
-  // Whether it is a reduction.
+  // Whether the operation is a reduction.
   bool Reduces() const;
 
   // REQUIRES: HasOutput(), and Wait() or OrderBefore() has returned OK.
@@ -190,30 +190,31 @@ class Operation {
   bool is_ordered_ = false;
 };
 
-// The operations that C callers hold, by number. Numbers are never used twice, so one that was released, or that an
-// earlier job gave out, cannot reach another operation's handle.
+// The operations that C callers hold, by number. A number is never used twice. So a released number, or a number of an
+// earlier job, cannot refer to another operation's handle.
 //
-// A number consists of the operation's slot and of the count of the slot's uses. Finding an operation is an array
-// access, and slots are reused. A slot whose uses are exhausted stays empty.
+// A number consists of the operation's slot and the number of the slot's uses. Finding an operation is an array access,
+// and slots are reused. A slot whose uses are exhausted stays empty.
 //
 // Thread-safe.
 class HandleTable {
  public:
-  // Finds room for `count` operations, before they are submitted: to keep them then cannot fail. Throws std::bad_alloc,
-  // also if there is room for 2^24 operations already. Each is for one call of Add, or of the count of Unreserve.
+  // Reserves room for `count` operations before they are submitted, so that keeping them cannot fail later. Throws
+  // std::bad_alloc, also if the table already has room for 2^24 operations. Each reservation is used by one call of
+  // Add, or returned by Unreserve.
   void Reserve(size_t count);
   void Unreserve(size_t count);
 
-  // Keeps `operation` until Remove. Throws as Reserve, unless there is reserved room.
+  // Keeps `operation` until Remove. Throws as Reserve, unless room is reserved.
   ronda_handle Add(Operation operation);
 
   // None if `id` was never given out or has been removed.
   Operation Find(ronda_handle id) const;
 
-  // Marks the operation, if it is there, with Operation::NoteOrdered.
+  // Calls Operation::NoteOrdered for the operation, if it is still in the table.
   void NoteOrdered(ronda_handle id);
 
-  // Removes the operation, and returns it; none as in Find.
+  // Removes the operation and returns it; returns none as in Find.
   Operation Remove(ronda_handle id);
 
  private:
@@ -221,7 +222,7 @@ class HandleTable {
   static constexpr int64_t kMaxUses = INT64_MAX >> kIndexBits;
 
   struct Slot {
-    int64_t uses = 0;     // this one included
+    int64_t uses = 0;     // including this one
     Operation operation;  // none: free
   };
 
@@ -235,8 +236,8 @@ class HandleTable {
 
   mutable Mutex mu_;
   std::vector<Slot> slots_ ABSL_GUARDED_BY(mu_);
-  std::vector<size_t> free_ ABSL_GUARDED_BY(mu_);  // indices of slots; has room for all of them
-  size_t reserved_ ABSL_GUARDED_BY(mu_) = 0;       // of the free ones
+  std::vector<size_t> free_ ABSL_GUARDED_BY(mu_);  // indices of slots; its capacity is enough for all slots
+  size_t reserved_ ABSL_GUARDED_BY(mu_) = 0;       // of the free slots
 };
 
 // A broadcast of bytes whose number only the root knows: an allgather to which only the root contributes. The root adds
@@ -245,7 +246,7 @@ class HandleTable {
 // Thread-safe.
 class ObjectBroadcast : public Interpretation {
  public:
-  // One rank's arguments. It owns the bytes that travel, and so has to outlive the operation.
+  // The arguments of a rank. The plan owns the bytes that travel, and must outlive the operation.
   struct Plan {
     std::string name;
     RankId root = 0;
@@ -258,19 +259,19 @@ class ObjectBroadcast : public Interpretation {
   static absl::StatusOr<std::unique_ptr<Plan>> Prepare(std::shared_ptr<const Group> members, RankId rank,
                                                        Submission* object);
 
-  // `handle` is that of the submission that `plan` was made with.
+  // `handle` belongs to the submission for which `plan` was made.
   ObjectBroadcast(std::shared_ptr<Handle> handle, std::shared_ptr<const Plan> plan)
       : handle_(std::move(handle)), plan_(std::move(plan)) {}
 
-  // Waits for the operation, which reads the contribution.
+  // Waits for the operation, because it reads the plan's bytes.
   ~ObjectBroadcast() override { handle_->Wait().IgnoreError(); }
 
-  // The operation of a submission that `plan` was made with.
+  // The operation of a submission for which `plan` was made.
   static Operation Of(const std::shared_ptr<Handle>& handle, std::shared_ptr<const Plan> plan) {
     return Operation(handle, OpType::kAllgather, std::make_shared<ObjectBroadcast>(handle, std::move(plan)));
   }
 
-  // Errors: FAILED_PRECONDITION if another rank takes itself for the root, or the root does not.
+  // Errors: FAILED_PRECONDITION if another rank acts as the root, or the root does not.
   absl::Status Check(const OperationResult& result) const override;
 
   Output Read(const OperationResult& result, Output plain) const override;
@@ -280,7 +281,7 @@ class ObjectBroadcast : public Interpretation {
   const std::shared_ptr<const Plan> plan_;
 };
 
-// The values of a sparse average: an allgather whose result is divided by the number of ranks that averages count.
+// The values of a sparse average: an allgather whose result is divided by the number of ranks that the average counts.
 //
 // Thread-safe.
 class SparseAverage : public Interpretation {
@@ -288,7 +289,7 @@ class SparseAverage : public Interpretation {
   // `row` is the number of elements of a row of values.
   SparseAverage(DType dtype, int64_t row) : dtype_(dtype), row_(row) {}
 
-  // The operation that results in the averaged values.
+  // The operation whose result is the averaged values.
   static Operation Of(std::shared_ptr<Handle> values, DType dtype, int64_t row) {
     return Operation(std::move(values), OpType::kAllgather, std::make_shared<SparseAverage>(dtype, row));
   }
@@ -299,15 +300,15 @@ class SparseAverage : public Interpretation {
   const DType dtype_;
   const int64_t row_;
   mutable Mutex mu_;
-  mutable std::vector<std::byte> averages_ ABSL_GUARDED_BY(mu_);  // empty until they are asked for
+  mutable std::vector<std::byte> averages_ ABSL_GUARDED_BY(mu_);  // empty until they are requested
 };
 
 // The state of the C ABI: the only mutable state outside of objects.
 struct Globals {
-  // Those of the process that has forked this one, which stay as they are; null if this process was not forked since
-  // its first call. They may hold locks of threads that are not in this process.
+  // The globals of the process that forked this one, which stay as they are; null if this process was not forked after
+  // its first call. Threads that do not exist in this process may hold their locks.
   const Globals* parents = nullptr;
-  const pid_t process = getpid();  // a copy made by clone(), without fork(), has those of its parent
+  const pid_t process = getpid();  // a copy made by clone(), without fork(), has its parent's number
   DefaultRuntime runtime;
   RankContexts ranks;
   HandleTable handles;
@@ -316,15 +317,16 @@ struct Globals {
   std::once_flag unknown_variables_told;
 };
 
-// Never destroyed: threads of the trainer may still use it when the process exits. A child of fork() begins with a new
-// one, and so finds itself uninitialised: the job's threads are not in the child, and its end is not the rank's.
+// Never destroyed, because threads of the trainer may still use it when the process exits. A child of fork() starts
+// with a new one, and is therefore uninitialised: the job's threads do not exist in the child, and the end of the child
+// is not the end of the rank.
 Globals& globals();
 
-// The session of the rank that the calling thread acts for; null if there is none (any more).
+// The session of the rank for which the calling thread acts; null if it has none (any more).
 std::shared_ptr<Session> CurrentSession();
 
-// The memory of this thread's submissions, kept from one call to the next. A call uses it until it returns, and leaves
-// no handles behind.
+// The memory of this thread's submissions, kept between calls. A call uses it until it returns, and leaves no handles
+// in it.
 struct Scratch {
   Submission submission;
   std::vector<Submission> group;
@@ -339,11 +341,11 @@ ronda_status FailWithLiteral(ronda_status code, const char* text) noexcept;
 ronda_status FailWithException(const std::exception& error) noexcept;
 
 Outcome Failure(const absl::Status& status, Answer from);
-// The errors of an output and of a text that are missing.
+// The errors for a missing output and a missing text.
 Outcome NullArgument(absl::string_view function, absl::string_view argument);
 Outcome NullText(absl::string_view function, absl::string_view argument);
 
-// Writes as much as the caller has room for. `type` is the struct's name.
+// Writes as many fields as the caller has room for. `type` is the struct's name.
 template <typename T>
 Outcome WriteSized(const T& known, T* to, absl::string_view type) {
   const size_t size = to->struct_size;
@@ -358,16 +360,17 @@ Outcome WriteSized(const T& known, T* to, absl::string_view type) {
   return {};
 }
 
-// The moment of MonotonicTime() that is `timeout_s` seconds away; infinite if that is negative.
-// Errors: INVALID_ARGUMENT if it is not a number.
+// The moment of MonotonicTime() in `timeout_s` seconds; infinite if `timeout_s` is negative.
+// Errors: INVALID_ARGUMENT if `timeout_s` is not a number.
 absl::StatusOr<absl::Duration> DeadlineOf(absl::string_view function, double timeout_s);
 Outcome UnknownHandle(absl::string_view function, ronda_handle handle);
 
-// Runs the body of a C function, which returns an Outcome. This is the only place that catches exceptions: none leaves
-// it.
+// Runs the body of a C function, which returns an Outcome. Only this function catches exceptions, and no exception
+// leaves it.
 template <typename Body>
 ronda_status Call(const Body& body) noexcept {
-  // A thread's first look at its last error takes memory: later, to report that there is none, would be too late.
+  // The first access of a thread to its last error allocates memory. Later, to report that memory is exhausted, it
+  // would be too late.
   LastErrorText();
   try {
     Outcome outcome = body();
@@ -381,7 +384,7 @@ ronda_status Call(const Body& body) noexcept {
   }
 }
 
-// The same for a body that needs the session.
+// As Call(), for a body that needs the session.
 template <typename Body>
 ronda_status CallWithSession(const Body& body) noexcept {
   return Call([&]() -> Outcome {
@@ -391,7 +394,7 @@ ronda_status CallWithSession(const Body& body) noexcept {
   });
 }
 
-// The same for one that needs an operation.
+// As CallWithSession(), for a body that needs an operation.
 template <typename Body>
 ronda_status CallWithOperation(const char* function, ronda_handle handle, const Body& body) noexcept {
   return Call([&]() -> Outcome {

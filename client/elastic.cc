@@ -9,7 +9,7 @@
 namespace ronda {
 namespace {
 
-// A number of steps and a rank as one number: the greatest is that of the lowest rank of those with the most steps.
+// A step and a rank as one number. The maximum belongs to the lowest of the ranks with the most steps.
 constexpr int64_t kRanks = int64_t{1} << 20;
 constexpr int64_t kMaxStep = int64_t{1} << 40;
 
@@ -18,10 +18,10 @@ int64_t StepOf(int64_t key) { return key < 0 ? -1 : key / kRanks; }
 RankId RankOf(int64_t key) { return static_cast<RankId>(kRanks - 1 - key % kRanks); }
 
 // The places in StateFacts.
-constexpr size_t kClean = 0;     // the key of this rank's complete state; -1: there is none
-constexpr size_t kSnapshot = 1;  // the same of its snapshot
+constexpr size_t kClean = 0;     // the key of this rank's complete state; -1: it has none
+constexpr size_t kSnapshot = 1;  // the key of its snapshot; -1: it has none
 constexpr size_t kHasState = 2;  // 0 or 1
-constexpr size_t kBehind = 3;    // minus the steps of its complete state: the maximum is the oldest one's
+constexpr size_t kBehind = 3;    // minus the steps of its complete state: the maximum is that of the oldest state
 
 }  // namespace
 
@@ -78,7 +78,7 @@ class ElasticMember::Use {
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
 
-  // Null: another thread has it.
+  // Null: another thread uses it.
   MemberChannel* channel() const { return channel_.get(); }
 
  private:

@@ -19,7 +19,7 @@
 namespace ronda {
 namespace {
 
-// `value` of an option in `unit`s; 0 keeps *duration and a negative one is `negative`.
+// `value` of an option in `unit`s. 0 keeps *duration; a negative value sets it to `negative`.
 absl::Status SetDuration(absl::string_view option, double value, absl::Duration unit, absl::Duration negative,
                          absl::Duration* duration) {
   if (std::isnan(value)) return absl::InvalidArgumentError(absl::StrCat("ronda_options.", option, " is not a number"));
@@ -72,7 +72,7 @@ class Replacements {
   void Set(VariableName name, int64_t value) { values_[name.c_str()] = absl::StrCat(value); }
   void Hide(VariableName name) { values_[name.c_str()] = std::nullopt; }
 
-  // Those with a value, for errors.
+  // The variables that have a value, for errors.
   std::string Origin() const {
     std::vector<absl::string_view> names;
     for (const auto& [name, value] : values_) {
@@ -139,7 +139,7 @@ absl::StatusOr<JobVariables> OverrideEnvironment(const ronda_options* options, E
   if (known.secret != nullptr) variables.Set("RONDA_JOB_SECRET", known.secret);
   if (known.epoch != 0) variables.Set("RONDA_EPOCH", known.epoch);
   return JobVariables{.reader = variables.Over(std::move(environment)), .origin = variables.Origin()};
-  // The analyzer loses sight of what the reader, a std::function, owns on its way into the StatusOr.
+  // The analyzer does not see that the reader, a std::function, keeps its memory when it moves into the StatusOr.
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
 
 EnvironmentReader EnvironmentAt(const EpochPlace& place, EnvironmentReader environment) {

@@ -1,4 +1,4 @@
-// ronda_options: overrides of the environment, by the program that calls ronda_init(). Pure.
+// ronda_options: settings by which a program that calls ronda_init() overrides the environment. Pure.
 #ifndef RONDA_CLIENT_JOB_OPTIONS_H_
 #define RONDA_CLIENT_JOB_OPTIONS_H_
 
@@ -21,32 +21,33 @@ struct ClientOptions {
   std::vector<std::vector<RankId>> process_sets;  // to be added from the start, in this order
 };
 
-// Overrides in `client` what `options` sets; a null `options` sets nothing.
+// Sets the fields of `client` that `options` set; a null `options` sets nothing.
 // Errors: INVALID_ARGUMENT that names the option and gives advice.
 absl::Status ApplyOptions(const ronda_options* options, ClientOptions* client);
 
-// The environment as ronda_init() sees it: options that tell the process its place in the job stand for the variables
-// that say the same.
+// The environment as ronda_init() reads it. Options that give the process its place in the job replace the variables
+// with the same meaning.
 struct JobVariables {
   EnvironmentReader reader;
   std::string origin;  // for errors about those variables: " (ronda_options gives RONDA_RANK, RONDA_SIZE)"; or empty
 };
 
-// Replaces RONDA_RANK, RONDA_SIZE and the local ones as soon as a size is given: then the cross ranks are not the
-// options' to say, and are hidden. Replaces RONDA_MASTER_ADDR, RONDA_MASTER_PORT, RONDA_JOB_SECRET and RONDA_EPOCH
-// where these are given. A size with a port describes the job completely, so that RONDA_JOB_ID, which could be an outer
-// job's, is hidden too. A null `options` replaces nothing. Pure. Values are checked by the reader of the variables.
+// Replaces RONDA_RANK, RONDA_SIZE and the local numbers as soon as a size is given. The cross ranks, which options
+// cannot give, are then hidden. Replaces RONDA_MASTER_ADDR, RONDA_MASTER_PORT, RONDA_JOB_SECRET and RONDA_EPOCH if the
+// corresponding option is given. A size with a port describes the job completely, so it also hides RONDA_JOB_ID, which
+// may come from an outer job. A null `options` replaces nothing. Pure. The reader of the variables checks the values.
 //
-// Errors: INVALID_ARGUMENT for options of which one lacks the other, and for a bad struct_size.
+// Errors: INVALID_ARGUMENT if an option lacks another one that it needs, or for a bad struct_size.
 absl::StatusOr<JobVariables> OverrideEnvironment(const ronda_options* options, EnvironmentReader environment);
 
-// The environment of a member of an elastic job in the epoch in which `place` is. Replaces the numbers of the place,
-// RONDA_EPOCH and, if the place has an address, RONDA_MASTER_ADDR and RONDA_MASTER_PORT: they are those of an earlier
-// epoch. Pure.
+// The environment of a member of an elastic job in the epoch of `place`. Replaces the numbers of the place, RONDA_EPOCH
+// and, if the place has an address, RONDA_MASTER_ADDR and RONDA_MASTER_PORT, because the environment has those of an
+// earlier epoch. Pure.
 EnvironmentReader EnvironmentAt(const EpochPlace& place, EnvironmentReader environment);
 
-// Whether a process takes the place that its program gives, and none of its launcher's. A null `options` gives none.
-// Errors: INVALID_ARGUMENT for an epoch without a place in an elastic job, whose epochs the launcher counts.
+// Whether a process takes the place that its program gives, instead of the launcher's. A null `options` gives none.
+// Errors: INVALID_ARGUMENT for an epoch without a place in an elastic job, because there the launcher counts the
+// epochs.
 absl::StatusOr<bool> HasOwnPlace(const ronda_options* options);
 
 }  // namespace ronda

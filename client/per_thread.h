@@ -8,12 +8,12 @@
 
 namespace ronda {
 
-// A T of each thread, which is made when the thread first asks for it.
+// A T per thread, created when the thread first asks for it.
 //
-// A thread_local object with a destructor is gone while its thread still runs code of the program's: destructors of
-// other such objects and of POSIX's thread keys, and, in the main thread, functions of atexit() and destructors of
-// static objects. This one is there for all of them. The main thread's is never destroyed; that of another thread is by
-// a key of its own, and is made anew if the thread asks for it after that.
+// A thread_local object with a destructor is destroyed while its thread may still run the program's code. Such code is
+// the destructors of other such objects and of POSIX's thread keys. In the main thread it is also functions of atexit()
+// and destructors of static objects. PerThread works in all of them. The main thread's T is never destroyed. Another
+// thread's T is destroyed by its own thread key, and created again if the thread asks for it after that.
 template <typename T>
 class PerThread {
  public:
@@ -32,7 +32,7 @@ class PerThread {
   static T& Make() {
     static const std::optional<pthread_key_t> key = NewKey();
     auto made = std::make_unique<T>();
-    // Without a key, it stays when the thread ends.
+    // Without a key, the object stays when the thread ends.
     if (key.has_value()) pthread_setspecific(*key, made.get());
     current_ = made.release();
     return *current_;

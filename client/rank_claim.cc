@@ -25,21 +25,21 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
 };
 
-// The job's own name, or the place where its ranks meet; empty if there is neither.
+// The job's name, or the address where its ranks meet; empty if it has neither.
 std::string NameOf(const JobEnvironment& job) {
   if (!job.job_id.empty()) return job.job_id;
   if (job.master_address.empty()) return "";
   return absl::StrCat(job.master_address, ":", job.master_port);
 }
 
-// What there is room for in a socket's name: an id of a job, or the end of an address, whose port differs at least.
+// A socket's name has room for so much of a job id, or for the end of an address, where at least the port differs.
 constexpr size_t kMostOfName = 64;
 
 std::string EndOf(const std::string& name) {
   return name.size() <= kMostOfName ? name : name.substr(name.size() - kMostOfName);
 }
 
-// A name that begins with a zero byte is in no file system.
+// A name that begins with a zero byte is not in the file system.
 Address AddressOf(const JobEnvironment& job) {
   const std::string text =
       absl::StrCat("ronda-rank-", getuid(), "-", job.epoch, "-", job.rank, "-", EndOf(NameOf(job)));
@@ -52,7 +52,7 @@ Address AddressOf(const JobEnvironment& job) {
 
 int MakeSocket() { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
 
-// The process that listens there; nullopt if it is gone, or in a namespace of its own.
+// The process that listens there; nullopt if it has ended, or is in another namespace.
 std::optional<pid_t> HolderOf(const Address& address) {
   const UniqueFd caller(MakeSocket());
   ucred holder = {};
@@ -62,7 +62,7 @@ std::optional<pid_t> HolderOf(const Address& address) {
   return holder.pid;
 }
 
-// Whether `ancestor` has started `process`, or one that did.
+// Whether `ancestor` has started `process`, directly or through other processes.
 bool IsAncestor(pid_t ancestor, pid_t process) {
   std::optional<ProcessStat> stat = ReadProcessStat(process);
   for (; stat.has_value() && stat->parent > 1; stat = ReadProcessStat(stat->parent)) {
@@ -104,9 +104,9 @@ absl::Status RankClaim::Take(const JobEnvironment& job) {
   if (job.size == 1 || NameOf(job).empty()) return absl::OkStatus();
   const Address address = AddressOf(job);
   socket_ = MakeSocket();
-  // A system without such sockets can run the job all the same.
+  // A system without such sockets can still run the job.
   if (::bind(socket_.load(), address.get(), address.size) == 0) {
-    listen(socket_.load(), 1);  // so that a caller learns the process id
+    listen(socket_.load(), 1);  // so that a caller gets the process id
     return absl::OkStatus();
   }
   const bool is_taken = errno == EADDRINUSE;

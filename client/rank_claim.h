@@ -8,15 +8,17 @@
 
 namespace ronda {
 
-// The claim of this process to its rank of a job, which no other process on this host can have at the same time.
+// The claim of this process to its rank of a job. No other process on this host can have the same claim at the same
+// time.
 //
 // The variables of a rank's place pass to every program that the rank starts. A program that starts a copy of itself
-// would be the same rank twice: the ranks and the copies would meet in any combination, and form jobs of their own.
+// would be the same rank twice: ranks and copies would meet in any combination, and form separate jobs.
 //
-// A claim is a name in Linux's abstract socket namespace: it is gone with the process, however that ends, and leaves no
-// file. Ranks after each other may have the same claim: a script that runs two programs is one rank in both.
+// A claim is a name in Linux's abstract socket namespace. It ends with the process, however that ends, and leaves no
+// file. Processes that run one after the other may have the same claim: a script that runs two programs is the same
+// rank in both.
 //
-// Thread-compatible, but for LeaveToParent().
+// Thread-compatible, except for LeaveToParent().
 class RankClaim {
  public:
   RankClaim() = default;
@@ -24,14 +26,14 @@ class RankClaim {
   RankClaim(const RankClaim&) = delete;
   RankClaim& operator=(const RankClaim&) = delete;
 
-  // Claims the rank that `job` gives to this process; the claim before is released. A job of one rank, and one whose
-  // ranks know no common name or address of it (some under MPI), need none.
+  // Claims the rank that `job` gives to this process, and releases the previous claim. A job needs no claim if it has
+  // one rank, or if its ranks know no common name or address of it (some jobs under MPI).
   // Errors: FAILED_PRECONDITION that names the other process.
   absl::Status Take(const JobEnvironment& job);
 
   void Release();
 
-  // In a child of fork(): the claim is its parent's, and ends with that. Async-signal-safe.
+  // In a child of fork(): the claim belongs to the parent, and ends with it. Async-signal-safe.
   void LeaveToParent() const;
 
  private:

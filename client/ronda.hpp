@@ -1,5 +1,5 @@
-// Ronda's C++ API: data-parallel training over the processes of a job. C++17, header-only over the C ABI (ronda.h), and
-// nothing but the standard library. Names follow Horovod's.
+// Ronda's C++ API: data-parallel training over the processes of a job. It needs C++17, is header-only over the C ABI
+// (ronda.h), and uses nothing else but the standard library. Names follow Horovod's.
 //
 //   #include <ronda.hpp>
 //
@@ -23,7 +23,7 @@
 // Errors are thrown as ronda::Error. The functions that begin with try_ return a ronda::Status or a ronda::Result
 // instead, and throw no error of Ronda.
 //
-// Thread-safety: functions may be called from any thread; classes say theirs.
+// Thread-safety: any thread may call functions; each class states its own thread-safety.
 #ifndef RONDA_CLIENT_RONDA_HPP_
 #define RONDA_CLIENT_RONDA_HPP_
 

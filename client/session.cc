@@ -16,7 +16,7 @@ namespace ronda {
 
 uint64_t NumberSequence::Next() {
   Settle();
-  // Take() allocates nothing then.
+  // So Take() allocates nothing.
   if (in_flight_.size() == in_flight_.capacity()) in_flight_.reserve(2 * in_flight_.size() + 1);
   return again_.empty() ? next_ : *again_.begin();
 }
@@ -31,7 +31,7 @@ void NumberSequence::Take(std::shared_ptr<const Handle> operation) {
 
 void NumberSequence::Settle() {
   const auto last = in_flight_.begin() + static_cast<ptrdiff_t>(std::min(in_flight_.size(), kLookedAt));
-  // One look at each: an operation that ends between two looks would be erased without being settled.
+  // Looks at each operation once: an operation that ends between two looks would be erased without being settled.
   const auto settle_if_ended = [this](const InFlight& one) {
     if (!one.operation->done()) return false;
     Settle(one);
@@ -81,7 +81,7 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitUnnamed(Submission* submi
   submission->unnamed_call = number + 1;
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime_.Submit(*submission));
   if (!again) calls.order.Add(SignatureOf(request));
-  // Here ranks differ, as all will know once it has failed; this one need not wait to know.
+  // The ranks differ here. All ranks notice it once the operation has failed; this rank knows it already.
   if (!request.refusal.empty()) calls.order.RestartAfter(number);
   calls.numbers.Take(handle);
   return handle;
@@ -98,7 +98,7 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitMessage(Submission* submi
   if (!IsInOrderLocked(request, in_order)) return SubmitNumberedLocked(*submission);
   request.name = in_order;
   std::vector<std::shared_ptr<const Handle>>& waiting = receives_[{request.process_set, in_order}];
-  waiting.reserve(waiting.size() + 1);  // a receive that is under way cannot be taken back
+  waiting.reserve(waiting.size() + 1);  // a receive in flight cannot be taken back
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, SubmitNumberedLocked(*submission));
   waiting.push_back(handle);
   return handle;
@@ -133,7 +133,7 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitNumbered(Submission submi
 absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitNumberedLocked(Submission submission) {
   std::string& name = submission.request.name;
   NumberSequence& sequence = sequences_[{submission.request.process_set, name}];
-  // A few names, used in turn, stay in the response cache; a new name an operation would empty it.
+  // A few names, used in turn, stay in the response cache; a new name for each operation would empty it.
   absl::StrAppend(&name, "/", sequence.Next() % kConcurrentOfAKind);
   const OpType op = submission.request.op;
   const RankId sender = submission.request.root, receiver = submission.request.receiver;
@@ -156,7 +156,7 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitJoin(const Submission& su
   const ProcessSetId set = submission.request.process_set;
   MutexLock lock(&mu_);
   SettleJoinLocked(set);
-  // The entry is made first: a join that is under way cannot be taken back for lack of memory.
+  // Creates the entry first, because a join in flight cannot be taken back if memory is exhausted.
   std::shared_ptr<const Handle>& join = joins_[set];
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime_.Submit(submission));
   join = handle;
@@ -178,7 +178,7 @@ void Session::SettleJoinLocked(ProcessSetId set) {
   const auto join = joins_.find(set);
   if (join == joins_.end() || join->second == nullptr || !join->second->done()) return;
   const absl::Status status = join->second->Wait();
-  // Ranks that disagree learn so when all have joined. Other errors come earlier, and not to all ranks.
+  // If ranks disagree, they get that error when all have joined. Other errors come earlier, and not on all ranks.
   if (status.ok() || absl::IsFailedPrecondition(status)) {
     if (set == kGlobalProcessSet) ++joins_of_all_;
     std::erase_if(sequences_, [set](const auto& sequence) { return sequence.first.first == set; });
@@ -192,7 +192,7 @@ namespace {
 
 using CurrentRole = PerThread<RankContexts::Role>;
 
-// A thread that is no rank's has none, and needs no memory for that.
+// A thread that acts for no rank has no Role, and needs no memory for it.
 RankContexts::Role ExchangeRole(RankContexts::Role role) {
   if (role.id == 0 && CurrentRole::IfMade() == nullptr) return {};
   return std::exchange(CurrentRole::Get(), std::move(role));

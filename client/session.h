@@ -1,5 +1,5 @@
-// One rank's part in a job, as the C ABI uses it; the ranks that are threads of the process; and the submissions that
-// get no name from the caller.
+// A rank's part in a job, as the C ABI uses it; the ranks that are threads of the process; and the submissions to which
+// the caller gives no name.
 #ifndef RONDA_CLIENT_SESSION_H_
 #define RONDA_CLIENT_SESSION_H_
 
@@ -24,11 +24,11 @@
 
 namespace ronda {
 
-// Numbers the operations that callers do not name, barriers for instance, so that the n-th on one rank matches the n-th
+// Numbers the operations that callers do not name, for instance barriers, so that the n-th on a rank matches the n-th
 // on every other rank.
 //
-// A number whose operation failed because some rank was late is given out again. So the late rank matches the next
-// operation of the ranks that have waited, and not one that they have given up.
+// If an operation failed because some rank was late, its number is used again. So the late rank matches the next
+// operation of the ranks that have waited, not the one that they have given up.
 //
 // Thread-compatible.
 class NumberSequence {
@@ -36,14 +36,14 @@ class NumberSequence {
   // The number for the next operation.
   uint64_t Next();
 
-  // The last number on whose operation ranks have disagreed, if there is one since the last call of this.
+  // The last number on whose operation ranks have disagreed since the previous call of this function, if any.
   std::optional<uint64_t> TakeDisagreement() { return std::exchange(disagreement_, std::nullopt); }
 
-  // The smallest number that is under way, or else the next.
+  // The smallest number in flight, or else the next number.
   uint64_t oldest() const { return in_flight_.empty() ? next_ : in_flight_.front().number; }
 
-  // The operation with the number that Next() has returned is under way. Until then Next() keeps returning it.
-  // Allocates nothing: an operation that is under way cannot be taken back.
+  // The operation with the number that Next() has returned is in flight. Until this call Next() keeps returning that
+  // number. Allocates nothing, because an operation in flight cannot be taken back.
   // REQUIRES: Next() has been called since the last Take().
   void Take(std::shared_ptr<const Handle> operation);
 
@@ -53,16 +53,16 @@ class NumberSequence {
     std::shared_ptr<const Handle> operation;
   };
 
-  // Looks for ends among so many of the oldest: a look at all of them, at each of many, would take long.
+  // Checks whether so many of the oldest operations have ended. Checking all of them in each call would take too long.
   static constexpr size_t kLookedAt = 64;
 
-  // Notes the ends of operations since the last call.
+  // Processes the ends of operations since the last call.
   void Settle();
   void Settle(const InFlight& ended);
 
-  uint64_t next_ = 0;                // never given out
-  std::set<uint64_t> again_;         // to be given out before
-  std::vector<InFlight> in_flight_;  // ascending
+  uint64_t next_ = 0;                // never used so far
+  std::set<uint64_t> again_;         // to be used again, before next_
+  std::vector<InFlight> in_flight_;  // in ascending order
   std::optional<uint64_t> disagreement_;
 };
 
@@ -72,19 +72,20 @@ struct UnnamedCalls {
   CallOrder order;
 };
 
-// One rank's part in a job, from ronda_init() to ronda_shutdown() or while the body of ronda_run_threads() runs: the
+// A rank's part in a job, from ronda_init() to ronda_shutdown(), or while the body of ronda_run_threads() runs: the
 // runtime, and the numbering of the operations that callers do not name.
 //
 // Thread-safe.
 class Session {
  public:
-  // Operations of one kind (barriers of a process set, tensors from a to b with a tag) that may be in flight at once.
+  // The most operations of a kind (barriers of a process set, tensors from a to b with a tag) in flight at the same
+  // time.
   static constexpr uint64_t kConcurrentOfAKind = kMessageNumbers;
 
-  // `limits` are those that this rank would give the job.
+  // `limits` are the limits that this rank proposes for the job.
   Session(std::unique_ptr<Runtime> runtime, WaitLimits limits)
       : owned_(std::move(runtime)), runtime_(*owned_), limits_(limits) {}
-  // `runtime` is the caller's, and outlives the session.
+  // The caller owns `runtime`, which must outlive the session.
   Session(Runtime& runtime, WaitLimits limits) : runtime_(runtime), limits_(limits) {}
 
   Runtime& runtime() const { return runtime_; }
@@ -94,21 +95,22 @@ class Session {
   // Whether the runtime lives at least as long as the session.
   bool owns_runtime() const { return owned_ != nullptr; }
 
-  // Whether Submit() makes up the name: of sends and receives, and of tensors without a name.
+  // Whether Submit() creates the name: for sends and receives, and for tensors without a name.
   static bool Names(const Submission& submission) {
     return submission.request.op == OpType::kSendRecv || submission.request.name.empty();
   }
 
-  // Submits for a C caller: a send or receive as this rank's next of its kind, a tensor without a name as this rank's
-  // next of those in the process set (call_order.h), other operations unchanged. The content of `*submission` is lost.
-  // Errors: as SubmitNumbered; ALREADY_EXISTS if CallOrder::kRemembered tensors without a name are in flight.
+  // Submits for a C caller. A send or receive becomes this rank's next of its kind. A tensor without a name becomes
+  // this rank's next one in the process set (call_order.h). Other operations are unchanged. The content of
+  // `*submission` is lost.
+  // Errors: as SubmitNumbered; ALREADY_EXISTS if CallOrder::kRemembered - 1 tensors without a name are in flight.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(Submission* submission);
 
-  // Submits this rank's next operation of a kind, which request.name says. A number is appended to the name.
+  // Submits this rank's next operation of the kind in request.name, and appends a number to that name.
   // Errors: Runtime::Submit's; ALREADY_EXISTS if kConcurrentOfAKind are in flight.
   absl::StatusOr<std::shared_ptr<Handle>> SubmitNumbered(Submission submission);
 
-  // Has the operation fail that `refusal` (RefusalSubmission) stands for: this rank's next one without a name in the
+  // Makes the operation fail that `refusal` (RefusalSubmission) stands for: this rank's next one without a name in the
   // process set, or its next message of a kind. Waits for no rank.
   // Errors: as Submit.
   absl::Status Refuse(Submission refusal) { return Submit(&refusal).status(); }
@@ -116,18 +118,18 @@ class Session {
   // Forgets the numbers of process sets that have been removed.
   void ForgetRemovedSets();
 
-  // Submits a join. Ranks that have joined do not count the further operations of the others. So the numbers of the
-  // process set begin anew, on every rank, once all have joined.
+  // Submits a join. Ranks that have joined do not count the others' further operations. So once all ranks have joined,
+  // the numbers of the process set start again on every rank.
   // Errors: Runtime::Submit's.
   absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(const Submission& submission);
 
-  // How often all ranks have joined. Ranks that count what they do without names begin anew then.
+  // The number of times that all ranks have joined. After each, ranks restart their counts of operations without names.
   // Errors: INVALID_ARGUMENT if this rank has joined and others have not yet.
   absl::StatusOr<uint64_t> CountJoins();
 
-  // Lives as long as a caller keeps it, also beyond the session.
+  // Lives as long as a caller keeps it, also after the session.
   std::shared_ptr<StopAgreement> stop_agreement() const { return stop_agreement_; }
-  // The same of ronda_elastic_poll().
+  // The agreement of ronda_elastic_poll().
   std::shared_ptr<StopAgreement> change_agreement() const { return change_agreement_; }
 
  private:
@@ -135,13 +137,13 @@ class Session {
   absl::StatusOr<std::shared_ptr<Handle>> SubmitMessage(Submission* submission);
   absl::StatusOr<std::shared_ptr<Handle>> SubmitNumberedLocked(Submission submission)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether this receive takes messages in the order of their arrival: it is from any rank, or one with its tag that
-  // does so is in flight. `name` is ReceiveName().
+  // Whether this receive takes messages in the order of their arrival: it is from any rank, or such a receive with its
+  // tag is in flight. `name` is ReceiveName().
   bool IsInOrderLocked(const TensorRequest& request, const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Begins the numbers of a process set anew if its join has ended since.
+  // Restarts the numbers of a process set if its join has ended meanwhile.
   void SettleJoinLocked(ProcessSetId set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const std::unique_ptr<Runtime> owned_;  // null if the runtime is the caller's
+  const std::unique_ptr<Runtime> owned_;  // null if the caller owns the runtime
   Runtime& runtime_;
   const WaitLimits limits_;
   const std::shared_ptr<StopAgreement> stop_agreement_ = std::make_shared<StopAgreement>();
@@ -149,12 +151,12 @@ class Session {
   Mutex mu_;
   using Kind = std::pair<ProcessSetId, std::string>;  // a process set and a name
   std::map<Kind, NumberSequence> sequences_ ABSL_GUARDED_BY(mu_);
-  // Receives in order of arrival, by ReceiveName(), which do not count yet as receives from their senders.
+  // Receives in order of arrival, by ReceiveName(), that are not yet treated as receives from their senders.
   std::map<Kind, std::vector<std::shared_ptr<const Handle>>> receives_ ABSL_GUARDED_BY(mu_);
   std::map<ProcessSetId, UnnamedCalls> unnamed_ ABSL_GUARDED_BY(mu_);
   // This rank's last join of each process set, until it is settled; null: not submitted.
   std::map<ProcessSetId, std::shared_ptr<const Handle>> joins_ ABSL_GUARDED_BY(mu_);
-  uint64_t joins_of_all_ ABSL_GUARDED_BY(mu_) = 0;  // joins of the set of all ranks that have ended
+  uint64_t joins_of_all_ ABSL_GUARDED_BY(mu_) = 0;  // ended joins of the set of all ranks
 };
 
 // The ranks that are threads of this process, by number; and the rank for which each thread acts.
@@ -164,12 +166,12 @@ class RankContexts {
  public:
   // The rank for which a thread acts. The pointer is weak: a thread that outlives its rank finds it expired.
   struct Role {
-    ronda_context id = 0;  // 0: the process' own
+    ronda_context id = 0;  // 0: the process's own
     std::weak_ptr<Session> session;
   };
 
-  // Makes the calling thread act for `session`, and lets other threads do so too, until it is destroyed. The destructor
-  // waits until no other thread holds the session. At most one a thread.
+  // Until it is destroyed, the calling thread acts for `session`, and other threads may also do so. The destructor
+  // waits until no other thread holds the session. A thread has at most one Scope.
   class Scope {
    public:
     Scope(RankContexts* contexts, Runtime& runtime, WaitLimits limits);
@@ -186,7 +188,7 @@ class RankContexts {
     ronda_context id_;
   };
 
-  // Makes the calling thread act for `role`, which may be another thread's, until it is destroyed.
+  // Until it is destroyed, the calling thread acts for `role`, which may be another thread's.
   class Visit {
    public:
     explicit Visit(Role role);
@@ -200,14 +202,14 @@ class RankContexts {
 
   static Role CurrentRole();
 
-  // Makes the calling thread act for the rank of this number; 0: for the process' own.
-  // False if there is none (any more).
+  // Makes the calling thread act for the rank with this number; 0: for the process's own rank.
+  // False if the rank does not exist (any more).
   bool MakeCurrent(ronda_context id);
 
-  // The rank that the calling thread acts for; 0: the process' own.
+  // The rank for which the calling thread acts; 0: the process's own.
   static ronda_context Current();
 
-  // The calling thread acts for no rank any more.
+  // The calling thread no longer acts for any rank.
   static void Leave();
 
   // The session of that rank; null if its scope has ended.
@@ -220,21 +222,21 @@ class RankContexts {
   std::map<ronda_context, std::weak_ptr<Session>> sessions_ ABSL_GUARDED_BY(mu_);
 };
 
-// A barrier or a join: their name is given, like that of send and receive. `timeout_s` as ronda_monitored_barrier().
+// A barrier or a join. Their names are given, as for send and receive. `timeout_s` as ronda_monitored_barrier().
 absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeout_s, const Caller& caller);
-// `absent` may hold no enumerator, and is not loaded as one.
+// `absent` may hold a value without an enumerator, and is not read as an enum.
 absl::StatusOr<Submission> JoinSubmission(ronda_process_set set, const ronda_absent& absent);
 
-// The begin of a set: by all ranks of the job, or by its members, for whom the ranks and `tag` (which may be null) make
-// up the name.
+// The creation of a set: by all ranks of the job, or by its members. In the latter case the name consists of the ranks
+// and `tag`, which may be null.
 absl::StatusOr<Submission> AddProcessSetSubmission(const int* ranks, int count);
 Submission AddProcessSetSubmission(std::vector<RankId> ranks);
 absl::StatusOr<Submission> CreateProcessSetSubmission(const int* ranks, int count, const char* tag);
 
-// The end of a set, by the ranks of the set `by` (Runtime::RemoversOf).
+// The removal of a set, by the ranks of the set `by` (Runtime::RemoversOf).
 Submission RemoveProcessSetSubmission(ronda_process_set id, ProcessSetId by);
 
-// The same for a rank that does not wait for the others, so that it is no news that they come late.
+// As RemoveProcessSetSubmission(), for a rank that does not wait for the others. So their lateness is not reported.
 Submission UnawaitedRemovalSubmission(ronda_process_set id, ProcessSetId by, const Caller& caller);
 
 }  // namespace ronda

@@ -15,8 +15,8 @@
 namespace ronda {
 namespace {
 
-// A signal handler can only reach static storage. The flag is lock-free, and so safe in a handler. The earlier action
-// is written before the handler is installed, and only the handler reads it.
+// A signal handler can only reach static storage. The flag is lock-free, and therefore safe in a handler. The earlier
+// action is written before the handler is installed, and only the handler reads it.
 std::atomic<bool> is_received{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 struct sigaction earlier = {};
@@ -29,7 +29,7 @@ bool HasHandler(const struct sigaction& action) {
 
 void OnSignal(int signo, siginfo_t* info, void* context) {
   if (armed_process.load(std::memory_order_relaxed) != getpid()) {
-    // Blocked while a handler runs, the signal comes again as soon as this one returns.
+    // The signal is blocked while a handler runs, and is delivered as soon as this handler returns.
     sigaction(signo, &earlier, nullptr);
     raise(signo);
     return;
@@ -45,11 +45,11 @@ void OnSignal(int signo, siginfo_t* info, void* context) {
 void Install() {
   struct sigaction action = {};
   if (sigaction(SIGTERM, nullptr, &action) != 0) return;
-  // A child inherits the handler, and what was there before.
+  // A child inherits both the handler and the earlier action.
   if ((action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == OnSignal) return;
   earlier = action;
-  // In a program without a handler, system calls should not end early for a signal. A handler of the program keeps its
-  // flags, and stays installed even if it was to serve once.
+  // If the program has no handler, a signal should not interrupt system calls. If it has one, the handler keeps its
+  // flags, and stays installed even if it was to run only once.
   action.sa_flags = HasHandler(earlier) ? action.sa_flags & ~static_cast<int>(SA_RESETHAND) : SA_RESTART;
   action.sa_flags |= SA_SIGINFO;
   action.sa_sigaction = OnSignal;

@@ -1,5 +1,5 @@
-// ronda_should_stop() and ronda_elastic_poll(): the signal that asks a process to end, and the ranks' agreement about
-// what they were asked.
+// ronda_should_stop() and ronda_elastic_poll(): the signal that asks a process to end, and the ranks' agreement on such
+// requests.
 #ifndef RONDA_CLIENT_STOP_H_
 #define RONDA_CLIENT_STOP_H_
 
@@ -16,41 +16,41 @@
 
 namespace ronda {
 
-// SIGTERM as a question to the program instead of its end: schedulers send it some time before they kill a job whose
-// machine they take back. A signal is remembered for as long as the process lives.
+// Treats SIGTERM as a request to the program, instead of ending it: schedulers send it some time before they kill a job
+// whose machine they take back. A signal is remembered until the process ends.
 //
 // Thread-safe.
 class StopSignal {
  public:
   StopSignal() = delete;
 
-  // From now on a SIGTERM is noted, and passed on to the handler that the program has installed before, if any. A
-  // handler that is installed later takes this one's place. Does nothing the second time. In children of fork() a
-  // SIGTERM does what it did before: it is meant to end them. A child may call it anew.
+  // Installs a handler that records a SIGTERM, and passes it on to the handler that the program had installed before,
+  // if any. A handler that is installed later replaces this one. The second call does nothing. In children of fork() a
+  // SIGTERM has its earlier effect, because it is meant to end them. A child may call Arm() again.
   static void Arm();
 
-  // Whether one has arrived.
+  // Whether a SIGTERM has arrived.
   static bool received();
 };
 
-// One rank's calls of ronda_should_stop(), or of ronda_elastic_poll(), which have the same answers on every rank.
+// A rank's calls of ronda_should_stop(), or of ronda_elastic_poll(). They have the same answers on every rank.
 //
-// Each call submits a byte, of which the ranks take the maximum: whether this rank has been asked to stop. Its answer
-// is the result of the previous call's submission. Where ranks compute between their calls, that operation is complete
-// by then, and no rank waits. At most one tensor is in flight, so one name serves all calls, and the tensor is part of
-// every step that a locked schedule repeats. A rank that knows of a request keeps reporting it, also if another rank
-// got the signal.
+// Each call submits a byte that says whether this rank has been asked to stop; the ranks take the maximum. The answer
+// of a call is the result of the previous call's submission. If ranks compute between their calls, that operation is
+// complete by then, and no rank waits. At most one tensor is in flight, so all calls use the same name, and the tensor
+// is part of every step that a locked schedule repeats. A rank that knows of a request keeps reporting it, even if
+// another rank got the signal.
 //
-// Ranks that have joined make no calls while the others do. When all have joined, the submissions of the last calls
-// before are no answer on any rank: the ranks begin anew.
+// Ranks that have joined make no calls while the others do. When all have joined, every rank ignores the submissions of
+// its last call before that, and the ranks start again.
 //
 // Thread-safe, for one call at a time. The operation in flight writes into this object, which must live until it is
 // complete.
 class StopAgreement {
  public:
-  enum class Request : uint8_t { kNone = 0, kStop = 1 };  // as bytes travel
+  enum class Request : uint8_t { kNone = 0, kStop = 1 };  // with the values that travel
 
-  // The knowledge of a call of this rank.
+  // This rank's knowledge at the time of a call.
   struct Knowledge {
     Request request = Request::kNone;
     uint64_t joins = 0;  // how often all ranks have joined
@@ -59,25 +59,25 @@ class StopAgreement {
   // Hands a submission to the runtime.
   using SubmitFn = absl::FunctionRef<absl::StatusOr<std::shared_ptr<Handle>>(const Submission&)>;
 
-  // `function` is the one that is called, "should_stop": the agreements of different functions do not meet.
+  // `function` is the name of the called function, "should_stop". The agreements of different functions are separate.
   explicit StopAgreement(absl::string_view function = "should_stop");
 
   // This rank's next call: waits for the previous call's operation, submits this rank's knowledge, and answers.
   // Errors: ALREADY_EXISTS if another thread is in a call; those of the operation and of `submit`. After an error the
-  // next call is like the first: it answers that no rank is to stop.
+  // next call is like the first: its answer is that no rank should stop.
   absl::StatusOr<Request> Call(const Knowledge& knowledge, SubmitFn submit);
 
  private:
-  // The right to make a call, which one thread at a time has.
+  // The right to make a call. One thread at a time has it.
   class Turn;
 
   // The result of the previous call's operation.
   absl::StatusOr<Request> Answer(uint64_t joins);
 
   std::atomic<bool> in_call_{false};
-  // All that follows belongs to the thread that is in a call; in_call_ hands it over, with acquire and release.
-  std::shared_ptr<Handle> pending_;  // the call before's; null: there was none
-  uint64_t pending_joins_ = 0;       // how often all ranks had joined then
+  // The members below belong to the thread that is in a call; in_call_ hands them over, with acquire and release.
+  std::shared_ptr<Handle> pending_;  // of the previous call; null: none
+  uint64_t pending_joins_ = 0;       // how often all ranks had joined in the previous call
   Request known_ = Request::kNone;   // to this rank
   Submission submission_;
   Request traveling_ = Request::kNone;  // the tensor, which is reduced in place

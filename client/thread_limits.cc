@@ -21,7 +21,7 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
-// "0::/docker/71" in /proc/self/cgroup is the group's folder in the second version's hierarchy.
+// In /proc/self/cgroup, "0::/docker/71" gives the group's folder in the hierarchy of version 2.
 std::string MostOfGroup() {
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {

@@ -7,8 +7,8 @@
 
 namespace ronda {
 
-// Starts a thread, to see whether there can be one: gRPC waits in silence where its own cannot start.
-// Errors: RESOURCE_EXHAUSTED, which tells the limits of threads and their values; PERMISSION_DENIED.
+// Starts a thread to check that it is possible, because gRPC waits silently if its own threads cannot start.
+// Errors: RESOURCE_EXHAUSTED with the limits of threads and their values; PERMISSION_DENIED.
 absl::Status CheckThreads();
 
 // "cannot start a thread: Resource temporarily unavailable; the limits of threads are ..."

@@ -1,4 +1,4 @@
-"""Fits a line to points that are spread over the ranks: gradient descent, with NumPy alone.
+"""Fits a line to points that are spread over the ranks: gradient descent, with only NumPy.
 
 rondarun -np 4 python3 examples/numpy_allreduce.py
 """
@@ -9,7 +9,7 @@ import ronda
 
 def main():
     ronda.init()
-    # This rank's points, of y = 3 x + 2.
+    # This rank's points on the line y = 3 x + 2.
     x = np.random.default_rng(seed=ronda.rank()).uniform(-1, 1, 1000)
     y = 3 * x + 2
     weights = ronda.broadcast(np.random.default_rng().normal(size=2))  # rank 0's for all

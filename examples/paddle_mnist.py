@@ -2,7 +2,7 @@
 
     rondarun -np 2 python3 examples/paddle_mnist.py
 
-Only the import names Ronda. `from paddle.distributed import fleet` in its place makes it Fleet's.
+Only the import names Ronda. With `from paddle.distributed import fleet` it is a Fleet program.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""LeNet-5 on MNIST digits, on as many ranks as there are: some may die, or leave, and others come.
+"""LeNet-5 on MNIST digits, on a changing number of ranks: some may die, or leave, and others join.
 
     rondarun -np 4 --min-np 2 python3 examples/pytorch_elastic.py
 
@@ -16,7 +16,7 @@ from pytorch_mnist import LeNet, load_digits, test
 from ronda.torch import elastic
 from torch.utils.data import DataLoader
 
-BATCH = 64  # of all ranks together, as far as it can be divided by their number
+BATCH = 64  # over all ranks, as far as it can be divided by their number
 
 
 def main() -> None:
@@ -44,7 +44,7 @@ def main() -> None:
             F.cross_entropy(model(images), labels).backward()
             optimizer.step()
             sampler.record_batch(i, batch)
-            state.commit()  # here ranks come and leave
+            state.commit()  # here ranks join and leave
 
     @elastic.run
     def train(state: elastic.TorchState) -> None:

@@ -2,7 +2,7 @@
 
     rondarun -np 2 python3 examples/pytorch_mnist.py
 
-Only the import names Ronda. `import horovod.torch as hvd` in its place makes it Horovod's.
+Only the import names Ronda. With `import horovod.torch as hvd` it is a Horovod program.
 """
 
 from __future__ import annotations

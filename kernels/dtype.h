@@ -1,7 +1,7 @@
 // The element types of tensors and of the wire, the operators that reduce them, their scales, and the 8-bit block
 // formats.
 //
-// One row of RONDA_DTYPE_TABLE says everything about a dtype. Sizes, names, checks of numbers from outside, the one
+// One row of RONDA_DTYPE_TABLE has all facts about a dtype. Sizes, names, checks of numbers from outside, the one
 // switch over dtypes (VisitDType) and the test against the C ABI's enum are derived from the rows.
 #ifndef RONDA_KERNELS_DTYPE_H_
 #define RONDA_KERNELS_DTYPE_H_
@@ -15,7 +15,7 @@
 
 namespace ronda {
 
-// Element types for which C++ has none that is the same everywhere.
+// Element types for which C++ has no type that is the same everywhere.
 struct Float16 {
   uint16_t bits;  // IEEE 754 binary16
 };
@@ -87,7 +87,7 @@ constexpr const char* Name(DType dtype) { return InfoOf(dtype).name; }
 
 constexpr bool IsFloatingPoint(DType dtype) { return InfoOf(dtype).kind == DTypeKind::kFloating; }
 
-// The same of the element type E, for `if constexpr`.
+// The same for the element type E, for `if constexpr`.
 template <class E>
 inline constexpr DTypeKind kKindOf = InfoOf(kDTypeOf<E>).kind;
 
@@ -117,7 +117,7 @@ constexpr std::optional<DType> DTypeFromInt(int64_t value) {
   return static_cast<DType>(value);
 }
 
-// Numeric values as those of DType. Average is no operator: it is kSum with a divisor (see kernels::Scale).
+// Numeric values as those of DType. Average is not an operator: it is kSum with a divisor (see kernels::Scale).
 enum class ReduceOp : uint8_t {
   kSum = 0,
   kMin = 1,
@@ -147,32 +147,33 @@ namespace kernels {
 
 // A factor and a divisor of elements.
 //
-// Floating-point types multiply by multiplier / divisor, computed once in fp64 and rounded to the type the arithmetic
-// is done in (fp32 for 16-bit types). Integer types compute (x * multiplier) / divisor in fp64 and round towards zero,
-// saturating at the type's limits; with multiplier 1 the division is the exact integer division. x is an element, or a
-// sum in a wider type (AddsWide). bool ignores scales.
+// Floating-point types multiply by multiplier / divisor. This factor is computed once in fp64 and rounded to the type
+// of the arithmetic (fp32 for 16-bit types). Integer types compute (x * multiplier) / divisor in fp64 and round towards
+// zero, saturating at the type's limits; with multiplier 1 the division is the exact integer division. x is an element,
+// or a sum in a wider type (AddsWide). bool ignores scales.
 struct Scale {
   double multiplier = 1.0;
   int64_t divisor = 1;  // the number of ranks for an average; > 0
 
   constexpr bool IsIdentity() const { return multiplier == 1.0 && divisor == 1; }
 
-  // The factor of floating-point elements. (Where a reduction takes 70 ns, a division counts.)
+  // The factor of floating-point elements. (It divides only if it has to: where a reduction takes 70 ns, a division
+  // matters.)
   constexpr double Factor() const { return divisor == 1 ? multiplier : multiplier / static_cast<double>(divisor); }
 };
 
-// The integer nearest to `value` towards zero, or the limit of T that it exceeds; 0 for NaN. (GPUs evaluate
-// this too, so it uses nothing of <cmath>.)
+// `value` rounded towards zero, or the limit of T that it exceeds; 0 for NaN. (GPUs also evaluate this, so it uses
+// nothing of <cmath>.)
 template <class T>
 constexpr T SaturatingTruncate(double value) {
-  // 2^bits is a double. T's maximum need not be one: a comparison with it would round it up.
+  // 2^bits is exact as a double. T's maximum may not be, and a comparison with it would round it up.
   constexpr double kLimit = 2.0 * static_cast<double>(T{1} << (std::numeric_limits<T>::digits - 1));
   if (value >= kLimit) return std::numeric_limits<T>::max();
   if (value <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
   return value == value ? static_cast<T>(value) : T{0};
 }
 
-// The type of an integer sum that is scaled afterwards: it holds the sum of 2^32 elements of type T, and more.
+// The type of an integer sum that is scaled afterwards. It holds the sum of at least 2^32 elements of type T.
 template <class T>
 struct WideInteger {
   using Type = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
@@ -186,8 +187,8 @@ struct WideInteger<uint64_t> {
   __extension__ using Type = unsigned __int128;
 };
 
-// Whether a reduction adds elements of `dtype` up in their WideInteger: an average is right where the sum does not fit.
-// Integer sums that are not scaled wrap.
+// Whether a reduction adds elements of `dtype` up in their WideInteger, so that an average is right even if the sum
+// does not fit. Integer sums that are not scaled wrap.
 constexpr bool AddsWide(ReduceOp op, DType dtype, const Scale& scale) {
   const DTypeKind kind = InfoOf(dtype).kind;
   const bool is_integer = kind == DTypeKind::kSigned || kind == DTypeKind::kUnsigned;
@@ -216,9 +217,9 @@ constexpr T ScaleInteger(typename WideInteger<T>::Type value, const Scale& scale
 // is 1 for a block of zeros. Division by a power of two is exact, so only the code rounds. The scale is at least
 // 2^-126, so that it has an inverse, and small enough that the value of every code is finite. Only magnitudes that
 // round to more than 1.75 * 2^127 overflow: they become infinity or, in a format without infinity, NaN. The codes are
-// those of OCP's "8-bit Floating Point Specification" (OFP8). The unused codes of a shorter last block are zeros.
+// those of OCP's "8-bit Floating Point Specification" (OFP8). In a shorter last block the unused codes are zeros.
 //
-// Numbers round to nearest even, and NaN has one code only: equal input gives equal bytes on every CPU.
+// Numbers round to nearest even, and NaN has only one code: equal input gives equal bytes on every CPU.
 enum class Fp8Format : uint8_t {
   kE4M3 = 0,  // up to 448; no infinity, which becomes NaN
   kE5M2 = 1,  // up to 57344; infinity and NaN as in IEEE 754
@@ -227,7 +228,7 @@ enum class Fp8Format : uint8_t {
 inline constexpr size_t kFp8BlockElements = 256;
 inline constexpr size_t kFp8BlockBytes = sizeof(float) + kFp8BlockElements;
 
-// The blocks that `count` elements take.
+// The number of blocks for `count` elements.
 constexpr size_t Fp8BlockCount(size_t count) { return (count + kFp8BlockElements - 1) / kFp8BlockElements; }
 constexpr size_t Fp8Bytes(size_t count) { return Fp8BlockCount(count) * kFp8BlockBytes; }
 

@@ -1,5 +1,6 @@
-# Sourced by <name>/environment.sh, for a virtual environment in ~/.cache/ronda that has a version of a project of PyPI's.
-# The script sets `name`, and `project` as PyPI spells it; its make_environment() installs into $folder, where $python is.
+# Sourced by <name>/environment.sh. Makes a virtual environment in ~/.cache/ronda with one version of a project on PyPI.
+# The calling script sets `name`, and `project` as PyPI spells it; its make_environment() installs into $folder, whose
+# Python is $python.
 
 readonly cache=${XDG_CACHE_HOME:-$HOME/.cache}/ronda
 
@@ -12,7 +13,7 @@ fail() {
   exit 1
 }
 
-# Makes a virtual environment in folder $1, in place of what is there.
+# Makes a virtual environment in folder $1, in place of an existing one.
 make_venv() {
   rm -rf "$1"
   mkdir -p "$(dirname "$1")"
@@ -27,7 +28,7 @@ offered() {
   sed -nE "1s/^$project \\((.+)\\)\$/\\1/p" <<< "$answer" | grep .
 }
 
-# The same without pip: the newest that is complete here.
+# The same without pip: the newest complete one on this machine.
 kept() {
   local marker
   for marker in "$cache/$name"-*/complete; do
@@ -50,8 +51,8 @@ install() {
   fail "$version cannot be had: ${reason:-pip fails to install $*}"
 }
 
-# Prints the path of a Python that has version $1 of the project, or the newest that pip offers ("newest"). A version that
-# cannot be had: the last line of standard error says why, and the script ends with exit code 1.
+# Prints the path of a Python that has version $1 of the project, or the newest that pip offers ("newest"). If no such
+# version can be had, the last line of standard error says why, and the script ends with exit code 1.
 print_python() {
   version=$1
   if [[ $version == newest ]]; then version=$(newest); fi
@@ -60,7 +61,7 @@ print_python() {
   readonly python=$folder/bin/python
 
   mkdir -p "$cache"
-  exec 9> "$cache/$name.lock"  # of two that want a version, one makes it
+  exec 9> "$cache/$name.lock"  # if two scripts need a version, only one makes it
   flock 9
   if [[ ! -e $folder/complete ]]; then
     say "$version is installed in $folder; this takes minutes"

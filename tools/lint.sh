@@ -3,19 +3,19 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bazel=${BAZEL:-bazel}
-progress=() && [ -t 2 ] || progress=(--show_progress_rate_limit=60)  # a line a minute
+progress=() && [ -t 2 ] || progress=(--show_progress_rate_limit=60)  # one line per minute
 
 git ls-files '*.cc' '*.h' '*.hpp' | xargs clang-format-14 --dry-run -Werror
 echo "lint: formatting is right"
 
-# gRPC takes deadlines by the calendar, and turns them into the other kind at once. Two tests stand in for the clock.
+# gRPC takes deadlines as calendar times, and converts them to steady ones at once. Two tests stand in for the clock.
 if git grep -nE 'absl::Now\(|system_clock|CLOCK_REALTIME' -- '*.cc' '*.h' '*.hpp' ':!runtime/base/clock.h' ':!runtime/net/hosts_plugin.cc' \
   ':!tests/multiprocess/shifted_clock.cc' ':!tests/simulation/virtual_calls.cc'; then
   echo "lint: these wait by the calendar, which may jump: take SteadyNow(), or CalendarNow() for a date (runtime/base/clock.h)" >&2
   exit 1
 fi
 
-# One that has found no memory to grow cannot be destroyed. Members of a state that is left where it is then
+# An Abseil table that has found no memory to grow cannot be destroyed. Members of a state that is then abandoned
 # (Runtime::AbandonState) may be such tables; variables of a function may not.
 if git grep -nE 'flat_hash_(map|set)' -- 'runtime/*.cc' 'client/*.cc'; then
   echo "lint: take the standard library's tables here: one of Abseil's that lacks memory corrupts the heap" >&2
@@ -23,7 +23,7 @@ if git grep -nE 'flat_hash_(map|set)' -- 'runtime/*.cc' 'client/*.cc'; then
 fi
 
 # Without what depends on PyTorch's stubs, which change with its versions.
-(cd client/python && mypy --strict --python-version 3.10 --follow-imports=silent --no-error-summary ronda/*.py ronda/paddle)
+(cd client/python && mypy --strict --python-version 3.10 --follow-imports=silent --no-error-summary ronda/*.py ronda/paddle ronda/ray)
 if command -v ruff > /dev/null; then
   ruff check --quiet && ruff format --check --quiet client examples tests bench tools
   echo "lint: ruff and mypy have no complaints about Python"

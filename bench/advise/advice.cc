@@ -12,20 +12,20 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 constexpr double kDefaultMinBucket = kMiB;
-constexpr double kMinBuckets[] = {kMiB / 4, 4 * kMiB, 16 * kMiB};  // beside the default: as autotune tries them
+constexpr double kMinBuckets[] = {kMiB / 4, 4 * kMiB, 16 * kMiB};  // tried beside the default, as autotune does
 constexpr double kWorthwhile = 0.97;                               // of the time without a change
 constexpr double kLargestFactor = 1024;
 
-// The share of its speed that a rank's computation loses to its own communication.
+// The share of its speed that a rank's computation loses to the rank's own communication.
 double LostSpeed(const Program& program, double cpu_share, int on_host) {
   const double computing = on_host * program.busy_cores;
   const double missing = computing + on_host * cpu_share - program.cores;
   return computing > 0 ? std::clamp(missing / computing, 0.0, 1.0) : 0;
 }
 
-// Where the program runs alone, nothing is slower than that but by chance. On a host without a core to spare a copy may
-// have a core for many steps and then none for as long: their median is that of steps with a core, and the mean is the
-// time after which all copies have made one.
+// Copies that share a host are not faster than the program alone, except by chance. On a host without a spare core, a
+// copy may have a core for many steps and then none for as long. The median of such steps is that of the steps with a
+// core; their mean is the time after which all copies have made one step.
 double SlowestCompute(const Program& program, const Plan& plan) {
   constexpr double kFull = 0.9;
   const double compute = std::max(program.shared.SlowestOf(plan.ranks), program.alone.median());

@@ -19,13 +19,14 @@ class AllreduceCurve {
     double seconds = 0;
   };
 
-  // `members`: of the ring that was measured: the ranks of one host, or the hosts.
-  // REQUIRES: at least two points, whose bytes ascend; at least two members.
+  // `members`: members of the ring that was measured, which are the ranks of one host, or the hosts. REQUIRES: at least
+  // two points, whose bytes ascend; at least two members.
   AllreduceCurve(std::vector<Point> points, int members) : points_(std::move(points)), members_(members) {}
 
-  // Seconds of `bytes` among `members`: lines between the points, and beyond the last in proportion to it. With m
-  // members in place of the p that were measured, the time of the smallest point, which is latency, grows as m - 1, and
-  // the rest as (m - 1) / m: the ring's formula (bench/model/costs.h). REQUIRES: members >= 2.
+  // The seconds that `bytes` among `members` take: lines between the points, and proportional to the bytes after the
+  // last point. If m members stand in place of the p that were measured, the time of the smallest point, which is
+  // latency, grows as m - 1, and the rest as (m - 1) / m: the ring's formula (bench/model/costs.h). REQUIRES: members
+  // >= 2.
   double At(double bytes, int members) const;
 
  private:
@@ -35,57 +36,58 @@ class AllreduceCurve {
   int members_ = 2;
 };
 
-// A format on the wire, with its costs on the link at hand.
+// A format on the wire, with its costs on the given link.
 struct WireOnLink {
   std::string name;  // of a Compression
   AllreduceCurve curve;
   double cpu_share = 0;  // cores that a rank's communication takes while it is under way, 0 to 1
 };
 
-// Ranks for which a step is predicted.
+// The ranks for which a step is predicted.
 struct Plan {
   int ranks = 2;
   int members = 2;  // of the ring: AllreduceCurve
   int on_host = 2;  // the most ranks that share a host's cores
 };
 
-// The program: alone, and beside as many others as share a host.
+// The program, measured alone and as one of several copies that share a host.
 struct Program {
   Profile alone;
   Profile shared;         // of Plan::on_host copies that run at the same time: the steps of all of them
-  double busy_cores = 0;  // of a copy among these, on average
+  double busy_cores = 0;  // of one of these copies, on average
   int cores = 1;          // of the host
 };
 
 struct Prediction {
-  double step = 0;        // s, median, with the settings that Ronda begins with
+  double step = 0;        // s, median, with Ronda's initial settings
   double tuned = 0;       // s, with `min_bucket`
-  double compute = 0;     // s of it of the slowest rank
+  double compute = 0;     // s of `step` in which the slowest rank computes
   double sync = 0;        // s of all allreduces together, overlapped or not: T_sync
-  double efficiency = 0;  // the program's step alone over this one
-  double min_bucket = 0;  // bytes: of those tried the best, unless the default is as good but for 3 %
+  double efficiency = 0;  // the step of the program alone, divided by this one
+  double min_bucket = 0;  // bytes: the best of those tried; the default if it is at most 3 % slower
 };
 
 // The step on `plan`'s ranks, by bench/model's simulation of the locked schedule, with `batch_factor` times the
-// computation. Communication runs while gradients are computed. Where the ranks of a host and their communication
-// together need more cores than there are, the computation is slowed down meanwhile.
+// computation. Communication runs while gradients are computed. If the ranks of a host and their communication together
+// need more cores than the host has, communication slows the computation down.
 Prediction Predict(const Program& program, const WireOnLink& wire, const Plan& plan, double batch_factor = 1);
 
-// The factor by which a rank's batch, and with it the computation between two exchanges, has to be multiplied until the
-// ranks together are `speedup` times as fast as one. 0 if the smallest factor tried, 1/1024, suffices; infinity if 1024
-// does not. REQUIRES: speedup < ranks.
+// The factor by which to multiply a rank's batch, and with it the computation between two exchanges, until the ranks
+// together are `speedup` times as fast as one. 0 if the smallest factor tried, 1/1024, suffices; infinity if 1024 does
+// not. REQUIRES: speedup < ranks.
 double BatchFactorFor(const Program& program, const WireOnLink& wire, const Plan& plan, double speedup);
 
-// The predictions for all formats, and one number of ranks.
+// The predictions for one number of ranks, in all formats.
 struct Forecast {
   Plan plan;
-  std::vector<Prediction> wires;  // as the formats'
+  std::vector<Prediction> wires;  // in the formats' order
 };
 
-// The format whose steps are shortest, unless the first, which rounds nothing, is as fast but for 3 %.
+// The format with the shortest steps. If the first format, which rounds nothing, is at most 3 % slower, it is the
+// first.
 size_t BestWire(const Forecast& forecast);
 
-// How many times as fast as one rank many are, by format, beside the ideal.
+// How many times as fast as one rank many ranks are, per format, and the ideal.
 Figure SpeedupFigure(const std::vector<WireOnLink>& wires, const std::vector<Forecast>& forecasts);
 
 }  // namespace ronda::bench

@@ -137,7 +137,7 @@ absl::StatusOr<pid_t> StartCopy(const LaunchCommand& command, const std::string&
   const pid_t process = fork();
   if (process < 0) return absl::UnavailableError(absl::StrCat("cannot start a process: ", std::strerror(errno)));
   if (process > 0) return process;
-  prctl(PR_SET_PDEATHSIG, SIGTERM);  // a launcher that is told to end ends its ranks
+  prctl(PR_SET_PDEATHSIG, SIGTERM);  // when a launcher is asked to end, it ends its ranks
   const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   dup2(file, STDOUT_FILENO);
   dup2(file, STDERR_FILENO);
@@ -150,7 +150,7 @@ absl::StatusOr<pid_t> StartCopy(const LaunchCommand& command, const std::string&
   _exit(127);
 }
 
-// Looks whether the process has ended.
+// Checks whether the process has ended.
 bool HasEnded(pid_t process, absl::Time start, EndedCopy* ended) {
   rusage usage = {};
   if (wait4(process, &ended->wait_status, WNOHANG, &usage) == 0) return false;
@@ -160,7 +160,7 @@ bool HasEnded(pid_t process, absl::Time start, EndedCopy* ended) {
   return true;
 }
 
-// Waits until all processes have ended, and tells those to that have not by `deadline`.
+// Waits until all processes have ended. After `deadline`, asks those that still run to end.
 std::vector<EndedCopy> AwaitAll(const std::vector<pid_t>& processes, absl::Time start, absl::Time deadline) {
   constexpr absl::Duration kPoll = absl::Milliseconds(20);
   std::vector<EndedCopy> copies(processes.size());
@@ -184,9 +184,9 @@ std::string LastLines(const std::string& path) {
   return text.size() <= kMost ? text : text.substr(text.size() - kMost);
 }
 
-// Copies of the program that have run at the same time, each as a job of one rank.
+// Copies of the program that have run at the same time, each as a separate job of one rank.
 struct CopiesRun {
-  Profile profile;  // with the steps of all
+  Profile profile;  // with the steps of all copies
   double busy_cores = 0;
 };
 
@@ -227,7 +227,7 @@ absl::StatusOr<CopiesRun> RunCopies(const AdviseOptions& options, int copies) {
   return run;
 }
 
-// Hosts, and the ranks of each; one host: this one.
+// The hosts, and the number of ranks on each; a single host is this one.
 struct Hosts {
   int count = 1;
   int slots = 1;
@@ -279,7 +279,7 @@ class Laboratory {
  public:
   Laboratory(const AdviseOptions& options, const Hosts& hosts) : options_(options), hosts_(hosts) {}
 
-  // The program alone and as one of `copies`.
+  // Runs the program alone and as one of `copies`.
   absl::StatusOr<Program> ProgramAs(int copies) {
     RONDA_ASSIGN_OR_RETURN(const CopiesRun* alone, Copies(1));
     RONDA_ASSIGN_OR_RETURN(const CopiesRun* shared, Copies(copies));
@@ -323,7 +323,7 @@ class Laboratory {
   std::map<int, std::vector<WireOnLink>> links_;
 };
 
-// What was learned for one number of ranks.
+// The results for one number of ranks.
 struct Advice {
   Program program;
   std::vector<WireOnLink> wires;

@@ -27,13 +27,13 @@ constexpr double kKiB = 1 << 10;
 constexpr double kMiB = 1 << 20;
 constexpr double kSizes[] = {4 * kKiB, 64 * kKiB, 256 * kKiB, kMiB, 4 * kMiB, 16 * kMiB, 64 * kMiB};
 constexpr double kBlockSeconds = 0.3;  // of timed calls
-constexpr double kSlowSeconds = 0.25;  // larger sizes than one that takes so long are not measured
+constexpr double kSlowSeconds = 0.25;  // if a size takes this long, larger sizes are not measured
 constexpr int kWarmUp = 6;             // calls until the schedule is locked again (RONDA_LOCK_AFTER) after another one
 
 constexpr std::pair<const char*, Compression> kWires[] = {
     {"none", Compression::none}, {"fp16", Compression::fp16}, {"fp8_e4m3", Compression::fp8_e4m3}};
 
-// The size that is measured last: the first one that has room for `bytes`.
+// The size that is measured last: the first one of at least `bytes`.
 double LargestFor(double bytes) {
   const auto found = std::lower_bound(std::begin(kSizes) + 1, std::end(kSizes), bytes);
   return found == std::end(kSizes) ? std::end(kSizes)[-1] : *found;
@@ -50,12 +50,12 @@ double MaxOverRanks(double value) {
   return value;
 }
 
-// Times allreduces of one tensor. Acts for this process' rank.
+// Times allreduces of one tensor, as this process' rank.
 class LinkTimer {
  public:
   explicit LinkTimer(double largest) : buffer_(static_cast<size_t>(largest) / sizeof(float), 1.0f) {}
 
-  // On all ranks. Returns the row for the launching process.
+  // Every rank calls this. Returns the row for the launching process.
   ResultRow Time(const std::pair<const char*, Compression>& wire, double bytes) {
     const Tensor tensor = ronda::tensor(absl::StrCat("advise/", wire.first, "/", bytes), buffer_.data(),
                                         {static_cast<int64_t>(bytes / sizeof(float))});
@@ -66,7 +66,7 @@ class LinkTimer {
     const double process = SecondsOf(CLOCK_PROCESS_CPUTIME_ID), begin = SecondsOf(CLOCK_MONOTONIC);
     const int calls = static_cast<int>(std::clamp(kBlockSeconds / once, 3.0, 1000.0));
     const std::vector<double> seconds = Run(tensor, options, calls);
-    // Of all threads: a trainer's thread that waits does the background thread's work.
+    // The CPU time of all threads, because a waiting trainer thread does the background thread's work.
     const double used = SecondsOf(CLOCK_PROCESS_CPUTIME_ID) - process;
     const double share = std::clamp(used / (SecondsOf(CLOCK_MONOTONIC) - begin), 0.0, 1.0);
     seconds_ = MaxOverRanks(Median(seconds));
@@ -74,7 +74,7 @@ class LinkTimer {
         {"wire", std::string(wire.first)}, {"bytes", bytes}, {"seconds", seconds_}, {"cpu_share", MaxOverRanks(share)}};
   }
 
-  // Of the last call, on the slowest rank.
+  // The time of the last call, on the slowest rank.
   double seconds() const { return seconds_; }
 
  private:
@@ -123,7 +123,7 @@ absl::StatusOr<std::vector<WireOnLink>> WiresOf(const std::vector<ResultRow>& ro
     for (const ResultRow& row : rows) {
       if (FieldOf<std::string>(row, "wire") != name) continue;
       points.push_back({FieldOf<double>(row, "bytes"), FieldOf<double>(row, "seconds")});
-      cpu_share = FieldOf<double>(row, "cpu_share");  // of the largest, in which there is most to do
+      cpu_share = FieldOf<double>(row, "cpu_share");  // of the largest size, in which there is most to do
     }
     if (points.size() < 2) return absl::InternalError("the ranks that measure the link have sent no times");
     wires.push_back({.name = name, .curve = AllreduceCurve(std::move(points), members), .cpu_share = cpu_share});

@@ -11,22 +11,23 @@
 
 namespace ronda::bench {
 
-// The ranks between which allreduces are timed, and up to which size.
+// The ranks among which allreduces are timed, and the largest size.
 struct LinkRequest {
   int ranks = 2;
-  int members = 2;                            // of the ring among them: Plan::members
+  int members = 2;                            // of the ring of these ranks: Plan::members
   std::vector<std::string> rondarun_options;  // "-H", "alpha:1,beta:1"
   double largest = 0;                         // bytes
 };
 
-// Starts ranks that time allreduces through Ronda's client, each size and format in steps of its own and long enough to
+// Starts ranks that time allreduces through Ronda's client. Each size and format has its own steps, long enough to
 // empty a token bucket. Errors: NOT_FOUND if rondarun is not installed; INTERNAL if the ranks fail.
 absl::StatusOr<std::vector<WireOnLink>> MeasureLink(const LinkRequest& request);
 
-// The part of a rank that MeasureLink has started, with the words behind "advise". Returns its exit code.
+// The work of a rank that MeasureLink has started, given the words after "advise". Returns its exit code.
 int RunAsLinkRank(const std::vector<std::string>& words);
 
-// The same from numbers: hosts of `local_size` ranks each that are joined by `link`, by bench/model's formulas.
+// The wires of a link that is computed by bench/model's formulas, not measured: hosts of `local_size` ranks each,
+// joined by `link`.
 std::vector<WireOnLink> LinkFromNumbers(const model::MeasuredLink& link, int local_size);
 
 }  // namespace ronda::bench

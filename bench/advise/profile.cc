@@ -25,7 +25,7 @@ constexpr double kMicrosecond = 1e-6;
 constexpr size_t kFewestSteps = 10;
 constexpr size_t kMostWarmUp = 10;
 
-// An allreduce of a tensor, s on the clock of the timeline.
+// An allreduce of a tensor: its times in s on the timeline's clock.
 struct Reduction {
   double submitted = 0;
   double ended = 0;
@@ -38,11 +38,11 @@ struct Tensor {
   std::vector<Reduction> reductions;
 };
 
-// By the row of the timeline that a tensor has.
+// The key is the tensor's row in the timeline.
 using Tensors = std::map<int, Tensor>;
 
-// Reads a span. A tensor's row has the whole operation, with its outcome, and after it its parts, of which ALLREDUCE
-// has the bytes; a bucket's span has a name of the bucket too.
+// Reads a span. A tensor's row has first the whole operation, with its outcome, and then the operation's parts, of
+// which ALLREDUCE has the bytes. A bucket's span also has the bucket's name.
 void AddSpan(const Json& span, std::map<int, double>* submitted, Tensors* tensors) {
   const auto args = span.find("args");
   if (args == span.end() || args->contains("bucket")) return;
@@ -69,8 +69,8 @@ Tensors TensorsOf(absl::string_view timeline) {
   return tensors;
 }
 
-// Leaves the gradients alone, and returns how many others are reduced in more than half of the steps. What is reduced
-// less often is dropped: metrics.
+// Keeps only the gradients. Returns how many other tensors are reduced in more than half of the steps. Drops tensors
+// that are reduced less often: metrics.
 int KeepGradients(Tensors* tensors) {
   size_t most = 0;
   for (const auto& [row, tensor] : *tensors) most = std::max(most, tensor.reductions.size());
@@ -91,12 +91,12 @@ const Tensor& FirstOf(const Tensors& tensors) {
   return first->second;
 }
 
-// What the steps of all tensors have shown, a number for each step.
+// The times of all tensors, one number per step.
 struct Steps {
   std::vector<double> begins;  // when the first gradient is submitted
   std::vector<double> last_submitted;
   std::vector<double> last_ended;
-  std::map<int, std::vector<double>> offsets;  // of each tensor's submission from the beginning, where it is submitted
+  std::map<int, std::vector<double>> offsets;  // from the step's beginning to each tensor's submission
 };
 
 Steps StepsOf(const Tensors& tensors) {
@@ -119,7 +119,7 @@ Steps StepsOf(const Tensors& tensors) {
 
 std::vector<double> LengthsOf(const Steps& steps) {
   std::vector<double> lengths;
-  const size_t count = steps.begins.size() - 1;  // nobody knows how long the last one was
+  const size_t count = steps.begins.size() - 1;  // the length of the last step is unknown
   for (size_t i = std::min(kMostWarmUp, count / 4); i < count; ++i) {
     const double waited = steps.last_ended[i] - steps.last_submitted[i];
     lengths.push_back(std::max(steps.begins[i + 1] - steps.begins[i] - std::max(waited, 0.0), 0.0));

@@ -32,7 +32,7 @@ bool IsSensible(const CollectiveCase& candidate) {
   }
 }
 
-// Of those that are `wanted`.
+// The placements among `wanted` that `op` has.
 std::vector<Placement> PlacementsOf(OpType op, const std::vector<Placement>& wanted) {
   if (op == OpType::kBroadcast) return {Placement::kInPlace};
   return op == OpType::kAllreduce ? wanted : std::vector<Placement>{Placement::kOutOfPlace};
@@ -58,7 +58,7 @@ void AddSizes(const CaseRanges& ranges, CollectiveCase shape, std::vector<Collec
   }
 }
 
-constexpr size_t kPeriod = 17;   // no power of two, so that a shift by whole chunks is found
+constexpr size_t kPeriod = 17;   // not a power of two, so that a shift by whole chunks is found
 constexpr size_t kBlock = 4096;  // elements that are converted at a time
 using Block = std::array<double, kBlock>;
 
@@ -127,8 +127,8 @@ double Expected(const CollectiveCase& shape, int rank, size_t index) {
   }
 }
 
-// The error that rounding may cause: relative to the value, or for formats with a scale for each block to the largest
-// value. Twice (contributions, then the result) half the distance between two numbers of the format.
+// The error that rounding may cause, relative to the value, or for formats with a scale per block to the largest value.
+// It is twice (contributions, then the result) half the distance between two numbers of the format.
 double Tolerance(const CollectiveCase& shape, double expected) {
   const double largest = SumOfContributions(shape.ranks, kPeriod - 1);
   switch (shape.wire) {
@@ -237,7 +237,7 @@ int64_t CountWrong(const CollectiveCase& shape, int rank, const void* output) {
     for (size_t i = 0; i < length; ++i) {
       double expected = Expected(shape, rank, begin + i);
       if (shape.dtype == DType::kUint8) expected = std::fmod(expected, 256);
-      wrong += std::abs(values[i] - expected) <= Tolerance(shape, expected) ? 0 : 1;  // a NaN is wrong too
+      wrong += std::abs(values[i] - expected) <= Tolerance(shape, expected) ? 0 : 1;  // a NaN is also wrong
     }
   });
   return wrong;

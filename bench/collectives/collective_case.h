@@ -15,7 +15,7 @@ enum class Placement { kInPlace, kOutOfPlace };
 
 constexpr const char* Name(Placement placement) { return placement == Placement::kInPlace ? "in" : "out"; }
 
-// One line of the table of collectives. Reductions are sums, the root is rank 0.
+// One line of the table of collectives. Reductions are sums; the root is rank 0.
 struct CollectiveCase {
   OpType op = OpType::kAllreduce;
   DType dtype = DType::kFloat32;
@@ -24,21 +24,21 @@ struct CollectiveCase {
   size_t count = 0;  // elements: of an allreduce, reduce or broadcast; of one rank's share of any other operation
   int ranks = 1;
 
-  // Elements that a rank gives and receives.
+  // Elements of a rank's input and output.
   size_t input_count() const;
   size_t output_count() const;
 
-  // The larger of both, in bytes: a message's size in the words of collective benchmarks.
+  // The larger of the two, in bytes: the message size as collective benchmarks define it.
   size_t bytes() const;
 
   // "allreduce.float32.none.in.1024": unique among cases.
   std::string label() const;
 };
 
-// The busiest link's bandwidth over the algorithm's (algbw), as NCCL's performance tests define it.
+// The bandwidth of the busiest link divided by that of the algorithm (algbw), as NCCL's performance tests define it.
 double BusFactor(OpType op, int ranks);
 
-// The cases that the user asks for.
+// The cases that the user selects.
 struct CaseRanges {
   std::vector<OpType> ops = {OpType::kAllreduce};
   size_t min_bytes = 8;
@@ -52,12 +52,12 @@ struct CaseRanges {
   static CaseRanges Everything(const CaseRanges& ranges);
 };
 
-// All sensible combinations: only allreduce has both placements (a broadcast is in place, the others are not), only
-// reductions of float32 and float64 have 16-bit wires (8-bit ones: also of 16-bit types), a barrier is one case.
-// A size of less than one element a rank becomes that.
+// All sensible combinations. Only allreduce has both placements; a broadcast is in place, and the others are not. Only
+// reductions have compressed wires: 16-bit and 8-bit ones for float32 and float64, 8-bit ones for 16-bit types. A
+// barrier is one case. A size below one element per rank is raised to that.
 std::vector<CollectiveCase> MakeCases(const CaseRanges& ranges, int ranks);
 
-// Memory that begins at a cache line, as frameworks allocate their tensors, and has been written to.
+// Memory that begins at a cache line, as frameworks allocate their tensors, and that has already been written to.
 class AlignedBytes {
  public:
   explicit AlignedBytes(size_t size);
@@ -76,11 +76,11 @@ class AlignedBytes {
 // Element `index` of the input of `rank` becomes (rank + 1) * (index % 17).
 void FillInput(const CollectiveCase& shape, int rank, void* input);
 
-// Fills the output with values that no operation gives, so that an output without a result is found to be wrong.
+// Fills the output with values that no operation produces, so that a missing result is found to be wrong.
 void FillOutput(const CollectiveCase& shape, void* output);
 
-// The number of elements of `output` on `rank` that differ from the operation's result; 0 where nothing is received.
-// Compressed wires may round.
+// The number of elements of `output` on `rank` that differ from the operation's result; 0 on a rank that receives
+// nothing. Compressed wires may round.
 int64_t CountWrong(const CollectiveCase& shape, int rank, const void* output);
 
 }  // namespace ronda::bench

@@ -60,6 +60,15 @@ void AddMeasurementFlags(Flags* flags, CollectivesOptions* options) {
       Integer(&options->interleaving.rounds, {.min = 1, .max = 10000}));
   flags->Add({.names = {"--block-time"}, .value = "TIME", .help = "Length of a block, roughly (20ms)."},
              Duration(&options->interleaving.block_time));
+  flags->Add({.names = {"-n", "--iters"},
+              .value = "N",
+              .help = "Iterations of a block (as many as last for --block-time).\nFor one block, as NCCL's tests have, "
+                      "add --rounds 1."},
+             Integer(&options->interleaving.iterations, {.min = 1, .max = 1000000}));
+  flags->Add({.names = {"-w", "--warmup-iters"},
+              .value = "N",
+              .help = "Iterations of each implementation before its first block (those of a block)."},
+             Integer(&options->interleaving.warm_up, {.min = 0, .max = 1000000}));
   flags->Add(
       {.names = {"--chunk-bytes"}, .value = "SIZE", .help = "Chunks of the communicator layer (its own choice)."},
       Size(&options->communicator.chunk_bytes));
@@ -75,10 +84,11 @@ constexpr char kDescription[] =
     "\n"
     "A time is the median of the rounds; a round's is that of its slowest rank. algbw is the\n"
     "message's bytes over the time; busbw the bandwidth of the busiest link, as NCCL's tests\n"
-    "define it. A peer's column says how many times as long the peer took. After the timing every\n"
+    "define it, and the last lines their mean. A peer's column says how many times as long the peer took. After the "
+    "timing every\n"
     "element of a result is checked.";
 
-// The communicator of a backend. One between processes has the name of its layer.
+// The communicator of a backend. A communicator between processes has the name of its layer.
 absl::StatusOr<LocalRanks> ConnectBackend(const std::string& backend, const ConnectOptions& options,
                                           const LaunchedRank& launched) {
   if (backend == kInProcess) {
@@ -127,6 +137,7 @@ class CollectivesRun {
       const bool is_in_place = cases[i].placement == Placement::kInPlace;
       RONDA_RETURN_IF_ERROR(RunCase(cases[i], {input.data(), is_in_place ? input.data() : output.data()}));
     }
+    rank_.output.Print(AverageBandwidths(rank_.results.rows()));
     return wrong_ == 0 ? absl::OkStatus()
                        : absl::InternalError(absl::StrCat(wrong_, " elements of results were wrong: see #wrong"));
   }
@@ -162,7 +173,7 @@ class CollectivesRun {
     return absl::OkStatus();
   }
 
-  // The implementations that can carry the case out.
+  // The implementations that support the case.
   absl::StatusOr<std::vector<LocalRanks*>> Prepare(const CollectiveCase& shape, const CaseBuffers& buffers) {
     std::vector<LocalRanks*> prepared;
     for (LocalRanks& implementation : implementations_) {

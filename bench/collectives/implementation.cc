@@ -22,8 +22,8 @@ void ExitUnlessOk(ronda_status status) {
   if (status != RONDA_OK) ExitIfError(absl::InternalError(ronda_last_error()));
 }
 
-// A case is a tensor of one dimension. An output that Ronda allocates stays until the next call, as a trainer would
-// keep it.
+// A case is a tensor of one dimension. An output that Ronda allocates is kept until the next call, as a trainer would
+// do.
 class ClientImplementation : public Implementation {
  public:
   explicit ClientImplementation(const CallPattern& pattern) : pattern_(pattern) {}
@@ -199,7 +199,7 @@ class CommunicatorImplementation : public Implementation {
   std::vector<size_t> bytes_;
 };
 
-// The peers' numbers of operations and dtypes (peer.h) are positions in these lists.
+// The numbers that peers have for operations and dtypes (peer.h) are positions in these lists.
 constexpr OpType kPeerOps[] = {OpType::kAllreduce,     OpType::kReduce,   OpType::kBroadcast, OpType::kAllgather,
                                OpType::kReduceScatter, OpType::kAlltoall, OpType::kBarrier};
 constexpr DType kPeerDTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16,
@@ -214,7 +214,7 @@ std::optional<int> PositionIn(const T (&values)[kCount], T value) {
   return static_cast<int>(found - std::begin(values));
 }
 
-// A peer has no wire formats: it is the same for all of them.
+// A peer has no wire formats, so its calls are the same for all of them.
 class PeerImplementation : public Implementation {
  public:
   PeerImplementation(Peer* peer, ProcessGroup* group) : peer_(*peer), group_(*group) {}

@@ -29,26 +29,26 @@ class Implementation {
   virtual std::string name() const = 0;
   virtual Kind kind() const = 0;
 
-  // Gets ready for Run() of `shape`, which replaces the one before; not timed. False: this implementation cannot carry
-  // it out. The buffers outlive the next Prepare() and this implementation.
+  // Gets ready for Run() of `shape`, which replaces the previous shape; not timed. False: this implementation does not
+  // support it. The buffers outlive the next Prepare() and this implementation.
   virtual absl::StatusOr<bool> Prepare(const CollectiveCase& shape, const CaseBuffers& buffers) = 0;
 
-  // The algorithm of the prepared case, where there is a choice; else empty.
+  // The algorithm of the prepared case; empty if the implementation has no choice.
   virtual std::string algorithm() const { return ""; }
 
-  // Carries the prepared case out, and returns its result, valid until the next call. An error ends the process.
+  // Runs the prepared case, and returns its result, valid until the next call. An error ends the process.
   virtual const void* Run() = 0;
 };
 
-// Ronda's communicator alone, over a connection of its own.
+// Ronda's communicator alone, over its own connection.
 absl::StatusOr<std::unique_ptr<Implementation>> ConnectCommunicator(const LaunchedRank& launched,
                                                                     const ConnectOptions& options);
 
-// The same for `ranks` ranks that are threads of this process, each of which runs its implementation.
+// The same for `ranks` ranks that are threads of this process, one implementation per rank.
 std::vector<std::unique_ptr<Implementation>> MakeInProcessRanks(int ranks);
 
-// The tensors of successive allreduces: `names` in turn, and another one at each `other_every`-th call (0: never), as
-// programs have that reduce a metric now and then.
+// The tensors of successive allreduces: `names` in turn, and another one at every `other_every`-th call (0: never),
+// like a program that sometimes reduces a metric.
 struct CallPattern {
   int names = 1;
   int other_every = 0;

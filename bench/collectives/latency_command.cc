@@ -77,7 +77,7 @@ struct TimedImplementation {
   int64_t wrong = 0;
 };
 
-// Times the calls, then idles. Thread-compatible.
+// Times the calls, then measures an idle job. Thread-compatible.
 class LatencyRun {
  public:
   LatencyRun(const LatencyOptions& options, Rank* rank)
@@ -179,7 +179,7 @@ class LatencyRun {
             {"histogram_count", counts}};
   }
 
-  // The cost of the whole process: a peer that polls while it waits would be counted as well.
+  // The cost of the whole process, so that a peer that polls while it waits would be included.
   void MeasureIdle() {
     if (options_.idle == absl::ZeroDuration()) return;
     rank_.output.Progress(1, "idling");

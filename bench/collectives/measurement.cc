@@ -5,9 +5,11 @@
 #include <barrier>
 #include <chrono>
 #include <cstddef>
+#include <numeric>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "bench/harness/machine.h"
 #include "bench/harness/statistics.h"
 #include "runtime/base/status_macros.h"
@@ -21,12 +23,13 @@ double TimeBlock(const Block& block, int iterations, ProcessGroup* group) {
   return group->Max(block(iterations));
 }
 
-// The number of iterations of a block. Begins with few, so that a slow implementation does not run often.
+// The number of iterations of a block. The first estimate is from few iterations, so that a slow implementation does
+// not run often.
 int Calibrate(const Block& block, const InterleavingOptions& options, ProcessGroup* group) {
   constexpr int kFew = 3;
   block(1);
   const int iterations = IterationsFor(TimeBlock(block, kFew, group) / kFew, options);
-  // A fast implementation was still warming up.
+  // The first estimate is too high for a fast implementation, which was still warming up.
   const int enough = std::min(iterations, 10 * kFew);
   return IterationsFor(TimeBlock(block, enough, group) / enough, options);
 }
@@ -107,7 +110,7 @@ void LocalRanks::ForEach(absl::FunctionRef<void(Member& member)> body) {
   std::vector<std::thread> threads;
   for (Member& member : members_) {
     threads.emplace_back([&member, body] {
-      // A launcher may have bound the process to one core, as if it were one rank.
+      // A launcher may have bound the process to one core, as if the process were one rank.
       Bind(Binding::kNone, member.rank);
       body(member);
     });
@@ -125,12 +128,15 @@ std::vector<Timing> TimeInterleaved(const std::vector<Block>& blocks, const Inte
   constexpr double kMicroseconds = 1e6;
   std::vector<Timing> timings(blocks.size());
   for (size_t i = 0; i < blocks.size(); ++i) {
-    timings[i].iterations = Calibrate(blocks[i], options, group);
+    timings[i].iterations = options.iterations > 0 ? options.iterations : Calibrate(blocks[i], options, group);
   }
-  for (int round = -1; round < options.rounds; ++round) {
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    TimeBlock(blocks[i], options.warm_up >= 0 ? options.warm_up : timings[i].iterations, group);
+  }
+  for (int round = 0; round < options.rounds; ++round) {
     for (size_t i = 0; i < blocks.size(); ++i) {
       const double seconds = TimeBlock(blocks[i], timings[i].iterations, group);
-      if (round >= 0) timings[i].microseconds.push_back(kMicroseconds * seconds / timings[i].iterations);
+      timings[i].microseconds.push_back(kMicroseconds * seconds / timings[i].iterations);
     }
   }
   return timings;
@@ -176,6 +182,29 @@ std::vector<ResultRow> RowsOf(const CollectiveCase& shape, const std::vector<Cas
     }
   }
   return rows;
+}
+
+std::string AverageBandwidths(const std::vector<ResultRow>& rows) {
+  std::vector<std::pair<std::string, std::vector<double>>> bandwidths;  // in the order of the table
+  for (const ResultRow& row : rows) {
+    std::string name;
+    double bandwidth = 0;
+    for (const auto& [field, value] : row) {
+      if (field == "contestant") name = std::get<std::string>(value);
+      if (field == "busbw_gbs") bandwidth = std::get<double>(value);
+    }
+    if (bandwidth <= 0) continue;
+    auto known =
+        std::find_if(bandwidths.begin(), bandwidths.end(), [&](const auto& each) { return each.first == name; });
+    if (known == bandwidths.end()) known = bandwidths.insert(known, {name, {}});
+    known->second.push_back(bandwidth);
+  }
+  std::string text;
+  for (const auto& [name, each] : bandwidths) {
+    const double mean = std::accumulate(each.begin(), each.end(), 0.0) / static_cast<double>(each.size());
+    absl::StrAppend(&text, "# Avg bus bandwidth    : ", Fixed(mean, 3), "  ", name, "\n");
+  }
+  return text;
 }
 
 Table CollectivesTable(const std::vector<std::string>& peers) {

@@ -17,32 +17,32 @@
 
 namespace ronda::bench {
 
-// The ranks of one implementation that live in this process: one, which is the calling thread; or, where ranks are
-// threads, all of them in the first process and none in the others. Every process makes the same calls.
+// The ranks of one implementation that live in this process. Usually this is one, the calling thread. If ranks are
+// threads, all of them are in the first process and none in the others. Every process makes the same calls.
 // Thread-compatible.
 class LocalRanks {
  public:
   // `implementation` is rank `rank`.
   LocalRanks(std::unique_ptr<Implementation> implementation, int rank);
 
-  // `implementations` are ranks 0 and up; empty in all processes but the first. All of them are called `name`.
+  // `implementations` are ranks 0 and up; empty in all processes but the first. All of them are named `name`.
   LocalRanks(std::string name, std::vector<std::unique_ptr<Implementation>> implementations);
 
   const std::string& name() const { return name_; }
   Implementation::Kind kind() const;
   std::string algorithm() const;
 
-  // As Implementation::Prepare. `buffers` are those of the first rank here; the others have their own.
+  // As Implementation::Prepare. `buffers` belong to the first rank here; the other ranks have their own.
   absl::StatusOr<bool> Prepare(const CollectiveCase& shape, const CaseBuffers& buffers);
 
-  // Sets the inputs and outputs of the ranks here to zeros, whose sums stay zeros.
+  // Sets the inputs and outputs of the ranks here to zeros, so that their sums stay zero.
   void Clear();
 
-  // Carries the prepared case out `times` times. Returns the seconds that it took the slowest rank here, from the
-  // moment at which all of them were ready.
+  // Runs the prepared case `times` times. Returns the seconds of the slowest rank here, from the moment at which all
+  // ranks here were ready.
   double Run(int times);
 
-  // Carries it out once more, checks every element, and returns the number of wrong ones on the ranks here.
+  // Runs the case once more, checks every element, and returns the number of wrong elements on the ranks here.
   int64_t CountWrong();
 
  private:
@@ -53,7 +53,7 @@ class LocalRanks {
     std::vector<AlignedBytes> memory = {};  // of `buffers`, unless they are the caller's
   };
 
-  // Calls `body` for all members at the same time, on threads of their own if there are several.
+  // Calls `body` for all members at the same time, each on its own thread if there are several.
   void ForEach(absl::FunctionRef<void(Member& member)> body);
 
   std::string name_;
@@ -64,25 +64,27 @@ class LocalRanks {
 struct InterleavingOptions {
   int rounds = 9;                                      // of one block of each implementation
   absl::Duration block_time = absl::Milliseconds(20);  // of a block, roughly
-  int max_iterations = 2000;                           // in a block
+  int max_iterations = 2000;                           // in such a block
+  int iterations = 0;                                  // in a block; 0: as many as last for block_time
+  int warm_up = -1;                                    // iterations before the first block; -1: those of a block
 };
 
 // The times of one implementation.
 struct Timing {
-  std::vector<double> microseconds;  // an iteration, one number a round: that of the block's slowest rank
+  std::vector<double> microseconds;  // per iteration, one number per round: that of the block's slowest rank
   int iterations = 0;                // in a block
 };
 
-// The number of iterations that last for `block_time`: at least 2, so that one of them follows the implementation's own
+// The number of iterations that take `block_time`: at least 2, so that one of them follows the implementation's own
 // work.
 int IterationsFor(double seconds_each, const InterleavingOptions& options);
 
-// Carries out so many iterations of an implementation, and returns the seconds that they took on this rank.
+// Runs `iterations` iterations of an implementation, and returns the seconds that they took on this rank.
 using Block = std::function<double(int iterations)>;
 
 // Times implementations interleaved: in each round one block of each, of always the same number of iterations, between
-// barriers, after a round that warms up. So a change of the machine's speed affects all of them alike. The same on
-// every rank.
+// barriers, after a round of `warm_up` iterations. So a change of the machine's speed affects all of them alike. The
+// same on every rank.
 std::vector<Timing> TimeInterleaved(const std::vector<Block>& blocks, const InterleavingOptions& options,
                                     ProcessGroup* group);
 
@@ -95,12 +97,16 @@ struct CaseOutcome {
   int64_t wrong = 0;  // elements, on all ranks
 };
 
-// Decimal gigabytes a second: the message's bytes over the time.
+// Decimal gigabytes per second: the message's bytes divided by the time.
 double AlgorithmBandwidth(const CollectiveCase& shape, double microseconds);
 
-// A row of results for each outcome of one case. Ronda's rows say of each peer how many times as long it took: the
-// median of the rounds' ratios.
+// A row of results for each outcome of one case. A row of Ronda's has, for each peer, the ratio of the peer's time to
+// Ronda's: the median of the rounds' ratios.
 std::vector<ResultRow> RowsOf(const CollectiveCase& shape, const std::vector<CaseOutcome>& outcomes);
+
+// A line for each implementation of such rows, as NCCL's tests print one: the mean of the bus bandwidths of all its
+// rows, but for barriers, which have none. "" if there are none.
+std::string AverageBandwidths(const std::vector<ResultRow>& rows);
 
 // The table of such rows, with a column for each of the peers.
 Table CollectivesTable(const std::vector<std::string>& peers);

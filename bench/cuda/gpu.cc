@@ -16,11 +16,11 @@
 namespace ronda::bench {
 namespace {
 
-constexpr size_t kAlignment = 512;  // of what cudaMalloc returns
+constexpr size_t kAlignment = 512;  // of the addresses that cudaMalloc returns
 
 size_t RoundedUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// A pair of events that know the time.
+// A pair of events that record the time.
 class Span {
  public:
   explicit Span(Device* device) : device_(device) {}
@@ -134,8 +134,8 @@ std::vector<pid_t> Threads() {
   return threads;
 }
 
-// The kernel's number of that clock, as the C library computes it for pthread_getcpuclockid(): the thread's complement,
-// then the bits for "a thread's, not a process'" (4) and "as counted by the scheduler" (2).
+// The kernel's number of that clock, as the C library computes it for pthread_getcpuclockid(): the complement of the
+// thread's id, then the bits for "of a thread, not of a process" (4) and "as the scheduler counts it" (2).
 absl::Duration CpuTimeOf(pid_t thread) {
   return Read(static_cast<clockid_t>((~static_cast<unsigned>(thread) << 3) | 6));
 }

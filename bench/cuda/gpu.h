@@ -18,12 +18,12 @@
 
 namespace ronda::bench {
 
-// The GPU of a benchmark, and a stream of it. It comes with Ronda's plugin. In tests the plugin's devices are the CPU:
-// then the figures mean nothing. Thread-compatible.
+// The GPU of a benchmark, with a stream. Ronda's plugin provides it. In tests the plugin's devices are the CPU, and the
+// figures mean nothing. Thread-compatible.
 class Gpu {
  public:
-  // A rank's GPU: ranks of a host share GPUs if they have to. `rank` is that on its host.
-  // Errors: those of LoadCudaPlugin(), CountDevices() and Device::Open().
+  // A rank's GPU. Ranks of a host share GPUs if the host has fewer. `rank` is the local rank. Errors: those of
+  // LoadCudaPlugin(), CountDevices() and Device::Open().
   static absl::StatusOr<std::unique_ptr<Gpu>> Open(int rank);
 
   const std::string& name() const { return device_->name(); }
@@ -33,10 +33,10 @@ class Gpu {
   // The stream fills the memory with zeros.
   absl::StatusOr<DeviceMemory> Allocate(size_t bytes);
 
-  // Sleeps until the stream has finished all of its work: uses hardly any CPU time.
+  // Sleeps until the stream has finished all of its work, with hardly any CPU time.
   absl::Status Finish();
 
-  // The stream's time for the work of `submit`, by the device's own clock. Waits for its end.
+  // The time that the stream takes for the work of `submit`, by the device's own clock. Waits for its end.
   using Submit = std::function<int(const ronda_cuda_plugin& cuda, StreamHandle stream)>;
   absl::StatusOr<absl::Duration> Time(const std::string& label, const Submit& submit);
 
@@ -49,8 +49,8 @@ class Gpu {
   const std::unique_ptr<DeviceStream> stream_;
 };
 
-// A model's gradients, float32, in memory of a GPU, each where an allocator would have put it. The GPU must outlive
-// them.
+// A model's gradients, float32, in memory of a GPU, each at an address as an allocator would choose it. The GPU must
+// outlive them.
 class GpuGradients {
  public:
   static absl::StatusOr<GpuGradients> Create(const ModelShapes& model, Gpu* gpu);
@@ -73,18 +73,17 @@ class GpuGradients {
 // The threads of this process, ascending.
 std::vector<pid_t> Threads();
 
-// The CPU time of a thread since it began, to the nanosecond and up to now, also while it runs on another core. Zero if
-// it has ended.
+// The CPU time of a thread since it began, to the nanosecond. It is up to date even while the thread runs on another
+// core. Zero if the thread has ended.
 absl::Duration CpuTimeOf(pid_t thread);
 
 absl::Duration CpuTimeOfThisThread();
 
-// Also of threads that have ended.
+// Includes threads that have ended.
 absl::Duration CpuTimeOfProcess();
 
-// A figure beside its aim, as a line of its own: "packing to float16: 93.1 % of a copy (aim: at least 85 %
-// of a copy)". tools/gpu/run.sh makes its table of such lines.
-// REQUIRES: `subject` has no ": ".
+// Prints a figure and its aim on a separate line: "packing to float16: 93.1 % of a copy (aim: at least 85 % of a
+// copy)". tools/gpu/run.sh makes its table from these lines. REQUIRES: `subject` has no ": ".
 inline std::string AimLine(const std::string& subject, const std::string& measured, const std::string& aim) {
   return subject + ": " + measured + " (aim: " + aim + ")\n";
 }

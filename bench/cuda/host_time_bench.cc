@@ -1,14 +1,14 @@
-// The host's CPU time for an allreduce of a model's gradients in memory of a GPU, once the steps are locked:
+// The host's CPU time for an allreduce of a model's gradients in the memory of a GPU, once the steps are locked:
 //
 //   export RONDA_CUDA_PLUGIN=.bazel/bin/runtime/cuda/libronda_cuda.so
 //   .bazel/bin/runtime/launch/rondarun -np 2 .bazel/bin/bench/cuda/host_time_bench
 //
-// CPU time is counted, not elapsed time: that of the trainer thread from the first submission until its stream waits
-// for the last tensor, and that of the background thread. Other threads (the watch of the device, CUDA's, NCCL's) have
-// a column of their own. Where ranks share a GPU, NCCL is told that they are on different hosts.
+// The benchmark measures CPU time, not elapsed time: that of the trainer thread from the first submission until its
+// stream waits for the last tensor, and that of the background thread. Other threads (the watch of the device, CUDA's,
+// NCCL's) have a separate column. Ranks that share a GPU tell NCCL that they are on different hosts.
 //
-// Instructions are exact where times are not. On a fake GPU, whose copies take far longer than all that is measured,
-// with tensors of one element each:
+// Instruction counts are exact where times are not. This counts them on a fake GPU, whose copies take far longer than
+// all that is measured, with tensors of one element each:
 //
 //   valgrind --tool=callgrind --separate-threads=yes .bazel/bin/bench/cuda/host_time_bench --elements 1 --only group
 #include <algorithm>
@@ -40,10 +40,10 @@ struct HostTimeOptions {
   int steps = 20;    // of a block
   int warm_up = 40;  // steps before the first block
   int elements = 0;  // of each tensor; 0: as in the model
-  std::string only;  // the one way to submit; empty: all
+  std::string only;  // the only way to submit; empty: all ways
 };
 
-// A way in which the tensors are submitted.
+// A way to submit the tensors.
 struct Submission {
   enum Way { kOneByOne, kPrepared, kGrouped } way;
   const char* flag;
@@ -70,8 +70,8 @@ std::vector<pid_t> ThreadsSince(const std::vector<pid_t>& before) {
   return added;
 }
 
-// A job, and steps in which all tensors are averaged: as a group in one bucket, one by one, with or without a prepared
-// group, in as many as a locked schedule makes of them. Every rank makes the same calls. Throws ronda::Error.
+// A job, and steps in which all tensors are averaged: as a group in one bucket, or one by one, with or without a
+// prepared group, in the buckets that a locked schedule makes. Every rank makes the same calls. Throws ronda::Error.
 class Steps {
  public:
   Steps(Submission::Way way, const ModelShapes& model, const GpuGradients& gradients, Gpu* gpu)
@@ -91,12 +91,12 @@ class Steps {
   ~Steps() {
     handles_.clear();
     prepared_ = PreparedGroup();
-    static_cast<void>(try_shutdown());  // an error has been thrown before
+    static_cast<void>(try_shutdown());  // an earlier error has already been thrown
   }
   Steps(const Steps&) = delete;
   Steps& operator=(const Steps&) = delete;
 
-  // The mean of so many steps.
+  // The mean over `steps` steps.
   absl::StatusOr<HostTime> Run(int steps) {
     const absl::Duration process = CpuTimeOfProcess();
     const absl::Duration thread = CpuTimeOfThisThread();
@@ -133,7 +133,7 @@ class Steps {
     }
   }
 
-  // The stream is to wait for all tensors.
+  // Makes the stream wait for all tensors.
   void Await() {
     if (way_ == Submission::kPrepared) return prepared_.synchronize_on(gpu_.stream());
     for (const Handle& handle : handles_) handle.synchronize_on(gpu_.stream());
@@ -151,10 +151,10 @@ class Steps {
   std::vector<Tensor> tensors_;
   std::vector<Handle> handles_;
   PreparedGroup prepared_;
-  std::vector<pid_t> coordinator_;  // the threads that the job has begun with
+  std::vector<pid_t> coordinator_;  // the threads that the job has started with
 };
 
-// Buckets a step, between two points. Errors: INTERNAL: there were control messages meanwhile.
+// Buckets per step, between two points in time. Errors: INTERNAL if a control message was sent in between.
 absl::StatusOr<double> BucketsOfLockedSteps(const ronda_statistics& before, const ronda_statistics& after, int steps) {
   if (after.reports_sent != before.reports_sent) {
     return absl::InternalError(absl::StrCat("not a steady state: ", after.reports_sent - before.reports_sent,
@@ -163,7 +163,7 @@ absl::StatusOr<double> BucketsOfLockedSteps(const ronda_statistics& before, cons
   return static_cast<double>(after.buckets_scheduled - before.buckets_scheduled) / steps;
 }
 
-// The median over the blocks, of the rank with the largest.
+// The median over the blocks, on the rank where it is largest.
 double MedianOf(double HostTime::*part, const std::vector<HostTime>& blocks) {
   std::vector<double> values;
   for (const HostTime& block : blocks) values.push_back(block.*part);
@@ -193,7 +193,7 @@ absl::StatusOr<HostTime> Measure(const HostTimeOptions& options, Steps* steps) {
                   .buckets = buckets};
 }
 
-// The preset's tensors, of `elements` elements each if that is not 0.
+// The preset's tensors, with `elements` elements each if `elements` is not 0.
 absl::StatusOr<ModelShapes> Shapes(const HostTimeOptions& options) {
   RONDA_ASSIGN_OR_RETURN(ModelShapes model, PresetShapes(options.preset));
   if (options.elements == 0) return model;

@@ -1,10 +1,10 @@
-// The speed at which the CUDA kernels pack and unpack a model's gradients, next to the device's own copies:
+// The speed at which the CUDA kernels pack and unpack a model's gradients, compared with the device's own copies:
 //
 //   RONDA_CUDA_PLUGIN=.bazel/bin/runtime/cuda/libronda_cuda.so .bazel/bin/bench/cuda/kernels_bench [--preset LIST]
 //
-// Every line counts the bytes read and the bytes written, once each, copies too: a copy moves as many elements as the
-// model has, in float32. Kernels run interleaved, so that all have the same clocks; figures are medians over the
-// rounds. "host us" is the CPU time of one call in the thread that makes it.
+// Every line counts the bytes read and the bytes written, once each, also for copies: a copy moves as many elements as
+// the model has, in float32. Kernels run interleaved, so that all of them have the same clocks; figures are medians
+// over the rounds. "host us" is the CPU time of one call in the calling thread.
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -44,7 +44,7 @@ size_t WireBytes(const Wire& wire, size_t count) {
   return wire.blocks == Wire::Blocks::kNone ? count * SizeOf(wire.dtype) : kernels::Fp8Bytes(count);
 }
 
-// A bucket of all gradients, on a wire of this format. They must outlive it.
+// A bucket of all gradients, on a wire of this format. The gradients must outlive it.
 class Bucket {
  public:
   static absl::StatusOr<std::unique_ptr<Bucket>> Create(const GpuGradients& gradients, const Wire& wire, Gpu* gpu) {
@@ -75,7 +75,7 @@ class Bucket {
             .scale = scale_,
             .buffer = buffer_.data()};
   }
-  size_t moved() const { return moved_; }  // bytes, by either
+  size_t moved() const { return moved_; }  // bytes, by a kernel or a copy
 
  private:
   explicit Bucket(const Wire& wire) : wire_(wire) {}
@@ -207,7 +207,7 @@ absl::Status Benchmark(const ModelShapes& model, int rounds, Gpu* gpu) {
   const std::string title = absl::StrCat(model.name, ", ", model.parameters.size());
   PrintTable(title, kernels);
   PrintAims(absl::StrCat(title, " tensors"), kernels);
-  return gpu->Finish();  // before the memory goes
+  return gpu->Finish();  // before the memory is freed
 }
 
 absl::Status Run(const KernelsOptions& options, Gpu* gpu) {

@@ -46,7 +46,8 @@ absl::Status ReadDuration(const std::string& text, absl::Duration* value) {
   return absl::OkStatus();
 }
 
-// A reader of a list of values, each of which `read_one` reads. A list with an error leaves *values as it is.
+// A reader of a list of values, which reads each value with `read_one`. If the list has an error, *values does not
+// change.
 template <typename T, typename ReadOne>
 Flags::Reader ListOf(std::vector<T>* values, ReadOne read_one) {
   return [values, read_one](const std::string& text) -> absl::Status {

@@ -44,7 +44,7 @@ class Flags {
 
   void Add(Flag flag, Reader reader);
 
-  // Errors: INVALID_ARGUMENT that quotes the culprit and shows the right form. Words that are not options are refused
+  // Errors: INVALID_ARGUMENT that quotes the wrong word and shows the right form. Refuses words that are not options
   // unless AllowOperands was called.
   absl::Status Parse(const std::vector<std::string>& words);
 
@@ -78,7 +78,7 @@ struct IntegerRange {
   int64_t max = int64_t{1} << 30;
 };
 
-// Readers. Each writes to the variable that it is given.
+// Readers. Each writes to the given variable.
 Flags::Reader Size(size_t* value);
 Flags::Reader SizeList(std::vector<size_t>* values);
 Flags::Reader Integer(int* value, IntegerRange range);
@@ -91,7 +91,7 @@ Flags::Reader Text(std::string* value);
 Flags::Reader Choice(std::string* value, std::vector<std::string> choices);
 Flags::Reader ChoiceList(std::vector<std::string>* values, std::vector<std::string> choices);
 
-// The same for values of a type that has names: Name(value) is found beside the type.
+// The same for values of a type that has names: Name(value), which is declared beside the type.
 template <typename T>
 std::vector<std::string> NamesOf(const std::vector<T>& values) {
   std::vector<std::string> names;

@@ -13,15 +13,15 @@ struct Command {
   int (*run)(const std::vector<std::string>& arguments);  // the words behind the name; returns the exit code
 };
 
-// The subcommands there are, each defined in NAME_command.cc.
+// All subcommands, each defined in NAME_command.cc.
 Command CollectivesCommand();  // operations x sizes x dtypes x wires, by layer, beside peers, every element checked
 Command StepCommand();         // the communication of training steps
 Command LatencyCommand();      // one small allreduce through the whole client, call by call; the cost of an idle job
 Command NegotiationCommand();  // the cost of agreeing on a step, in CPU time, messages and bytes
 Command ModelCommand();        // predicts steps on clusters; runs nothing
-Command SubmissionCommand();   // the cost of handing over a step's gradients, call by call
+Command SubmissionCommand();   // the cost of submitting a step's gradients, call by call
 Command StartupCommand();      // from the launcher's start to the first allreduce
-Command ElasticCommand();      // how long a job takes to go on when a rank is killed
+Command ElasticCommand();      // the time that a job takes to continue after a rank is killed
 Command AdviseCommand();       // runs a program alone, and predicts its steps on many ranks
 Command ReportCommand();       // a page with plots and tables of the other commands' results
 

@@ -30,7 +30,7 @@ const std::vector<std::string>& InterleavedBackends() {
   return *names;
 }
 
-// Values of RONDA_BACKEND that name a backend with messages. Each has runs of its own.
+// Values of RONDA_BACKEND that name a backend with messages. Each has separate runs.
 const std::vector<std::string>& WholeJobBackends() {
   static const auto* const names = [] {
     auto* const all = new std::vector<std::string>;
@@ -84,19 +84,14 @@ absl::StatusOr<Launcher> LauncherFor(const std::vector<const PeerInfo*>& peers, 
   return AlwaysNeeds(backend, Carrier::Needs::kMpi) ? Launcher::kOpenMpi : Launcher::kRondarun;
 }
 
-// The peers that are installed. Names the MPIs that are not; the ranks name the others.
-std::vector<const PeerInfo*> UsablePeers(const std::vector<std::string>& names) {
-  std::vector<const PeerInfo*> usable;
+// Errors: NOT_FOUND for one that is not installed.
+absl::StatusOr<std::vector<const PeerInfo*>> InstalledPeers(const std::vector<std::string>& names) {
+  std::vector<const PeerInfo*> peers;
   for (const std::string& name : names) {
-    const PeerInfo* const info = FindPeer(name);
-    const absl::Status installed = CheckInstalled(*info);
-    if (installed.ok()) {
-      usable.push_back(info);
-    } else if (info->launcher) {
-      Explain(installed);
-    }
+    peers.push_back(FindPeer(name));
+    RONDA_RETURN_IF_ERROR(CheckInstalled(*peers.back()));
   }
-  return usable;
+  return peers;
 }
 
 // The results of jobs that run one after the other. Thread-compatible.
@@ -104,7 +99,7 @@ class JobResults {
  public:
   explicit JobResults(const JobRequest& request) : results_(request.command, request.words) {}
 
-  // Takes a message of a job's rank 0.
+  // Handles a message from a job's rank 0.
   void Take(const OutputMessage& message) {
     if (message.kind == OutputMessage::Kind::kDistances) {
       results_.SetCoreDistance(is_any_complete_ ? results_.core_distance()[0] : message.distances[0],
@@ -112,6 +107,7 @@ class JobResults {
       is_any_complete_ = true;
       return;
     }
+    if (message.kind == OutputMessage::Kind::kPeer) return results_.AddPeer(message.text);
     absl::StatusOr<ResultRow> row = DecodeRow(message.text);
     if (row.ok()) {
       results_.Add(*std::move(row));
@@ -119,6 +115,8 @@ class JobResults {
       status_.Update(row.status());
     }
   }
+
+  void SetBusyCores(double before, double after) { results_.SetBusyCores(before, after); }
 
   // Errors: a row that cannot be read; a file that cannot be written.
   absl::Status Write(const Results::Files& files) {
@@ -132,15 +130,15 @@ class JobResults {
   absl::Status status_;
 };
 
-// Tells ranks over TCP the port of their rendezvous. rondarun does that itself.
+// Gives ranks over TCP the port of their rendezvous, which rondarun does by itself.
 void ChooseRendezvousPort(Launcher launcher, const std::string& backend) {
   if (launcher == Launcher::kRondarun || !AlwaysNeeds(backend, Carrier::Needs::kAddress)) return;
   setenv("RONDA_MASTER_PORT", absl::StrCat(FindFreePorts(1).front()).c_str(), kKeep);
 }
 
 absl::StatusOr<int> StartJobs(const JobRequest& request) {
-  RONDA_ASSIGN_OR_RETURN(const Launcher launcher,
-                         LauncherFor(UsablePeers(request.options.peers), request.options.backend));
+  RONDA_ASSIGN_OR_RETURN(const std::vector<const PeerInfo*> peers, InstalledPeers(request.options.peers));
+  RONDA_ASSIGN_OR_RETURN(const Launcher launcher, LauncherFor(peers, request.options.backend));
   ChooseRendezvousPort(launcher, request.options.backend);
   LaunchRequest launch = {
       .launcher = launcher,
@@ -149,6 +147,7 @@ absl::StatusOr<int> StartJobs(const JobRequest& request) {
       .user_id = static_cast<int>(getuid())};
   launch.command.insert(launch.command.end(), request.words.begin(), request.words.end());
   JobResults results(request);
+  const double busy_before = BusyCoresNow();
   int exit_code = 0;
   for (size_t i = 0; i < request.options.ranks.size() && exit_code == 0; ++i) {
     launch.ranks = request.options.ranks[i];
@@ -156,32 +155,26 @@ absl::StatusOr<int> StartJobs(const JobRequest& request) {
     RONDA_ASSIGN_OR_RETURN(exit_code,
                            ShowLaunch(command, [&](const OutputMessage& message) { results.Take(message); }));
   }
+  results.SetBusyCores(busy_before, BusyCoresNow());
   RONDA_RETURN_IF_ERROR(results.Write(request.options.files));
   return exit_code;
 }
 
-// The peers that are installed. Names the others.
 absl::StatusOr<std::vector<std::unique_ptr<Peer>>> LoadPeers(const JobOptions& options, const LaunchedRank& launched,
-                                                             ProcessGroup* group, Output* output) {
+                                                             ProcessGroup* group) {
   std::vector<std::unique_ptr<Peer>> peers;
   for (const std::string& name : options.peers) {
     const PeerInfo& info = *FindPeer(name);
     if (info.launcher.value_or(launched.launcher) != launched.launcher) {
-      output->Print(absl::StrCat("# without ", info.title, ": ", Name(*info.launcher), " has not started this job\n"));
-      continue;
+      return absl::InvalidArgumentError(absl::StrCat("--peer ", name, ": ", Name(*info.launcher), " has to start ",
+                                                     info.title, "'s ranks, and has not started this job"));
     }
-    absl::StatusOr<std::unique_ptr<Peer>> peer = Peer::Load(info, group);
-    if (absl::IsNotFound(peer.status())) {
-      output->Print(absl::StrCat("# ", peer.status().message(), "\n"));
-      continue;
-    }
-    RONDA_RETURN_IF_ERROR(peer.status());
-    peers.push_back(*std::move(peer));
+    RONDA_ASSIGN_OR_RETURN(peers.emplace_back(), Peer::Load(info, group));
   }
   return peers;
 }
 
-// Measured by rank 0 while the others wait.
+// Rank 0 measures this while the others wait.
 double MeasureCoreDistance(const char* when, ProcessGroup* group, Output* output) {
   group->Barrier();
   const double distance = group->is_first() ? CoreDistanceNanoseconds() : 0;
@@ -210,6 +203,7 @@ absl::Status RunBody(const Body& body, Rank& rank) {
 absl::Status HandOver(const Results& results, const Results::Files& files, Output* output) {
   if (!output->has_reader()) return results.Write(files);
   for (const ResultRow& row : results.rows()) output->Row(EncodeRow(row));
+  for (const std::string& peer : results.peers()) output->Peer(peer);
   output->Distances(results.core_distance()[0], results.core_distance()[1]);
   return absl::OkStatus();
 }
@@ -221,10 +215,10 @@ absl::Status RunRank(const JobRequest& request, const Body& body, const Launched
   DescribeJobToRonda(launched);
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<ProcessGroup> group, ProcessGroup::Create(launched));
   Output output(launched.rank, ProcessVariables()(kOutputVariable).value_or(""));
-  RONDA_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Peer>> peers,
-                         LoadPeers(request.options, launched, group.get(), &output));
+  RONDA_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Peer>> peers, LoadPeers(request.options, launched, group.get()));
   PrintHead(launched, peers, &output);
   Results results(request.command, request.words);
+  for (const std::unique_ptr<Peer>& peer : peers) results.AddPeer(peer->description());
   Rank rank = {.launched = launched, .group = *group, .output = output, .peers = peers, .results = results};
   const double before = MeasureCoreDistance("before", group.get(), &output);
   RONDA_RETURN_IF_ERROR(RunBody(body, rank));

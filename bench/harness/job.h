@@ -29,31 +29,31 @@ struct JobOptions {
 // -np, --peer, --peer-setting, --bind, --json, --csv.
 void AddJobFlags(Flags* flags, JobOptions* options);
 
-// --peer alone.
+// Only --peer.
 void AddPeerFlag(Flags* flags, std::vector<std::string>* peers);
 
-// --json and --csv alone.
+// Only --json and --csv.
 void AddFileFlags(Flags* flags, Results::Files* files);
 
-// Backends whose ranks one job can have at the same time, so that they can be measured interleaved. kShm: ranks are
-// processes; it stands for the choice of ronda::init() where that is another. kInProcess: ranks are threads of the
-// first process, and the other processes wait.
+// Backends whose ranks can be in one job at the same time, so that they can be measured interleaved. kShm: ranks are
+// processes; it also stands for the choice of ronda::init() if that is another backend. kInProcess: ranks are threads
+// of the first process, and the other processes wait.
 inline constexpr char kShm[] = "shm";
 inline constexpr char kInProcess[] = "inprocess";
 
-// --backend, into `backends`: a list of the two above, of which "all" stands for both, or one other value of
-// RONDA_BACKEND, which holds for a whole job. `purpose` begins the option's help: "Backends of the communicator layer".
+// --backend, into `backends`: a list of the two above ("all" means both), or one other value of RONDA_BACKEND, which
+// applies to a whole job. `purpose` begins the option's help: "Backends of the communicator layer".
 void AddBackendFlag(Flags* flags, const std::string& purpose, std::vector<std::string>* backends);
 
 // The value of RONDA_BACKEND that all ranks of a job need for these backends; "": none.
 std::string JobBackend(const std::vector<std::string>& backends);
 
-// One rank of a benchmark, as its body sees it.
+// One rank of a benchmark, as the benchmark's body gets it.
 struct Rank {
   const LaunchedRank& launched;
   ProcessGroup& group;
   Output& output;                             // prints on rank 0 alone
-  std::vector<std::unique_ptr<Peer>>& peers;  // that the user asked for and that are installed
+  std::vector<std::unique_ptr<Peer>>& peers;  // that the user asked for
   Results& results;                           // written on rank 0
 };
 
@@ -66,17 +66,17 @@ struct JobRequest {
   JobOptions options;
 };
 
-// Runs `body` on every rank of a job: in a process that a launcher has started, as a rank of its job; elsewhere by
-// starting a job for each number of ranks, one after the other, with the launcher that the peers need. The files hold
-// the results of all jobs. After a job that fails no other is started, and the results so far are written.
+// Runs `body` on every rank of a job. In a process that a launcher has started, this is the launcher's job. Otherwise
+// it starts a job for each number of ranks, one after the other, with the launcher that the peers need. The files hold
+// the results of all jobs. After a failed job no other job is started, and the results so far are written.
 //
-// The environment is set so that ronda::init() joins a job of the same ranks; `body` calls init() and shutdown(). Peers
-// that are not installed are named, and the job runs without them. Prints the distance between the cores before and
+// The environment is set so that ronda::init() joins a job of the same ranks; `body` calls init() and shutdown(). A
+// peer that is not installed is an error, and nothing is measured. Prints the distance between the cores before and
 // after. Returns the process' exit code.
 int RunJob(const JobRequest& request, const Body& body);
 
-// Reads a subcommand's words. Returns true if it may go on; otherwise help or the error was printed, and *exit_code is
-// the process' exit code.
+// Reads a subcommand's words. Returns true if the subcommand may run. Otherwise it has printed the help or an error,
+// and *exit_code is the process' exit code.
 bool ParseOrExplain(Flags* flags, const std::vector<std::string>& words, int* exit_code);
 
 // Prints "ronda-bench: ERROR" to stderr. Returns the exit code: 2 for INVALID_ARGUMENT, 1 for others.

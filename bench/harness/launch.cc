@@ -27,7 +27,7 @@
 namespace ronda::bench {
 namespace {
 
-// A launcher's variables for the rank, and for the number of ranks of the job and of its host.
+// A launcher's variables for the rank, for the number of ranks of the job, and for that of its host.
 struct LauncherVariables {
   const char* rank;
   const char* size;
@@ -59,7 +59,7 @@ absl::StatusOr<LaunchedRank::Rendezvous> FindRendezvous(const ReadVariable& vari
   return local_size < size ? Rendezvous::kAsInit : Rendezvous::kInMemory;
 }
 
-// The settings with which Open MPI is fastest with large messages on one host: copies through shared memory instead of
+// The settings with which Open MPI is fastest for large messages on one host: copies through shared memory instead of
 // system calls, and an allocator that keeps its memory.
 constexpr std::pair<const char*, const char*> kBestOpenMpi[] = {
     {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
@@ -120,7 +120,7 @@ bool IsExecutable(const std::string& path) {
   return stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 
-// A pipe with a name, in a directory of its own. The destructor removes both.
+// A named pipe in its own directory. The destructor removes both.
 class NamedPipe {
  public:
   static absl::StatusOr<std::unique_ptr<NamedPipe>> Create() {
@@ -128,7 +128,7 @@ class NamedPipe {
     if (mkdtemp(directory) == nullptr) return Refused("a directory under /tmp");
     std::unique_ptr<NamedPipe> pipe(new NamedPipe(directory));
     if (mkfifo(pipe->path().c_str(), S_IRUSR | S_IWUSR) != 0) return Refused("a pipe");
-    // Open for writing too, so that it does not end before rank 0 has opened it.
+    // Also open for writing, so that the pipe does not end before rank 0 has opened it.
     pipe->end_ = UniqueFd(open(pipe->path().c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
     if (!pipe->end_.valid()) return Refused("a pipe");
     return pipe;
@@ -158,7 +158,7 @@ class OutputReader {
  public:
   OutputReader(int fd, const MessageSink& sink) : fd_(fd), sink_(sink) {}
 
-  // Hands on all messages that have arrived.
+  // Passes on all messages that have arrived.
   void Drain() {
     std::array<char, 4096> bytes;
     ssize_t count = 0;
@@ -183,7 +183,7 @@ class OutputReader {
 };
 
 [[noreturn]] void Become(const LaunchCommand& command, const std::string& pipe) {
-  // A launcher that is told to end ends its ranks.
+  // When a launcher is asked to end, it ends its ranks.
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   constexpr int kOverwrite = 1;
   for (const auto& [name, value] : command.environment) setenv(name.c_str(), value.c_str(), kOverwrite);
@@ -200,7 +200,7 @@ int ExitCode(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-// Waits for the end of the process, and hands on the messages that arrive meanwhile.
+// Waits for the end of the process, and passes on the messages that arrive meanwhile.
 int Attend(pid_t process, OutputReader* reader, int fd) {
   constexpr int kPollMilliseconds = 50;
   int wait_status = 0;
@@ -298,7 +298,7 @@ absl::StatusOr<int> ShowLaunch(const LaunchCommand& command, const MessageSink& 
 
 absl::StatusOr<int> RunLaunch(const LaunchCommand& command, const MessageSink& sink) {
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<NamedPipe> pipe, NamedPipe::Create());
-  // Ctrl+C reaches the launcher too, which ends its ranks. This process only has to outlive it.
+  // Ctrl+C also reaches the launcher, which ends its ranks. This process only has to outlive the launcher.
   std::signal(SIGINT, SIG_IGN);
   std::fflush(nullptr);
   const pid_t process = fork();

@@ -26,9 +26,9 @@ struct LaunchedRank {
   int rank = 0;
   int size = 1;
   Launcher launcher = Launcher::kRondarun;
-  std::string job_id;  // valid as Ronda's, the same on every rank, and on no other job's
-  // How the ranks find each other: kInMemory: in the shared memory of their one host. kAsInit: as ronda::init() does,
-  // on several hosts and where RONDA_BACKEND needs more than shared memory.
+  std::string job_id;  // valid as Ronda's job id, the same on every rank, and different from other jobs'
+  // How the ranks find each other. kInMemory: in the shared memory of their one host. kAsInit: as ronda::init() does,
+  // if the ranks are on several hosts or RONDA_BACKEND needs more than shared memory.
   enum class Rendezvous { kInMemory, kAsInit } rendezvous = Rendezvous::kInMemory;
 };
 
@@ -39,15 +39,15 @@ using ReadVariable = std::function<std::optional<std::string>(const char* name)>
 ReadVariable ProcessVariables();
 
 // nullopt in a process that no launcher has started. `parent` is the parent process' id: MPI launchers do not name the
-// job, but they are the parents of all ranks of a host.
-// Errors: INVALID_ARGUMENT if the launcher's variables make no sense.
+// job, but they are the parents of all ranks of a host. Errors: INVALID_ARGUMENT if the launcher's variables make no
+// sense.
 absl::StatusOr<std::optional<LaunchedRank>> FindLaunchedRank(const ReadVariable& variable, int parent);
 
-// Sets RONDA_RANK, RONDA_SIZE and RONDA_JOB_ID for ronda::init(), as rondarun would have, where ranks find each other
-// in memory; elsewhere ronda::init() needs no more than the launcher's variables.
+// Sets RONDA_RANK, RONDA_SIZE and RONDA_JOB_ID for ronda::init(), as rondarun would, if the ranks find each other in
+// memory. Otherwise ronda::init() needs only the launcher's variables.
 void DescribeJobToRonda(const LaunchedRank& launched);
 
-// The settings of a peer: as it comes, or as it is fastest on one host.
+// The settings of a peer: the defaults, or the fastest on one host.
 enum class PeerSetting { kDefault, kBest };
 
 struct LaunchRequest {
@@ -73,18 +73,18 @@ FindProgram FindInstalledProgram();
 // Errors: NOT_FOUND that names the launcher and how to install it.
 absl::StatusOr<LaunchCommand> PlanLaunch(const LaunchRequest& request, const FindProgram& find_program);
 
-// Takes the messages of rank 0's Output.
+// Receives the messages of rank 0's Output.
 using MessageSink = std::function<void(const OutputMessage& message)>;
 
-// Starts the command, hands all messages to `sink`, and waits for its end. If this process ends before, the command
-// gets SIGTERM. Returns the launcher's exit code, or 128 + N if signal N ended it. Errors: UNAVAILABLE if the system
-// refuses a pipe or a process.
+// Starts the command, passes all messages to `sink`, and waits for the command's end. If this process ends first, the
+// command gets SIGTERM. Returns the launcher's exit code, or 128 + N if signal N ended it. Errors: UNAVAILABLE if the
+// system refuses a pipe or a process.
 absl::StatusOr<int> RunLaunch(const LaunchCommand& command, const MessageSink& sink);
 
-// The same; prints text, and draws a progress bar if there is a terminal. `sink` gets the other messages: results.
+// The same, but prints text, and draws a progress bar on a terminal. `sink` gets only the other messages: results.
 absl::StatusOr<int> ShowLaunch(const LaunchCommand& command, const MessageSink& sink);
 
-// The path of this program. "" if the system does not tell it.
+// The path of this program. "" if the system does not provide it.
 std::string OwnProgram();
 
 }  // namespace ronda::bench

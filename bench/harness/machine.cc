@@ -13,9 +13,14 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/files.h"
 
 namespace ronda::bench {
 namespace {
@@ -40,6 +45,30 @@ double MemoryGib() {
 std::string Kernel() {
   utsname names;
   return uname(&names) == 0 ? absl::StrCat(names.sysname, " ", names.release) : "unknown";
+}
+
+// The sums of the first line of /proc/stat, and the number of its cores.
+struct CpuTimes {
+  double idle = 0;
+  double all = 0;
+  int cores = 0;
+};
+
+CpuTimes ReadCpuTimes(const std::string& stat) {
+  constexpr size_t kIdle = 3, kIoWait = 4, kGuest = 8;  // from there on, times are parts of earlier ones
+  CpuTimes times;
+  for (const absl::string_view line : absl::StrSplit(stat, '\n')) {
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    if (words.empty() || !absl::StartsWith(words[0], "cpu")) continue;
+    if (words[0] != "cpu") ++times.cores;
+    for (size_t i = 0; words[0] == "cpu" && i < kGuest && i + 1 < words.size(); ++i) {
+      double ticks = 0;
+      if (!absl::SimpleAtod(words[i + 1], &ticks)) continue;
+      times.all += ticks;
+      if (i == kIdle || i == kIoWait) times.idle += ticks;
+    }
+  }
+  return times;
 }
 
 void BindToCore(int core) {
@@ -68,12 +97,12 @@ std::vector<int> OwnCores() {
   return cores;
 }
 
-// Two threads pass a ball. Its value is the thread that has it, or that the game is over.
+// Two threads pass a ball. Its value is the thread that has it, or kOver at the end.
 enum : int { kFirst, kSecond, kOver };
 
 constexpr int kRoundTrips = 250;  // in a batch
 
-// The second thread: sends the ball back until the game is over.
+// The second thread: sends the ball back until the value is kOver.
 void Return(std::atomic<int>* ball) {
   BindToCore(1);
   for (;;) {
@@ -85,8 +114,8 @@ void Return(std::atomic<int>* ball) {
   }
 }
 
-// The first thread. Returns the time of the fastest batch: batches are so short that nothing disturbs at least one of
-// them. On a busy machine there is time for fewer of them.
+// The first thread. Returns the time of the fastest batch. Batches are so short that at least one of them runs
+// undisturbed. On a busy machine the time suffices for fewer batches.
 Clock::duration Serve(std::atomic<int>* ball) {
   constexpr int kBatches = 400;
   constexpr Clock::duration kMostTime = std::chrono::milliseconds(100);
@@ -113,6 +142,20 @@ Machine DescribeMachine() {
           .cores = static_cast<int>(GrantedCores().size()),
           .memory_gib = MemoryGib(),
           .kernel = Kernel()};
+}
+
+double BusyCores(const std::string& before, const std::string& after) {
+  const CpuTimes begin = ReadCpuTimes(before), end = ReadCpuTimes(after);
+  const double all = end.all - begin.all;
+  return all <= 0 ? 0 : end.cores * (1 - (end.idle - begin.idle) / all);
+}
+
+double BusyCoresNow() {
+  constexpr absl::Duration kSample = absl::Milliseconds(100);  // ten ticks of the kernel's count
+  const auto read = [] { return ReadFile("/proc/stat").value_or(""); };
+  const std::string before = read();
+  absl::SleepFor(kSample);
+  return BusyCores(before, read());
 }
 
 std::string NowInUtc() { return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", CalendarNow(), absl::UTCTimeZone()); }

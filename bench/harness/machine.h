@@ -6,10 +6,10 @@
 
 namespace ronda::bench {
 
-// The machine of a measurement.
+// The machine that a measurement runs on.
 struct Machine {
   std::string cpu;        // "AMD EPYC 9B14"; "unknown" if the system does not say
-  int cores = 0;          // that the system grants, however many of them a launcher has bound this process to
+  int cores = 0;          // that the system grants, even if a launcher has bound this process to fewer
   double memory_gib = 0;  // installed
   std::string kernel;     // "Linux 6.1.0"
 };
@@ -17,30 +17,37 @@ struct Machine {
 // This machine.
 Machine DescribeMachine();
 
+// How many cores were busy, on average, between two readings of /proc/stat. Time that a virtual machine's host gave to
+// others counts. 0 if the readings are the same, or cannot be read.
+double BusyCores(const std::string& before, const std::string& after);
+
+// How many cores the programs of this machine keep busy, this process left out: it sleeps for a tenth of a second.
+double BusyCoresNow();
+
 // The time in UTC, "2026-11-21T19:30:00Z".
 std::string NowInUtc();
 
 // The cores on which a rank's threads may run.
 enum class Binding {
-  kLauncher,  // those of the launcher: rondarun lets them be, Open MPI gives two ranks a core each
+  kLauncher,  // those of the launcher: rondarun does not bind, Open MPI gives two ranks one core each
   kNone,      // all
-  kCore       // one each: the rank modulo the number of cores
+  kCore       // one core per rank: the rank modulo the number of cores
 };
 
 // "launcher", "none", "core", in the order of the enumeration.
 const std::vector<std::string>& BindingNames();
 
-// The cores that the system grants this process, wherever the calling thread is bound to. Some containers grant fewer
-// than there are.
+// The cores that the system grants this process, independent of the calling thread's binding. Some containers grant
+// fewer than the machine has.
 std::vector<int> GrantedCores();
 
-// Binds the calling thread, and with it the threads that it will start.
+// Binds the calling thread, and the threads that it starts afterwards.
 void Bind(Binding binding, int rank);
 
 // The time in nanoseconds that a cache line takes from one of the process' first two CPUs to the other and back,
 // halved, undisturbed by other processes; 0 on a single CPU. On virtual machines it changes by a factor of five within
-// minutes, and every transfer between ranks changes with it: print it before and after, and compare only measurements
-// that were taken at the same distance.
+// minutes, and every transfer between ranks changes with it. So print it before and after, and compare only
+// measurements that were taken at the same distance.
 double CoreDistanceNanoseconds();
 
 }  // namespace ronda::bench

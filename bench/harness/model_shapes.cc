@@ -41,10 +41,10 @@ class LayerList {
     Add(name, {width}, static_cast<double>(width) * static_cast<double>(positions));
   }
 
-  // A table of which a position reads one row: nothing is multiplied.
+  // A table of which a position reads one row, without a multiplication.
   void Table(const std::string& name, int64_t rows, int64_t width) { Add(name, {rows, width}, 0); }
 
-  // Work of a layer whose weights are another layer's: it comes before the last tensor's gradient.
+  // The work of a layer that uses another layer's weights. It comes before the last tensor's gradient.
   void SharedLinear(int64_t out, int64_t in, int64_t positions) {
     parameters_.back().work += static_cast<double>(out) * static_cast<double>(in) * static_cast<double>(positions);
   }
@@ -77,7 +77,7 @@ std::vector<Parameter> LeNet() {
   return layers.Take();
 }
 
-// He et al. 2015 with bottleneck blocks; strides are in the 3x3 convolutions, as it is common since.
+// He et al. 2015 with bottleneck blocks; strides are in the 3x3 convolutions, as is common since then.
 std::vector<Parameter> ResNet(const std::vector<int>& blocks) {
   LayerList layers;
   const auto convolution = [&layers](const std::string& name, int64_t out, int64_t in, int64_t size, int64_t side) {
@@ -128,7 +128,7 @@ std::vector<Parameter> Vgg16() {
 }
 
 // Devlin et al. 2018, uncased, with both heads of its pre-training; sequences of 512 tokens. The word embeddings are
-// the weights of the language model's head too.
+// also the weights of the language model's head.
 std::vector<Parameter> BertLarge() {
   constexpr int64_t kWidth = 1024;
   constexpr int64_t kTokens = 512;
@@ -157,7 +157,7 @@ std::vector<Parameter> BertLarge() {
   return layers.Take();
 }
 
-// Radford et al. 2019, the smallest; sequences of 1,024 tokens. The token embeddings are the head's weights too.
+// Radford et al. 2019, the smallest; sequences of 1,024 tokens. The token embeddings are also the head's weights.
 std::vector<Parameter> Gpt2Small() {
   constexpr int64_t kWidth = 768;
   constexpr int64_t kTokens = 1024;
@@ -207,7 +207,7 @@ constexpr Preset kPresets[] = {
     {"many-small", "1,000 tensors of 1 KiB", ManySmall},
 };
 
-// A tensor of more elements is a mistake in the file, and their product would overflow.
+// A tensor with more elements is a mistake in the file, and the product of the dimensions would overflow.
 constexpr int64_t kMostElements = int64_t{1} << 40;
 
 absl::Status ParseDimension(absl::string_view word, Parameter* parameter) {
@@ -223,7 +223,7 @@ absl::Status ParseDimension(absl::string_view word, Parameter* parameter) {
   return absl::OkStatus();
 }
 
-// Nothing is added for a line without a tensor.
+// Adds nothing for a line without a tensor.
 absl::Status ParseLine(absl::string_view line, std::set<std::string>* names, ModelShapes* model) {
   line = line.substr(0, line.find('#'));
   const std::vector<std::string> words = absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());

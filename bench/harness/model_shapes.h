@@ -14,8 +14,8 @@ namespace ronda::bench {
 struct Parameter {
   std::string name;
   std::vector<int64_t> shape;  // outermost dimension first
-  // The backward pass' multiply-adds for one sample between the gradient before this one and this one, up to a factor
-  // that all tensors share: the time of the pass is spread over the tensors in proportion to it.
+  // The multiply-adds of the backward pass for one sample between the previous gradient and this one, up to a factor
+  // that all tensors share. The time of the pass is spread over the tensors in proportion to it.
   double work = 0;
 
   int64_t count() const {
@@ -25,7 +25,7 @@ struct Parameter {
   }
 };
 
-// The trainable tensors of a model in the order of its forward pass. Their gradients become ready in the opposite one.
+// The trainable tensors of a model in the order of its forward pass. Their gradients become ready in the reverse order.
 struct ModelShapes {
   std::string name;
   std::string description;  // of the variant
@@ -41,16 +41,16 @@ struct ModelShapes {
 // The names that PresetShapes() knows.
 std::vector<std::string> PresetNames();
 
-// The parameters of a well-known model. Errors: INVALID_ARGUMENT that lists the names there are.
+// The parameters of a well-known model. Errors: INVALID_ARGUMENT that lists the known names.
 absl::StatusOr<ModelShapes> PresetShapes(absl::string_view name);
 
-// Reads a model from text: a line a tensor, in forward order, with its name and its dimensions ("layer1.weight 64 3 7
-// 7"), separated by blanks; a name alone is a scalar. Empty lines and comments behind a '#' are skipped. A tensor's
-// work is taken to be its number of elements. `file` is for messages. Errors: INVALID_ARGUMENT that begins with
-// "file:line: ".
+// Reads a model from text: one line per tensor, in forward order, with its name and its dimensions ("layer1.weight 64 3
+// 7 7"), separated by blanks; a name alone is a scalar. Empty lines and comments after a '#' are skipped. A tensor's
+// work is set to its number of elements. `file` is for messages. Errors: INVALID_ARGUMENT that begins with "file:line:
+// ".
 absl::StatusOr<ModelShapes> ParseShapes(absl::string_view text, absl::string_view file);
 
-// The same from a file. Errors: NOT_FOUND too.
+// The same from a file. Errors: also NOT_FOUND.
 absl::StatusOr<ModelShapes> ReadShapes(const std::string& path);
 
 }  // namespace ronda::bench

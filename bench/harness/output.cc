@@ -20,6 +20,7 @@ namespace {
 constexpr char kTextMark[] = "T ";
 constexpr char kProgressMark[] = "P ";
 constexpr char kRowMark[] = "R ";
+constexpr char kPeerMark[] = "V ";
 constexpr char kDistancesMark[] = "D ";
 
 using Kind = OutputMessage::Kind;
@@ -34,6 +35,7 @@ std::pair<std::string, std::string> HalvesOf(const std::string& text) {
 std::string EncodeLine(const OutputMessage& message) {
   if (message.kind == Kind::kProgress) return absl::StrCat(kProgressMark, message.fraction, " ", message.text, "\n");
   if (message.kind == Kind::kRow) return absl::StrCat(kRowMark, message.text, "\n");
+  if (message.kind == Kind::kPeer) return absl::StrCat(kPeerMark, message.text, "\n");
   if (message.kind == Kind::kDistances) {
     return absl::StrCat(kDistancesMark, message.distances[0], " ", message.distances[1], "\n");
   }
@@ -47,6 +49,7 @@ std::string EncodeLine(const OutputMessage& message) {
 OutputMessage DecodeLine(const std::string& line) {
   if (absl::StartsWith(line, kTextMark)) return {.text = line.substr(2) + "\n"};
   if (absl::StartsWith(line, kRowMark)) return {.kind = Kind::kRow, .text = line.substr(2)};
+  if (absl::StartsWith(line, kPeerMark)) return {.kind = Kind::kPeer, .text = line.substr(2)};
   if (absl::StartsWith(line, kProgressMark)) {
     const auto [number, label] = HalvesOf(line.substr(2));
     double fraction = 0;
@@ -82,6 +85,8 @@ void Output::Progress(double fraction, const std::string& label) {
 }
 
 void Output::Row(const std::string& row) { Send(EncodeLine({.kind = Kind::kRow, .text = row})); }
+
+void Output::Peer(const std::string& description) { Send(EncodeLine({.kind = Kind::kPeer, .text = description})); }
 
 void Output::Distances(double before, double after) {
   Send(EncodeLine({.kind = Kind::kDistances, .distances = {before, after}}));

@@ -12,23 +12,24 @@ namespace ronda::bench {
 // The environment variable that names the pipe from rank 0 to the process that started the ranks.
 inline constexpr char kOutputVariable[] = "RONDA_BENCH_OUTPUT";
 
-// The output of a benchmark: that of rank 0 alone, without a launcher's prefixes. Where ronda-bench started the ranks,
-// it goes to the process that the user started, which also draws the progress bar; elsewhere to stdout, and progress is
-// not shown. Thread-compatible.
+// The output of a benchmark: only rank 0's, without a launcher's prefixes. If ronda-bench started the ranks, the output
+// goes to the process that the user started, which also draws the progress bar. Otherwise it goes to stdout, without
+// progress. Thread-compatible.
 class Output {
  public:
-  // `pipe` is the value of kOutputVariable; empty: stdout. A pipe that cannot be opened counts as none.
+  // `pipe` is the value of kOutputVariable; empty: stdout. If the pipe cannot be opened, the output goes to stdout.
   Output(int rank, const std::string& pipe);
 
   void Print(const std::string& text);
   void Progress(double fraction, const std::string& label);
 
-  // Whether a process reads the pipe, which then writes the results to files.
+  // Whether another process reads the pipe. That process then writes the results to files.
   bool has_reader() const { return pipe_.valid(); }
 
-  // A row of results as EncodeRow() writes it, and the distances between the cores before and after the measurements,
-  // which come last. REQUIRES: has_reader().
+  // A row of results as EncodeRow() writes it, a peer's name and version, and the distances between the cores before
+  // and after the measurements, which come last. REQUIRES: has_reader().
   void Row(const std::string& row);
+  void Peer(const std::string& description);
   void Distances(double before, double after);
 
  private:
@@ -40,13 +41,13 @@ class Output {
 
 // One message through the pipe.
 struct OutputMessage {
-  enum class Kind { kText, kProgress, kRow, kDistances } kind = Kind::kText;
-  std::string text;  // to print, with its newline; or the progress' label; or a row
+  enum class Kind { kText, kProgress, kRow, kPeer, kDistances } kind = Kind::kText;
+  std::string text;  // to print, with its newline; or the progress' label; or a row; or a peer
   double fraction = 0;
   std::array<double, 2> distances = {0, 0};
 };
-std::string EncodeLine(const OutputMessage& message);  // a line for each of the text's, each with its newline
-OutputMessage DecodeLine(const std::string& line);     // without newline; a line that is no message is text
+std::string EncodeLine(const OutputMessage& message);  // a line for each line of the text, each with its newline
+OutputMessage DecodeLine(const std::string& line);     // without newline; any line that is no message is text
 
 // The line of a progress bar: "[#####     ]  50 %  64 KiB".
 std::string ProgressLine(double fraction, const std::string& label);
@@ -64,7 +65,7 @@ class ProgressBar {
   // 0 <= fraction <= 1. `label` names the current measurement.
   void Show(double fraction, const std::string& label);
 
-  // Takes the bar away, so that a line can be printed; the next Show() puts it back.
+  // Removes the bar, so that a line can be printed; the next Show() draws it again.
   void Clear();
 
  private:

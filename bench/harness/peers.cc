@@ -20,23 +20,21 @@ namespace {
 
 using TableFunction = const ronda_bench_peer* (*)();
 
+// The plugin is here, and the libraries that it needs may not be.
 absl::Status NotInstalled(const PeerInfo& info, const std::string& reason) {
   return absl::NotFoundError(absl::StrCat("--peer ", info.name, ": ", info.title, " cannot be used here (", reason,
                                           "): install Debian's ", info.packages));
 }
 
 absl::StatusOr<const ronda_bench_peer*> LoadTable(const PeerInfo& info) {
-  const std::string path = FindPeerFile(info.library);
-  if (path.empty()) return NotInstalled(info, absl::StrCat("there is no ", info.library, ", which make bench builds"));
+  RONDA_ASSIGN_OR_RETURN(const std::string path, FindPeerFile(info.name, info.library, info.build_package));
   // Never closed: MPI libraries do not survive that. Global, because Open MPI's components look for its symbols.
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) return NotInstalled(info, dlerror());
   const auto table_function = reinterpret_cast<TableFunction>(dlsym(library, "ronda_bench_peer_functions"));
-  if (table_function == nullptr) return NotInstalled(info, absl::StrCat(path, " is no peer"));
-  const ronda_bench_peer* const table = table_function();
-  if (table->version != RONDA_BENCH_PEER_VERSION)
-    return NotInstalled(info, absl::StrCat(path, " is of another version"));
-  return table;
+  if (table_function != nullptr && table_function()->version == RONDA_BENCH_PEER_VERSION) return table_function();
+  return absl::NotFoundError(
+      absl::StrCat("--peer ", info.name, ": ", path, " is not of this version: install it together with ronda-bench"));
 }
 
 void RemoveDirectory(const std::string& directory) {
@@ -63,9 +61,10 @@ double TimeOnce(PeerCall* call, ProcessGroup* group) {
 
 const std::vector<PeerInfo>& KnownPeers() {
   static const auto* const peers = new std::vector<PeerInfo>{
-      {"openmpi", "Open MPI", "libronda_bench_openmpi.so", "libopenmpi-dev and openmpi-bin", Launcher::kOpenMpi},
-      {"mpich", "MPICH", "libronda_bench_mpich.so", "libmpich-dev and mpich", Launcher::kMpich},
-      {"gloo", "Gloo", "libronda_bench_gloo.so", "libgloo-dev", std::nullopt},
+      {"openmpi", "Open MPI", "libronda_bench_openmpi.so", "libopenmpi3 and openmpi-bin", "libopenmpi-dev",
+       Launcher::kOpenMpi},
+      {"mpich", "MPICH", "libronda_bench_mpich.so", "libmpich12 and mpich", "libmpich-dev", Launcher::kMpich},
+      {"gloo", "Gloo", "libronda_bench_gloo.so", "libgloo0", "libgloo-dev", std::nullopt},
   };
   return *peers;
 }
@@ -77,14 +76,18 @@ const PeerInfo* FindPeer(const std::string& name) {
   return nullptr;
 }
 
-std::string FindPeerFile(const std::string& name) {
+absl::StatusOr<std::string> FindPeerFile(const std::string& peer, const std::string& name, const std::string& package) {
   const std::string program = OwnProgram();
   const std::string beside = program.substr(0, program.rfind('/') + 1);
   for (const char* folder : {"peers/", "../lib/ronda/"}) {
     std::string path = absl::StrCat(beside, folder, name);
     if (access(path.c_str(), R_OK) == 0) return path;
   }
-  return "";
+  return absl::NotFoundError(
+      absl::StrCat("--peer ", peer, ": there is no ", name, " in ", beside, "peers/ or ", beside,
+                   "../lib/ronda/: the wheel has none; make bench, make install and make deb build it from Ronda's "
+                   "sources where Debian's ",
+                   package, " is installed"));
 }
 
 absl::Status CheckInstalled(const PeerInfo& info) { return LoadTable(info).status(); }
@@ -95,7 +98,7 @@ void PeerCall::Run() {
 
 absl::StatusOr<std::unique_ptr<Peer>> Peer::Load(const PeerInfo& info, ProcessGroup* group) {
   absl::StatusOr<const ronda_bench_peer*> table = LoadTable(info);
-  // All ranks use the peer, or none.
+  // Either all ranks use the peer, or none.
   if (group->Sum(table.ok() ? 0 : 1) > 0) return table.ok() ? NotInstalled(info, "on some rank") : table.status();
   std::string directory;
   if (group->is_first()) {

@@ -20,6 +20,7 @@ struct PeerInfo {
   std::string title;                 // "Open MPI"
   std::string library;               // the plugin's file
   std::string packages;              // Debian's, with the libraries that the plugin needs
+  std::string build_package;         // Debian's, with the headers that it is built with
   std::optional<Launcher> launcher;  // the only one that can start its ranks; nullopt: any launcher can
 };
 
@@ -30,10 +31,11 @@ const std::vector<PeerInfo>& KnownPeers();
 const PeerInfo* FindPeer(const std::string& name);
 
 // The path of a peer's plugin or program: beside this program as Bazel builds it (peers/), or below the prefix of `make
-// install` (lib/ronda/). "" if there is no such file.
-std::string FindPeerFile(const std::string& name);
+// install` (lib/ronda/). `peer` is as in --peer, `package` Debian's that it takes to build the file.
+// Errors: NOT_FOUND that says how to build it.
+absl::StatusOr<std::string> FindPeerFile(const std::string& peer, const std::string& name, const std::string& package);
 
-// A collective operation of a peer, ready to be run again and again. Thread-compatible.
+// A collective operation of a peer, ready to run repeatedly. Thread-compatible.
 class PeerCall {
  public:
   PeerCall(const ronda_bench_peer* table, ronda_bench_prepared* prepared) : table_(table), prepared_(prepared) {}
@@ -50,11 +52,11 @@ class PeerCall {
 };
 
 // A peer that all ranks have loaded, and whose job they have joined. Every rank makes the same calls.
-// Thread-compatible. Must outlive its calls, and is destroyed by all ranks.
+// Thread-compatible. It must outlive its calls, and all ranks must destroy it.
 class Peer {
  public:
-  // Loads the peer's plugin and joins its job. Errors: NOT_FOUND that names the missing file and the packages to
-  // install.
+  // Loads the peer's plugin and joins its job. Errors: NOT_FOUND that names the missing file, and the packages to
+  // install or how to build it.
   static absl::StatusOr<std::unique_ptr<Peer>> Load(const PeerInfo& info, ProcessGroup* group);
   ~Peer();
   Peer(const Peer&) = delete;
@@ -63,13 +65,13 @@ class Peer {
   const PeerInfo& info() const { return info_; }
   std::string description() const { return table_->description(); }
 
-  // The names of the algorithms that can carry out `call`; empty if the peer cannot.
+  // The names of the algorithms that support `call`; empty if the peer does not.
   std::vector<std::string> Algorithms(const ronda_bench_call& call) const;
 
   // Errors: INTERNAL with the peer's own text.
   absl::StatusOr<std::unique_ptr<PeerCall>> Prepare(const ronda_bench_call& call, int algorithm = 0);
 
-  // The algorithm that is fastest for `call`, by a few trials on all ranks; the buffers are overwritten.
+  // The fastest algorithm for `call`, found by a few trials on all ranks, which overwrite the buffers.
   absl::StatusOr<int> FastestAlgorithm(const ronda_bench_call& call, ProcessGroup* group);
 
  private:
@@ -81,7 +83,7 @@ class Peer {
   const std::string directory_;  // that this rank removes; empty: another rank does
 };
 
-// OK if the plugin can be loaded. Joins no job. Errors: as Load.
+// OK if the plugin can be loaded. Does not join a job. Errors: as Load.
 absl::Status CheckInstalled(const PeerInfo& info);
 
 }  // namespace ronda::bench

@@ -20,7 +20,7 @@ bool UsesInitsRendezvous(const LaunchedRank& launched) {
   return launched.size > 1 && launched.rendezvous == LaunchedRank::Rendezvous::kAsInit;
 }
 
-// Begins MPI for good where the ranks' connections may use it; elsewhere returns nullptr.
+// Initializes MPI once for the whole process if the ranks' connections may use it; otherwise returns nullptr.
 absl::StatusOr<std::shared_ptr<MpiSession>> BeginMpi() {
   RONDA_ASSIGN_OR_RETURN(const Config config, ReadConfig(ProcessEnvironment()));
   const MpiEnvironment& mpi = config.job.mpi;

@@ -15,18 +15,18 @@
 namespace ronda::bench {
 
 struct ConnectOptions {
-  std::string suffix;      // tells several connections of a job apart
+  std::string suffix;      // distinguishes several connections of a job
   size_t chunk_bytes = 0;  // 0: the backend's own choice
   int chunks = 0;          // in a rank's ring; 0: the backend's own choice
 };
 
-// Connects this rank to the others by Ronda's communicator alone, without client or background thread: over shared
-// memory or, where that is not the ranks' rendezvous, by the backend that ronda::init() would choose.
+// Connects this rank to the others by Ronda's communicator alone, without client or background thread. It uses shared
+// memory or, if the ranks do not find each other there, the backend that ronda::init() would choose.
 absl::StatusOr<Transport> Connect(const LaunchedRank& launched, const ConnectOptions& options);
 
-// Keeps the ranks of a benchmark in step, over connections of its own. Every rank makes the same calls.
+// Keeps the ranks of a benchmark in step, over its own connections. Every rank makes the same calls.
 //
-// An error, such as the death of a peer, ends the process with its text: there is nothing left to measure.
+// An error, such as the death of a peer, ends the process with its text, because nothing is left to measure.
 // Thread-compatible.
 class ProcessGroup {
  public:
@@ -51,7 +51,7 @@ class ProcessGroup {
   void Reduce(DType dtype, ReduceOp op, void* value);
 
   const LaunchedRank launched_;
-  const std::shared_ptr<MpiSession> session_;  // keeps MPI begun, as it does not begin a second time; may be nullptr
+  const std::shared_ptr<MpiSession> session_;  // keeps MPI alive, which cannot begin twice; may be nullptr
   const Transport transport_;
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Bytes that are not UTF-8 are replaced, as a name of a file may have them.
+// Replaces bytes that are not UTF-8, which the name of a file may have.
 std::string Compact(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 Json JsonOf(const ResultRow& row) {
@@ -69,7 +69,7 @@ std::vector<std::string> ColumnNames(const std::vector<ResultRow>& rows) {
   return names;
 }
 
-// The text that `converter` makes of a field; "" if the row has none of that name.
+// The text that `converter` makes of a field; "" if the row has no field of that name.
 template <typename Converter>
 std::string FieldText(const ResultRow& row, const std::string& field, const Converter& converter) {
   for (const auto& [name, value] : row) {
@@ -102,7 +102,7 @@ std::string Centred(const std::string& text, size_t width) {
   return absl::StrCat(std::string(before, ' '), text, std::string(width - text.size() - before, ' '));
 }
 
-// Without blanks at its end.
+// Removes the blanks at its end.
 std::string Line(std::string text) {
   text.erase(text.find_last_not_of(' ') + 1);
   return text + "\n";
@@ -160,6 +160,10 @@ absl::StatusOr<ResultRow> DecodeRow(const std::string& line) {
   }
 }
 
+void Results::AddPeer(const std::string& description) {
+  if (std::find(peers_.begin(), peers_.end(), description) == peers_.end()) peers_.push_back(description);
+}
+
 std::string Results::ToJson(const Machine& machine, const std::string& date) const {
   const Json head = {{"tool", "ronda-bench"},
                      {"version", kVersion},
@@ -170,10 +174,12 @@ std::string Results::ToJson(const Machine& machine, const std::string& date) con
                        {"cores", machine.cores},
                        {"memory_gib", machine.memory_gib},
                        {"kernel", machine.kernel}}},
+                     {"peers", peers_},
                      {"core_distance_ns", core_distance_},
+                     {"busy_cores", busy_cores_},
                      {"arguments", arguments_}};
   std::string text = Compact(head);
-  text.pop_back();  // the brace, to put the rows on lines of their own
+  text.pop_back();  // the brace, to put each row on its own line
   const auto append = [](std::string* out, const ResultRow& row) { out->append(EncodeRow(row)); };
   return absl::StrCat(text, ",\"rows\":[\n", absl::StrJoin(rows_, ",\n", append), "\n]}\n");
 }

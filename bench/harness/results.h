@@ -20,9 +20,9 @@ using Value = std::variant<int64_t, double, std::string, std::vector<double>>;
 // One measurement: names and values, in the order in which they are written.
 using ResultRow = std::vector<std::pair<std::string, Value>>;
 
-// A text table whose rows can be printed as they come: columns are as wide as their title or their `width`, whichever
-// is more, and longer cells push the rest of their line to the right. Lines of the header begin with '#', so that
-// plotting tools skip them. Immutable.
+// A text table whose rows can be printed one by one. Columns are as wide as their title or their `width`, whichever is
+// more, and longer cells push the rest of their line to the right. Lines of the header begin with '#', so that plotting
+// tools skip them. Immutable.
 //
 //   Table table({{.title = "size"}, {.title = "us", .width = 10}});
 //   std::fputs(table.Header().c_str(), stdout);
@@ -34,9 +34,9 @@ class Table {
     std::string title;
     size_t width = 0;  // of the widest expected cell
     Align align = Align::kRight;
-    std::string group = "";  // printed once over neighbouring columns of the same group
+    std::string group = "";  // printed once above neighbouring columns of the same group
     std::string field = "";  // of a ResultRow
-    int digits = 2;          // of such a number after the point
+    int digits = 2;          // after the point of such a number
   };
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
@@ -47,7 +47,7 @@ class Table {
   // REQUIRES: as many cells as columns.
   std::string Row(const std::vector<std::string>& cells) const;
 
-  // The columns' fields of a row; blank where it has no such field.
+  // The columns' fields of a row; blank if the row has no such field.
   std::string RowOf(const ResultRow& row) const;
 
  private:
@@ -59,39 +59,44 @@ class Table {
 // A number as a cell: with `digits` after the point.
 std::string Fixed(double number, int digits);
 
-// A row as one line of JSON, on its way from rank 0 to the process that started the ranks and writes the files.
-// Numbers come back to the last bit. A number that is not finite comes back as NaN: JSON and CSV cannot tell them
-// apart.
+// Encodes a row as one line of JSON, for the process that started the ranks and writes the files. Numbers keep every
+// bit. A number that is not finite becomes NaN, because JSON and CSV cannot distinguish such numbers.
 std::string EncodeRow(const ResultRow& row);
 
-// Errors: INVALID_ARGUMENT that quotes a line which is not a row.
+// Errors: INVALID_ARGUMENT that quotes a line that is not a row.
 absl::StatusOr<ResultRow> DecodeRow(const std::string& line);
 
 // The document of one run:
 //
 //   {"tool":"ronda-bench","version":"0.3.0","command":"collectives","date":"2026-11-21T19:30:00Z",
 //    "machine":{"cpu":"AMD EPYC","cores":2,"memory_gib":7.8,"kernel":"Linux 6.1.0"},
-//    "core_distance_ns":[55.0,57.5],"arguments":["--peer","mpi"],
+//    "peers":["Open MPI v4.1.4"],"core_distance_ns":[55.0,57.5],"busy_cores":[0.0,0.1],"arguments":["--peer","mpi"],
 //    "rows":[{"op":"allreduce","bytes":4,"median_us":2.5}]}
 //
-// In JSON numbers that are not finite are null. In CSV the columns are those of all rows, in the order in which they
-// first appear, and lists are joined by semicolons. Thread-compatible.
+// In JSON, numbers that are not finite are null. CSV has the columns of all rows, in the order in which they first
+// appear, and joins lists by semicolons. Thread-compatible.
 class Results {
  public:
   Results(std::string command, std::vector<std::string> arguments)
       : command_(std::move(command)), arguments_(std::move(arguments)) {}
 
   void Add(ResultRow row) { rows_.push_back(std::move(row)); }
+  // A peer that took part, with its version. A second time it changes nothing.
+  void AddPeer(const std::string& description);
   // CoreDistanceNanoseconds() before and after the measurements.
   void SetCoreDistance(double before, double after) { core_distance_ = {before, after}; }
 
+  // BusyCoresNow() before the ranks were started and after they have ended: the load of other programs.
+  void SetBusyCores(double before, double after) { busy_cores_ = {before, after}; }
+
   const std::vector<ResultRow>& rows() const { return rows_; }
+  const std::vector<std::string>& peers() const { return peers_; }
   const std::array<double, 2>& core_distance() const { return core_distance_; }
 
   std::string ToJson(const Machine& machine, const std::string& date) const;
   std::string ToCsv() const;
 
-  // Where the user wants them. An empty name: no file.
+  // The names of the files that the user wants. An empty name: no file.
   struct Files {
     std::string json;
     std::string csv;
@@ -103,6 +108,8 @@ class Results {
   const std::string command_;
   const std::vector<std::string> arguments_;
   std::array<double, 2> core_distance_ = {0, 0};
+  std::array<double, 2> busy_cores_ = {0, 0};
+  std::vector<std::string> peers_;
   std::vector<ResultRow> rows_;
 };
 

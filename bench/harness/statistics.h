@@ -8,8 +8,8 @@
 
 namespace ronda::bench {
 
-// The value below which `fraction` of `sorted` lie, interpolated between neighbours.
-// REQUIRES: `sorted` ascends and is not empty; 0 <= fraction <= 1.
+// The value below which `fraction` of `sorted` lies, interpolated between neighbours. REQUIRES: `sorted` ascends and is
+// not empty; 0 <= fraction <= 1.
 double Quantile(const std::vector<double>& sorted, double fraction);
 
 // The distribution of a quantity.
@@ -30,14 +30,14 @@ Summary Summarize(std::vector<double> values);
 double Median(std::vector<double> values);
 
 // The median of numerator[i] / denominator[i]: compares two implementations that ran interleaved, round by round.
-// REQUIRES: as many numerators as denominators, at least one, no denominator 0.
+// REQUIRES: as many numerators as denominators, at least one; no denominator is 0.
 double MedianRatio(const std::vector<double>& numerators, const std::vector<double>& denominators);
 
-// Counts values in bins that grow with the value: four to each doubling. Thread-compatible.
+// Counts values in bins that grow with the value: four bins per doubling. Thread-compatible.
 class Histogram {
  public:
   struct Bin {
-    double begin = 0;  // its smallest value; it ends where the next one begins
+    double begin = 0;  // its smallest value; it ends where the next bin begins
     double end = 0;
     int64_t count = 0;
   };
@@ -45,11 +45,11 @@ class Histogram {
   // REQUIRES: value > 0.
   void Add(double value);
 
-  // From the first to the last one that is not empty, ascending, without gaps.
+  // From the first to the last bin that is not empty, ascending, without gaps.
   std::vector<Bin> Bins() const;
 
-  // A line for each bin that is not empty: its limits, its count, its share of all values, and a bar of that length.
-  // "..." stands for empty bins.
+  // A line for each bin that is not empty: its limits, its count, its share of all values, and a bar whose length is
+  // that share. "..." stands for empty bins.
   std::string Text() const;
 
  private:

@@ -19,7 +19,7 @@ int CeilLog2(int n) {
   return levels;
 }
 
-// The slower of both kinds of links, as far as both are used.
+// The slower of both kinds of links, if both are used.
 LogGP SlowestLink(const Cluster& cluster, int ranks) {
   const int hosts = HostsOf(cluster, ranks);
   if (hosts == 1) return cluster.host;
@@ -39,7 +39,7 @@ double RingTime(const Cluster& cluster, int ranks, double bytes) {
   return std::max(latency + steps * bytes / ranks * slowest.gap_per_byte, steps * slowest.gap);
 }
 
-// The least of time(k) over numbers of chunks k that are powers of two, for a time that falls and then rises.
+// The least value of time(k) over numbers of chunks k that are powers of two, for a time that falls and then rises.
 template <typename Time>
 double BestOverChunks(const Time& time) {
   double best = time(1);
@@ -64,7 +64,7 @@ double TreeTime(const Cluster& cluster, int ranks, double bytes) {
   });
 }
 
-// Of one host's ranks alone: a reduce-scatter, or an allgather.
+// A reduce-scatter, or an allgather, among the ranks of one host.
 double HostPhaseTime(const Cluster& cluster, double bytes) {
   const int local = cluster.local_size;
   return (local - 1) * (MessageLatency(cluster.host) + bytes / local * cluster.host.gap_per_byte);
@@ -85,7 +85,7 @@ double HierarchicalTime(const Cluster& cluster, int ranks, double bytes) {
 }  // namespace
 
 LogGP MeasuredHost() {
-  // L and o cannot be told apart in a collective's time: all of it is called latency.
+  // The time of a collective does not show L and o separately: all of it is called latency.
   return {.latency = 0.105e-6, .gap_per_byte = 0.107e-9};
 }
 

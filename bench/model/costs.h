@@ -7,15 +7,15 @@ namespace ronda::bench::model {
 // Scheiman, "LogGP: incorporating long messages into the LogP model", SPAA 1995). In seconds.
 struct LogGP {
   double latency = 0;       // L: from the sender's port to the receiver's
-  double overhead = 0;      // o: of a processor, for each message it sends and each that it receives
+  double overhead = 0;      // of a processor, for each message that it sends or receives
   double gap = 0;           // g: the shortest time between two messages of one port
   double gap_per_byte = 0;  // G: the same for each byte of a long message; 1 / bandwidth
 };
 
-// From the call that sends to the call that has received, without the bytes: L + 2o, also called alpha.
+// The time from the call that sends to the call that has received, without the bytes: L + 2o, also called alpha.
 inline double MessageLatency(const LogGP& link) { return link.latency + 2 * link.overhead; }
 
-// Hosts with `local_size` ranks each, the last one perhaps with fewer. A host's ranks share one port to the network,
+// Hosts with `local_size` ranks each; the last one may have fewer. The ranks of a host share one port to the network,
 // which sends and receives at the same time.
 struct Cluster {
   int local_size = 8;
@@ -44,8 +44,8 @@ constexpr const char* Name(Algorithm algorithm) {
 //                 ring and tree between h ranks, in k chunks: 2 S(n/k) + N(n/k) + (k - 1) max(2 S(n/k), N(n/k)), with
 //                 the best k
 //
-// Ring: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH" (IJHPCA 2005),
-// with the latencies of two kinds of hops counted as NCCL's tuning model does; g and G are those of the slowest link.
+// Ring: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH" (IJHPCA 2005).
+// The latencies of two kinds of hops are counted as NCCL's tuning model does; g and G are those of the slowest link.
 // Tree: Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan" (Parallel
 // Computing 2009): an inner node of one tree is a leaf of the other, so a port carries 2 n in either direction. The
 // lower levels of the trees are on the host.
@@ -65,22 +65,22 @@ constexpr const char* Name(Coordination coordination) {
   return kNames[static_cast<int>(coordination)];
 }
 
-// The cost of agreeing by rank 0. It receives a report from every rank, and sends a list to every rank, one after the
-// other, so its time is linear in the number of ranks.
+// The cost of an agreement for rank 0. It receives a report from every rank, and sends a list to every rank, one after
+// the other, so its time is linear in the number of ranks.
 struct CoordinationCosts {
-  double round = 0;             // seconds of rank 0's CPU, for any number of tensors
+  double round = 0;             // seconds of rank 0's CPU, whatever the number of tensors
   double submission = 0;        // seconds of rank 0's CPU for each rank and tensor, cached or not
-  double submission_bytes = 0;  // of the report and the list together, for each rank and tensor
+  double submission_bytes = 0;  // of the report and the list together, per rank and tensor
 };
 
-// Measured: the negotiation's benchmark, as docs/scaling.md has it. REQUIRES: not kLocked.
+// Measured by the negotiation's benchmark; docs/scaling.md has the figures. REQUIRES: not kLocked.
 CoordinationCosts MeasuredCosts(Coordination coordination);
 
-// Seconds for which rank 0 is busy with one round in which `tensors` are agreed on by `ranks`. A round of a locked
-// schedule, or of a single rank, costs nothing.
+// Seconds for which rank 0 is busy with one round in which `ranks` ranks agree on `tensors` tensors. A round of a
+// locked schedule, or of a single rank, costs nothing.
 double RoundBusyTime(Coordination coordination, const LogGP& network, int ranks, int tensors);
 
-// Seconds that pass besides, while the last report and the last list travel.
+// The additional seconds while the last report and the last list travel.
 double RoundLatency(Coordination coordination, const LogGP& network, int ranks);
 
 // Measured: ranks of one host, over shared memory, for messages that do not stay in the caches. The least-squares fit

@@ -19,8 +19,8 @@ namespace {
 struct ModelOptions {
   model::SweepOptions sweep;
   absl::Duration link_latency;
-  absl::Duration compute;     // zero: as assumed for each model
-  double host_gigabytes = 0;  // a second; 0: as measured
+  absl::Duration compute;     // zero: the assumed time of each model
+  double host_gigabytes = 0;  // per second; 0: as measured
   Results::Files files;
 };
 

@@ -14,8 +14,8 @@ constexpr int kGpusAHost = 4;
 
 // Calibrated: the variation of a rank's step, with Inception V3 on 16 GPUs, whose gradients are few bytes.
 constexpr double kJitter = 0.025;
-// Calibrated: the share of the bandwidth that is left for a ring over more hosts than share a switch, with VGG-16 on
-// 512 GPUs. In a rack it is kLinkEfficiency, calibrated with VGG-16 on 16 GPUs.
+// Calibrated with VGG-16 on 512 GPUs: the share of the bandwidth that is left for a ring over more hosts than share a
+// switch. Within a rack the share is kLinkEfficiency, calibrated with VGG-16 on 16 GPUs.
 constexpr double kAcrossRacksEfficiency = 0.715;
 constexpr int kHostsARack = 32;
 

@@ -10,32 +10,32 @@
 
 namespace ronda::bench::model {
 
-// A scaling efficiency that Horovod's authors have published: TensorFlow's convolutional benchmarks, synthetic images,
-// 64 a GPU; 4 P100 GPUs a host; 25 Gbit/s RoCE; NCCL. 16 GPUs: table in the project's README of August 2017, which
-// also has the speed of a single GPU. 128 GPUs: the README of October 2017. 512 GPUs: the README and
+// A scaling efficiency that Horovod's authors have published, from TensorFlow's convolutional benchmarks: synthetic
+// images, 64 per GPU; 4 P100 GPUs per host; 25 Gbit/s RoCE; NCCL. 16 GPUs: table in the project's README of August
+// 2017, which also has the speed of a single GPU. 128 GPUs: the README of October 2017. 512 GPUs: the README and
 // docs/benchmarks.rst since April 2018. The paper (Sergeev and Del Balso, "Horovod: fast and easy distributed deep
 // learning in TensorFlow", arXiv:1802.05799) describes the method, and the experiments up to 128 GPUs.
 struct PublishedPoint {
   enum class Use {
-    kCalibrates,  // a constant of the model was chosen to meet it
+    kCalibrates,  // a constant of the model was chosen to match it
     kChecks,      // the model has to predict it
   };
 
   const char* model;  // "inception3", "resnet101", "vgg16"
   int gpus = 0;
-  double efficiency = 0;  // images a second, over those of as many single GPUs
+  double efficiency = 0;  // images per second, divided by those of as many single GPUs
   Use use = Use::kChecks;
 };
 
-// Of a host's port in those experiments.
+// The bandwidth of a host's port in those experiments.
 inline constexpr int kPublishedGbit = 25;
 
 std::vector<PublishedPoint> PublishedPoints();
 
-// The gradients of one of these models. Inception V3's are taken to be alike and spread evenly over the pass.
+// The gradients of one of these models. Those of Inception V3 are assumed to be alike and spread evenly over the pass.
 std::vector<Gradient> PublishedGradients(const PublishedPoint& point);
 
-// Horovod of that time: rings over all GPUs, tensors negotiated by name in cycles of 5 ms, up to 64 MiB fused.
+// Horovod at that time: rings over all GPUs, tensors negotiated by name in cycles of 5 ms, up to 64 MiB fused.
 TrainingStepOptions PublishedStep(const PublishedPoint& point);
 
 // The same cluster and model with another runtime.
@@ -57,9 +57,9 @@ constexpr const char* Name(Runtime runtime) {
 
 StepResult SimulatePublished(const PublishedPoint& point, Runtime runtime);
 
-// A measured link between two hosts whose ranks drive it themselves (TCP).
+// A measured link between two hosts. The ranks themselves drive it (TCP).
 struct MeasuredLink {
-  double gbit = 0;     // Gbit/s each way of large messages that go both ways at once; 0: there is none
+  double gbit = 0;     // Gbit/s in each direction, of large messages that travel in both at once; 0: there is no link
   double latency = 0;  // s of a small message, from the call that sends to the call that has received
 };
 
@@ -67,7 +67,7 @@ struct MeasuredLink {
 struct SweepOptions {
   std::vector<std::string> models = {"resnet50", "bert-large"};  // presets of shapes
   std::vector<int> gbit = {25, 100, 400};                        // of a host's port to the network
-  MeasuredLink link;                                             // instead of `gbit`, if there is one
+  MeasuredLink link;                                             // instead of `gbit`, if it is set
   std::vector<int> ranks = {8, 64, 512, 4096, 16384};
   int local_size = 8;
   double compute = 0;         // s of forward and backward pass; 0: ModelCompute()
@@ -83,7 +83,8 @@ struct Variant {
   Wire wire = Wire::kNone;
 };
 
-// The algorithms, the kinds of coordination, and the wire formats, each beside others that are otherwise equal.
+// The algorithms, the kinds of coordination, and the wire formats. Each group varies one of them and keeps the rest
+// equal.
 std::vector<Variant> Variants();
 
 // A line of a table: one number of ranks, and a result for each of Variants().
@@ -94,7 +95,7 @@ struct SweepLine {
   std::vector<StepResult> results;
 };
 
-// Seconds of compute that are assumed for a model's step.
+// The assumed seconds of compute of a model's step.
 double ModelCompute(const std::string& model);
 
 // Errors: INVALID_ARGUMENT if there is no such model.

@@ -13,12 +13,12 @@ constexpr double kLargestMinBucket = 256 * kMiB;
 constexpr double kSumWork = 0.03e-9;
 constexpr double kFp16Work = 0.10e-9;
 constexpr double kFp8Work = 0.18e-9;
-// Over shared memory a 16-bit wire is to cost at most a tenth more than fp32. Encoding and decoding fp8 takes twice as
+// Over shared memory a 16-bit wire shall cost at most a tenth more than fp32. Encoding and decoding fp8 takes twice as
 // long as converting to fp16 and back.
 constexpr double kFp16HostFactor = 1.1;
 constexpr double kFp8HostFactor = 1.2;
 
-// Tensors [begin, end) that travel or are agreed on together, from some time on.
+// Tensors [begin, end) that travel together, or that the ranks agree on together, starting at a given time.
 struct Batch {
   size_t begin = 0;
   size_t end = 0;
@@ -31,7 +31,7 @@ Cluster WithWire(Cluster cluster, const WireCost& cost) {
   return cluster;
 }
 
-// Runs one step. Lives as long as its arguments.
+// Runs one step. Its arguments must outlive it.
 class StepSimulation {
  public:
   StepSimulation(const std::vector<Gradient>& gradients, const TrainingStepOptions& options)
@@ -140,9 +140,9 @@ class StepSimulation {
     ++result_.buckets;
   }
 
-  // Takes from the computation what it loses to a bucket that is under way for `busy` from `start` on.
+  // Adds the delay of the computation by a bucket that is under way for `busy` from `start` on.
   void Delay(double start, double busy) {
-    const double left = compute_ + delay_ - start;  // of the computation, were it alone
+    const double left = compute_ + delay_ - start;  // of the computation, without this bucket
     if (left <= 0) return;
     const double speed = 1 - options_.lost_speed;
     delay_ += left >= busy * speed ? busy * options_.lost_speed : left / speed - left;
@@ -152,7 +152,7 @@ class StepSimulation {
     return AllreduceTime(options_.algorithm, links_, options_.ranks, bytes) + WorkOf(bytes);
   }
 
-  // The ranks' work that the link waits for in a bucket.
+  // The ranks' work in a bucket that the link waits for.
   double WorkOf(double bytes) const {
     const bool is_waited_for = options_.mover == Mover::kCpu && options_.ranks > 1;
     return is_waited_for ? bytes * CostOf(options_.wire).work_per_byte : 0;

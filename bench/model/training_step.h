@@ -11,14 +11,14 @@
 
 namespace ronda::bench::model {
 
-// A gradient in the order in which backpropagation completes them.
+// A gradient, in the order in which backpropagation completes the gradients.
 struct Gradient {
   double bytes = 0;  // as fp32
   double ready = 0;  // as a fraction of the backward pass; ascends
 };
 
-// The gradients of a model: the backward pass takes the parameters from the last to the first, and the time of each is
-// its `work`.
+// The gradients of a model. The backward pass goes from the last parameter to the first, and takes a time for each that
+// is proportional to its `work`.
 std::vector<Gradient> BackwardOrder(const ModelShapes& shapes);
 
 // The gradients of a model with a known number of tensors and parameters: all alike, spread evenly over the pass.
@@ -31,7 +31,7 @@ constexpr const char* Name(Wire wire) {
   return kNames[static_cast<int>(wire)];
 }
 
-// The cost of a format. Ranks of a host convert where they would copy; only links between hosts carry fewer bytes.
+// The cost of a format. Ranks of a host convert instead of copying; only links between hosts carry fewer bytes.
 struct WireCost {
   double network_ratio = 1;  // bytes between hosts for each byte of fp32; fp8 has a scale for each 256 codes
   double host_factor = 1;    // time on the host, relative to fp32
@@ -43,7 +43,7 @@ WireCost CostOf(Wire wire);
 // The part of a host that moves the bytes between hosts.
 enum class Mover {
   kHardware,  // the network adapter: meanwhile the ranks convert and add the next bytes
-  kCpu,       // the ranks themselves, as with TCP: their conversions and additions come on top
+  kCpu,       // the ranks themselves, as with TCP: their conversions and additions take additional time
 };
 
 enum class Bucketing {
@@ -63,14 +63,14 @@ struct TrainingStepOptions {
   double forward_share = 1.0 / 3;  // of `compute`: a backward pass does twice the work of a forward pass
   double jitter = 0;               // standard deviation of a rank's compute time, relative: all wait for the slowest
   Bucketing bucketing = Bucketing::kPlanned;
-  double cycle = 0;                            // s; a round begins at a multiple of it after the step has; 0: at once
+  double cycle = 0;                            // s; rounds begin at multiples of it, after the step's start; 0: at once
   double fusion_threshold = 64.0 * (1 << 20);  // bytes of fp32 in a bucket of several tensors
   double min_bucket = 1 << 20;                 // kPlanned: no bucket is closed below it,
   double hold = 100e-6;                        // or while the next tensor is ready within this time, s
-  // s of an allreduce of so many bytes of fp32, as measured; empty: by the formulas for `algorithm` and `cluster`.
+  // s of an allreduce of `bytes` bytes of fp32, as measured; empty: the formulas for `algorithm` and `cluster`.
   std::function<double(double bytes)> allreduce;
-  // The share of its speed that the computation loses while a bucket is under way: 1 if the ranks of a host keep its
-  // cores busy and communication takes a core of each.
+  // The share of its speed that the computation loses while a bucket is under way. It is 1 if the ranks of a host use
+  // all of its cores and the communication takes a core of each rank.
   double lost_speed = 0;
 };
 
@@ -79,19 +79,19 @@ struct StepResult {
   double exposed = 0;           // s of it beyond the slowest rank's computation
   double link_busy = 0;         // s in which an allreduce was under way
   double coordinator_busy = 0;  // s of rank 0's CPU
-  double wire_bytes = 0;        // between hosts that a rank's gradients have become
+  double wire_bytes = 0;        // of a rank's gradients, on the links between hosts
   int buckets = 0;
-  double efficiency = 0;  // compute / step: the time of one rank alone, over that of this one among many
+  double efficiency = 0;  // compute / step: the time of one rank alone, divided by its time among many
 };
 
-// Simulates the step's link and its coordinator, each of which serves one bucket or round at a time, in order.
+// Simulates the step's link and its coordinator. Each of them serves one bucket or round at a time, in order.
 //
 // The slowest of p ranks computes for compute * (1 + jitter * sqrt(2 ln p)), the limit for the largest of p normally
 // distributed times. REQUIRES: gradients not empty, in rising order of `ready`.
 StepResult SimulateStep(const std::vector<Gradient>& gradients, const TrainingStepOptions& options);
 
-// The same with the min_bucket that gives the shortest step, out of powers of two from 1 MiB to 256 MiB, which is also
-// the fusion threshold if it is more than that: the result of tuning. REQUIRES: bucketing is kPlanned.
+// The same with the min_bucket that gives the shortest step, out of powers of two from 1 MiB to 256 MiB. The fusion
+// threshold is raised to it if necessary. This is the result of tuning. REQUIRES: bucketing is kPlanned.
 StepResult SimulateTunedStep(const std::vector<Gradient>& gradients, const TrainingStepOptions& options);
 
 }  // namespace ronda::bench::model

@@ -86,7 +86,7 @@ class NegotiationBench {
     return submitted;
   }
 
-  // The run with the median cost on rank 0, or, where that does nothing, on another rank.
+  // The run with the median cost on rank 0. If rank 0 does nothing, the median cost on another rank decides.
   template <typename Run>
   NegotiationCost MedianOfRuns(Run run) const {
     std::vector<NegotiationCost> costs;

@@ -17,7 +17,7 @@ double ThreadMicroseconds() {
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
 }
 
-constexpr int kIdenticalSteps = 4;  // that begin a schedule, as in the runtime's defaults
+constexpr int kIdenticalSteps = 4;  // steps after which a schedule begins, as in the runtime's defaults
 
 }  // namespace
 
@@ -64,7 +64,7 @@ void SimulatedJob::SubmitAll(const Submissions& submissions) {
   }
 }
 
-// To the end of the step, or until the vote: here every rank votes alike, and at the same bucket.
+// Continues to the end of the step, or until the vote. Here every rank votes the same, and at the same bucket.
 void SimulatedJob::CarryOutBuckets() {
   for (const auto& rank : ranks_) {
     LockedSchedule& schedule = rank->schedule;

@@ -17,7 +17,7 @@
 
 namespace ronda::bench {
 
-// The cost of agreeing on one step. CPU is the calling thread's, in microseconds.
+// The cost of agreeing on one step. CPU times are those of the calling thread, in microseconds.
 struct NegotiationCost {
   double coordinator_us = 0;  // rank 0: decoding all reports, negotiating, fusing, encoding the list
   double other_us = 0;        // of one rank: its report, and applying the list
@@ -38,8 +38,8 @@ class SimulatedJob {
   // The requests that `rank` submits in a step, in its order.
   using Submissions = std::function<std::vector<const TensorRequest*>(RankId rank)>;
 
-  // All ranks go through one step, by one list or by the locked schedule. A schedule that does not fit is unlocked
-  // first.
+  // Takes all ranks through one step, by one list or by the locked schedule. If the schedule does not fit, it is
+  // unlocked first.
   NegotiationCost Step(const Submissions& submissions);
 
   bool locked() const { return ranks_.front()->schedule.locked(); }

@@ -1,5 +1,5 @@
-// Gloo as a peer: its TCP transport over the loopback interface, rendezvous by files. Every algorithm for
-// allreduce that Debian's libgloo (2022) has is offered, so that the fastest can be chosen.
+// Gloo as a peer: its TCP transport over the loopback interface, rendezvous by files. It offers every allreduce
+// algorithm of Debian's libgloo (2022), so that the fastest can be chosen.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_bcube.h>
@@ -26,7 +26,7 @@
 
 #include "bench/peers/peer.h"
 
-// An operation with everything bound to it.
+// An operation with all of its arguments bound.
 struct ronda_bench_prepared {
   std::function<void()> run;
 };
@@ -72,7 +72,7 @@ void Sum(void* output, const void* left, const void* right, size_t count) {
   gloo::sum<T>(output, left, right, count);
 }
 
-// Gloo writes to no input, though it takes them as if.
+// Gloo does not write to inputs, though its parameters are not const.
 template <typename T>
 T* InputOf(const Call& call) {
   return static_cast<T*>(const_cast<void*>(call.input));
@@ -88,7 +88,7 @@ std::function<void()> WithOptions(const Call& call, gloo::AllreduceOptions::Algo
   return [options] { gloo::allreduce(*options); };
 }
 
-// The classes reduce in place.
+// The algorithm classes reduce in place.
 template <typename Algorithm, typename T>
 std::function<void()> WithClass(const Call& call) {
   const auto algorithm = std::make_shared<Algorithm>(Self().context, std::vector<T*>{static_cast<T*>(call.output)},
@@ -216,7 +216,7 @@ int AlgorithmCount(const Call* call) {
     case RONDA_BENCH_ALLREDUCE:
       return HasHypercube() ? kAllreduceCount : kAllreduceCount - 1;
     case RONDA_BENCH_REDUCESCATTER:
-      return 0;  // Gloo's overwrites its input
+      return 0;  // Gloo's algorithm overwrites its input
     default:
       return 1;
   }

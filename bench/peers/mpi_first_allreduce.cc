@@ -1,10 +1,12 @@
 // The program that ronda-bench startup starts under an MPI's launcher: no more than MPI's first allreduce. Rank 0
-// writes the time of its end to the pipe named by RONDA_BENCH_OUTPUT.
+// writes the time of its end, and the version of MPI, to the pipe named by RONDA_BENCH_OUTPUT.
 #include <mpi.h>
 #include <time.h>
 
 #include <cstdio>
 #include <cstdlib>
+
+#include "bench/peers/mpi_version.h"
 
 namespace {
 
@@ -14,12 +16,12 @@ double NowSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// As bench/harness/output.h encodes a line of text.
+// As bench/harness/output.h encodes a line of text, and a peer.
 void Say(double seconds) {
   const char* const path = std::getenv("RONDA_BENCH_OUTPUT");
   std::FILE* const pipe = path != nullptr ? std::fopen(path, "w") : nullptr;
   if (pipe == nullptr) return;
-  std::fprintf(pipe, "T %.9f\n", seconds);
+  std::fprintf(pipe, "T %.9f\nV %s\n", seconds, ronda::bench::MpiLibraryVersion().c_str());
   std::fclose(pipe);
 }
 

@@ -1,4 +1,4 @@
-// An MPI as a peer. Built once against each MPI that is compared with: they share this source, not their ABI.
+// An MPI as a peer. This source is built once for each MPI, because their ABIs differ.
 #include <immintrin.h>
 #include <mpi.h>
 
@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string>
 
+#include "bench/peers/mpi_version.h"
 #include "bench/peers/peer.h"
 
 struct ronda_bench_prepared {
@@ -22,8 +23,8 @@ namespace {
 using Call = ronda_bench_call;
 using Prepared = ronda_bench_prepared;
 
-// The sum of 16-bit floating-point numbers, for which MPI has no type, as users of MPI write it: eight at a time,
-// widened and narrowed by F16C.
+// The sum of 16-bit floating-point numbers, for which MPI has no type. Users of MPI write it like this: eight numbers
+// at a time, widened and narrowed by F16C.
 constexpr size_t kLanes = 8;
 
 __attribute__((target("avx,f16c"))) void AddEight(const uint16_t* input, uint16_t* output) {
@@ -33,7 +34,7 @@ __attribute__((target("avx,f16c"))) void AddEight(const uint16_t* input, uint16_
   _mm_storeu_si128(reinterpret_cast<__m128i*>(output), sum);
 }
 
-// All CPUs with AVX2 have F16C, a name that clang 14 does not know here.
+// All CPUs with AVX2 have F16C. Clang 14 does not know the name F16C here.
 bool CanAddHalves() { return __builtin_cpu_supports("avx2") != 0; }
 
 // output[i] += input[i], IEEE 754 binary16, summed in binary32. REQUIRES: CanAddHalves().
@@ -54,7 +55,7 @@ struct Membership {
   std::string description;
   std::string error;
   MPI_Op half_sum = MPI_OP_NULL;
-  bool is_owner = false;  // MPI began here, and is to end here
+  bool is_owner = false;  // MPI was initialized here, and has to be finalized here
 };
 
 Membership& Self() {
@@ -76,16 +77,6 @@ void SumHalves(void* input, void* output, int* count, MPI_Datatype*) {
 }
 
 // "Open MPI v4.1.4" of a paragraph; "MPICH Version: 4.0.2" of several lines with tabs.
-std::string LibraryVersion() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING];
-  int length = 0;
-  MPI_Get_library_version(text, &length);
-  std::string version(text, static_cast<size_t>(length));
-  version.resize(std::min(version.find_first_of(",\n"), version.size()));
-  for (char& c : version) c = c == '\t' ? ' ' : c;
-  return version;
-}
-
 // REQUIRES: MPI is initialized: with some, the types are no constants.
 MPI_Datatype TypeOf(int dtype) {
   const MPI_Datatype types[] = {MPI_FLOAT, MPI_DOUBLE, MPI_UINT16_T, MPI_INT32_T, MPI_INT64_T, MPI_UINT8_T};
@@ -110,10 +101,10 @@ int Init(int, int, const char*) {
   MPI_Initialized(&is_initialized);
   Self().is_owner = is_initialized == 0;
   int provided = 0;
-  // One thread calls the plugin. Ronda's threads call MPI only where it has begun before this.
+  // One thread calls the plugin. Ronda's threads call MPI only if it was initialized before this.
   if (Self().is_owner && Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided)) != 0) return 1;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  Self().description = LibraryVersion();
+  Self().description = MpiLibraryVersion();
   constexpr int kCommutes = 1;
   return Check(MPI_Op_create(SumHalves, kCommutes, &Self().half_sum));
 }

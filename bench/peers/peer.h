@@ -53,14 +53,14 @@ typedef struct ronda_bench_prepared ronda_bench_prepared; /* the peer's own */
 typedef struct ronda_bench_peer {
   int version; /* RONDA_BENCH_PEER_VERSION */
 
-  /* Joins the job. `directory` is empty, exists, and is the same on all ranks, for peers whose rendezvous is by files.
+  /* Joins the job. `directory` is empty, exists, and is the same on all ranks, for peers whose rendezvous uses files.
    */
   int (*init)(int rank, int size, const char* directory);
 
   /* "Open MPI 4.1.4", after init(). */
   const char* (*description)(void);
 
-  /* The number of algorithms for the call; 0 if the peer cannot carry it out. */
+  /* The number of algorithms for the call; 0 if the peer does not support it. */
   int (*algorithm_count)(const ronda_bench_call* call);
   const char* (*algorithm_name)(const ronda_bench_call* call, int algorithm);
 

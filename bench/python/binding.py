@@ -1,9 +1,9 @@
-"""What a call of the low-level binding costs the calling thread.
+"""The cost of a call of the low-level binding for the calling thread.
 
     rondarun -np 2 python3 bench/python/binding.py
 
-CPU time of submissions, polls and so on, in ns, the loop included: the best of many steps of 200
-tensors. And the latency of blocking allreduces of 4 bytes, in us.
+Prints the CPU time of submissions, polls and so on, in ns, including the loop: the best of many
+steps of 200 tensors. Also prints the latency of blocking allreduces of 4 bytes, in us.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _FLOAT32 = 6
 
 
 def _arguments(name: str, count: int) -> tuple[Any, ...]:
-    """Of an allreduce in place."""
+    """The arguments of an allreduce in place."""
     numbers = array.array("f", [1.0] * count)
     address = numbers.buffer_info()[0]
     return name, _FLOAT32, (count,), address, address, numbers, 0
 
 
 def _cpu_time(call: Callable[[Any], object], values: Sequence[Any]) -> tuple[float, list[Any]]:
-    """ns of each call, and the results."""
+    """The ns of each call, and the results."""
     begin = time.thread_time_ns()
     results = [call(value) for value in values]
     return (time.thread_time_ns() - begin) / len(values), results
@@ -55,7 +55,7 @@ def measure_calls() -> dict[str, float]:
 
 
 def measure_latency() -> list[float]:
-    """us of blocking allreduces, ascending."""
+    """The us of blocking allreduces, ascending."""
     row = _arguments("x", 1)
     latencies = []
     for _ in range(_CALLS):

@@ -3,9 +3,9 @@
     rondarun -np 2 python3 bench/python/ddp_step.py [--backends ronda,hook,gloo] [--bucket-view]
 
 All backends run in the same processes, in turns of a few steps. "hook" is Ronda by
-ronda.torch.ddp_hook, which averages by itself and spares DDP the division. Two rows without
-communication tell what no backend can change: "none" is backward alone, which fills the gradients
-with zeros, and "ddp" adds what DDP does with its buckets.
+ronda.torch.ddp_hook, which averages by itself, so that DDP need not divide. Two rows without
+communication show the time that no backend can change: "none" is backward alone, which fills the
+gradients with zeros, and "ddp" adds the work of DDP with its buckets.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def resnet50_shapes() -> list[tuple[int, ...]]:
-    """Shapes of the 161 parameters of ResNet-50, in the order of its layers."""
+    """The shapes of the 161 parameters of ResNet-50, in the order of its layers."""
     shapes: list[tuple[int, ...]] = []
 
     def convolution(inputs: int, outputs: int, kernel: int) -> None:
@@ -45,7 +45,7 @@ def resnet50_shapes() -> list[tuple[int, ...]]:
 
 
 class Parameters(nn.Module):
-    """Parameters whose gradients cost next to nothing: each is zero but for its first element."""
+    """Parameters whose gradients cost next to nothing: all zeros except for the first element."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def leave_bucket(_state: object, bucket: dist.GradBucket) -> Future[torch.Tensor
 
 
 def make_model(name: str, bucket_view: bool) -> nn.Module:
-    """The parameters, alone or in a DDP module that averages in the way of this name."""
+    """The parameters, alone or in a DDP module. The name selects how the module averages."""
     if name == "none":
         return Parameters()
     group = None if name in ("ddp", "ronda", "hook") else dist.new_group(backend=name)
@@ -81,13 +81,13 @@ def make_model(name: str, bucket_view: bool) -> nn.Module:
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process, all threads and the kernel for them."""
+    """The CPU time of this process: all threads, and the kernel on their behalf."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
 def step(model: nn.Module, keeps_gradients: bool) -> tuple[float, float]:
-    """Runs one step and returns its seconds, and those of CPU time."""
+    """Runs one step and returns its seconds, and its CPU seconds."""
     begin, cpu = time.perf_counter(), cpu_seconds()
     model.zero_grad(set_to_none=not keeps_gradients)
     model().backward()
@@ -95,7 +95,7 @@ def step(model: nn.Module, keeps_gradients: bool) -> tuple[float, float]:
 
 
 def check(model: nn.Module) -> None:
-    """Raises ValueError if a gradient is not the ranks' average."""
+    """Raises ValueError if a gradient is not the average over the ranks."""
     expected = (dist.get_world_size() + 1) / 2
     for parameter in model.parameters():
         first, rest = parameter.grad.view(-1)[0].item(), parameter.grad.view(-1)[1:]

@@ -1,11 +1,11 @@
-"""Steps of ResNet-50 on a GPU: by Ronda and by NCCL, in the same processes, in turns.
+"""Steps of ResNet-50 on a GPU: Ronda and NCCL, in the same processes, in turns.
 
     rondarun -np 2 python3 bench/python/gpu_step.py [--batch 32] [--rounds 6]
 
-"alone" is one process' step, without communication. "ddp" is torch's DistributedDataParallel over
-each backend, with gradients in its buckets; "optimizer" is ronda.torch.DistributedOptimizer. A row
-has the time of a step, from its first kernel to the end of its last one, and the CPU time of all
-threads of the process. Ranks that share a GPU take turns on it: compare rows, not machines.
+"alone" is the step of one process, without communication. "ddp" is torch's DistributedDataParallel
+over each backend, with gradients in its buckets; "optimizer" is ronda.torch.DistributedOptimizer. A
+row has the time of a step, from its first kernel to the end of its last one, and the CPU time of
+all threads of the process. Ranks that share a GPU take turns on it: compare rows, not machines.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 class Trainer:
-    """A model, its optimizer, and what its steps took."""
+    """A model, its optimizer, and the times of its steps."""
 
     def __init__(self, name: str, device: torch.device) -> None:
         torch.manual_seed(1)
@@ -62,7 +62,7 @@ class Trainer:
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process, all threads and the kernel for them."""
+    """The CPU time of this process: all threads, and the kernel on their behalf."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
@@ -75,7 +75,7 @@ def buckets_of(before: dict[str, int], after: dict[str, int], steps: int) -> str
 
 
 def used_gigabytes() -> float:
-    """Memory of the device that is in use, by all processes."""
+    """The memory of the device that all processes together use."""
     free, total = torch.cuda.mem_get_info()
     return (total - free) / 1e9
 
@@ -109,7 +109,7 @@ def main() -> None:
     for _ in range(options.rounds):
         for name, trainer in trainers.items():
             dist.barrier()
-            for _ in range(options.warm_up):  # a locked schedule begins when steps have repeated
+            for _ in range(options.warm_up):  # a locked schedule begins after repeated steps
                 trainer.step(images, labels)
             trainer.forget(options.warm_up)
             before = native.statistics()

@@ -1,10 +1,10 @@
-"""A Horovod-style training step without compute: ResNet-50's gradients, beside DDP over gloo.
+"""A Horovod-style training step without compute: ResNet-50's gradients, and DDP over gloo.
 
     rondarun -np 2 python3 bench/python/horovod_step.py
 
-Prints the time from the import to the first allreduce, beyond importing torch; the cost of a
-gradient's hook; and the steps. These run in the same processes, in turns of a few steps; "none" is
-backward alone, which fills the gradients with zeros.
+Prints the time from the import to the first allreduce, without the import of torch; the cost of a
+gradient's hook; and the steps. The steps run in the same processes, in turns of a few steps; "none"
+is backward alone, which fills the gradients with zeros.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Turn:
         self.seconds: list[float] = []
 
     def step(self) -> float:
-        """Seconds of backward, and of the wait for the gradients."""
+        """The seconds of backward, and of the wait for the gradients."""
         self.model.zero_grad(set_to_none=self.frees_gradients)
         loss = self.model()
         begin = time.perf_counter()
@@ -53,7 +53,7 @@ class Turn:
 
 
 def make_turns() -> Turns:
-    """What is compared."""
+    """The compared models."""
     turns = {
         "none": Turn(True),
         "ronda": Turn(True),

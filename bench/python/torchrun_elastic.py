@@ -1,9 +1,9 @@
-"""The workers that ronda-bench elastic starts by torchrun: rank 0 tells each of their epochs.
+"""The workers that ronda-bench elastic starts by torchrun. Rank 0 reports each of their epochs.
 
     python3 -m torch.distributed.run --standalone --nproc_per_node 4 --max_restarts 20 \
         torchrun_elastic.py BYTES
 
-torchrun starts all workers anew when one has died. They sum BYTES until SIGUSR1 tells one to end.
+torchrun starts all workers again when one has died. They sum BYTES until one of them gets SIGUSR1.
 """
 
 import os
@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 
 def main() -> None:
-    """Steps until it is told to end; tells ronda-bench of the first step."""
+    """Makes steps until the signal to end; reports the first step to ronda-bench."""
     to_end: list[int] = []
     signal.signal(signal.SIGUSR1, lambda *_: to_end.append(1))
     count = int(sys.argv[1]) // 4 + 1
@@ -34,7 +34,7 @@ def main() -> None:
             if gradient[0] > 0:
                 return
             if len(times) == 1 and dist.get_rank() == 0:
-                # There are no earlier steps in this process: a step's time is negligible here.
+                # This process has no earlier steps to subtract; a step's time is negligible here.
                 pipe.write(f"T 0 0 {times[0]:.9f} {' '.join(map(str, members))}\n")
                 pipe.flush()
 

@@ -1,16 +1,16 @@
-"""Steps of real training on the CPU: forward, backward, communication and SGD, by way of averaging.
+"""Steps of real training on the CPU: forward, backward, communication and SGD, in several ways.
 
     rondarun -np 2 python3 bench/python/training_step.py [--model mlp|lenet] [--batch 32]
 
-What each row of the output means:
+The rows of the output:
 
     alone      one process, without communication
     ddp        torch's DistributedDataParallel, over Ronda and over Gloo
     views      the same with gradient_as_bucket_view
-    fsdp       torch's fully_shard of each layer and of the whole model, where torch has it
+    fsdp       torch's fully_shard of each layer and of the whole model, if this torch has it
     optimizer  ronda.torch.DistributedOptimizer
 
-All run in the same processes, in turns of a few steps. The digits are noise.
+All of them run in the same processes, in turns of a few steps. The digits are noise.
 """
 
 import argparse
@@ -60,7 +60,7 @@ MODELS = {"mlp": make_mlp, "lenet": make_lenet}
 
 
 class Trainer:
-    """A model, and its steps' times."""
+    """A model, and the times of its steps."""
 
     def __init__(self, name: str, model: nn.Module) -> None:
         self.model = model
@@ -88,12 +88,12 @@ class Trainer:
 
 
 def has_fully_shard() -> bool:
-    """Whether this version of torch has FSDP2, and groups for it to which a backend is known."""
+    """Whether this version of torch has FSDP2, and has a known backend for FSDP2's groups."""
     return "fully_shard" in dir(importlib.import_module("torch.distributed.fsdp"))
 
 
 def shard(model: nn.Module, backend: str) -> None:
-    """Shards each layer, and the whole, over all ranks."""
+    """Shards each layer, and the whole model, over all ranks."""
     meshes = importlib.import_module("torch.distributed.device_mesh")
     fsdp = importlib.import_module("torch.distributed.fsdp")
     group = dist.new_group(backend=backend)

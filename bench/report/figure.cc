@@ -18,13 +18,13 @@ constexpr double kWidth = 860;
 constexpr double kLegendLine = 18;
 constexpr char kTextColor[] = "#6e7781";
 
-// The color of the n-th implementation: one of seven, six of which are Okabe and Ito's; then again.
+// The color of the n-th implementation: one of seven, six of which are Okabe and Ito's; after that they repeat.
 std::string ColorOf(size_t index) {
   constexpr const char* kColors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c959f"};
   return kColors[index % std::size(kColors)];
 }
 
-// Lines of the same color differ by their dashes. Four kinds; then again.
+// Lines of the same color differ by their dashes. There are four kinds; after that they repeat.
 std::string DashOf(size_t index) {
   constexpr size_t kColorCount = 7;
   constexpr const char* kDashes[] = {"", "9,4", "2,3", "9,3,2,3"};
@@ -32,7 +32,7 @@ std::string DashOf(size_t index) {
   return kind == 0 ? "" : absl::StrCat(" stroke-dasharray=\"", kDashes[kind], "\"");
 }
 
-// 1, 2 or 5 times a power of ten: the least that is not below `number`.
+// The smallest number of the form 1, 2 or 5 times a power of ten that is not below `number`.
 double RoundUp(double number) {
   const double power = std::pow(10, std::floor(std::log10(number)));
   for (double factor : {1.0, 2.0, 5.0}) {
@@ -41,7 +41,7 @@ double RoundUp(double number) {
   return 10 * power;
 }
 
-// The rectangle of a drawing: pixels, from the upper left.
+// The rectangle of a drawing, in pixels from the upper left.
 struct Area {
   double left = 70;
   double top = 34;

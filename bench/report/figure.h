@@ -18,8 +18,8 @@ enum class Axis {
 // Positions of numbers along an axis. Immutable.
 class Scale {
  public:
-  // An axis that has room for all of `numbers`; a linear one begins at 0 or below. Numbers that a logarithmic axis
-  // cannot have (0 and less) are ignored, and lie at its beginning.
+  // An axis that has room for all of `numbers`; a linear one begins at 0 or below. A logarithmic axis ignores numbers
+  // of 0 and less, and places them at its beginning.
   Scale(Axis axis, const std::vector<double>& numbers);
 
   // 0 at the beginning of the axis, 1 at its end.

@@ -11,12 +11,11 @@
 namespace ronda::bench {
 
 // The figures of these runs: bandwidth over size for each operation of `collectives`; the parts of a `step`; a
-// histogram of `latency`; `startup`. An implementation that took part in several runs has a line for each run, with its
-// name.
+// histogram of `latency`; `startup`. A figure is of one run, whose name is in its title.
 std::vector<Figure> FiguresOf(const std::vector<RunDocument>& runs);
 
-// One figure of the runs of `collectives`: bus bandwidth of allreduce by size, float32, in place, for Ronda (its client
-// where that was measured) and its peers. Each implementation has one line: of the first run that measured it.
+// One figure of a run of `collectives`: bus bandwidth of allreduce by size, float32, in place, for Ronda (its client
+// where that was measured) and its peers. It is the run that has measured the most implementations, the first of these.
 // Errors: NOT_FOUND if no run measured such an allreduce.
 absl::StatusOr<Figure> SpeedAgainstPeers(const std::vector<RunDocument>& runs);
 
@@ -27,13 +26,22 @@ struct ReportTable {
   std::vector<std::vector<std::string>> rows;  // as many cells as the header
 };
 
-// The runs themselves: file, command, date, machine, distance of the cores.
+// Why the figures of this run are not to be trusted; "" if they are: other programs used cores that the ranks needed,
+// the distance of the cores has changed by half during the run, or most rows have rounds (or steps) that differ by a
+// factor of two.
+std::string NoiseIn(const RunDocument& run);
+
+// Of each run of `step` that has varied the fusion threshold or the wire format, for each of its cases: the times of
+// all combinations, the best of them, and how many times as fast each is as the default.
+std::vector<ReportTable> SweepTables(const std::vector<RunDocument>& runs);
+
+// The runs themselves: file, command, date, versions of all that was measured, machine, distance of the cores, noise.
 ReportTable TableOfRuns(const std::vector<RunDocument>& runs);
 
-// The results of one run, in the form that suits its command; none for an unknown command.
+// The results of one run, in the form that suits its command; empty for an unknown command.
 std::vector<ReportTable> TablesOf(const RunDocument& run);
 
-// The runs as one self-contained HTML page: figures first, then all tables.
+// The runs as one self-contained HTML page: SweepTables, the runs, figures, then all tables.
 std::string HtmlOf(const std::vector<RunDocument>& runs, const std::vector<Figure>& figures);
 
 // All tables of the runs, as Markdown.

@@ -63,7 +63,7 @@ constexpr char kDescription[] =
 struct ReportOptions {
   std::vector<std::string> directories;
   std::string markdown;  // a page whose results are replaced; empty: none
-  std::string speed;     // a file for the picture of the speed against peers; empty: none
+  std::string speed;     // a file for the plot of the speed against peers; empty: none
 };
 
 absl::Status UpdateMarkdown(const std::string& path, const std::vector<RunDocument>& runs) {
@@ -121,22 +121,26 @@ std::string HtmlOf(const std::vector<RunDocument>& runs, const std::vector<Figur
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<title>ronda-bench</title>\n<style>",
       kStyle, "</style>\n</head>\n<body>\n<h1>ronda-bench</h1>\n",
       "<p>Implementations of one run are measured interleaved: compare these, rather than figures of different runs. "
-      "Ratios are "
-      "of ",
-      "medians.</p>\n", HtmlTable(TableOfRuns(runs)), "<h2>Figures</h2>\n");
+      "Ratios are of medians.</p>\n");
+  for (const ReportTable& table : SweepTables(runs)) absl::StrAppend(&page, HtmlTable(table));
+  absl::StrAppend(&page, HtmlTable(TableOfRuns(runs)), "<h2>Figures</h2>\n");
   for (const Figure& figure : figures) absl::StrAppend(&page, SvgOf(figure));
   absl::StrAppend(&page, "<h2>Tables</h2>\n");
   for (const RunDocument& run : runs) {
     absl::StrAppend(&page, "<h2>", Escaped(run.name), "</h2>\n<p><code>", Escaped(run.CommandLine()), "</code></p>\n");
+    if (const std::string noise = NoiseIn(run); !noise.empty()) absl::StrAppend(&page, "<p>", Escaped(noise), "</p>\n");
     for (const ReportTable& table : TablesOf(run)) absl::StrAppend(&page, HtmlTable(table));
   }
   return page + "</body>\n</html>\n";
 }
 
 std::string MarkdownOf(const std::vector<RunDocument>& runs) {
-  std::string text = MarkdownTable(TableOfRuns(runs));
+  std::string text;
+  for (const ReportTable& table : SweepTables(runs)) absl::StrAppend(&text, MarkdownTable(table));
+  absl::StrAppend(&text, MarkdownTable(TableOfRuns(runs)));
   for (const RunDocument& run : runs) {
     absl::StrAppend(&text, "### ", run.name, "\n\n`", run.CommandLine(), "`\n\n");
+    if (const std::string noise = NoiseIn(run); !noise.empty()) absl::StrAppend(&text, noise, "\n\n");
     for (const ReportTable& table : TablesOf(run)) absl::StrAppend(&text, MarkdownTable(table));
   }
   return text;

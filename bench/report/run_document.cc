@@ -51,6 +51,9 @@ RunDocument DocumentOf(const Json& json, const std::string& file) {
                  .memory_gib = machine.at("memory_gib").get<double>(),
                  .kernel = machine.at("kernel").get<std::string>()};
   run.core_distance_ns = json.at("core_distance_ns").get<std::array<double, 2>>();
+  // Earlier versions did not write these.
+  run.peers = json.value("peers", run.peers);
+  run.busy_cores = json.value("busy_cores", run.busy_cores);
   for (const Json& row : json.at("rows")) run.rows.push_back(RowOf(row));
   return run;
 }
@@ -63,7 +66,7 @@ typename Map::mapped_type Lookup(const Map& map, const std::string& name, typena
 
 constexpr const char* kSettings[] = {"fusion_threshold", "wire", "cycle_time_us", "backend", "lock"};
 
-// As people write it; "" if the row has no such setting.
+// A setting in the form that people write; "" if the row has no such setting.
 std::string SettingText(const RunRow& row, const std::string& field) {
   if (row.numbers.count(field) + row.texts.count(field) == 0) return "";
   const double number = row.Number(field);
@@ -117,7 +120,7 @@ absl::StatusOr<std::vector<RunDocument>> ReadRuns(const std::string& directory) 
 std::string ImplementationName(const RunRow& row) {
   const std::string name = row.Text("contestant");
   const std::string wire = row.Text("wire");
-  // Layers of Ronda have names of their own.
+  // The layers of Ronda have their own names.
   const bool needs_owner = row.Text("kind") == "ronda" && name.rfind("ronda", 0) != 0;
   return absl::StrCat(needs_owner ? "ronda " : "", name, wire.empty() || wire == "none" ? "" : ", " + wire);
 }

@@ -31,6 +31,8 @@ struct RunDocument {
   std::vector<std::string> arguments;
   std::string date;
   Machine machine;
+  std::vector<std::string> peers;                   // with their versions
+  std::array<double, 2> busy_cores = {0, 0};        // by other programs, before and after
   std::array<double, 2> core_distance_ns = {0, 0};  // before and after; 0 if it was not measured
   std::vector<RunRow> rows;
 
@@ -51,8 +53,8 @@ std::string ImplementationName(const RunRow& row);
 // The case of a row of `step`: "resnet50, 2 ranks, 100 ms of backward (spin)".
 std::string CaseLabel(const RunRow& row);
 
-// Labels for the implementations of one run of `step`: their names, and those of their settings that the run varies
-// ("ronda fp16, lock off"). Immutable.
+// Labels for the implementations of one run of `step`: their names, and those settings that the run varies ("ronda
+// fp16, lock off"). Immutable.
 class ImplementationLabels {
  public:
   explicit ImplementationLabels(const std::vector<RunRow>& rows);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "bench/harness/arguments.h"
 #include "bench/harness/results.h"
 #include "bench/report/presentation.h"
@@ -24,6 +25,22 @@ std::string Distance(const RunDocument& run) {
   return absl::StrCat(Fixed(run.core_distance_ns[0], 0), " - ", Fixed(run.core_distance_ns[1], 0));
 }
 
+// The p10 and p90 of a row's rounds; NaN if it has none. Those of `latency` are of single calls, which differ.
+std::pair<double, double> SpreadOf(const RunRow& row) {
+  constexpr std::pair<const char*, const char*> kFields[] = {
+      {"p10_us", "p90_us"}, {"step_ms_p10", "step_ms_p90"}, {"p10_s", "p90_s"}};
+  for (const auto& [low, high] : kFields) {
+    if (row.numbers.count(low) + row.numbers.count(high) == 2) return {row.Number(low), row.Number(high)};
+  }
+  return {std::nan(""), std::nan("")};
+}
+
+double MostRanks(const RunDocument& run) {
+  double most = 0;
+  for (const RunRow& row : run.rows) most = std::fmax(most, row.Number("ranks"));
+  return most;
+}
+
 // Position of `value` in `values`, where it is put if it is new.
 template <typename T>
 size_t IndexOf(const T& value, std::vector<T>* values) {
@@ -35,7 +52,8 @@ size_t IndexOf(const T& value, std::vector<T>* values) {
 
 bool IsPeer(const RunRow& row) { return row.Text("kind") == "peer"; }
 
-// One operation on one dtype: a row a size, a column a implementation, and how Ronda compares with the fastest peer.
+// One operation on one dtype: one row per size, one column per implementation, and a comparison of Ronda with the
+// fastest peer.
 struct CollectivesPivot {
   std::string title;
   std::vector<double> sizes;
@@ -104,7 +122,7 @@ std::vector<ReportTable> CollectivesTables(const RunDocument& run) {
   return tables;
 }
 
-// The time of the fastest form of a peer over this one: the smallest of the fields ratio_*.
+// The time of the fastest form of a peer divided by this one: the smallest of the fields ratio_*.
 std::string RatioCell(const RunRow& row) {
   double least = std::numeric_limits<double>::infinity();
   for (const auto& [name, value] : row.numbers) {
@@ -184,14 +202,43 @@ std::vector<ReportTable> NegotiationTables(const RunDocument& run) {
 
 }  // namespace
 
+std::string NoiseIn(const RunDocument& run) {
+  constexpr double kMostBusy = 0.3;    // of the cores that the ranks need
+  constexpr double kMostChange = 1.5;  // of the distance of the cores, which changes by a factor of five
+  constexpr double kMostSpread = 2;    // from the p10 to the p90
+  const double busy = std::max(run.busy_cores[0], run.busy_cores[1]);
+  if (busy > std::max(0.0, run.machine.cores - MostRanks(run)) + kMostBusy) {
+    return absl::StrCat("spoilt: other programs kept ", Fixed(busy, 1), " of ", run.machine.cores,
+                        " cores busy before or after the run; run it again");
+  }
+  const auto [nearest, farthest] = std::minmax(run.core_distance_ns[0], run.core_distance_ns[1]);
+  if (nearest > 0 && farthest > kMostChange * nearest) {
+    return absl::StrCat("spoilt: the distance of the cores has changed from ", Fixed(run.core_distance_ns[0], 0),
+                        " to ", Fixed(run.core_distance_ns[1], 0), " ns; run it again");
+  }
+  int rows = 0, wide = 0;
+  for (const RunRow& row : run.rows) {
+    const auto [p10, p90] = SpreadOf(row);
+    if (!std::isfinite(p90 / p10)) continue;
+    ++rows;
+    if (p90 > kMostSpread * p10) ++wide;
+  }
+  if (2 * wide <= rows) return "";
+  return absl::StrCat("spoilt: in ", wide, " of ", rows, " rows the slow rounds took more than twice as long as the ",
+                      "quick ones; run it again");
+}
+
 ReportTable TableOfRuns(const std::vector<RunDocument>& runs) {
-  ReportTable table = {.title = "runs",
-                       .header = {"run", "command", "date", "machine", "cache line between cores, ns"}};
+  ReportTable table = {
+      .title = "runs",
+      .header = {"run", "command", "date", "measured", "machine", "cache line between cores, ns", "noise"}};
   for (const RunDocument& run : runs) {
-    table.rows.push_back({run.name, run.CommandLine(), run.date,
-                          absl::StrCat(run.machine.cpu, ", ", run.machine.cores, " cores, ",
-                                       Fixed(run.machine.memory_gib, 0), " GiB, ", run.machine.kernel),
-                          Distance(run)});
+    table.rows.push_back(
+        {run.name, run.CommandLine(), run.date,
+         absl::StrCat("Ronda ", run.version, run.peers.empty() ? "" : ", ", absl::StrJoin(run.peers, ", ")),
+         absl::StrCat(run.machine.cpu, ", ", run.machine.cores, " cores, ", Fixed(run.machine.memory_gib, 0), " GiB, ",
+                      run.machine.kernel),
+         Distance(run), NoiseIn(run)});
   }
   return table;
 }

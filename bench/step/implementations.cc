@@ -21,10 +21,10 @@ ronda_bench_call InPlaceSum(float* data, size_t count) {
   return {.op = RONDA_BENCH_ALLREDUCE, .dtype = RONDA_BENCH_FLOAT32, .input = data, .output = data, .count = count};
 }
 
-// A peer's allreduce of each gradient by itself, as soon as it is ready: a loop of blocking calls. Thread-compatible.
+// A peer's allreduce of each gradient separately, as soon as it is ready: a loop of blocking calls. Thread-compatible.
 class PeerLoop : public GradientExchange {
  public:
-  // Every rank calls it. `gradients` and `peer` must outlive the exchange. Errors: the peer's.
+  // Every rank calls this. `gradients` and `peer` must outlive the exchange. Errors: the peer's.
   static absl::StatusOr<std::unique_ptr<PeerLoop>> Create(Peer* peer, ProcessGroup* group, Gradients* gradients) {
     std::map<size_t, int> fastest;  // by count: tensors of one size share the result of the trials
     std::vector<std::unique_ptr<PeerCall>> calls;
@@ -48,7 +48,7 @@ class PeerLoop : public GradientExchange {
   const std::vector<std::unique_ptr<PeerCall>> calls_;  // of each gradient
 };
 
-// A peer's allreduce of all gradients at once, when the last is ready: copied into one buffer, and back.
+// A peer's allreduce of all gradients at once, when the last one is ready: copied into one buffer, and back.
 // Thread-compatible.
 class PeerFlat : public GradientExchange {
  public:
@@ -84,7 +84,7 @@ class PeerFlat : public GradientExchange {
   std::unique_ptr<PeerCall> call_;
 };
 
-// Averages gradients as a trainer does through Ronda: submits each when it is ready, then waits for all. Acts for the
+// Averages gradients as a trainer does through Ronda: submits each when it is ready, then waits for all. It is the
 // calling thread's rank, which has joined its job. Throws ronda::Error. Thread-compatible.
 class RondaExchange : public GradientExchange {
  public:
@@ -105,7 +105,7 @@ class RondaExchange : public GradientExchange {
     in_flight_.clear();
   }
 
-  // The reports that it has sent, and the lists that it has received.
+  // The reports that the rank has sent, and the lists that it has received.
   int64_t control_messages() override {
     const ronda_statistics so_far = statistics();
     return static_cast<int64_t>(so_far.reports_sent + so_far.lists_received);
@@ -117,7 +117,7 @@ class RondaExchange : public GradientExchange {
   std::vector<Handle> in_flight_;
 };
 
-// The options with which a job is begun for `setting`.
+// The options of a job with `setting`.
 Options OptionsOf(const Setting& setting) {
   Options options;
   options.cycle_time = Options::Seconds(absl::ToDoubleSeconds(setting.cycle_time));
@@ -125,7 +125,7 @@ Options OptionsOf(const Setting& setting) {
   return options;
 }
 
-// Sets the environment in which a job is begun for `setting`, beyond its options. The destructor restores it.
+// Sets the environment of a job with `setting`, in addition to its options. The destructor restores it.
 // Thread-compatible; no other thread may use the environment meanwhile.
 class SettingEnvironment {
  public:
@@ -255,7 +255,7 @@ class ThreadImplementation : public StepImplementation {
   const StepContext context_;
   std::vector<std::unique_ptr<Gradients>> others_;  // of ranks 1 and up, in the first process
   Mutex mutex_;
-  BlockResult slowest_ ABSL_GUARDED_BY(mutex_);  // of each step; of the block that runs
+  BlockResult slowest_ ABSL_GUARDED_BY(mutex_);  // of each step of the running block
 };
 
 }  // namespace

@@ -14,7 +14,7 @@
 
 namespace ronda::bench {
 
-// The parts that all implementations of one measurement share. Must outlive them.
+// The parts that all implementations of one measurement share. They must outlive the implementations.
 struct StepContext {
   const ModelShapes& model;
   const StepLoop& loop;
@@ -36,17 +36,17 @@ class StepImplementation {
   // For tables: "ronda", "openmpi per tensor", "compute only".
   virtual std::string name() const = 0;
 
-  // Ronda's setting; nullptr of a peer.
+  // Ronda's setting; nullptr for a peer.
   virtual const Setting* setting() const { return nullptr; }
 
-  // Runs a block of steps on this rank; setting up is not timed. Throws ronda::Error.
+  // Runs a block of steps on this rank; the setup is not timed. Throws ronda::Error.
   virtual BlockResult RunBlock(Checking checking) = 0;
 };
 
-// Computes and does not communicate.
+// Only computes, without communication.
 std::unique_ptr<StepImplementation> ComputeOnly(const StepContext& context);
 
-// Joins a job of Ronda's with `setting` for each block, so that no state of other settings is left.
+// Joins a Ronda job with `setting` for each block, so that no state of other settings is left.
 std::unique_ptr<StepImplementation> RondaWith(const Setting& setting, const StepContext& context);
 
 // Both forms of a peer: a loop over the tensors, and a flat buffer. Errors: the peer's.

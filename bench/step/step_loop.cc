@@ -17,11 +17,11 @@ absl::Duration Now(clockid_t clock) {
   return absl::DurationFromTimespec(now);
 }
 
-// Element i of rank r is (r + 1) * Pattern(i): exact in 16 bits on up to 8 ranks, and their sums too.
+// Element i of rank r is (r + 1) * Pattern(i). With up to 8 ranks these values and their sums are exact in 16 bits.
 float Pattern(int64_t i) { return static_cast<float>(i % 13); }
 
-// Relative to the largest element, which the scale of an 8-bit block follows: half a unit in the last place of each
-// contribution and of the result.
+// The tolerance relative to the largest element, on which the scale of an 8-bit block depends: half a unit in the last
+// place of each contribution and of the result.
 double ToleranceOf(WireFormat wire) {
   switch (wire) {
     case WireFormat::kNone:
@@ -93,7 +93,7 @@ int64_t Gradients::CountWrong(int ranks, Expected expected, WireFormat wire) con
   int64_t wrong = 0;
   for (size_t tensor = 0; tensor < size(); ++tensor) {
     for (int64_t i = 0; i < counts_[tensor]; ++i) {
-      // Written so that a NaN counts.
+      // In this form a NaN is also counted.
       if (!(std::abs(data(tensor)[i] - factor * Pattern(i)) <= tolerance)) ++wrong;
     }
   }

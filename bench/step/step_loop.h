@@ -25,9 +25,9 @@ std::vector<ReadyGradient> BackwardPass(const ModelShapes& model, absl::Duration
 
 // The way in which the time of a backward pass is spent.
 enum class ComputeKind {
-  kSpin,   // the thread keeps its core busy until the time has passed: as a trainer that drives an accelerator
+  kSpin,   // the thread keeps its core busy until the time has passed, like a trainer that drives an accelerator
   kSleep,  // the thread sleeps
-  kBurn,   // the thread uses so much CPU time: as a trainer that computes on the CPU, where other threads delay it
+  kBurn,   // the thread uses this much CPU time, like a trainer that computes on the CPU, where other threads delay it
 };
 
 constexpr const char* Name(ComputeKind kind) {
@@ -46,10 +46,10 @@ class Computation {
 
  private:
   const ComputeKind kind_;
-  const absl::Duration start_;  // on the clock of the kind
+  const absl::Duration start_;  // on the clock that belongs to the kind
 };
 
-// One rank's gradients, fp32, each in memory of its own that begins at a cache line, as frameworks allocate them.
+// One rank's gradients, fp32. Each has its own memory that begins at a cache line, as frameworks allocate them.
 // Thread-compatible.
 class Gradients {
  public:
@@ -59,15 +59,15 @@ class Gradients {
   float* data(size_t parameter) const { return static_cast<float*>(buffers_[parameter].data()); }
   int64_t count(size_t parameter) const { return counts_[parameter]; }
 
-  // With values that no number of averages changes and that sums do not make infinite soon.
+  // Fills the gradients with values that averages never change and that sums do not make infinite soon.
   void FillForTiming();
 
-  // With small integers that depend on the rank and the index.
+  // Fills the gradients with small integers that depend on the rank and the index.
   void FillForCheck(int rank);
 
   enum class Expected { kSum, kAverage };
-  // The number of elements that differ from the result of `ranks` ranks with FillForCheck(), beyond the precision of
-  // `wire`.
+  // The number of elements that differ from the result of `ranks` ranks with FillForCheck() by more than the precision
+  // of `wire`.
   int64_t CountWrong(int ranks, Expected expected, WireFormat wire) const;
 
  private:
@@ -80,17 +80,17 @@ class GradientExchange {
  public:
   virtual ~GradientExchange() = default;
 
-  // Takes a gradient that is complete on this rank.
+  // Receives a gradient that is complete on this rank.
   virtual void Ready(size_t parameter) = 0;
 
-  // All gradients are complete. Returns when this rank has the result of every one.
+  // Called when all gradients are complete. Returns when this rank has all results.
   virtual void Finish() = 0;
 
   // The number of control messages that this rank has sent or received so far.
   virtual int64_t control_messages() { return 0; }
 };
 
-// Exchanges nothing: for the time of a step that only computes.
+// Exchanges nothing: measures the time of a step that only computes.
 class NoExchange : public GradientExchange {
  public:
   void Ready(size_t) override {}
@@ -118,7 +118,7 @@ class StepLoop {
 
   int steps() const { return options_.steps; }
 
-  // A further step, after the timed ones, whose results are checked.
+  // Runs a further step after the timed ones, and checks its results.
   struct Check {
     int rank = 0;
     int ranks = 1;
@@ -126,7 +126,7 @@ class StepLoop {
     WireFormat wire = WireFormat::kNone;
   };
 
-  // `check`: nullptr for no check. The exchange must be of `gradients`.
+  // `check`: nullptr for no check. The exchange must be that of `gradients`.
   BlockResult Run(GradientExchange* exchange, Gradients* gradients, const Check* check) const;
 
  private:

@@ -32,7 +32,7 @@ struct Setting {
 // "ronda fusion=64 MiB wire=fp16 cycle=0 shm lock=on"
 std::string Name(const Setting& setting);
 
-// The values to try of each dimension; a sweep measures every combination.
+// The values to try for each dimension; a sweep measures every combination.
 struct Sweep {
   std::vector<size_t> fusion_thresholds = {size_t{64} << 20};
   std::vector<WireFormat> wires = {WireFormat::kNone};
@@ -41,7 +41,7 @@ struct Sweep {
   std::vector<ScheduleLocking> lockings = {ScheduleLocking::kOn};
 };
 
-// In the order of nested loops over the dimensions as they are listed above, the last one innermost.
+// The settings in the order of nested loops over the dimensions as they are listed above, the last one innermost.
 std::vector<Setting> AllSettings(const Sweep& sweep);
 
 // The size of one step's gradients in the wire's format: one rank's contribution to their sums.
@@ -60,7 +60,7 @@ struct StepOptions {
   int warm_up = 8;
 };
 
-// The flags of ronda-bench step, which write to `options`; that must outlive them.
+// The flags of ronda-bench step. They write to `options`, which must outlive them.
 Flags StepFlags(StepOptions* options);
 
 // The models that the options name. Errors: those of PresetShapes() and ReadShapes().

@@ -44,7 +44,7 @@ bool IsPeer(const std::vector<Measured>& measured, const Measured& implementatio
   return !implementation.setting.has_value() && &implementation != &measured.front();
 }
 
-// The peers' form with the smallest step time; nullptr if there is no peer.
+// The form of a peer with the smallest step time; nullptr if there is no peer.
 const Measured* FastestPeer(const StepCase& step_case, const std::vector<Measured>& measured) {
   const Measured* fastest = nullptr;
   double least = std::numeric_limits<double>::infinity();
@@ -140,7 +140,7 @@ std::string StepTable(const StepCase& step_case, const std::vector<Measured>& me
   std::string text = absl::StrCat(HeadLine(step_case, fastest_peer), table.Header());
   std::vector<ResultRow> rows = StepRows(step_case, measured);
   for (size_t i = 0; i < rows.size(); ++i) {
-    // As people read them.
+    // In a form for people.
     if (const std::optional<Setting>& setting = measured[i].setting) {
       rows[i].emplace_back("fusion", FormatSize(setting->fusion_threshold));
       rows[i].emplace_back("cycle", absl::FormatDuration(setting->cycle_time));

@@ -14,26 +14,25 @@
 
 namespace ronda::bench {
 
-// The times of one implementation's steps, in milliseconds: a vector a round, of equally many steps.
+// The times of one implementation's steps, in milliseconds: one vector per round, with equally many steps.
 using Rounds = std::vector<std::vector<double>>;
 
 // The figures of an implementation's steps, in milliseconds.
 struct StepFigures {
   double step = 0;      // the median of the rounds' medians
-  double step_p10 = 0;  // of all steps
+  double step_p10 = 0;  // over all steps
   double step_p90 = 0;
   double exposed = 0;                // communication beyond the step that only computes: below 0 only by noise
-  std::optional<double> efficiency;  // the step that only computes over this one; none where nothing is computed
+  std::optional<double> efficiency;  // the step that only computes divided by this one; nullopt if nothing is computed
 };
 
 // `compute_only` are the steps of the same job without communication, interleaved with those of the implementation;
-// `computes` says whether they computed anything at all.
-// REQUIRES: neither is empty, nor any of their rounds.
+// `computes`: whether they computed anything. REQUIRES: neither is empty, and no round is.
 enum class Computes { kNothing, kSomething };
 StepFigures FiguresOf(const Rounds& steps, const Rounds& compute_only, Computes computes);
 
-// The time of `other` over that of `own`: above 1 if `own` is faster. Of the medians of rounds.
-// REQUIRES: as FiguresOf; the time of `own` is not 0.
+// The time of `other` divided by that of `own`: above 1 if `own` is faster. Uses the medians of rounds. REQUIRES: as
+// FiguresOf; the time of `own` is not 0.
 double RatioOf(const Rounds& other, const Rounds& own);
 
 // The blocks of one implementation, on the slowest rank.
@@ -45,7 +44,7 @@ struct Measured {
   int64_t wrong = 0;             // elements, of all ranks; checked after the first block
 };
 
-// A model, with so much computation, on so many ranks.
+// A model, with a given amount of computation, on a given number of ranks.
 struct StepCase {
   const ModelShapes& model;
   absl::Duration compute;
@@ -59,7 +58,7 @@ std::string StepTable(const StepCase& step_case, const std::vector<Measured>& me
 // The same as rows of a result document:
 //
 //   preset, tensors, elements, bytes, ranks, compute_ms, compute_kind; contestant: the implementation; of Ronda's
-//   fusion_threshold, wire, cycle_time_us, backend, lock, wire_bytes, control_messages (of all ranks, a step); step_ms,
+//   fusion_threshold, wire, cycle_time_us, backend, lock, wire_bytes, control_messages (all ranks, per step); step_ms,
 //   step_ms_p10, step_ms_p90, compute_only_ms, exposed_ms, efficiency (if anything is computed); of Ronda's also
 //   ratio_NAME_OF_PEER for each peer; wrong
 std::vector<ResultRow> StepRows(const StepCase& step_case, const std::vector<Measured>& measured);

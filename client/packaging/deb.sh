@@ -21,7 +21,9 @@ readonly maintainer="Ronda maintainers <maintainers@ronda.invalid>"
 
 readonly tree=$work/tree/usr
 if [[ -n ${2:-} ]]; then set -- "$1" "$(absolute "$2")"; fi
-DESTDIR=$work/tree client/packaging/install /usr "${@:2}" > /dev/null
+DESTDIR=$work/tree client/packaging/install /usr "${@:2}"
+rm -r "$tree/share/ronda" "$tree/share/doc"  # the list of files is dpkg's; each package has its copyright file
+gzip -9n "$tree"/share/man/man1/*
 
 # Moves what install.sh has put at FROM in its /usr to TO in the package's.
 take() {  # take PACKAGE FROM... TO
@@ -31,7 +33,8 @@ take() {  # take PACKAGE FROM... TO
 }
 
 take ronda 'bin/*' bin
-if [[ -d $tree/lib/ronda ]]; then take ronda 'lib/ronda' lib; fi
+take ronda lib/ronda lib
+take ronda share/man share/bash-completion share
 take libronda0 'lib/libronda.so.*' "lib/$triplet"
 if compgen -G "$tree/lib/libronda_*.so" > /dev/null; then take libronda0 'lib/libronda_*.so' "lib/$triplet"; fi
 take libronda-dev lib/libronda.so lib/pkgconfig lib/cmake "lib/$triplet"
@@ -75,13 +78,27 @@ needed_by() {  # needed_by PACKAGE
     sed -n 's/^shlibs:Depends=//p'
 }
 
+copyright() {
+  cat << 'END'
+Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: ronda
+Comment: NOTICE, beside this file, names the projects that Ronda's libraries contain.
+
+Files: *
+Copyright: 2026 The Ronda authors
+License: Apache-2.0
+ On Debian systems, /usr/share/common-licenses/Apache-2.0 has the text.
+END
+}
+
 # build PACKAGE SECTION DEPENDS SUMMARY DESCRIPTION [MORE_FIELDS]
 build() {
   local root=$work/$1 doc=$work/$1/usr/share/doc/$1 depends
   depends=$(needed_by "$1")
   depends+=${3:+${depends:+, }$3}
   install -d "$root/DEBIAN" "$doc"
-  echo "Ronda is the work of its authors. Its sources state no license." > "$doc/copyright"
+  copyright > "$doc/copyright"
+  install -m 644 NOTICE "$doc"
   printf 'ronda (%s) unstable; urgency=medium\n\n  * Built from the sources of this version.\n\n -- %s  Thu, 01 Jan 2026 00:00:00 +0000\n' \
     "$version" "$maintainer" | gzip -9n > "$doc/changelog.gz"
   {
@@ -109,7 +126,7 @@ build libronda0 libs "" "collective communication for data-parallel training" "$
 build libronda-dev libdevel "libronda0 (= $version)" "collective communication for data-parallel training: headers" \
   "$what These are the files for programs in C and C++." "Multi-Arch: same"
 build ronda science "libronda0 (= $version)" "collective communication for data-parallel training: launcher" \
-  "$what These are the launcher rondarun, rondactl and ronda-monitor, which look at running jobs, and the benchmark ronda-bench." "Recommends: openssh-client"
+  "$what These are the launcher rondarun, rondactl and ronda-monitor, which look at running jobs, and the benchmark ronda-bench." "Recommends: openssh-client\nSuggests: libgloo0, mpich, openmpi-bin"
 build python3-ronda python "python3 (>= 3.10), ronda (= $version)" \
   "collective communication for data-parallel training: Python" \
   "$what This is the package for Python, with the API of Horovod and a backend of torch.distributed." \

@@ -1,9 +1,8 @@
 #!/bin/bash
-# Installs the launcher, rondactl, ronda-monitor, the benchmark tool, the library with its plugin for several hosts, its headers, its package files
-# and the Python package under PREFIX (below $DESTDIR, if that is set).
+# Installs the launcher, rondactl, ronda-monitor, the benchmark tool, the library with its plugins, its headers, its package files, the Python
+# package, manual pages and completions under PREFIX (below $DESTDIR, if that is set), and the list of these files, for uninstall.sh.
 # The files that it copies lie beside it in Bazel's runfiles: run it as `bazel run //client/packaging:install -- PREFIX [BUILT]`. BUILT is the
-# folder of Bazel's outputs, for what needs packages that Ronda does without, if it was built: the plugins for MPI
-# (bazel build //runtime/mpi:all) and for CUDA devices (//runtime/cuda:all), and the benchmark tool's peers (bazel build //bench/peers:plugins).
+# folder of Bazel's outputs, for the parts that optional_parts.sh names. It says at the end which of these are in, and why others are not.
 set -euo pipefail
 
 fail() {
@@ -13,6 +12,8 @@ fail() {
 
 [[ ($# -eq 1 || $# -eq 2) && -n $1 ]] || fail "usage: bazel run //client/packaging:install -- PREFIX [BUILT]"
 [[ -e client/libronda.so ]] || fail "client/libronda.so is not here: run it with 'bazel run'"
+source client/packaging/optional_parts.sh
+source client/packaging/installed_files.sh
 
 # Bazel starts it elsewhere; a relative path is the caller's.
 absolute() {
@@ -20,46 +21,81 @@ absolute() {
 }
 
 root=${DESTDIR:-}$(absolute "$1")
-readonly root
+readonly root built=${2:+$(absolute "$2")}
 readonly version=$(sed -n 's/^Version: //p' client/packaging/ronda.pc)
+readonly stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
 
 copy() {  # copy MODE SOURCE... DIRECTORY
-  local mode=$1 directory=${*: -1}
+  local mode=$1 directory=$stage/${*: -1}
   install -d "$directory"
   install -m "$mode" "${@:2:$#-2}" "$directory"
 }
 
-copy 755 runtime/launch/rondarun runtime/monitor/rondactl/rondactl runtime/monitor/serve/ronda-monitor bench/ronda-bench "$root/bin"
-copy 644 client/ronda.h client/ronda.hpp "$root/include"
-copy 644 client/ronda/*.h client/ronda/*.hpp "$root/include/ronda"
-copy 644 client/ronda/training/*.hpp "$root/include/ronda/training"
-copy 644 client/ronda/torch/*.hpp "$root/include/ronda/torch"
-copy 644 client/packaging/ronda.pc "$root/lib/pkgconfig"
-copy 644 client/packaging/ronda-config.cmake client/packaging/ronda-config-version.cmake "$root/lib/cmake/ronda"
+report=()
 
-shopt -s nullglob
-plugins=()
-peers=()
-if [[ -n ${2:-} ]]; then
-  built=$(absolute "$2")
-  plugins=("$built"/runtime/mpi/libronda_mpi*.so "$built"/runtime/cuda/libronda_cuda*.so)
-  peers=("$built"/bench/peers/libronda_bench_*.so "$built"/bench/peers/*_first_allreduce "$built"/bench/peers/*.py)
+# Notes what came of an optional part, and copies it. Its fields are those of a line of optional_parts.sh.
+add_optional_part() {
+  local file files=()
+  for file in $4; do
+    if [[ -e $1 && -n $built && -e $built/$file ]]; then files+=("$file"); fi
+  done
+  if [[ ! -e $1 ]]; then
+    report+=("without $3: there is no $1; $2, and run make install again")
+  elif ((${#files[@]} == 0)); then
+    report+=("without $3: Bazel has not built ${4%% *}; $2, and run make install")
+  else
+    report+=("with $3: ${files[*]##*/}")
+  fi
+  for file in "${files[@]}"; do
+    # libronda.so looks for its plugins beside itself, ronda-bench for its peers under lib/ronda.
+    if [[ $file == bench/* ]]; then copy 755 "$built/$file" lib/ronda; else copy 755 "$built/$file" lib; fi
+  done
+}
+
+copy 755 runtime/launch/rondarun runtime/monitor/rondactl/rondactl runtime/monitor/serve/ronda-monitor bench/ronda-bench bin
+copy 644 client/ronda.h client/ronda.hpp include
+copy 644 client/ronda/*.h client/ronda/*.hpp include/ronda
+copy 644 client/ronda/training/*.hpp include/ronda/training
+copy 644 client/ronda/torch/*.hpp include/ronda/torch
+copy 644 client/packaging/ronda.pc lib/pkgconfig
+copy 644 client/packaging/ronda-config.cmake client/packaging/ronda-config-version.cmake lib/cmake/ronda
+copy 644 LICENSE NOTICE share/doc/ronda
+copy 644 client/packaging/man1/* share/man/man1
+copy 644 client/packaging/completions/* share/bash-completion/completions
+copy 755 runtime/net/libronda_hosts.so lib
+copy 644 bench/peers/torchrun_elastic.py lib/ronda
+for_each_optional_part add_optional_part
+
+# Horovod's own program may be here: it stays.
+if [[ -e $root/bin/horovodrun && $(readlink "$root/bin/horovodrun") != rondarun ]]; then
+  report+=("without horovodrun: $root/bin/horovodrun is another program's; rondarun takes the same options")
+else
+  ln -s rondarun "$stage/bin/horovodrun"
 fi
-# libronda.so looks for its plugins beside itself, ronda-bench under lib/ronda.
-copy 755 runtime/net/libronda_hosts.so "$root/lib"
-if ((${#plugins[@]} > 0)); then copy 755 "${plugins[@]}" "$root/lib"; fi
-if ((${#peers[@]} > 0)); then copy 755 "${peers[@]}" "$root/lib/ronda"; fi
 
 # The loader looks for the soname, the linker for the plain name.
-install -m 755 client/libronda.so "$root/lib/libronda.so.$version"
-ln -sf "libronda.so.$version" "$root/lib/libronda.so.0"
-ln -sf libronda.so.0 "$root/lib/libronda.so"
+install -m 755 client/libronda.so "$stage/lib/libronda.so.$version"
+ln -s "libronda.so.$version" "$stage/lib/libronda.so.0"
+ln -s libronda.so.0 "$stage/lib/libronda.so"
 
 # The Python package finds the library, and beside it plugins and ../bin/rondarun, through its link.
-readonly python=$root/lib/python3/dist-packages
+readonly python=$stage/lib/python3/dist-packages
 install -d "$python"
-rm -rf "$python/ronda"
 cp -rL --no-preserve=mode client/python/installed/ronda "$python"
 ln -s ../../.. "$python/ronda/lib"
 
-echo "Installed Ronda $version under $root${plugins:+, with ${#plugins[@]} plugins}${peers:+, and what ronda-bench compares with}"
+# An earlier version may have had other files. Folders that it has made are Ronda's still.
+was_installed=$(cat "$root/$installed_list" 2> /dev/null || true)
+install -d "$stage/$(dirname "$installed_list")"
+touch "$stage/$installed_list"
+is_installed=$(cd "$stage" && find . ! -type d -printf '%P\n' && find . -type d -printf '%P/\n' | while IFS= read -r folder; do
+  if [[ ! -e $root/$folder ]] || grep -qxF "$folder" <<< "$was_installed"; then echo "$folder"; fi
+done)
+LC_ALL=C sort <<< "$is_installed" > "$stage/$installed_list"
+install -d "$root"
+remove_listed "$root" "$was_installed" "$is_installed"
+tar -C "$stage" -cf - . | tar -C "$root" -xpf - --no-same-owner --no-overwrite-dir --keep-directory-symlink
+
+echo "Installed Ronda $version under $root:"
+printf '  %s\n' "${report[@]}"

@@ -33,16 +33,19 @@ rondarun = ronda.run:rondarun
 horovodrun = ronda.run:rondarun
 rondactl = ronda.run:rondactl
 ronda-monitor = ronda.run:ronda_monitor
+ronda-bench = ronda.run:ronda_bench
 
 [torch.backends]
 ronda = ronda._torch_backend:register
 """
 
 _METADATA = """\
-Metadata-Version: 2.1
+Metadata-Version: 2.4
 Name: ronda
 Version: {version}
 Summary: Collective communication for synchronous data-parallel training
+License-Expression: Apache-2.0
+{license_files}
 Requires-Python: >=3.10
 Classifier: Operating System :: POSIX :: Linux
 Classifier: Programming Language :: Python :: 3
@@ -130,6 +133,18 @@ def _bundle(package: pathlib.Path) -> None:
         bundle.complete(file, places)
 
 
+def _license_texts() -> dict[str, bytes]:
+    """The license of Ronda, and those of the projects in NOTICE, by file name."""
+    texts = {name: pathlib.Path(name).read_bytes() for name in ("LICENSE", "NOTICE")}
+    table = texts["NOTICE"].decode().partition("\nProject ")[2].splitlines()[1:]
+    for package in sorted({line.split()[-1] for line in table} - {"-"}):
+        copyright_file = pathlib.Path("/usr/share/doc", package, "copyright")
+        if not copyright_file.is_file():
+            raise SystemExit(f"wheel: {copyright_file} is not here: install Debian's {package}")
+        texts[f"{package}.txt"] = copyright_file.read_bytes()
+    return texts
+
+
 def _record(name: str, data: bytes) -> str:
     digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
     return f"{name},sha256={digest},{len(data)}"
@@ -153,6 +168,23 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes, mode: int) -> None:
     entry.external_attr = (0o100000 | mode) << 16
     entry.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(entry, data, compresslevel=9)
+
+
+def _describe(info: pathlib.Path, version: str) -> None:
+    """Writes what pip reads, and the licenses."""
+    licenses = _license_texts()
+    license_files = "\n".join(f"License-File: {name}" for name in licenses)
+    texts = {
+        "METADATA": _METADATA.format(version=version, license_files=license_files),
+        "WHEEL": _WHEEL,
+        "entry_points.txt": _ENTRY_POINTS,
+        "top_level.txt": "ronda\n",
+    }
+    (info / "licenses").mkdir(parents=True)
+    for name, text in texts.items():
+        (info / name).write_text(text)
+    for name, data in licenses.items():
+        (info / "licenses" / name).write_bytes(data)
 
 
 def _version(package_file: pathlib.Path) -> str:
@@ -179,15 +211,11 @@ def main(arguments: Iterable[str]) -> int:
             each.chmod(each.stat().st_mode | 0o200)
         _bundle(folder / "ronda")
         info = f"ronda-{version}.dist-info"
-        texts = {
-            "METADATA": _METADATA.format(version=version),
-            "WHEEL": _WHEEL,
-            "entry_points.txt": _ENTRY_POINTS,
-            "top_level.txt": "ronda\n",
-        }
-        (folder / info).mkdir()
-        for name, text in texts.items():
-            (folder / info / name).write_text(text)
+        # pip puts them under share/ of the environment.
+        share = folder / f"ronda-{version}.data" / "data" / "share"
+        shutil.copytree("client/packaging/man1", share / "man" / "man1")
+        shutil.copytree("client/packaging/completions", share / "bash-completion" / "completions")
+        _describe(folder / info, version)
         _write(wheel, folder, info)
     print(f"{wheel} ({wheel.stat().st_size / 1e6:.1f} MB)")
     return 0

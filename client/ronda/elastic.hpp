@@ -1,4 +1,4 @@
-// Elastic training: ranks die, come and go, and the others go on with the state in their memory (docs/elastic.md).
+// Elastic training: ranks die, join and leave, and the others go on with the state in their memory (docs/elastic.md).
 //
 //   #include <ronda/elastic.hpp>
 //
@@ -50,33 +50,34 @@ struct Membership {
   int rank = 0;
   int size = 1;
   std::int64_t step = 0;    // steps that the state has seen
-  std::int64_t resets = 0;  // epochs that this process has left before
+  std::int64_t resets = 0;  // epochs that this process has left so far
 };
 
 struct SamplerOptions {
-  bool shuffle = true;     // each epoch anew, the same way on every rank; false: the order of the dataset
+  bool shuffle = true;     // a new order in each epoch, the same on every rank; false: the order of the dataset
   std::uint64_t seed = 0;  // the same on every rank
 };
 
 // A rank's share of one global batch.
 struct Batch {
-  std::vector<std::int64_t> samples;  // of this rank; empty where there are fewer samples than ranks
+  std::vector<std::int64_t> samples;  // of this rank; empty if the batch has fewer samples than there are ranks
   std::int64_t global_size = 0;       // of all ranks: divide the loss by it, and sum the gradients
   std::int64_t epoch = 0;             // of the dataset
 };
 
-// Deals global batches of a fixed number of samples out to however many ranks there are. The order of an epoch follows
-// from the seed and the epoch's number alone, and an epoch has every sample once: its last batch may be smaller. The
-// first ranks take one sample more where the batch cannot be divided evenly.
+// Distributes global batches of a fixed number of samples to the ranks, however many they are. The order of an epoch
+// follows only from the seed and the epoch's number. An epoch has every sample once, so its last batch may be smaller.
+// If a batch cannot be divided evenly, the first ranks take one sample more.
 //
-// As a part of the State it goes back with it: the samples of a step that was not completed are dealt out again.
+// As a part of the State it is reset with the State: the samples of a step that was not completed are distributed
+// again.
 //
 // Thread-compatible.
 class Sampler {
  public:
   struct Cursor {
     std::int64_t epoch = 0;
-    std::int64_t taken = 0;  // samples of the epoch, less than all
+    std::int64_t taken = 0;  // samples of the epoch that are taken, fewer than all
   };
 
   // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) unless both numbers are positive.
@@ -93,7 +94,7 @@ class Sampler {
   // Throws Error (RONDA_ERROR_NOT_INITIALIZED).
   Batch next() { return next(ronda::rank(), ronda::size()); }
 
-  // That of rank `rank` of `ranks`.
+  // The share of rank `rank` of `ranks`.
   Batch next(int rank, int ranks) {
     if (ordered_epoch_ != cursor_.epoch) {
       const auto kind = options_.shuffle ? detail::EpochOrder::shuffled : detail::EpochOrder::ascending;
@@ -114,7 +115,7 @@ class Sampler {
   // The epoch of the next batch.
   std::int64_t epoch() const noexcept { return cursor_.epoch; }
 
-  // Where the ranks are, all together. A program may set it before run(), from a checkpoint.
+  // How far all ranks together have come. A program may set it before run(), from a checkpoint.
   Cursor& cursor() noexcept { return cursor_; }
 
  private:
@@ -133,37 +134,38 @@ struct RunOptions {
 
   Options init;  // of the job in each epoch, without a place and an epoch
 
-  // Called in each epoch but this process's first one, before the body, when the state is there: for what depends on
-  // the number of ranks.
+  // Called before the body in each epoch except this process's first, when the state is there. Sets what depends on the
+  // number of ranks.
   std::function<void(const Membership&)> on_reset;
 
-  // Every so many steps each rank copies its state in its own memory, to go back to where every rank's state is torn.
-  // 0: never. Not for tensors in a GPU's memory.
+  // After every so many steps each rank copies its state in its own memory. The ranks return to that copy if the state
+  // of every rank is incomplete. 0: never. Not for tensors in a GPU's memory.
   std::int64_t snapshot_every = 0;
 
-  // Longest wait for a place in the next epoch. Unset: as long as the launcher is there.
+  // The longest wait for a place in the next epoch. Unset: as long as the launcher runs.
   std::optional<Seconds> place_timeout;
 };
 
 enum class End {
   finished,  // the body has returned on all ranks, which are still in the job
-  left,  // this process was asked to end, by SIGTERM or by the launcher, or a planned change of the members has left
-         // it without a place; it is in no job any more
+  left,  // this process is in no job any more: SIGTERM or the launcher has asked it to end, or a planned change of the
+         // members has left it without a place
 };
 
 template <class Body>
 End run(State& state, Body&& body, const RunOptions& options = {});
 
-// What the ranks have in common, equal bit for bit on all of them between two steps: tensors, which only the
-// optimizer's step() changes, and small plain values, which the body may change at any time. Nothing is copied in a
-// step but the plain values.
+// The state that all ranks share. Between two steps it is bitwise equal on all of them. It consists of tensors, which
+// only the optimizer's step() changes, and of small plain values, which the body may change at any time. A step copies
+// only the plain values.
 //
-// A state is complete after step_done(), and counts that step. It is torn from DistributedOptimizer::step(), or
-// begin_update(), to step_done(): no operation should run there, as its failure would leave every rank's state torn.
+// A state is complete after step_done(), which counts the step. It is incomplete from DistributedOptimizer::step(), or
+// begin_update(), to step_done(). No operation should run in that time, because its failure would leave the state of
+// every rank incomplete.
 //
-// The steps are counted for the process: it trains one state, in one run().
+// The steps are counted per process: a process trains one state, in one run().
 //
-// Thread-compatible. The tensors and values must outlive it.
+// Thread-compatible. The tensors and values must outlive the State.
 class State {
  public:
   // Each of `parts` is one of
@@ -180,12 +182,12 @@ class State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  // The caller changes tensors from now on. DistributedOptimizer::step() says so itself.
+  // The caller changes tensors from now on. DistributedOptimizer::step() calls it itself.
   void begin_update() noexcept { ronda_elastic_begin_update(); }
 
-  // The step is complete, on all ranks alike. Does not return where the members change: then it leaves the body of
-  // run() by an exception, which is no std::exception, and which the body lets pass.
-  // Throws Error: that of an operation; RONDA_ERROR_MEMBERSHIP if the launcher is gone.
+  // The step is complete, on all ranks. If the members change, the call does not return: it leaves the body of run() by
+  // an exception, which is not a std::exception, and which the body must let pass.
+  // Throws Error: that of an operation; RONDA_ERROR_MEMBERSHIP if the launcher has ended.
   void step_done() {
     save_values(&values_now_);
     ronda_elastic_end_update();
@@ -196,7 +198,7 @@ class State {
     if (change != RONDA_ELASTIC_GO_ON) throw EpochEnds{change};
   }
 
-  // Steps that it has seen.
+  // Steps that the state has seen.
   std::int64_t step() const noexcept { return std::max<std::int64_t>(step_, 0); }
 
  private:
@@ -274,8 +276,8 @@ class State {
     }
   }
 
-  // Leaves the epoch, because of `failure` if there is one, and meets the others in the next one; tries again where
-  // they fail to meet. False: the change was planned, and there is no place for this process.
+  // Leaves the epoch, because of `failure` if it is set, and meets the others in the next epoch. Tries again if they
+  // fail to meet. Returns false if the change was planned and this process has no place any more.
   static bool reform(const std::optional<Error>& failure, const RunOptions& options) {
     const detail::OptionsView init = detail::to_c(options.init);
     ronda_elastic_reform_options reform = RONDA_ELASTIC_REFORM_OPTIONS_INIT;
@@ -299,7 +301,7 @@ class State {
     }
   }
 
-  // The ranks have met: all get the newest state that one of them holds.
+  // The ranks have met: all ranks get the newest state that any of them has.
   void synchronize() {
     ronda_elastic_source source = RONDA_ELASTIC_SOURCE_INIT;
     detail::to_status(ronda_elastic_sync(snapshot_.step, &source)).throw_if_error();
@@ -315,9 +317,9 @@ class State {
     if (snapshot_every_ > 0) take_snapshot();
   }
 
-  // A rank that has a state of its own, if an older one, keeps that until it has all of the new one: the source may die
-  // meanwhile. But a GPU's memory is seldom large enough for both: there the new one comes into the place of the old
-  // one, and a rank whose source dies meanwhile has none that is complete.
+  // A rank that has a state, even an older one, keeps it until it has all of the new state, because the source may die
+  // meanwhile. But a GPU's memory is seldom large enough for both. There the new state overwrites the old one, and a
+  // rank whose source dies meanwhile has no complete state.
   void take_over(const ronda_elastic_source& source) {
     const bool is_on_host = std::all_of(tensors_.begin(), tensors_.end(),
                                         [](const Tensor& tensor) { return tensor.memory == RONDA_MEMORY_HOST; });
@@ -345,16 +347,16 @@ class State {
   Snapshot snapshot_;
 };
 
-// Calls `body`, with a Membership, once in every epoch of the job, until it returns: then all ranks have returned from
-// it. Initializes Ronda if that has not been done. Before each call all ranks get the newest state that one of them
-// holds, so the body begins with the step after state.step(). It makes what belongs to an epoch, such as a
-// DistributedOptimizer and process sets, itself.
+// Calls `body`, with a Membership, once in every epoch of the job, until `body` returns; by then all ranks have
+// returned from it. Initializes Ronda if that has not been done. Before each call all ranks get the newest state that
+// any of them has, so the body begins with the step after state.step(). The body itself makes what belongs to an epoch,
+// such as a DistributedOptimizer and process sets.
 //
-// If a rank dies in the body, or a deadline fails the job, the ranks that are left meet again, and at most the step
-// under way is redone.
+// If a rank dies in the body, or a deadline fails the job, the remaining ranks meet again, and at most the current step
+// is repeated.
 //
-// Throws what leaves the body, but for failures of the job from which it recovers; RONDA_ERROR_MEMBERSHIP if there is
-// no place for this process any more. In a job that is not elastic: the failure.
+// Throws every exception that leaves the body, except failures of the job from which it recovers;
+// RONDA_ERROR_MEMBERSHIP if this process has no place any more. In a job that is not elastic: the failure.
 template <class Body>
 End run(State& state, Body&& body, const RunOptions& options) {
   state.set_snapshot_every(options.snapshot_every);
@@ -367,7 +369,7 @@ End run(State& state, Body&& body, const RunOptions& options) {
       const Membership membership{ronda::rank(), ronda::size(), state.step(), resets};
       if (resets > 0 && options.on_reset) options.on_reset(membership);
       body(membership);
-      // Nobody goes on alone while others have yet to redo the last step.
+      // No rank goes on alone while others still have to repeat the last step.
       barrier();
       return End::finished;
     } catch (const Error& error) {
@@ -375,7 +377,7 @@ End run(State& state, Body&& body, const RunOptions& options) {
       failure = error;
     } catch (const State::EpochEnds& end) {
       if (end.change == RONDA_ELASTIC_LEAVE) {
-        (void)try_shutdown();  // if it fails the others meet again without this one, as they would anyway
+        (void)try_shutdown();  // if it fails, the others meet again without this rank, as they would anyway
         return End::left;
       }
     }

@@ -55,7 +55,7 @@ inline ronda_recv_args recv_args(const Tensor& tensor, int from, int tag, const 
   return args;
 }
 
-// Calls the C function `submit` of an operation that has a handle and no more.
+// Calls the C function `submit` of an operation whose only result is a handle.
 template <class Args>
 Result<Handle> submit(ronda_status (*submit)(const Args*, ronda_handle*), const Args& args) {
   ronda_handle handle = 0;
@@ -73,7 +73,7 @@ Result<OutputHandle<T>> submit_output(ronda_status (*submit)(const Args*, ronda_
   return OutputHandle<T>(handle, row_of(shape), args.call.memory);
 }
 
-// Fills in the part of `args` that describes `input` and the place of the result.
+// Fills in the fields of `args` that describe `input` and the memory for the result.
 template <class T, class Args>
 Status set_input(const Tensor& input, const CallOptions& call, const Into& into, Args* args) {
   args->tensor = to_c(input);
@@ -84,7 +84,7 @@ Status set_input(const Tensor& input, const CallOptions& call, const Into& into,
   return check_dtype<T>(input);
 }
 
-// Submits an operation on `input`, from which the rest of `args` is filled in.
+// Submits an operation on `input`. Fills in the rest of `args` from `input`.
 template <class T, class Args>
 Result<OutputHandle<T>> submit_input(ronda_status (*submit)(const Args*, ronda_handle*), Args args, const Tensor& input,
                                      const CallOptions& call, const Into& into) {
@@ -93,7 +93,7 @@ Result<OutputHandle<T>> submit_input(ronda_status (*submit)(const Args*, ronda_h
   return submit_output<T>(submit, args, input.shape);
 }
 
-// Submits a group of allgathers. `kinds` are of their results.
+// Submits a group of allgathers. `kinds` describe their results.
 template <class T>
 Result<std::vector<OutputHandle<T>>> submit_group(const std::string& group,
                                                   const std::vector<ronda_allgather_args>& args,
@@ -137,8 +137,8 @@ OutputHandle<T> allgather_async(const std::string& name, const T* data, const Di
                                 const CallOptions& call = {}) {
   return try_allgather_async(name, data, shape, call).value();
 }
-// The same of a tensor that may be in a GPU's memory, as the result then is; it may go straight to memory of the
-// caller's. This form the other operations have, too.
+// As the form above, for a tensor that may be in a GPU's memory. The result is then also in that memory. It may go
+// straight to the caller's memory. The other operations also have this form.
 template <class T>
 Result<OutputHandle<T>> try_allgather_async(const Tensor& input, const CallOptions& call = {}, const Into& into = {}) {
   const ronda_allgather_args args = RONDA_ALLGATHER_ARGS_INIT;
@@ -148,7 +148,7 @@ template <class T>
 OutputHandle<T> allgather_async(const Tensor& input, const CallOptions& call = {}, const Into& into = {}) {
   return try_allgather_async<T>(input, call, into).value();
 }
-// The concatenation itself; allgather_async tells also which rank gave how much.
+// Returns the concatenation itself; allgather_async() also tells how many rows each rank gave.
 template <class T>
 Result<std::vector<T>> try_allgather(const std::string& name, const T* data, const Dims& shape,
                                      const CallOptions& call = {}) {
@@ -167,8 +167,8 @@ struct GatherInput {
   Dims shape;
 };
 
-// Several allgathers: all of them or, if one cannot be carried out, none. Then each handle has the error of the one
-// that failed. `group` names them, the same on every rank.
+// Several allgathers that run together: if one cannot run, none does, and each handle has the error of the one that
+// failed. `group` names them, the same on every rank.
 template <class T>
 Result<std::vector<OutputHandle<T>>> try_grouped_allgather_async(const std::string& group,
                                                                  const std::vector<GatherInput<T>>& inputs,
@@ -189,8 +189,8 @@ std::vector<OutputHandle<T>> grouped_allgather_async(const std::string& group,
                                                      const CallOptions& call = {}) {
   return try_grouped_allgather_async(group, inputs, call).value();
 }
-// The same of tensors that may be in a GPU's memory. Their results may go straight to memory of the caller's, into[i]
-// for inputs[i].
+// As the form above, for tensors that may be in a GPU's memory. Their results may go straight to the caller's memory:
+// into[i] is for inputs[i].
 template <class T>
 Result<std::vector<OutputHandle<T>>> try_grouped_allgather_async(const std::string& group,
                                                                  const std::vector<Tensor>& inputs,
@@ -212,7 +212,7 @@ std::vector<OutputHandle<T>> grouped_allgather_async(const std::string& group, c
   return try_grouped_allgather_async<T>(group, inputs, call, into).value();
 }
 
-// The same as allgather, but only rank `root` gets the result; the others get nothing.
+// As allgather, but only rank `root` gets the result; the others get nothing.
 template <class T>
 Result<OutputHandle<T>> try_gather_async(const std::string& name, const T* data, const Dims& shape, int root,
                                          const CallOptions& call = {}) {
@@ -250,9 +250,9 @@ std::vector<T> gather(const std::string& name, const T* data, const Dims& shape,
   return try_gather(name, data, shape, root, call).value();
 }
 
-// Deals the rows of rank `root`'s tensor out: `splits` of them to each rank of the process set or, if it is empty, as
-// equal numbers as possible, the first ranks getting one more. The other ranks pass the same dtype and dimensions; of
-// theirs, `data`, `splits` and the first dimension are not looked at.
+// Distributes the rows of rank `root`'s tensor: `splits` of them to each rank of the process set. If `splits` is empty,
+// the rows are divided as evenly as possible, and the first ranks get one more. The other ranks pass the same dtype and
+// dimensions; their `data`, `splits` and first dimension are ignored.
 template <class T>
 Result<OutputHandle<T>> try_scatter_async(const std::string& name, const T* data, const Dims& shape, int root,
                                           const Dims& splits = {}, const CallOptions& call = {}) {
@@ -295,9 +295,9 @@ std::vector<T> scatter(const std::string& name, const T* data, const Dims& shape
   return try_scatter(name, data, shape, root, splits, call).value();
 }
 
-// Sends `splits` rows of this rank's tensor to each rank of the process set (or, if it is empty, the same number, which
-// must divide the first dimension) and receives theirs, in the order of ranks. The first dimension may differ between
-// ranks.
+// Sends `splits` rows of this rank's tensor to each rank of the process set, and receives their rows in the order of
+// ranks. If `splits` is empty, each rank gets the same number, which must divide the first dimension. The first
+// dimension may differ between ranks.
 template <class T>
 Result<OutputHandle<T>> try_alltoall_async(const std::string& name, const T* data, const Dims& shape,
                                            const Dims& splits = {}, const CallOptions& call = {}) {
@@ -351,8 +351,8 @@ AlltoallResult<T> alltoall(const std::string& name, const T* data, const Dims& s
 }
 
 // Sends `tensor` to rank `to`. The n-th send from a rank to another with a tag meets the n-th receive there; dtype and
-// shape are the same on both. Up to 64 from a rank to another with a tag may be in flight. The tensor's name is not
-// looked at.
+// shape must be the same on both. Up to 64 from a rank to another with a tag may be in flight. The tensor's name is
+// ignored.
 inline Result<Handle> try_send_async(const Tensor& tensor, int to, int tag = 0, const CallOptions& call = {}) {
   return detail::submit(ronda_send_async, detail::send_args(tensor, to, tag, call));
 }

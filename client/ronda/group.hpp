@@ -16,7 +16,7 @@
 namespace ronda {
 inline namespace v1 {
 
-// Allreduces that are checked once, announced one by one in each step, and waited for together. See groups.h.
+// Allreduces that are checked once, announced separately in each step, and waited for together. See groups.h.
 //
 //   ronda::PreparedGroup gradients = ronda::prepare_group("gradients", tensors);
 //   for (...) {
@@ -25,11 +25,11 @@ inline namespace v1 {
 //     gradients.synchronize();
 //   }
 //
-// The destructor waits for what has been submitted. ready() is thread-safe; the rest is thread-compatible.
+// The destructor waits for submitted tensors. ready() is thread-safe; the rest is thread-compatible.
 class PreparedGroup {
  public:
-  PreparedGroup() = default;                                             // of no members
-  explicit PreparedGroup(ronda_group group) noexcept : group_(group) {}  // takes `group` over
+  PreparedGroup() = default;                                             // without members
+  explicit PreparedGroup(ronda_group group) noexcept : group_(group) {}  // takes ownership of `group`
   PreparedGroup(PreparedGroup&& other) noexcept : group_(std::exchange(other.group_, nullptr)) {}
   PreparedGroup& operator=(PreparedGroup&& other) noexcept {
     if (this != &other) {
@@ -41,33 +41,34 @@ class PreparedGroup {
   ~PreparedGroup() { release(); }
 
   // Tensor `index` is complete, and belongs to the library until the end of the step.
-  // Errors: RONDA_ERROR_INVALID_ARGUMENT if it has been announced in this step; those of a submission.
+  // Errors: RONDA_ERROR_INVALID_ARGUMENT if it has already been announced in this step; those of a submission.
   Status try_ready(std::size_t index) { return detail::to_status(ronda_group_ready(group_, index)); }
   void ready(std::size_t index) { try_ready(index).throw_if_error(); }
 
-  // The same of a tensor that has moved to `data`, where it is reduced in place from now on.
+  // As try_ready(), for a tensor that has moved to `data`, where it is reduced in place from now on.
   Status try_ready_at(std::size_t index, void* data) {
     return detail::to_status(ronda_group_ready_at(group_, index, data));
   }
   void ready_at(std::size_t index, void* data) { try_ready_at(index, data).throw_if_error(); }
 
-  // The same in a GPU's memory, of a tensor that is filled by the work that `stream`, a cudaStream_t, has been given.
+  // As try_ready_at(), for a tensor in a GPU's memory that the work of `stream`, a cudaStream_t, fills.
   Status try_ready_on(std::size_t index, void* data, void* stream) {
     return detail::to_status(ronda_group_ready_on_stream(group_, index, data, stream));
   }
   void ready_on(std::size_t index, void* data, void* stream) { try_ready_on(index, data, stream).throw_if_error(); }
 
   // Waits until all tensors are reduced, and begins the next step.
-  // Errors: RONDA_ERROR_INVALID_ARGUMENT if one was not announced, and nothing has changed; else the first tensor's.
+  // Errors: RONDA_ERROR_INVALID_ARGUMENT, without any change, if a tensor was not announced; else the first tensor's
+  // error.
   Status wait() { return detail::to_status(ronda_group_wait(group_)); }
   void synchronize() { wait().throw_if_error(); }
 
-  // The same for tensors in a GPU's memory: `stream`, a cudaStream_t, waits instead of this thread.
+  // As wait(), for tensors in a GPU's memory: `stream`, a cudaStream_t, waits instead of this thread.
   Status wait_on(void* stream) { return detail::to_status(ronda_group_wait_on_stream(group_, stream)); }
   void synchronize_on(void* stream) { wait_on(stream).throw_if_error(); }
 
-  // With `detect_overflow`: whether a result of the step that wait() has ended has an element that is infinite or not a
-  // number, on any rank.
+  // With `detect_overflow`: whether a result of the step that wait() has ended, on any rank, has an element that is
+  // infinite or not a number.
   bool found_inf() const {
     int found = 0;
     detail::to_status(ronda_group_found_inf(group_, &found)).throw_if_error();

@@ -21,14 +21,14 @@ using Callback = std::function<void(const Status& status)>;
 
 namespace detail {
 
-// The function that the C ABI calls back. It takes ownership of `context`, a Callback.
+// The function that the C ABI calls. It takes ownership of `context`, a Callback.
 inline void run_callback(void* context, ronda_status code, const char* message) {
   const std::unique_ptr<Callback> callback(static_cast<Callback*>(context));
   (*callback)(code == RONDA_OK ? Status() : Status(code, message));
 }
 
-// Has `callback` run by the C ABI: `post` passes it on, and returns the call's status; nothing if there is no operation
-// to wait for, and then `callback` runs here.
+// Makes the C ABI run `callback`: `post` passes it on, and returns the call's status. If `post` returns nothing, there
+// is no operation to wait for, and `callback` runs here.
 template <class Post>
 Status post_callback(Callback callback, const Post& post) {
   auto context = std::make_unique<Callback>(std::move(callback));
@@ -44,15 +44,15 @@ Status post_callback(Callback callback, const Post& post) {
 
 }  // namespace detail
 
-// An operation in flight. Its destructor waits for the operation, so that buffers are not pulled from under it, and
-// drops its status: ask for that with wait() or synchronize() before. So does an exception that passes a handle on its
-// way: where the other ranks wait for this one meanwhile, that ends with the stall deadline.
+// An operation in flight. Its destructor waits for the operation, so that the buffers stay valid, and drops its status:
+// call wait() or synchronize() before to get the status. An exception that destroys a handle waits in the same way. If
+// the other ranks wait for this rank meanwhile, the stall deadline ends that wait.
 //
 // Thread-compatible; different handles may be used in different threads.
 class Handle {
  public:
   Handle() = default;                                             // of no operation: complete, without error
-  explicit Handle(ronda_handle handle) noexcept : id_(handle) {}  // takes `handle` over
+  explicit Handle(ronda_handle handle) noexcept : id_(handle) {}  // takes ownership of `handle`
   Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, 0)) {}
   Handle& operator=(Handle&& other) noexcept {
     if (this != &other) {
@@ -63,30 +63,30 @@ class Handle {
   }
   ~Handle() { release(); }
 
-  // Whether the operation has ended, in success or failure. Does not wait.
+  // Whether the operation has ended, with success or failure. Does not wait.
   bool poll() const {
     int done = 1;
     if (id_ != 0) detail::to_status(ronda_poll(id_, &done)).throw_if_error();
     return done != 0;
   }
 
-  // Waits until the operation has ended, and returns how.
+  // Waits until the operation has ended, and returns its status.
   Status wait() const { return id_ == 0 ? Status() : detail::to_status(ronda_synchronize(id_)); }
-  // The same, throwing the error.
+  // As wait(), but throws the error.
   void synchronize() const { wait().throw_if_error(); }
 
   // Makes `stream`, a cudaStream_t, wait for an operation on GPU memory, instead of this thread: work that the stream
   // is given from now on finds the result. Returns once the device has the operation's work; see
-  // ronda_synchronize_on_stream(). Afterwards the destructor does not wait. Operations on host memory are waited for as
-  // by wait().
+  // ronda_synchronize_on_stream(). Afterwards the destructor does not wait. For operations on host memory it waits as
+  // wait() does.
   Status wait_on(void* stream) const {
     return id_ == 0 ? Status() : detail::to_status(ronda_synchronize_on_stream(id_, stream));
   }
-  // The same, throwing the error.
+  // As wait_on(), but throws the error.
   void synchronize_on(void* stream) const { wait_on(stream).throw_if_error(); }
 
-  // The same without blocking: `callback` is called as by on_completion(), once `stream` waits for the operation. The
-  // stream's next work is given to it in the callback or after that.
+  // As wait_on() without blocking: `callback` is called as by on_completion(), once `stream` waits for the operation.
+  // Give the stream its next work in the callback or later.
   Status try_wait_on_async(void* stream, Callback callback) const {
     return detail::post_callback(std::move(callback), [&](void* context) {
       return id_ == 0 ? std::nullopt
@@ -107,9 +107,9 @@ class Handle {
   }
   void release_on(void* stream) { try_release_on(stream).throw_if_error(); }
 
-  // Waits, throws the operation's error, and otherwise returns whether the result has an element that is infinite or
-  // not a number, on any rank: the same answer on every rank. For reductions with `detect_overflow`; false for others,
-  // which are not searched.
+  // Waits, and throws the operation's error. Otherwise returns whether the result, on any rank, has an element that is
+  // infinite or not a number; the answer is the same on every rank. For reductions with `detect_overflow`; false for
+  // others, which are not searched.
   bool found_inf() const {
     synchronize();
     int found = 0;
@@ -117,9 +117,9 @@ class Handle {
     return found != 0;
   }
 
-  // Has `callback` called once, when the operation has ended; at once if it has. It runs on a thread of Ronda's that
-  // serves nothing else: it may submit, but if it waits, the callbacks after it are delayed. If it throws, the job
-  // fails with the exception's text on every rank.
+  // Calls `callback` once when the operation has ended, or at once if it already has. The callback runs on a thread of
+  // Ronda that does nothing else. It may submit operations; if it waits, later callbacks are delayed. If it throws, the
+  // job fails on every rank with the exception's text.
   Status try_on_completion(Callback callback) const {
     return detail::post_callback(std::move(callback), [&](void* context) {
       return id_ == 0 ? std::nullopt : std::optional(ronda_on_completion(id_, detail::run_callback, context));
@@ -137,17 +137,17 @@ class Handle {
   ronda_handle id_ = 0;
 };
 
-// As Horovod spells them.
+// With Horovod's names.
 inline bool poll(const Handle& handle) { return handle.poll(); }
 inline void synchronize(const Handle& handle) { handle.synchronize(); }
 
-// An operation in flight whose result is rows of elements of type T, a row being a unit of the first dimension. The
-// library allocates the result, unless the caller has passed memory for it. Thread-compatible.
+// An operation in flight whose result consists of rows of elements of type T; a row is a unit of the first dimension.
+// The library allocates the result, unless the caller has passed memory for it. Thread-compatible.
 template <class T>
 class OutputHandle {
  public:
   OutputHandle() = default;
-  // Takes `handle` over. `row` is the number of elements of a row, `memory` where the buffers of the operation are.
+  // Takes ownership of `handle`. `row`: the number of elements of a row. `memory`: where the operation's buffers are.
   OutputHandle(ronda_handle handle, std::size_t row, ronda_memory memory = RONDA_MEMORY_HOST)
       : handle_(handle), row_(row), memory_(memory) {}
 
@@ -170,23 +170,23 @@ class OutputHandle {
 
   ronda_memory memory() const noexcept { return memory_; }  // where the result is
 
-  // Wait, unless a stream waits for the operation, throw the operation's error, and otherwise return:
-  // the elements, if they are in host memory (RONDA_ERROR_INVALID_ARGUMENT);
+  // These wait, unless a stream waits for the operation, throw the operation's error, and otherwise return:
+  // the elements, which must be in host memory (else RONDA_ERROR_INVALID_ARGUMENT);
   std::vector<T> result() {
     check_memory().throw_if_error();
     const T* elements = data();
     return std::vector<T>(elements, elements + count());
   }
-  // the same without a copy, count() elements, valid as long as this handle or the caller's memory; those in a GPU's
-  // memory are there for work on the stream of wait_on(), which must be done before this handle goes;
+  // the elements without a copy, count() of them, valid as long as this handle or the caller's memory. Elements in a
+  // GPU's memory are there for work on the stream of wait_on(); that work must be done before this handle is destroyed;
   const T* data() { return fetch(), data_; }
   std::size_t count() { return fetch(), static_cast<std::size_t>(rows_) * row_; }
   // the number of rows, that is, the first dimension;
   std::int64_t rows() { return fetch(), rows_; }
-  // of a gather or alltoall, how many of the rows came from each rank of the process set, in the order of ranks.
+  // for a gather or alltoall, how many of the rows came from each rank of the process set, in the order of ranks.
   const std::vector<std::int64_t>& rows_per_rank() { return fetch(), rows_per_rank_; }
 
-  // Whether result() can be asked for.
+  // Whether result() can return the elements.
   Status check_memory() const {
     if (memory_ == RONDA_MEMORY_HOST) return {};
     return detail::invalid_argument("the result is in a GPU's memory: copy it from data()");
@@ -199,7 +199,7 @@ class OutputHandle {
     const std::int64_t* rows = nullptr;
     int members = 0;
     const auto ask = [&] { return ronda_output(handle_.id(), &data, &rows_, &rows, &members); };
-    // The library knows whether the operation has ended, or a stream waits for it.
+    // The library checks whether the operation has ended, or a stream waits for it.
     if (ask() != RONDA_OK) {
       synchronize();
       detail::to_status(ask()).throw_if_error();
@@ -219,8 +219,8 @@ class OutputHandle {
   std::vector<std::int64_t> rows_per_rank_;
 };
 
-// Of several operations, whose handles are Handles or OutputHandles: whether all have ended; waits until all have, and
-// returns the first error; the same, throwing it.
+// Functions for several operations, whose handles are Handles or OutputHandles. poll_all() returns whether all have
+// ended. The others wait until all have ended, and return or throw the first error.
 template <class SomeHandle>
 bool poll_all(const std::vector<SomeHandle>& handles) {
   for (const SomeHandle& handle : handles) {
@@ -279,7 +279,7 @@ inline std::vector<Handle> take_over(const std::vector<ronda_handle>& handles) {
   return owners;
 }
 
-// The facts about its operation that an OutputHandle needs.
+// The facts about an operation that its OutputHandle needs.
 struct OutputKind {
   std::size_t row = 0;
   ronda_memory memory = RONDA_MEMORY_HOST;

@@ -1,4 +1,4 @@
-// Joining a job, shutting it down, and this process' position in it.
+// Joining a job, shutting it down, and this process's position in it.
 #ifndef RONDA_CLIENT_RONDA_JOB_HPP_
 #define RONDA_CLIENT_RONDA_JOB_HPP_
 
@@ -14,45 +14,46 @@
 namespace ronda {
 inline namespace v1 {
 
-// Overrides of the environment (RONDA_*). Options that are not set keep the environment's value, or the default; zero
-// switches a feature off. Rank 0's fusion threshold, cache capacity and stall times hold for the job.
+// Settings that override the environment (RONDA_*). Options that are not set keep the environment's value, or the
+// default. Zero switches a feature off. Rank 0's fusion threshold, cache capacity and stall times apply to the whole
+// job.
 struct Options {
   using Seconds = std::chrono::duration<double>;
 
-  std::optional<Seconds> cycle_time;             // longest time a tensor may wait for others to be fused with
+  std::optional<Seconds> cycle_time;             // the longest time that a tensor waits for others to be fused with
   std::optional<std::int64_t> fusion_threshold;  // bytes of a bucket
   std::optional<std::int64_t> cache_capacity;    // entries of the response cache
-  std::optional<Seconds> stall_warning;          // a tensor missing on some rank for so long is reported
-  std::optional<Seconds> stall_deadline;         // and fails after so long
-  std::optional<Seconds> start_timeout;          // longest wait for the other ranks in init(); more than zero
+  std::optional<Seconds> stall_warning;   // a tensor is reported after it has been missing on some rank for so long
+  std::optional<Seconds> stall_deadline;  // and it fails after so long
+  std::optional<Seconds> start_timeout;   // the longest wait for the other ranks in init(); more than zero
 
-  // Process sets that exist from the start: the ranks of each, ascending, the same on every rank. Their ids are 1, 2,
-  // ... in this order.
+  // Process sets that exist from the start: the ranks of each in ascending order, the same on every rank. Their ids are
+  // 1, 2, ... in this order.
   std::vector<std::vector<int>> process_sets;
 
-  // This process' place in the job, where the program knows it; it comes before the variables of any launcher.
+  // This process's place in the job, if the program knows it. It overrides the variables of any launcher.
   struct Place {
     int rank = 0;
     int size = 1;
     int local_rank = 0;  // among the ranks on this host
-    int local_size = 0;  // ranks on this host; 0: found out
+    int local_size = 0;  // ranks on this host; 0: Ronda finds it out
   };
   std::optional<Place> place;
 
-  // Where rank 0 listens. With a place, a process needs no environment variable. An empty address is 127.0.0.1, or what
-  // the environment says; 0 and an empty secret are what it says.
+  // Where rank 0 listens. With a place, a process needs no environment variable. An empty address, port 0 and an empty
+  // secret stand for the environment's values; the default address is 127.0.0.1.
   std::string master_address;
   int master_port = 0;
-  std::string secret;  // the same on every rank; needed where the address is not a loopback one
+  std::string secret;  // the same on every rank; needed if the address is not a loopback address
 
-  // Of the job, 0 to 999999999; 0 is what the environment says. Ranks that leave a job and meet again do so in a higher
-  // epoch, the same on every rank: docs/elastic.md.
+  // Of the job, 0 to 999999999; 0 stands for the environment's value. Ranks that leave a job and meet again do so in a
+  // higher epoch, the same on every rank (docs/elastic.md).
   std::int64_t epoch = 0;
 };
 
 namespace detail {
 
-// The C ABI says "unset" with zero, and "off" with a negative number.
+// In the C ABI zero means "unset", and a negative number means "off".
 template <class Number>
 Number override_of(const std::optional<Number>& value) {
   if (!value) return 0;
@@ -64,7 +65,7 @@ inline std::optional<double> in_seconds(const std::optional<Options::Seconds>& d
   return duration->count();
 }
 
-// The C ABI's options, and the memory that they point at. Valid as long as the Options are.
+// The C ABI's options, and the memory that they point at. Valid as long as the Options.
 struct OptionsView {
   ronda_options c = RONDA_OPTIONS_INIT;
   std::vector<ronda_rank_list> process_sets;
@@ -82,7 +83,7 @@ inline OptionsView to_c(const Options& options) {
   for (const std::vector<int>& ranks : options.process_sets) {
     view.process_sets.push_back({ranks.data(), static_cast<int>(ranks.size())});
   }
-  // The elements stay where they are when the view is moved.
+  // The elements keep their addresses when the view is moved.
   c.process_sets = view.process_sets.data();
   c.process_set_count = static_cast<int>(view.process_sets.size());
   if (options.place) {
@@ -98,7 +99,7 @@ inline OptionsView to_c(const Options& options) {
   return view;
 }
 
-// A number that the C ABI answers with, unless it is the -1 of a process without a job.
+// Returns the C ABI's answer, but throws if it is the -1 of a process without a job.
 inline int require_initialized(int number) {
   if (number < 0) throw Error(RONDA_ERROR_NOT_INITIALIZED, "Ronda is not initialized: call ronda::init() first");
   return number;
@@ -106,8 +107,8 @@ inline int require_initialized(int number) {
 
 }  // namespace detail
 
-// Joins the job that the environment describes: the one that rondarun started, or torchrun-style variables do, or else
-// a job of this process alone. Blocks until every rank has joined.
+// Joins the job that the environment describes: the job that rondarun started, or that torchrun-style variables
+// describe, or else a job of this process alone. Blocks until every rank has joined.
 // Errors: RONDA_ERROR_ALREADY_INITIALIZED; RONDA_ERROR_INVALID_ARGUMENT (an option or an environment variable);
 // RONDA_ERROR_DEADLINE (start_timeout has passed); RONDA_ERROR_PEER_FAILED; RONDA_ERROR_OUT_OF_MEMORY.
 inline Status try_init(const Options& options = {}) {
@@ -117,18 +118,18 @@ inline Status try_init(const Options& options = {}) {
 inline void init(const Options& options = {}) { try_init(options).throw_if_error(); }
 
 // Completes the operations in flight, waits until every rank has called it, and ends the job for this process, also if
-// it fails. A process that ends without it counts as failed.
+// it fails. A process that ends without it is treated as failed.
 // Errors: RONDA_ERROR_NOT_INITIALIZED; the job's failure, if it has failed.
 inline Status try_shutdown() { return detail::to_status(ronda_shutdown()); }
 inline void shutdown() { try_shutdown().throw_if_error(); }
 
-// Fails the job at once, for all of its ranks; ronda.h has the details. Waits for nobody.
-// Not called abort(), which would hide that of C in namespaces within this one.
+// Fails the job at once, for all of its ranks, without waiting for any; ronda.h has the details.
+// Its name is not abort(), which would hide C's abort() in namespaces within this one.
 // Errors: RONDA_ERROR_NOT_INITIALIZED.
 inline Status try_abort_job(const std::string& reason) { return detail::to_status(ronda_abort(reason.c_str())); }
 inline void abort_job(const std::string& reason) { try_abort_job(reason).throw_if_error(); }
 
-// OK while the job goes on; else its failure, with which its operations end. Asks no other rank.
+// OK while the job runs; afterwards the failure with which its operations end. Asks no other rank.
 inline Status job_status() { return detail::to_status(ronda_job_status()); }
 
 inline bool is_initialized() noexcept { return ronda_is_initialized() != 0; }
@@ -138,16 +139,16 @@ inline bool is_initialized() noexcept { return ronda_is_initialized() != 0; }
 inline int rank() { return detail::require_initialized(ronda_rank()); }
 inline int size() { return detail::require_initialized(ronda_size()); }
 
-// The same among the ranks on this host.
+// This rank's number among the ranks on its host, and their number.
 inline int local_rank() { return detail::require_initialized(ronda_local_rank()); }
 inline int local_size() { return detail::require_initialized(ronda_local_size()); }
 
-// The same among the ranks with this local rank, one a host.
+// This rank's number among the ranks of all hosts that have its local rank, and their number.
 inline int cross_rank() { return detail::require_initialized(ronda_cross_rank()); }
 inline int cross_size() { return detail::require_initialized(ronda_cross_size()); }
 
-// Whether some rank has been asked to end, by SIGTERM. Every rank calls it once a step, and all hear of it in the same
-// one; it does not wait for the others. ronda.h has the details.
+// Whether SIGTERM has asked some rank to end. Every rank calls it once per step, and all ranks get the answer in the
+// same step. The call does not wait for the other ranks. ronda.h has the details.
 //
 //   for (int step = first; step < last && !ronda::should_stop(); ++step) train(step);
 //   save_checkpoint();
@@ -159,19 +160,19 @@ inline Result<bool> try_should_stop() {
 }
 inline bool should_stop() { return try_should_stop().value(); }
 
-// Has this rank write a timeline from now on, to a file of its own: "trace.json" becomes "trace.rank3.json". ronda.h
-// has the details.
-// Errors: RONDA_ERROR_INVALID_ARGUMENT (the file cannot be created, or there is a timeline already).
+// Makes this rank write a timeline from now on, to its own file: "trace.json" becomes "trace.rank3.json". ronda.h has
+// the details.
+// Errors: RONDA_ERROR_INVALID_ARGUMENT (the file cannot be created, or a timeline is already being written).
 inline Status try_start_timeline(const std::string& path) {
   return detail::to_status(ronda_start_timeline(path.c_str()));
 }
 inline void start_timeline(const std::string& path) { try_start_timeline(path).throw_if_error(); }
 
-// Ends the file, as shutdown() does. Nothing happens if there is none.
+// Ends the file, as shutdown() does. Does nothing if no timeline is being written.
 inline Status try_stop_timeline() { return detail::to_status(ronda_stop_timeline()); }
 inline void stop_timeline() { try_stop_timeline().throw_if_error(); }
 
-// Counts of this rank's work since init(), which only grow; see ronda.h.
+// Counters of this rank's work since init(); see ronda.h.
 inline ronda_statistics statistics() {
   ronda_statistics numbers = RONDA_STATISTICS_INIT;
   detail::to_status(ronda_get_statistics(&numbers)).throw_if_error();

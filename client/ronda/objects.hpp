@@ -1,4 +1,4 @@
-// Bytes of any number, and tensors of few rows.
+// Objects of any number of bytes, and tensors with few rows.
 #ifndef RONDA_CLIENT_RONDA_OBJECTS_HPP_
 #define RONDA_CLIENT_RONDA_OBJECTS_HPP_
 
@@ -38,7 +38,7 @@ inline Result<OutputHandle<char>> submit_object(SubmitObject submit, const std::
   return OutputHandle<char>(handle, 1);
 }
 
-// The object made of the bytes that travelled.
+// The object that the received bytes represent.
 template <class T>
 T object_of(std::string_view bytes) {
   if constexpr (std::is_same_v<T, std::string>) {
@@ -60,7 +60,7 @@ std::string_view bytes_of(const T& object) {
   }
 }
 
-// Ranks that pass objects of another type are told so.
+// Reports an error if another rank's object has another type.
 template <class T>
 Status check_size(const std::string& name, std::int64_t size, int rank) {
   if (std::is_same_v<T, std::string> || size == static_cast<std::int64_t>(sizeof(T))) return {};
@@ -71,7 +71,7 @@ Status check_size(const std::string& name, std::int64_t size, int rank) {
 
 }  // namespace detail
 
-// The bytes of rank `root`, as many as it has, on every rank. The arguments of the other ranks are not looked at.
+// The bytes of rank `root`, however many, on every rank. The arguments of the other ranks are ignored.
 inline Result<OutputHandle<char>> try_broadcast_object_async(const std::string& name, std::string_view bytes, int root,
                                                              const CallOptions& call = {}) {
   return detail::submit_object(ronda_broadcast_object_async, name, bytes, root, call);
@@ -97,7 +97,7 @@ T broadcast_object(const std::string& name, const T& object, int root, const Cal
   return try_broadcast_object(name, object, root, call).value();
 }
 
-// The bytes of all ranks, one after the other; the handle's rows_per_rank() tells how many come from each rank.
+// The bytes of all ranks, concatenated; the handle's rows_per_rank() tells how many come from each rank.
 inline Result<OutputHandle<char>> try_allgather_object_async(const std::string& name, std::string_view bytes,
                                                              const CallOptions& call = {}) {
   return detail::submit_object(ronda_allgather_object_async, name, bytes, 0, call);
@@ -107,7 +107,7 @@ inline OutputHandle<char> allgather_object_async(const std::string& name, std::s
   return try_allgather_object_async(name, bytes, call).value();
 }
 
-// The objects of all ranks of the process set, in their order; of ranks that have joined, none.
+// The objects of all ranks of the process set, in their order. Ranks that have joined contribute none.
 template <class T>
 Result<std::vector<T>> try_allgather_object(const std::string& name, const T& object, const CallOptions& call = {}) {
   Result<OutputHandle<char>> handle = try_allgather_object_async(name, detail::bytes_of(object), call);
@@ -131,7 +131,7 @@ std::vector<T> allgather_object(const std::string& name, const T& object, const 
   return try_allgather_object(name, object, call).value();
 }
 
-// Rows of a tensor of which the others are zero. The same index may occur more than once: the rows add up.
+// The rows of a tensor that are not zero. An index may occur more than once: the rows add up.
 template <class T>
 struct SparseRows {
   std::vector<std::int64_t> indices;  // of the rows in the dense tensor
@@ -158,9 +158,9 @@ Result<SparseHandles<T>> submit_sparse(const ronda_sparse_allreduce_args& args, 
 
 }  // namespace detail
 
-// The sum or average over all ranks of tensors of which each rank passes the rows that are not zero: `values` has them,
-// and as many `indices` say where they are. Both may be in a GPU's memory, as the results then are; averages are of
-// values in host memory.
+// The sum or average over all ranks of tensors of which each rank passes only the rows that are not zero. `values` has
+// the rows, and `indices` has the position of each row. Both may be in a GPU's memory, and the results are then there.
+// Averages need values in host memory.
 template <class T>
 Result<SparseHandles<T>> try_sparse_allreduce_async(const Tensor& values, const std::int64_t* indices,
                                                     Op op = Op::Average, const CallOptions& call = {}) {
@@ -180,8 +180,8 @@ SparseHandles<T> sparse_allreduce_async(const Tensor& values, const std::int64_t
   return try_sparse_allreduce_async<T>(values, indices, op, call).value();
 }
 
-// The sum or average over all ranks of tensors of which each rank passes the rows that are not zero. The result are the
-// rows of all ranks, in the order of ranks. An average divides by the same number as that of an allreduce. `row_shape`
+// The sum or average over all ranks of tensors of which each rank passes only the rows that are not zero. The result is
+// the rows of all ranks, in the order of ranks. An average divides by the same number as in an allreduce. `row_shape`
 // is the shape of one row; {} if rows are single elements.
 template <class T>
 Result<SparseRows<T>> try_sparse_allreduce(const std::string& name, const SparseRows<T>& rows, const Dims& row_shape,

@@ -22,9 +22,9 @@
 namespace ronda {
 inline namespace v1 {
 
-// Copies `parameters` from rank `root` to all ranks: all at once, then waits, also for those in a GPU's memory. Every
-// rank passes tensors of the same names, shapes and dtypes, in any order.
-// Errors: the first tensor's that failed, as of broadcast(). Nothing is in flight any more when it returns.
+// Copies `parameters` from rank `root` to all ranks. Starts all copies at once and then waits, also for those in a
+// GPU's memory. Every rank passes tensors of the same names, shapes and dtypes, in any order.
+// Errors: as broadcast(), of the first tensor that failed. When it returns, no operation is in flight.
 inline Status try_broadcast_parameters(const std::vector<Tensor>& parameters, int root, const CallOptions& call = {}) {
   Status first_error;
   std::vector<Handle> handles;
@@ -45,9 +45,9 @@ inline void broadcast_parameters(const std::vector<Tensor>& parameters, int root
 }
 
 // Copies an optimizer's state from rank `root` to all ranks. `Optimizer` has a member state() that returns a
-// std::vector<ronda::Tensor> of the state that step() depends on: momentum buffers, step counters, the learning rate,
+// std::vector<ronda::Tensor> of the state on which step() depends: momentum buffers, step counters, the learning rate,
 // ...
-// Errors: as of broadcast_parameters().
+// Errors: as broadcast_parameters().
 template <class Optimizer>
 Status try_broadcast_optimizer_state(Optimizer& optimizer, int root, const CallOptions& call = {}) {
   return try_broadcast_parameters(optimizer.state(), root, call);
@@ -63,33 +63,33 @@ struct DistributedOptimizerOptions {
   double prescale = 1;   // factor applied to each rank's gradients; finite, not 0
   double postscale = 1;  // factor applied to the results; finite, not 0
 
-  // The rounding errors of compression are added to this rank's gradients of the next step.
+  // Adds the rounding errors of compression to this rank's gradients of the next step.
   bool error_feedback = false;
 
-  // With Op::Average: gradients are divided by this factor before they are summed, and by size() / factor after. Above
-  // 1, sums in 16 bits overflow later; below 1, small gradients vanish later. Finite, not 0.
+  // With Op::Average: gradients are divided by this factor before they are summed, and by size() / factor afterwards. A
+  // factor above 1 makes sums in 16 bits overflow later; a factor below 1 makes small gradients vanish later. Finite,
+  // not 0.
   double gradient_predivide_factor = 1;
 
-  // A step in which a reduced gradient, on any rank, has an element that is infinite or not a number is left out, on
-  // all ranks alike: the optimizer is not called. See overflowed(). To know that, the host waits for gradients in a
-  // GPU's memory, too.
+  // If a reduced gradient, on any rank, has an element that is infinite or not a number, all ranks skip the step: the
+  // optimizer is not called. See overflowed(). To check this, the host also waits for gradients in a GPU's memory.
   bool skip_on_overflow = false;
 
-  // Gradients of a group are reduced together, when all are ready. Either so many groups, of gradients that are
-  // neighbours in the constructor's list; or groups by name, where a gradient that is in none is reduced by itself.
+  // Gradients of a group are reduced together, when all are ready. `group_count` forms so many groups of neighbours in
+  // the constructor's list. `groups` lists groups by name; a gradient in none of them is reduced by itself.
   int group_count = 0;
   std::vector<std::vector<std::string>> groups = {};
 
-  // The ranks that reduce the gradients, and how long they may wait for a rank.
+  // The ranks that reduce the gradients, and how long they wait for a rank.
   CallOptions call = {};
 
-  // How often backward runs, adding to the gradients, before step(): gradients travel once, after the last pass. The
-  // sum over the passes travels; for their mean, set prescale to 1.0 / backward_passes_per_step.
+  // How often backward runs, and adds to the gradients, before step(). Gradients travel once, after the last pass, as
+  // the sum over the passes. For their mean, set prescale to 1.0 / backward_passes_per_step.
   int backward_passes_per_step = 1;
 };
 
-// Wraps a trainer's optimizer, which has a member step() that applies the gradients: communicates each gradient as soon
-// as backward has produced it, while backward goes on with the others.
+// Wraps a trainer's optimizer, which has a member step() that applies the gradients. It communicates each gradient as
+// soon as backward has produced it, while backward goes on with the others.
 //
 //   ronda::DistributedOptimizer optimizer(sgd, {ronda::tensor("w.grad", w_grad), ronda::tensor("b.grad", b_grad)});
 //   for (...) {
@@ -100,20 +100,21 @@ struct DistributedOptimizerOptions {
 //     optimizer.step();
 //   }
 //
-// Gradients in a GPU's memory (cuda_tensor()) are announced when the work that computes them has been given to their
-// stream. No thread waits for it: the stream waits for the reduced gradients, and step() calls the optimizer, which
-// gives that stream its own work, as soon as the device has all of that work. The next synchronize() or step() reports
-// later errors on the device. So does finish(), which waits for the device: call it before the parameters are kept for
-// good, as in a checkpoint. In an elastic job step() waits for the device itself, before it calls the optimizer.
+// Gradients in a GPU's memory (cuda_tensor()) are announced as soon as their stream has been given the work that
+// computes them. No thread waits for that work: the stream waits for the reduced gradients. As soon as the device has
+// all the reductions' work, step() calls the optimizer, which gives its own work to the same stream. The next
+// synchronize() or step() reports later errors on the device. finish() waits for the device and reports them, too: call
+// it before the program saves the parameters, for instance in a checkpoint. In an elastic job step() itself waits for
+// the device before it calls the optimizer.
 //
 // Every rank has the same gradients: names, shapes and dtypes. A gradient belongs to the library from its last
-// gradient_ready() to synchronize() or step(), and then holds the reduction over all ranks.
+// gradient_ready() to synchronize() or step(). After that it holds the reduction over all ranks.
 //
 // After an error from synchronize() or step() nothing is in flight, the gradients are undefined, and a new step begins:
-// compute them again, or give up.
+// compute them again, or stop.
 //
-// Steps allocate nothing. Thread-compatible. The optimizer and the gradients must outlive it; its
-// destructor waits for what is in flight.
+// Steps allocate no memory. Thread-compatible. The optimizer and the gradients must outlive this object. Its destructor
+// waits for what is in flight.
 template <class Optimizer>
 class DistributedOptimizer {
  public:
@@ -136,9 +137,9 @@ class DistributedOptimizer {
   DistributedOptimizer& operator=(const DistributedOptimizer&) = delete;
 
   // Backward has added to the gradient for the last time in this pass. In the last pass the allreduce starts, in place,
-  // and this returns at once.
-  // Errors: RONDA_ERROR_INVALID_ARGUMENT if there is no such gradient, or it has been announced in every pass of this
-  // step; those of a submission.
+  // and the call returns at once.
+  // Errors: RONDA_ERROR_INVALID_ARGUMENT if the gradient is unknown, or has been announced in every pass of this step;
+  // those of a submission.
   Status try_gradient_ready(std::string_view name) {
     const auto found = index_.find(name);
     if (found == index_.end()) {
@@ -149,7 +150,7 @@ class DistributedOptimizer {
   }
   void gradient_ready(std::string_view name) { try_gradient_ready(name).throw_if_error(); }
 
-  // The same by the position in the constructor's `gradients`.
+  // As above, with the position in the constructor's `gradients`.
   Status try_gradient_ready(std::size_t index) {
     if (index >= gradients_.size()) {
       return detail::invalid_argument(prefix() + "there is no gradient " + std::to_string(index) + " among " +
@@ -170,17 +171,17 @@ class DistributedOptimizer {
   }
   void gradient_ready(std::size_t index) { try_gradient_ready(index).throw_if_error(); }
 
-  // The same of a gradient that has moved to `data`, where it is reduced in place from now on.
+  // As try_gradient_ready(), for a gradient that has moved to `data`, where it is reduced in place from now on.
   Status try_gradient_ready_at(std::size_t index, void* data) {
     if (index < gradients_.size() && is_open(states_[index])) relocate(index, data);
     return try_gradient_ready(index);
   }
   void gradient_ready_at(std::size_t index, void* data) { try_gradient_ready_at(index, data).throw_if_error(); }
 
-  // Waits until all gradients are reduced, to look at them or clip them before step(); for those in a GPU's memory
-  // their streams wait. Submits the gradients that have not been announced in every pass, so that all ranks communicate
-  // the same: a gradient announced in some passes as it is, one announced in none as zeros. The second call in a step
-  // does nothing.
+  // Waits until all gradients are reduced, so that the program can inspect or clip them before step(). For gradients in
+  // a GPU's memory their streams wait. Submits the gradients that have not been announced in every pass, so that all
+  // ranks communicate the same tensors: as they are if they were announced in some passes, as zeros if in none. The
+  // second call in a step does nothing.
   // Errors: the error of the first gradient whose submission or operation failed. It may have failed in the previous
   // step, on the device, after step() had returned.
   Status try_synchronize() {
@@ -205,9 +206,9 @@ class DistributedOptimizer {
   }
   void synchronize() { try_synchronize().throw_if_error(); }
 
-  // Synchronizes, unless that has been done in this step, and calls the optimizer's step(), unless that failed or the
-  // step is left out. In an elastic job the state is torn from here to elastic::State::step_done().
-  // Errors: as of synchronize(). Exceptions of the optimizer pass through.
+  // Synchronizes, unless that has been done in this step. Then calls the optimizer's step(), unless synchronizing
+  // failed or the step is skipped. In an elastic job the state is incomplete from here to elastic::State::step_done().
+  // Errors: as synchronize(). Exceptions of the optimizer pass through.
   Status try_step() {
     Status status = try_synchronize();
     if (!status.ok()) return status;
@@ -222,8 +223,8 @@ class DistributedOptimizer {
   }
   void step() { try_step().throw_if_error(); }
 
-  // Waits, on the host, until the gradients of the last synchronize() or step() are reduced also in a GPU's memory.
-  // Errors: the first gradient's whose reduction failed there.
+  // The host waits until the gradients of the last synchronize() or step() are reduced, also those in a GPU's memory.
+  // Errors: the error of the first gradient whose reduction failed there.
   Status try_finish() const {
     Status first_error;
     for (const State& state : states_) {
@@ -234,16 +235,16 @@ class DistributedOptimizer {
   }
   void finish() const { try_finish().throw_if_error(); }
 
-  // With skip_on_overflow: whether the gradients of the last synchronize() or step() had an element that is infinite or
-  // not a number, on any rank (the same answer on every rank: lower the loss scale); the name of the first such
-  // gradient, empty if there is none; and how many steps were left out for that.
+  // With skip_on_overflow: whether the gradients of the last synchronize() or step(), on any rank, had an element that
+  // is infinite or not a number. The answer is the same on every rank: lower the loss scale. Then the name of the first
+  // such gradient, or an empty name; and how many steps were skipped for that reason.
   bool overflowed() const noexcept { return overflowed_ != nullptr; }
   std::string_view overflowed_gradient() const noexcept {
     return overflowed_ != nullptr ? std::string_view(overflowed_->name) : std::string_view();
   }
   std::int64_t skipped_steps() const noexcept { return skipped_steps_; }
 
-  // Whether the gradients are reduced, and step() is not called yet.
+  // Whether the gradients are reduced, and step() has not been called yet.
   bool synchronized() const noexcept { return synchronized_; }
 
   Optimizer& optimizer() noexcept { return optimizer_; }
@@ -251,19 +252,19 @@ class DistributedOptimizer {
 
  private:
   struct State {
-    int passes = 0;         // of this step in which the gradient was announced
+    int passes = 0;         // of this step, those in which the gradient was announced
     Handle handle;          // of its allreduce, once submitted
-    Handle on_device;       // of the one before, which its stream waits for
+    Handle on_device;       // the previous allreduce, for which its stream waits
     std::size_t group = 0;  // in groups_
     std::size_t place = 0;  // in its group
   };
 
-  // Gradients that are submitted together; most often one.
+  // Gradients that are submitted together; most groups have one.
   struct Group {
     std::vector<std::size_t> members;
-    std::vector<ronda_allreduce_args> args;  // of the members, if there are several
-    std::vector<ronda_handle> handles;       // room for theirs
-    std::size_t ready = 0;                   // members that were announced in every pass of this step
+    std::vector<ronda_allreduce_args> args;  // of the members, if the group has several
+    std::vector<ronda_handle> handles;       // room for the members' handles
+    std::size_t ready = 0;                   // members that have been announced in every pass of this step
   };
 
   static std::string prefix() { return "DistributedOptimizer: "; }
@@ -394,7 +395,7 @@ class DistributedOptimizer {
 
   // In all dtypes zero is all bits zero.
   static Status set_to_zero(const Tensor& gradient) {
-    if (gradient.data == nullptr) return {};  // to submit it will fail
+    if (gradient.data == nullptr) return {};  // the submission will fail
     if (gradient.memory == RONDA_MEMORY_CUDA) {
       return detail::to_status(ronda_cuda_zero(gradient.data, gradient.bytes(), gradient.stream));
     }
@@ -402,7 +403,7 @@ class DistributedOptimizer {
     return {};
   }
 
-  // The status, as far as it is known, of the operations that streams wait for.
+  // The status of the operations that streams wait for, as far as it is known.
   Status look_at_last_step() const {
     for (const State& state : states_) {
       if (!state.on_device.poll()) continue;
@@ -419,14 +420,14 @@ class DistributedOptimizer {
   }
 
   Optimizer& optimizer_;
-  std::vector<Tensor> gradients_;  // as constructed, but for their data
+  std::vector<Tensor> gradients_;  // as passed to the constructor, except for their data
   const DistributedOptimizerOptions options_;
   std::unordered_map<std::string_view, std::size_t> index_;  // of each gradient, by name
   std::vector<State> states_;                                // of each gradient
   std::vector<Group> groups_;                                // each gradient is in one
   ReduceOptions reduction_;                                  // of every gradient
   bool synchronized_ = false;                                // in this step
-  const Tensor* overflowed_ = nullptr;                       // the first gradient that has
+  const Tensor* overflowed_ = nullptr;                       // the first gradient with an overflow
   std::int64_t skipped_steps_ = 0;
 };
 

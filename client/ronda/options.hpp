@@ -23,7 +23,7 @@ struct CallOptions {
 
   ProcessSet process_set = {};           // all ranks by default
   std::optional<Seconds> warning = {};   // an operation that waits so long for a rank is reported; <= 0: never
-  std::optional<Seconds> deadline = {};  // and fails after so long; <= 0: never. Unset: as for the job, both
+  std::optional<Seconds> deadline = {};  // and fails after so long; <= 0: never. If either is not set: as for the job
 };
 
 enum class Op {
@@ -31,15 +31,15 @@ enum class Op {
   Min = RONDA_MIN,
   Max = RONDA_MAX,
   Product = RONDA_PRODUCT,
-  Average = RONDA_AVERAGE,  // the sum, which wraps in integers, by the number of ranks, towards zero; not for bool
+  Average = RONDA_AVERAGE,  // the sum divided by the number of ranks, as in ronda.h; not for bool
   Band = RONDA_BAND,        // bit by bit; integers and bool
   Bor = RONDA_BOR,
   Bxor = RONDA_BXOR,
-  Adasum = RONDA_ADASUM,  // a sum that scales with how far the ranks agree; allreduce of floating-point numbers
+  Adasum = RONDA_ADASUM,  // a sum that adapts to how far the ranks agree; allreduce of floating-point numbers
 };
 
-// The format in which floating-point elements travel between ranks. Sums are made in fp32 and rounded once. The 8-bit
-// formats carry a scale for each block of elements, and apply to the 16-bit types too.
+// The format in which floating-point elements travel between ranks. Sums are computed in fp32 and rounded once. The
+// 8-bit formats carry a scale for each block of elements, and also apply to the 16-bit types.
 enum class Compression {
   none = RONDA_COMPRESSION_NONE,
   fp16 = RONDA_COMPRESSION_FP16,          // 3 to 4 digits, up to 65504
@@ -51,10 +51,10 @@ enum class Compression {
 struct ReduceOptions {
   Op op = Op::Average;
   Compression compression = Compression::none;
-  double prescale = 1;   // factor of each rank's input; finite, not 0; integers round towards zero and saturate
-  double postscale = 1;  // the same of the result
+  double prescale = 1;   // factor of each rank's input; finite, not 0; integers are rounded towards zero and saturate
+  double postscale = 1;  // as prescale, for the result
 
-  // The rounding error of compression is added to this rank's next input of the same name.
+  // Adds the rounding error of compression to this rank's next input of the same name.
   bool error_feedback = false;
 
   // The handle's found_inf() tells whether the result has an element that is infinite or not a number.
@@ -62,9 +62,9 @@ struct ReduceOptions {
 };
 using AllreduceOptions = ReduceOptions;
 
-// Memory of the caller's for the result of a reducescatter, allgather, gather, scatter or alltoall, where the tensor's
-// own memory is. It must not overlap the tensor. If the result has more bytes, the operation ends with
-// RONDA_ERROR_INVALID_ARGUMENT on this rank and nothing is written; the other ranks have their results.
+// The caller's memory for the result of a reducescatter, allgather, gather, scatter or alltoall. It is in the same kind
+// of memory as the tensor, and must not overlap it. If the result has more bytes, the operation ends with
+// RONDA_ERROR_INVALID_ARGUMENT on this rank and writes nothing; the other ranks have their results.
 //
 //   ronda::allgather_async<float>(ronda::tensor("w", shard), {}, ronda::into(weights));
 struct Into {
@@ -82,7 +82,7 @@ Into into(std::vector<T>& values) {
 
 namespace detail {
 
-// The C ABI says "unset" with zero, and "never" with a negative number.
+// In the C ABI zero means "unset", and a negative number means "never".
 inline double limit_of(const std::optional<CallOptions::Seconds>& limit) {
   if (!limit) return 0;
   return limit->count() == 0 ? -1 : limit->count();
@@ -92,7 +92,7 @@ inline double limit_of(const std::optional<CallOptions::Seconds>& limit) {
 inline ronda_call_options to_c(const CallOptions& call) {
   return {call.process_set.id(), limit_of(call.warning), limit_of(call.deadline), RONDA_MEMORY_HOST, nullptr};
 }
-// For those of `tensor`.
+// For the buffers of `tensor`.
 inline ronda_call_options to_c(const CallOptions& call, const Tensor& tensor) {
   ronda_call_options options = to_c(call);
   options.memory = tensor.memory;
@@ -100,7 +100,7 @@ inline ronda_call_options to_c(const CallOptions& call, const Tensor& tensor) {
   return options;
 }
 
-// Checks the places for the results of the `tensors` of a group: one for each, or none.
+// Checks the memory for the results of a group's `tensors`: one entry per tensor, or none at all.
 inline Status check_into(const std::string& group, std::size_t tensors, const std::vector<Into>& into) {
   if (into.empty() || into.size() == tensors) return {};
   return invalid_argument("group '" + group + "' has " + std::to_string(tensors) + " tensors, but places for " +

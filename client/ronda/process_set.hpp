@@ -1,10 +1,10 @@
-// Process sets: ranks that operate among themselves, also at the same time as other sets they are in.
+// Process sets: ranks that operate among themselves. A rank may be in several sets, which operate at the same time.
 //
-//   ronda::ProcessSet even = ronda::add_process_set({0, 2});   // on every rank, also on those that are not in it
+//   ronda::ProcessSet even = ronda::add_process_set({0, 2});   // on every rank, also on ranks that are not in the set
 //   if (even.included()) ronda::allreduce(view, {ronda::Op::Sum}, {even});
 //   ronda::remove_process_set(even);
 //
-// A set may also be made by its own ranks, without the others:
+// The ranks of a set can also make it without the other ranks:
 //
 //   if (ronda::rank() % 2 == 0) even = ronda::create_process_set({0, 2});
 #ifndef RONDA_CLIENT_RONDA_PROCESS_SET_HPP_
@@ -20,27 +20,28 @@
 namespace ronda {
 inline namespace v1 {
 
-// A process set by its id: a number, freely copied, that does not keep the set alive. By default all ranks of the job.
+// A process set, represented by its id: a number that can be copied freely and does not keep the set alive. By default
+// all ranks of the job.
 //
 // Immutable, thus thread-safe.
 class ProcessSet {
  public:
   ProcessSet() = default;
-  explicit ProcessSet(ronda_process_set id) noexcept : id_(id) {}  // of Options::process_sets, for instance
+  explicit ProcessSet(ronda_process_set id) noexcept : id_(id) {}  // for instance of Options::process_sets
 
   ronda_process_set id() const noexcept { return id_; }
 
   // Whether this rank is in it.
   bool included() const noexcept { return ronda_process_set_rank(id_) >= 0; }
 
-  // The number of ranks in it, and this rank's position among them, 0 <= rank() < size().
-  // Errors: RONDA_ERROR_INVALID_ARGUMENT if there is no such set (any more), or this rank is not in it;
+  // The number of ranks in the set, and this rank's position among them, 0 <= rank() < size().
+  // Errors: RONDA_ERROR_INVALID_ARGUMENT if the set does not exist (any more), or this rank is not in it;
   // RONDA_ERROR_NOT_INITIALIZED.
   int size() const { return known(ronda_process_set_size(id_), "there is no process set "); }
   int rank() const { return known(ronda_process_set_rank(id_), "this rank is not in process set "); }
 
-  // Its ranks, ascending.
-  // Errors: as of size().
+  // Its ranks, in ascending order.
+  // Errors: as size().
   std::vector<int> ranks() const {
     std::vector<int> ranks(static_cast<std::size_t>(size()));
     detail::to_status(ronda_process_set_ranks(id_, ranks.data())).throw_if_error();
@@ -62,8 +63,8 @@ class ProcessSet {
   ronda_process_set id_ = 0;
 };
 
-// Makes a set of these ranks, ascending. Blocks until every rank of the job, also those that are not in the set, has
-// called it with the same ranks.
+// Makes a set of these ranks, in ascending order. Blocks until every rank of the job has called it with the same ranks;
+// this includes the ranks that are not in the set.
 // Errors: RONDA_ERROR_INVALID_ARGUMENT; those of an operation.
 inline Result<ProcessSet> try_add_process_set(const std::vector<int>& ranks) {
   ronda_process_set id = 0;
@@ -73,9 +74,9 @@ inline Result<ProcessSet> try_add_process_set(const std::vector<int>& ranks) {
 }
 inline ProcessSet add_process_set(const std::vector<int>& ranks) { return try_add_process_set(ranks).value(); }
 
-// The same, called by the ranks of the set alone: blocks until each of them has called it with the same ranks and tag.
-// `tag` tells apart sets of the same ranks that are being made at the same time.
-// Errors: RONDA_ERROR_INVALID_ARGUMENT (this rank is not among them, for instance); RONDA_ERROR_DUPLICATE_NAME (another
+// As try_add_process_set(), but only the ranks of the set call it: it blocks until each of them has called it with the
+// same ranks and tag. `tag` distinguishes sets of the same ranks that are made at the same time.
+// Errors: RONDA_ERROR_INVALID_ARGUMENT (for instance: this rank is not in the set); RONDA_ERROR_DUPLICATE_NAME (another
 // thread of this rank makes a set of the same ranks and tag); those of an operation.
 inline Result<ProcessSet> try_create_process_set(const std::vector<int>& ranks, const std::string& tag = "") {
   ronda_process_set id = 0;
@@ -88,22 +89,22 @@ inline ProcessSet create_process_set(const std::vector<int>& ranks, const std::s
   return try_create_process_set(ranks, tag).value();
 }
 
-// Ends a set. Blocks until every rank of the job has called it, or every rank of the set if create_process_set() has
-// made it; operations in flight in the set fail.
-// Errors: RONDA_ERROR_INVALID_ARGUMENT if there is no such set, or it is that of all ranks; those of an operation.
+// Ends a set. Blocks until every rank of the job has called it; if create_process_set() has made the set, until every
+// rank of the set has. Operations in flight in the set fail.
+// Errors: RONDA_ERROR_INVALID_ARGUMENT if the set does not exist, or is the set of all ranks; those of an operation.
 inline Status try_remove_process_set(const ProcessSet& set) {
   return detail::to_status(ronda_remove_process_set(set.id()));
 }
 inline void remove_process_set(const ProcessSet& set) { try_remove_process_set(set).throw_if_error(); }
 
-// All sets that there are, in the order of their creation: first that of all ranks.
+// All existing sets, in the order of their creation. The first is the set of all ranks.
 inline std::vector<ProcessSet> process_sets() {
   std::vector<ronda_process_set> ids;
   int count = 0;
   do {
     ids.resize(static_cast<std::size_t>(count));
     detail::to_status(ronda_process_set_ids(ids.data(), static_cast<int>(ids.size()), &count)).throw_if_error();
-    // Another thread may have added one since.
+    // Another thread may have added a set meanwhile.
   } while (count > static_cast<int>(ids.size()));
   ids.resize(static_cast<std::size_t>(count));
   return std::vector<ProcessSet>(ids.begin(), ids.end());

@@ -1,4 +1,4 @@
-// Operations that reduce: one tensor, or a group of them that runs as a whole or not at all.
+// Operations that reduce: a tensor, or a group of tensors that is reduced as a whole or not at all.
 #ifndef RONDA_CLIENT_RONDA_REDUCTIONS_HPP_
 #define RONDA_CLIENT_RONDA_REDUCTIONS_HPP_
 
@@ -17,13 +17,13 @@ namespace ronda {
 inline namespace v1 {
 namespace detail {
 
-// Zero factors are refused: the C ABI takes zero for "not set".
+// Refuses zero factors, because zero means "not set" in the C ABI.
 inline Status check_scales(const std::string& name, const ReduceOptions& options) {
   if (options.prescale != 0 && options.postscale != 0) return {};
   return invalid_argument("tensor '" + name + "': a scale is 0, which would erase the tensor");
 }
 
-// The fields that the arguments of all reductions have. Valid as long as `input` is.
+// The fields that the arguments of all reductions have. Valid as long as `input`.
 template <class Args>
 void set_reduction(const Tensor& input, const ReduceOptions& options, const CallOptions& call, Args* args) {
   args->tensor = to_c(input);
@@ -63,7 +63,7 @@ inline ronda_reducescatter_args reducescatter_args(const Tensor& input, const Re
   return args;
 }
 
-// The arguments of a group of allreduces in place. Valid as long as `tensors` are.
+// The arguments of a group of allreduces in place. Valid as long as `tensors`.
 inline Status set_group(const std::vector<Tensor>& tensors, const ReduceOptions& options, const CallOptions& call,
                         std::vector<ronda_allreduce_args>* args) {
   args->reserve(tensors.size());
@@ -84,9 +84,9 @@ Status check_output(const Tensor& tensor, const ReduceOptions& options) {
 
 }  // namespace detail
 
-// Reduces `input` over all ranks into `output`, which has the same shape and dtype on every rank and is `input.data` or
-// does not overlap it. (T is any type, also void: a plain void* would take `{}` for a null output, where the default
-// options of the in-place form are meant.)
+// Reduces `input` over all ranks into `output`, which has the same shape and dtype on every rank. `output` is
+// `input.data`, or does not overlap it. (T is any type, also void. With a plain void* parameter, `{}` would mean a null
+// output, where the caller means the default options of the in-place form.)
 template <class T>
 Result<Handle> try_allreduce_async(const Tensor& input, T* output, const ReduceOptions& options = {},
                                    const CallOptions& call = {}) {
@@ -128,8 +128,8 @@ inline void allreduce(const Tensor& in_place, const ReduceOptions& options = {},
   try_allreduce(in_place, options, call).throw_if_error();
 }
 
-// Reduces the tensors in place, all of them or, if one cannot be, none: then each handle has the error of the one that
-// failed. `group` names them, the same on every rank.
+// Reduces the tensors in place. If one of them cannot be reduced, none is, and each handle has the error of the one
+// that failed. `group` names them, the same on every rank.
 inline Result<std::vector<Handle>> try_grouped_allreduce_async(const std::string& group,
                                                                const std::vector<Tensor>& in_place,
                                                                const ReduceOptions& options = {},
@@ -159,7 +159,7 @@ inline void grouped_allreduce(const std::string& group, const std::vector<Tensor
 }
 
 // Reduces `input` over all ranks into `output` on rank `root`, where it is `input.data` or does not overlap it. On
-// other ranks `output` is not looked at.
+// other ranks `output` is ignored.
 inline Result<Handle> try_reduce_async(const Tensor& input, void* output, int root, const ReduceOptions& options = {},
                                        const CallOptions& call = {}) {
   Status status = detail::check_scales(input.name, options);
@@ -185,9 +185,9 @@ inline void reduce(const Tensor& input, void* output, int root, const ReduceOpti
   try_reduce(input, output, root, options, call).throw_if_error();
 }
 
-// Reduces `input` over all ranks and deals the rows of the result out: with n rows and m ranks each gets n / m of them,
-// and the first n % m ranks one more. T is the type of the tensor's elements. The rows may go straight to memory of the
-// caller's.
+// Reduces `input` over all ranks and distributes the rows of the result: with n rows and m ranks each rank gets n / m
+// rows, and the first n % m ranks get one more. T is the type of the tensor's elements. The rows may go straight to the
+// caller's memory.
 template <class T>
 Result<OutputHandle<T>> try_reducescatter_async(const Tensor& input, const ReduceOptions& options = {},
                                                 const CallOptions& call = {}, const Into& into = {}) {
@@ -214,7 +214,7 @@ std::vector<T> reducescatter(const Tensor& input, const ReduceOptions& options =
   return try_reducescatter<T>(input, options, call).value();
 }
 
-// The same for several tensors, all or none, as grouped_allreduce(). into[i] is for inputs[i].
+// As reducescatter for several tensors, all or none, as in grouped_allreduce(). into[i] is for inputs[i].
 template <class T>
 Result<std::vector<OutputHandle<T>>> try_grouped_reducescatter_async(const std::string& group,
                                                                      const std::vector<Tensor>& inputs,

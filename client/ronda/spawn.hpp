@@ -26,14 +26,14 @@ namespace ronda {
 inline namespace v1 {
 namespace detail {
 
-// One rank's process, as the process that has spawned it sees it.
+// The process of a rank, as seen by the process that has spawned it.
 struct SpawnedRank {
   pid_t pid = -1;
-  int errors = -1;     // the end of a pipe from which the text of its error comes; -1: it has ended
-  std::string packed;  // what has come: the code of an Error in one byte, then its text
+  int errors = -1;     // the end of a pipe that carries the text of the rank's error; -1: the rank has ended
+  std::string packed;  // received so far: the code of an Error in one byte, then its text
 };
 
-// The processes of a job, and the first failure of one.
+// The processes of a job, and the job's first failure.
 class SpawnedJob {
  public:
   ~SpawnedJob() {
@@ -43,7 +43,7 @@ class SpawnedJob {
     }
   }
 
-  // Starts rank number `size so far`, which calls `run` and then ends. `run` returns the packed error, or nothing.
+  // Starts the next rank, which calls `run` and then ends. `run` returns the packed error, or an empty string.
   Status start(const std::function<std::string()>& run) {
     int ends[2];
     if (pipe(ends) != 0) return system_error("pipe");
@@ -55,7 +55,7 @@ class SpawnedJob {
       return system_error("fork");
     }
     if (pid == 0) {
-      // Whatever happens to the first process, no rank outlives it.
+      // No rank outlives the first process, however that ends.
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != parent) _exit(1);
       for (const SpawnedRank& other : ranks_) close(other.errors);
@@ -69,8 +69,8 @@ class SpawnedJob {
     return {};
   }
 
-  // Waits for all; the first failure, which others that only tell of it do not replace. Once there is one, the others
-  // have kGrace to end.
+  // Waits for all processes, and returns the first failure. Failures that only report the loss of another rank do not
+  // replace it. After a failure the other processes have kGrace to end.
   Status wait() {
     while (true) {
       std::vector<pollfd> open;
@@ -107,7 +107,7 @@ class SpawnedJob {
     return true;
   }
 
-  // False at the end.
+  // False at the end of the pipe.
   static bool read_some(SpawnedRank& rank) {
     char block[512];
     const ssize_t bytes = read(rank.errors, block, sizeof(block));
@@ -115,7 +115,7 @@ class SpawnedJob {
     return bytes > 0 || (bytes < 0 && errno == EINTR);
   }
 
-  // Milliseconds for which to wait for a sign of the others; -1: for ever.
+  // Milliseconds for which poll() waits for the other ranks; -1: for ever.
   int patience() const {
     if (failure_.ok()) return -1;
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(failed_ + kGrace - Clock::now());
@@ -128,7 +128,7 @@ class SpawnedJob {
     }
   }
 
-  // Waits for the process of `rank`, whose pipe has ended; how it has ended.
+  // Waits for the process of `rank`, whose pipe has ended, and returns how the process has ended.
   Status end(std::size_t rank) {
     SpawnedRank& ended = ranks_[rank];
     close(ended.errors);
@@ -147,7 +147,7 @@ class SpawnedJob {
 
   void note(std::size_t rank, Status status) {
     if (status.ok()) return;
-    // An error that a rank itself has comes before those of ranks that have lost it.
+    // A rank's own error replaces the errors of ranks that have lost another rank.
     const bool is_own = ranks_[rank].packed.empty() || ranks_[rank].packed[0] != RONDA_ERROR_PEER_FAILED;
     if (failure_.ok()) failed_ = Clock::now();
     if (failure_.ok() || (is_own && !is_own_)) {
@@ -162,7 +162,8 @@ class SpawnedJob {
   Clock::time_point failed_;
 };
 
-// In the process of rank `rank`: joins the job, runs `body`, and leaves. The packed error, if there is one.
+// In the process of rank `rank`: joins the job, runs `body`, and leaves the job. Returns the packed error, or an empty
+// string.
 inline std::string run_spawned(int rank, int size, const std::string& job, const std::function<void()>& body,
                                const Options& options) {
   const auto pack = [](ronda_status code, const std::string& what) { return static_cast<char>(code) + what; };
@@ -187,8 +188,9 @@ inline std::string run_spawned(int rank, int size, const std::string& job, const
 
 }  // namespace detail
 
-// Runs `body` once in each of `size` processes, which fork from this one and are the ranks of a job on this host.
-// Returns when all have ended. Each calls init(options) before `body` and shutdown() after it, so `body` calls neither.
+// Runs `body` once in each of `size` processes, which are forked from this one and are the ranks of a job on this host.
+// Returns when all have ended. Each process calls init(options) before `body` and shutdown() after it, so `body` calls
+// neither.
 //
 //   int main() {
 //     ronda::spawn(2, [] {
@@ -197,11 +199,12 @@ inline std::string run_spawned(int rank, int size, const std::string& job, const
 //     });
 //   }
 //
-// Call it before the program starts threads, and without a job of its own: fork copies the calling thread alone. What
-// `body` changes stays in its process. If a rank fails, the others end, after 5 s by SIGKILL.
-// Errors: the first failure, with the rank: the code and text of an Error that leaves `body`, RONDA_ERROR_INTERNAL with
-// the text of another exception, RONDA_ERROR_PEER_FAILED of a process that was ended; RONDA_ERROR_INVALID_ARGUMENT
-// (size); RONDA_ERROR_ALREADY_INITIALIZED; RONDA_ERROR_INTERNAL (the system has no process to give).
+// Call it before the program starts threads, and in a process without a job: fork() copies only the calling thread.
+// Changes that `body` makes stay in its process. If a rank fails, the others end, after 5 s by SIGKILL.
+// A failed job has the error of its first failure, with the rank: the code and text of an Error that leaves `body`, or
+// RONDA_ERROR_INTERNAL with the text of another exception. RONDA_ERROR_PEER_FAILED means that the process ended by a
+// signal or with an exit code. Errors of the call: RONDA_ERROR_INVALID_ARGUMENT (size),
+// RONDA_ERROR_ALREADY_INITIALIZED, RONDA_ERROR_INTERNAL (the system cannot start a process).
 inline Status try_spawn(int size, const std::function<void()>& body, const Options& options = {}) {
   if (size < 1) return detail::invalid_argument("spawn: there cannot be " + std::to_string(size) + " ranks");
   if (is_initialized()) {
@@ -210,7 +213,7 @@ inline Status try_spawn(int size, const std::function<void()>& body, const Optio
   std::random_device random;
   std::string id = "spawn-";
   for (int word = 0; word < 4; ++word) id += std::to_string(random());
-  std::fflush(nullptr);  // or each process would write what is still to be written
+  std::fflush(nullptr);  // or each process would write the buffered output again
   detail::SpawnedJob job;
   for (int rank = 0; rank < size; ++rank) {
     Status status = job.start([&] { return detail::run_spawned(rank, size, id, body, options); });

@@ -1,5 +1,4 @@
-// How calls of the C++ API fail: with an Error thrown, or, in the functions named try_*, with a Status or Result
-// returned.
+// Errors of the C++ API. Most functions throw an Error; the functions named try_* return a Status or a Result.
 #ifndef RONDA_CLIENT_RONDA_STATUS_HPP_
 #define RONDA_CLIENT_RONDA_STATUS_HPP_
 
@@ -11,24 +10,24 @@
 #include "../ronda.h"
 
 namespace ronda {
-// Inline, so that users write ronda::Error, while no symbol of theirs can meet one inside the library.
+// Inline, so that users write ronda::Error, and the users' symbols cannot clash with those inside the library.
 inline namespace v1 {
 
-// The exception of the throwing functions. Its what() names the tensor and the ranks concerned, and gives advice.
+// The exception of the throwing functions. Its what() names the tensor and the affected ranks, and gives advice.
 class Error : public std::runtime_error {
  public:
   Error(ronda_status code, const std::string& message) : std::runtime_error(message), code_(code) {}
 
   ronda_status code() const noexcept { return code_; }
 
-  // Whether the ranks that are left can meet again in the job's next epoch; see ronda_status_is_recoverable().
+  // Whether the remaining ranks can meet again in the job's next epoch; see ronda_status_is_recoverable().
   bool recoverable() const noexcept { return ronda_status_is_recoverable(code_) != 0; }
 
  private:
   ronda_status code_;
 };
 
-// The same as a value: RONDA_OK, or a code and a message.
+// An Error as a value: RONDA_OK, or a code and a message.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -50,7 +49,7 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-// A T, or the Status that says why there is none.
+// A T, or the Status that explains why the T is missing.
 template <class T>
 class [[nodiscard]] Result {
  public:

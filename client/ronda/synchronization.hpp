@@ -1,4 +1,4 @@
-// Waiting for each other, and running out of data.
+// Barriers, and joins of ranks that have no more data.
 #ifndef RONDA_CLIENT_RONDA_SYNCHRONIZATION_HPP_
 #define RONDA_CLIENT_RONDA_SYNCHRONIZATION_HPP_
 
@@ -13,11 +13,11 @@
 namespace ronda {
 inline namespace v1 {
 
-// Waits until every rank of the set has called it as often as this one.
+// Waits until every rank of the set has called it as often as this rank.
 inline Status try_barrier(const ProcessSet& set = {}) { return detail::to_status(ronda_barrier(set.id())); }
 inline void barrier(const ProcessSet& set = {}) { try_barrier(set).throw_if_error(); }
 
-// The same without waiting: the operation ends when every rank of the set has submitted it.
+// As try_barrier(), without waiting: the operation ends when every rank of the set has submitted it.
 inline Result<Handle> try_barrier_async(const ProcessSet& set = {}) {
   ronda_handle handle = 0;
   const ronda_status code = ronda_barrier_async(set.id(), &handle);
@@ -25,8 +25,8 @@ inline Result<Handle> try_barrier_async(const ProcessSet& set = {}) {
 }
 inline Handle barrier_async(const ProcessSet& set = {}) { return try_barrier_async(set).value(); }
 
-// The same as barrier(), for at most `timeout`, which is more than zero. RONDA_ERROR_DEADLINE then names every rank
-// that is missing.
+// As try_barrier(), for at most `timeout`, which is more than zero. RONDA_ERROR_DEADLINE then names every rank that is
+// missing.
 inline Status try_monitored_barrier(CallOptions::Seconds timeout, const ProcessSet& set = {}) {
   if (!(timeout.count() > 0)) return detail::invalid_argument("monitored_barrier: the timeout must be more than zero");
   return detail::to_status(ronda_monitored_barrier(set.id(), timeout.count()));
@@ -41,9 +41,9 @@ enum class Absent {
   counted_as_zeros = RONDA_ABSENT_COUNTED_AS_ZEROS  // divide by the number of all ranks of the process set
 };
 
-// This rank has no more data: until every rank of the set has joined, the operations of the others go on without it, as
-// far as they can. Operations that need this rank (as their root, for instance) fail on them with RONDA_ERROR_MISMATCH.
-// Waits until every rank has joined; then all take part again. Returns the last rank to join.
+// This rank has no more data. Until every rank of the set has joined, the operations of the others go on without it, as
+// far as they can. Operations that need this rank (for instance as their root) fail on the others with
+// RONDA_ERROR_MISMATCH. Waits until every rank has joined; then all take part again. Returns the last rank that joined.
 //
 //   while (reader.next(&batch)) train(batch);   // more often on some ranks than on others
 //   const int longest = ronda::join();
@@ -58,7 +58,7 @@ inline int join(const ProcessSet& set = {}, Absent absent = Absent::not_counted)
   return try_join(set, absent).value();
 }
 
-// The same without waiting; see last_rank().
+// As try_join(), without waiting; see last_rank().
 inline Result<Handle> try_join_async(const ProcessSet& set = {}, Absent absent = Absent::not_counted) {
   ronda_handle handle = 0;
   const ronda_status code = ronda_join_async(set.id(), static_cast<ronda_absent>(absent), &handle);
@@ -68,7 +68,7 @@ inline Handle join_async(const ProcessSet& set = {}, Absent absent = Absent::not
   return try_join_async(set, absent).value();
 }
 
-// Waits for a join_async(), throws its error, and otherwise returns the last rank to join.
+// Waits for a join_async() and throws its error. Otherwise returns the last rank that joined.
 inline int last_rank(const Handle& join) {
   join.synchronize();
   int rank = 0;

@@ -1,4 +1,4 @@
-// Views of the trainer's buffers.
+// Views of buffers.
 #ifndef RONDA_CLIENT_RONDA_TENSOR_HPP_
 #define RONDA_CLIENT_RONDA_TENSOR_HPP_
 
@@ -15,7 +15,7 @@
 namespace ronda {
 inline namespace v1 {
 
-// The bits of 16-bit floating-point numbers, for trainers that have no type of their own for them.
+// The bits of 16-bit floating-point numbers, for trainers without their own type for them.
 struct float16 {
   std::uint16_t bits = 0;  // IEEE 754 binary16
 };
@@ -23,7 +23,7 @@ struct bfloat16 {
   std::uint16_t bits = 0;  // the upper half of an IEEE 754 binary32
 };
 
-// The dtype of elements of type T. Specialise it for element types of your own that have the same bits:
+// The dtype of elements of type T. Specialise it for your own element types that have the same bits:
 //
 //   template <> struct ronda::element_dtype<Eigen::half> { static constexpr ronda_dtype value = RONDA_FLOAT16; };
 template <class T, class = void>
@@ -66,7 +66,7 @@ template <>
 struct element_dtype<std::int16_t> {
   static constexpr ronda_dtype value = RONDA_INT16;
 };
-// By size, as both long and long long may have 64 bits.
+// By size, because both long and long long may have 64 bits.
 template <class T>
 struct element_dtype<T, std::enable_if_t<std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8)>> {
   static constexpr ronda_dtype value = std::is_signed_v<T> ? (sizeof(T) == 4 ? RONDA_INT32 : RONDA_INT64)
@@ -76,7 +76,7 @@ struct element_dtype<T, std::enable_if_t<std::is_integral_v<T> && (sizeof(T) == 
 template <class T>
 inline constexpr ronda_dtype dtype_of = element_dtype<std::remove_cv_t<T>>::value;
 
-// Bytes of one element; 0 if `dtype` is none.
+// Bytes of an element; 0 if `dtype` is not a dtype.
 constexpr std::size_t size_of(ronda_dtype dtype) noexcept {
   switch (dtype) {
     case RONDA_UINT8:
@@ -100,20 +100,20 @@ constexpr std::size_t size_of(ronda_dtype dtype) noexcept {
   return 0;
 }
 
-// A dense tensor in row-major order that the caller owns: Ronda reads and writes `data` until the operation is
-// complete. In a GPU's memory it is ready when the device has done the work that `stream` was given before the
+// A dense tensor in row-major order that the caller owns. Ronda reads and writes `data` until the operation is
+// complete. A tensor in a GPU's memory is ready when the device has done the work that `stream` was given before the
 // submission.
 struct Tensor {
-  // Unique among the tensors in flight; the same on every rank. Empty: the tensor meets those of the other ranks by the
-  // order of such operations in the process set (see ronda_tensor in operations.h).
+  // Unique among the tensors in flight; the same on every rank. Empty: the tensor is matched with those of the other
+  // ranks by the order of such operations in the process set (see ronda_tensor in operations.h).
   std::string name;
   void* data = nullptr;
   ronda_dtype dtype = RONDA_FLOAT32;
   std::vector<std::int64_t> shape;  // outermost dimension first; {} is a scalar
   ronda_memory memory = RONDA_MEMORY_HOST;
-  void* stream = nullptr;  // of RONDA_MEMORY_CUDA: a cudaStream_t; nullptr: the default stream
+  void* stream = nullptr;  // for RONDA_MEMORY_CUDA: a cudaStream_t; nullptr: the default stream
 
-  // Elements.
+  // The number of elements.
   // REQUIRES: the shape has no negative dimensions (operations check that, and report it).
   std::size_t count() const noexcept {
     std::size_t count = 1;
@@ -123,7 +123,7 @@ struct Tensor {
   std::size_t bytes() const noexcept { return count() * size_of(dtype); }
 };
 
-// Views `data` as a tensor of `shape`; without one, as a scalar. The name may be empty.
+// Views `data` as a tensor of `shape`, or as a scalar if no shape is given. The name may be empty.
 template <class T>
 Tensor tensor(std::string name, T* data, std::vector<std::int64_t> shape = {}) {
   static_assert(!std::is_const_v<T>, "operations write to a tensor: its elements cannot be const");
@@ -135,14 +135,14 @@ Tensor tensor(std::string name, T* data, std::vector<std::int64_t> shape = {}) {
   return view;
 }
 
-// Views the elements of `values`, which must not be resized meanwhile, as a tensor of one dimension.
+// Views the elements of `values` as a tensor of one dimension. `values` must not be resized meanwhile.
 template <class T>
 Tensor tensor(std::string name, std::vector<T>& values) {
   static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no array of bool to view: use another container");
   return tensor(std::move(name), values.data(), {static_cast<std::int64_t>(values.size())});
 }
 
-// Views memory of a GPU as a tensor whose elements the work on `stream`, a cudaStream_t, computes.
+// Views memory of a GPU as a tensor. The work on `stream`, a cudaStream_t, computes its elements.
 template <class T>
 Tensor cuda_tensor(std::string name, T* data, std::vector<std::int64_t> shape, void* stream) {
   Tensor view = tensor(std::move(name), data, std::move(shape));
@@ -153,10 +153,10 @@ Tensor cuda_tensor(std::string name, T* data, std::vector<std::int64_t> shape, v
 
 namespace detail {
 
-// Valid as long as `name` is.
+// Valid as long as `name`.
 inline const char* name_to_c(const std::string& name) { return name.empty() ? nullptr : name.c_str(); }
 
-// Valid as long as `tensor` is.
+// Valid as long as `tensor`.
 inline ronda_tensor to_c(const Tensor& tensor) {
   return {name_to_c(tensor.name), tensor.dtype, static_cast<int>(tensor.shape.size()), tensor.shape.data()};
 }

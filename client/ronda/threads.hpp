@@ -15,13 +15,13 @@ namespace ronda {
 inline namespace v1 {
 namespace detail {
 
-// The body of run_threads(), and the first exception out of it.
+// The body of run_threads(), and the first exception that leaves it.
 class ThreadBody {
  public:
   explicit ThreadBody(const std::function<void()>& body) : body_(body) {}
 
-  // The function that the C ABI calls on each thread; `context` is a ThreadBody. An exception passes through: it fails
-  // the job, so that the other ranks do not wait for this one.
+  // The function that the C ABI calls on each thread; `context` is a ThreadBody. Exceptions pass through it: an
+  // exception fails the job, so that the other ranks do not wait for this rank.
   static void run(void* context) {
     auto* const self = static_cast<ThreadBody*>(context);
     try {
@@ -33,7 +33,7 @@ class ThreadBody {
     }
   }
 
-  // Once all threads have ended.
+  // Call it once all threads have ended.
   void rethrow() const {
     if (first_ != nullptr) std::rethrow_exception(first_);
   }
@@ -47,16 +47,16 @@ class ThreadBody {
 }  // namespace detail
 
 // Runs `body` once for each rank of a job of `size` ranks that are threads of this process, and returns when all have
-// ended. In `body` every function of Ronda acts for that thread's rank; the job begins and ends with it, so neither
-// init() nor shutdown() is called there.
+// ended. In `body` every function of Ronda acts for that thread's rank. The job begins and ends with `body`, so `body`
+// calls neither init() nor shutdown().
 //
 //   ronda::run_threads(4, [&] {
 //     std::vector<float> sum(3, ronda::rank());
 //     ronda::allreduce(ronda::tensor("sum", sum), {ronda::Op::Sum});
 //   });
 //
-// An exception that leaves `body` fails the job for the other ranks, and is rethrown here: the first one, if there are
-// several. Errors otherwise: the job's failure; RONDA_ERROR_INVALID_ARGUMENT (size, options).
+// An exception that leaves `body` fails the job for the other ranks, and run_threads() throws it again; if several
+// ranks throw, the first one. Other errors: the job's failure; RONDA_ERROR_INVALID_ARGUMENT (size, options).
 inline void run_threads(int size, const std::function<void()>& body, const Options& options = {}) {
   detail::ThreadBody ranks(body);
   const detail::OptionsView view = detail::to_c(options);
@@ -65,7 +65,7 @@ inline void run_threads(int size, const std::function<void()>& body, const Optio
   status.throw_if_error();
 }
 
-// For which rank this thread acts. A thread that `body` starts has to be told:
+// The rank for which this thread acts. A thread that `body` starts has to set it:
 //
 //   ronda::run_threads(2, [] {
 //     std::thread reader([rank = ronda::current()] {

@@ -1,8 +1,8 @@
-// Data-parallel training with libtorch, PyTorch's C++ library. Each part stands alone, too: include its header.
+// Data-parallel training with libtorch, PyTorch's C++ library. Each part also works alone: include its header.
 //
 //   #include <ronda/torch.hpp>
 //
-// Written for libtorch 1.13. Nothing of libtorch is compiled into libronda.so: a program links both.
+// Written for libtorch 1.13. libronda.so contains no part of libtorch: a program links both.
 #ifndef RONDA_CLIENT_RONDA_TORCH_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_HPP_
 

@@ -1,4 +1,4 @@
-// What a data-parallel training program needs around its allreduces. Each part stands alone, too: include its header.
+// Parts of a data-parallel training program besides its allreduces. Each part also works alone: include its header.
 //
 //   #include <ronda/training.hpp>
 #ifndef RONDA_CLIENT_RONDA_TRAINING_HPP_

@@ -15,8 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of `steps` steps, until the device is done. Begins on all ranks at the same time: with a step that brings them
-// together and is not timed. (A barrier would be new to the locked schedule of the steps, and end it.)
+// The images per second over `steps` steps, until the device has finished. First comes a step that is not timed, so
+// that all ranks begin at the same time. (A barrier would be new to the locked schedule of the steps, and end it.)
 double ImagesPerSecond(std::size_t steps, Trainer::Communication communication, Device& device, Trainer& trainer) {
   trainer.TrainStep(0, Trainer::Communication::kGradients);
   device.Synchronize();
@@ -61,7 +61,7 @@ std::string BenchResult::text() const {
 BenchResult RunBench(const BenchOptions& options, Device& device, Trainer& trainer) {
   using Communication = Trainer::Communication;
   trainer.StartEpoch(0);
-  // Locks the schedule, and has cuBLAS choose its kernels.
+  // Locks the schedule, and lets cuBLAS choose its kernels.
   ImagesPerSecond(options.steps, Communication::kGradients, device, trainer);
   const std::uint64_t reports = ronda::statistics().reports_sent;
   std::vector<double> together, alone;

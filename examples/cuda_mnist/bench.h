@@ -14,13 +14,13 @@ namespace cuda_mnist {
 // `count` made-up digits: random pixels and random labels, the same on every rank.
 lenet::MnistImages MadeUpDigits(std::size_t count);
 
-// How fast training is, over all ranks: medians of measurements that take turns.
+// The training speed over all ranks: medians of measurements that take turns.
 struct BenchResult {
   double images_per_second = 0;
   double images_per_second_alone = 0;  // with gradients that stay on their ranks
-  std::uint64_t control_messages = 0;  // of this rank meanwhile; none while its steps are locked
+  std::uint64_t control_messages = 0;  // of this rank meanwhile; 0 while its steps are locked
 
-  // The time that communication adds to a step, as a fraction of it.
+  // The fraction by which communication lengthens a step.
   double overhead() const { return images_per_second_alone / images_per_second - 1; }
   std::string text() const;
 };
@@ -30,7 +30,7 @@ struct BenchOptions {
   int measurements = 7;     // of each kind
 };
 
-// Every rank calls it; for one rank the difference is what DistributedOptimizer adds. REQUIRES: the trainer's epochs
+// Every rank calls it. With one rank the difference is the cost of DistributedOptimizer. REQUIRES: the trainer's epochs
 // have at least one step.
 BenchResult RunBench(const BenchOptions& options, Device& device, Trainer& trainer);
 

@@ -44,7 +44,7 @@ cublasHandle_t NewBlas() {
   return blas;
 }
 
-// Errors of a destructor are ignored: the first error was reported before.
+// Errors in a destructor are ignored, because the first error has already been reported.
 struct Destroy {
   void operator()(cudaStream_t stream) const { static_cast<void>(cudaStreamDestroy(stream)); }
   void operator()(cublasHandle_t blas) const { static_cast<void>(cublasDestroy(blas)); }
@@ -89,7 +89,7 @@ void* Device::Allocate(std::size_t bytes) {
   return memory;
 }
 
-// Waits for all of the device by itself.
+// This call itself waits for the whole device.
 void Device::Free(void* memory) noexcept { static_cast<void>(cudaFree(memory)); }
 
 void Device::Upload(void* device, const void* host, std::size_t bytes) {
@@ -104,8 +104,8 @@ void Device::Download(void* host, const void* device, std::size_t bytes) {
 
 void Device::Synchronize() { Check(cudaStreamSynchronize(handles_->stream.get()), "waiting for the GPU"); }
 
-// cuBLAS stores matrices column by column: to it, row-major ones are transposed, and left * right is what it calls
-// right * left.
+// cuBLAS stores matrices column by column: for cuBLAS, a row-major matrix is transposed, and left * right is right *
+// left.
 void Device::Multiply(const Product& product) {
   const float factor = 1, onto = product.onto == Product::Onto::kResult ? 1 : 0;
   const bool left_is_plain = product.left.order == Operand::Order::kPlain;

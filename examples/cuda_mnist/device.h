@@ -14,33 +14,33 @@ namespace cuda_mnist {
 struct Operand {
   const float* data = nullptr;
   enum class Order { kPlain, kTransposed } order = Order::kPlain;
-  std::ptrdiff_t stride = 0;  // elements from one product's operand to the next one's; 0: all have the same
+  std::ptrdiff_t stride = 0;  // elements from one product's operand to the next one's; 0: all products share it
 };
 
 // Products of matrices: result = left * right (+ result), `products` times.
 struct Product {
   int rows = 0;     // of the result
   int columns = 0;  // of the result
-  int inner = 0;    // columns of `left` as it stands in the product, rows of `right`
+  int inner = 0;    // columns of `left` in the product, rows of `right`
   Operand left;
   Operand right;
-  float* result = nullptr;  // rows x columns in row-major order; those of several products follow each other
+  float* result = nullptr;  // rows x columns in row-major order; results of several products follow each other
   int products = 1;
-  enum class Onto { kNothing, kResult } onto = Onto::kNothing;  // kResult: adds to what the result holds
+  enum class Onto { kNothing, kResult } onto = Onto::kNothing;  // kResult: adds to the content of the result
 };
 
-// One GPU, the stream that this rank trains on, and cuBLAS on that stream. Work that it is given runs in order and
-// later: the functions that wait say so.
+// One GPU, the stream that this rank trains on, and cuBLAS on that stream. Its work runs in order and later; only
+// functions whose comments say so wait.
 //
-// Nothing here needs CUDA's headers, so that tests can have another Device (tests/examples/cuda_mnist/host_device.cc).
+// Nothing here needs CUDA's headers, so that tests can use another Device (tests/examples/cuda_mnist/host_device.cc).
 //
-// Thread-compatible. Every function throws std::runtime_error with CUDA's own words if that fails.
+// Thread-compatible. If CUDA fails, every function throws std::runtime_error with CUDA's own words.
 class Device {
  public:
-  // Why this machine cannot train: "no CUDA-capable device is detected". Empty if it can.
+  // The reason why this machine cannot train: "no CUDA-capable device is detected". Empty if it can.
   static std::string WhyNone();
 
-  // A rank's GPU; ranks of a host share GPUs if they have to.
+  // A rank's GPU. Ranks of a host share GPUs if it has fewer.
   explicit Device(int local_rank);
   ~Device();
   Device(const Device&) = delete;
@@ -53,7 +53,7 @@ class Device {
   void Free(void* memory) noexcept;                                  // waits
   void Upload(void* device, const void* host, std::size_t bytes);    // waits
   void Download(void* host, const void* device, std::size_t bytes);  // waits
-  void Synchronize();                                                // waits until everything is done
+  void Synchronize();                                                // waits until all work is done
 
   void Multiply(const Product& product);
 
@@ -62,7 +62,7 @@ class Device {
   const std::unique_ptr<Handles> handles_;
 };
 
-// `size` elements in a device's memory, zero to begin with. The device must outlive them.
+// `size` elements in a device's memory, initially zero. The device must outlive them.
 template <class T>
 class DeviceArray {
  public:

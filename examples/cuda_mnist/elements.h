@@ -1,5 +1,5 @@
-// The computation of each thread of the GPU: a struct for each operation, called for the numbers 0 to count - 1, in any
-// order and all at once. Launch() (launch.h) runs them on a stream.
+// The computation of each thread of the GPU: a struct per operation, called for the numbers 0 to count - 1, in any
+// order and all at once. Launch() (launch.h) runs the structs on a stream.
 //
 // Arrays are in the device's memory. An image is stored as channels, each row by row; images follow each other.
 #ifndef RONDA_EXAMPLES_CUDA_MNIST_ELEMENTS_H_
@@ -17,7 +17,7 @@
 
 namespace cuda_mnist {
 
-// Copies the images at `order` out of the data set; 0 is background, 1 is ink. An element is a pixel.
+// Copies the images at `order` from the data set; 0 is background, 1 is ink. An element is a pixel.
 struct GatherImages {
   const std::uint8_t* pixels;
   const int* order;
@@ -31,7 +31,7 @@ struct GatherImages {
   }
 };
 
-// Adds to each value the bias of its channel: `run` neighbours have the same.
+// Adds to each value the bias of its channel, which `run` neighbouring values share.
 struct AddBias {
   float* values;
   const float* bias;
@@ -59,12 +59,12 @@ struct ReluGradient {
   CUDA_MNIST_HOST_DEVICE void operator()(int i) const { input_gradient[i] = output[i] > 0 ? output_gradient[i] : 0; }
 };
 
-// The largest of each 2x2 pixels, the first of them if several are equal, and which it was. Rows of all channels lie
-// one below the other, so a channel needs no index of its own. An element is an output.
+// The largest of each 2x2 pixels (the first one, if several are equal), and its position. The rows of all channels lie
+// one below the other, so no separate index of the channel is needed. An element is an output.
 struct MaxPool {
   const float* input;
   float* output;
-  int* chosen;  // of each output, the place in its image
+  int* chosen;  // the position in its image, per output
   int side;     // of the input; even
   int outputs;  // of an image
   int count;
@@ -99,7 +99,7 @@ struct MaxPoolGradient {
   }
 };
 
-// How a convolution with stride 1 walks over images.
+// The path of a convolution with stride 1 over images.
 struct ConvShape {
   int in_channels;
   int side;  // images are side x side
@@ -132,7 +132,7 @@ struct ImageToPatches {
   }
 };
 
-// The way back: each pixel's gradient is the sum over the patches it is in. An element is a pixel.
+// The reverse: each pixel's gradient is the sum over the patches that contain it. An element is a pixel.
 struct PatchesToImage {
   const float* patches;
   float* images;
@@ -165,7 +165,7 @@ struct PatchesToImage {
 struct SoftmaxCrossEntropy {
   const float* logits;
   const std::uint8_t* labels;
-  const int* order;  // label i is that of the sample at order[i]
+  const int* order;  // label i belongs to the sample at order[i]
   float* losses;
   float* gradient;
   int classes;
@@ -175,7 +175,7 @@ struct SoftmaxCrossEntropy {
     const float* const row = logits + i * classes;
     float* const out = gradient + i * classes;
     const int label = labels[order[i]];
-    // Subtracting the largest logit changes nothing in theory and keeps exp() from overflowing.
+    // Subtracting the largest logit does not change the result in theory, and keeps exp() from overflowing.
     float largest = row[0];
     for (int k = 1; k < classes; ++k) largest = row[k] > largest ? row[k] : largest;
     float sum = 0;

@@ -5,8 +5,8 @@
 
 namespace cuda_mnist {
 
-// Gives `stream` (a cudaStream_t) the work of computing all elements; Elements is a struct of elements.h. Throws
-// std::runtime_error if CUDA refuses.
+// Makes `stream` (a cudaStream_t) compute all elements; Elements is a struct of elements.h. Throws std::runtime_error
+// if CUDA refuses.
 template <class Elements>
 void Launch(const Elements& elements, void* stream);
 

@@ -10,7 +10,7 @@ namespace {
 
 using Order = Operand::Order;
 
-// Arrays of `values` floats a sample.
+// Arrays of `values` floats per sample.
 DeviceArray<float> Samples(Device& device, int max_samples, int values) {
   return {device, static_cast<std::size_t>(max_samples) * static_cast<std::size_t>(values)};
 }

@@ -12,7 +12,7 @@ namespace cuda_mnist {
 
 // A parameter that training changes, in the device's memory: a matrix, and the gradient of the loss with respect to it.
 struct Parameter {
-  // The value is `initial`'s; the gradient is zero.
+  // The value is a copy of `initial`'s; the gradient is zero.
   Parameter(Device& device, const lenet::Parameter& initial);
 
   std::string name;
@@ -22,17 +22,17 @@ struct Parameter {
   DeviceArray<float> gradient;
 };
 
-// Those that a layer begins with, in the host's memory.
+// A layer's initial parameters, in the host's memory.
 struct InitialParameters {
   const lenet::Parameter& weight;
   const lenet::Parameter& bias;
 };
 
-// One step of a network, as lenet::Layer, on the device: what these functions give to its stream is done later, and
-// what they return, `max_samples` rows of which the first are used, holds its values then.
+// One step of a network, as lenet::Layer, on the device. These functions add work to the device's stream, which runs it
+// later. Their results have `max_samples` rows, of which the first are used, and hold the values only after that work.
 //
-// Lifetime: the results belong to the layer. The input of Forward() must stay untouched until the backward pass is
-// done. Thread-compatible.
+// Lifetime: the results belong to the layer. The input of Forward() must not change until the backward pass is done.
+// Thread-compatible.
 class Layer {
  public:
   virtual ~Layer() = default;
@@ -40,7 +40,7 @@ class Layer {
   // REQUIRES: 0 < samples <= max_samples.
   virtual const float* Forward(const float* input, int samples) = 0;
 
-  // The backward pass is about the samples of the last Forward().
+  // The backward pass concerns the samples of the last Forward().
   virtual void ComputeParameterGradients(const float* output_gradient) { static_cast<void>(output_gradient); }
   virtual const float* InputGradient(const float* output_gradient) = 0;
 
@@ -66,12 +66,12 @@ class Linear : public Layer {
   Parameter bias_;
   DeviceArray<float> output_;
   DeviceArray<float> input_gradient_;
-  const DeviceArray<float> ones_;  // a product with these sums up over the samples
+  const DeviceArray<float> ones_;  // a product with these sums over the samples
   const float* input_ = nullptr;
   int samples_ = 0;
 };
 
-// Convolution with stride 1, as products of the weight and each image's patches.
+// Convolution with stride 1, computed as products of the weight and each image's patches.
 class Conv2d : public Layer {
  public:
   Conv2d(Device& device, const InitialParameters& initial, const ConvShape& shape, int max_samples);
@@ -120,7 +120,7 @@ class MaxPool2d : public Layer {
 // output = max(input, 0)
 class ReluLayer : public Layer {
  public:
-  // `size` values a sample.
+  // `size` values per sample.
   ReluLayer(Device& device, int size, int max_samples);
 
   const float* Forward(const float* input, int samples) override;

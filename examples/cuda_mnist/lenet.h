@@ -11,20 +11,20 @@
 
 namespace cuda_mnist {
 
-// lenet::LeNet on the device: the same layers, and the same results but for rounding.
+// lenet::LeNet on the device: the same layers, and the same results except for rounding.
 //
 // Thread-compatible. The device must outlive it.
 class LeNet {
  public:
-  // Called with a parameter's place in parameters() once the work that computes its gradient is on the device's stream.
+  // Called with a parameter's position in parameters() when the work that computes its gradient is on the device's
+  // stream.
   using GradientReady = std::function<void(std::size_t parameter)>;
 
-  // Begins with the parameters of `initial`, which is not needed any more afterwards.
+  // Copies the parameters of `initial`, which is not used afterwards.
   LeNet(Device& device, lenet::LeNet& initial, int max_samples);
 
-  // The logits of images, 10 each. The images must stay untouched until Backward() is done; the result is valid until
-  // the next call.
-  // REQUIRES: 0 < samples <= max_samples.
+  // The logits of images, 10 each. The images must not change until Backward() is done; the result is valid until the
+  // next call. REQUIRES: 0 < samples <= max_samples.
   const float* Forward(const float* images, int samples);
 
   // Computes the gradients of all parameters from that of the logits, last layer first.

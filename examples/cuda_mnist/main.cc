@@ -1,5 +1,4 @@
-// Trains LeNet-5 on MNIST digits, on GPUs: see README.md beside this file. The part to read for how Ronda is used with
-// GPUs is trainer.cc.
+// Trains LeNet-5 on MNIST digits, on GPUs: see README.md in this folder. trainer.cc shows how to use Ronda with GPUs.
 
 #include <algorithm>
 #include <chrono>
@@ -50,7 +49,7 @@ void TrainAndTest(const lenet::Flags& flags, Device& device) {
   reporter.Say(lenet::AccuracyText(accuracy, std::chrono::steady_clock::now() - start));
 }
 
-// The measurements with one rank, beside their limits (tools/gpu/run.sh looks for the form).
+// The measurements with one rank, and their limits (tools/gpu/run.sh looks for this form).
 std::string OptimizerText(const BenchResult& result) {
   char text[160];
   std::snprintf(text, sizeof(text), "DistributedOptimizer in a step of LeNet-5, 1 rank: %.1f %% (aim: under 3 %%)",
@@ -61,7 +60,7 @@ std::string OptimizerText(const BenchResult& result) {
 void Benchmark(lenet::TrainingOptions training, Device& device) {
   constexpr std::size_t kBatchPerRank = 256;
   if (training.batch_size == 0) training.batch_size = kBatchPerRank * static_cast<std::size_t>(ronda::size());
-  training.learning_rate = 0;  // there is nothing to learn
+  training.learning_rate = 0;  // the made-up digits teach nothing
   BenchOptions options;
   if (training.max_steps != std::numeric_limits<std::size_t>::max())
     options.steps = std::max<std::size_t>(1, training.max_steps);

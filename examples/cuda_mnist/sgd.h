@@ -9,11 +9,10 @@
 
 namespace cuda_mnist {
 
-// Ronda's view of a device matrix that work on the device's stream computes.
+// A device matrix that work on the device's stream computes, as a tensor for Ronda.
 ronda::Tensor View(const Device& device, const std::string& name, float* data, const Parameter& like);
 
-// lenet::Sgd on the device: what step() gives to the stream comes after the reduced gradients, for which the stream
-// waits.
+// lenet::Sgd on the device. The stream waits for the reduced gradients, and runs the work of step() after them.
 //
 // Thread-compatible.
 class Sgd {
@@ -34,7 +33,7 @@ class Sgd {
   const std::vector<Parameter*> parameters_;
   const double momentum_;
   double learning_rate_ = 0;
-  std::vector<DeviceArray<float>> velocities_;  // one a parameter
+  std::vector<DeviceArray<float>> velocities_;  // one per parameter
 };
 
 }  // namespace cuda_mnist

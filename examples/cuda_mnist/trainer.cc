@@ -36,7 +36,7 @@ std::vector<ronda::Tensor> GradientsOf(const Device& device, LeNet& model) {
 
 constexpr std::size_t kMostSamples = 65536;  // of a rank and step: arrays have fewer than 2^31 elements
 
-// Each rank draws weights of its own, as if only rank 0 had read a checkpoint.
+// Each rank draws different weights, as if only rank 0 had read a checkpoint.
 LeNet RandomModel(Device& device, std::uint64_t seed, std::size_t max_samples) {
   if (max_samples > kMostSamples) {
     throw std::invalid_argument(std::to_string(max_samples) + " images a rank and step are more than " +
@@ -48,7 +48,7 @@ LeNet RandomModel(Device& device, std::uint64_t seed, std::size_t max_samples) {
 
 }  // namespace
 
-// broadcast_parameters() copies rank 0's weights to all ranks. From there on they stay the same, as all ranks apply the
+// broadcast_parameters() copies rank 0's weights to all ranks. They then stay the same, because all ranks apply the
 // same averages.
 Trainer::Trainer(Device& device, const lenet::TrainingOptions& options, const lenet::MnistImages* images,
                  lenet::Reporter* reporter)
@@ -87,7 +87,7 @@ Trainer::End Trainer::TrainEpoch(std::size_t epoch) {
   StartEpoch(epoch);
   const std::size_t steps = std::min(steps_per_epoch(), options_.max_steps - steps_done_);
   std::size_t step = 0;
-  // should_stop() has the same answer on every rank: none goes on while another has ended.
+  // should_stop() has the same answer on every rank, so all ranks end after the same step.
   for (; step < steps && !ronda::should_stop(); ++step) TrainStep(step);
   if (step == 0) return End::kAskedToStop;
   double loss_sum = TakeLossSum();
@@ -133,8 +133,8 @@ void Trainer::TrainStep(std::size_t step, Communication communication) {
     model_.Backward(logits_gradient_.data(), [](std::size_t) {});
     return sgd_.step();
   }
-  // A gradient travels to the other ranks while the device still computes those of the layers before it; the host has
-  // long gone on. In step() the stream, not the host, waits for what has travelled.
+  // A gradient travels to the other ranks while the device still computes those of the earlier layers; the host has
+  // already gone on. In step() the stream, not the host, waits for the reduced gradients.
   model_.Backward(logits_gradient_.data(), [this](std::size_t parameter) { optimizer_.gradient_ready(parameter); });
   optimizer_.step();
 }

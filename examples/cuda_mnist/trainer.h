@@ -16,18 +16,17 @@
 
 namespace cuda_mnist {
 
-// lenet::Trainer on GPUs: the same steps of the same network on the same digits, but for rounding. The digits are in
-// the device's memory from the beginning, and nothing in a step waits for the device: the host only says what is to be
-// done, in which order.
+// lenet::Trainer on GPUs: the same steps of the same network on the same digits, except for rounding. The digits are in
+// the device's memory from the beginning. Nothing in a step waits for the device: the host only gives the device its
+// work, in order.
 //
 // Every rank makes the same calls. Thread-compatible.
 class Trainer {
  public:
   // Copies rank 0's random weights to all ranks. `device`, `images` and `reporter` must outlive the trainer.
   //
-  // REQUIRES: ronda::init() has been called.
-  // Throws std::invalid_argument if the ranks cannot share such batches; ronda::Error and the device's errors, here and
-  // below.
+  // REQUIRES: ronda::init() has been called. Throws std::invalid_argument if the ranks cannot share such batches;
+  // ronda::Error and the device's errors, here and below.
   Trainer(Device& device, const lenet::TrainingOptions& options, const lenet::MnistImages* images,
           lenet::Reporter* reporter);
 
@@ -38,10 +37,10 @@ class Trainer {
   // The fraction of `images` that the network recognises.
   double Accuracy(const lenet::MnistImages& images);
 
-  // Draws an epoch's order of the digits, and brings it to the device.
+  // Draws an epoch's order of the digits, and copies it to the device.
   void StartEpoch(std::size_t epoch);
 
-  // With kNone the ranks go their own ways from this step on: to measure what communication costs.
+  // With kNone the ranks train independently from this step on, to measure the cost of communication.
   enum class Communication { kGradients, kNone };
 
   // Gives the device the work of a step. REQUIRES: StartEpoch() has been called; step < steps_per_epoch().
@@ -55,7 +54,7 @@ class Trainer {
  private:
   End TrainEpoch(std::size_t epoch);
 
-  // Forgets the losses that were added up, and returns their sum. Waits for the device.
+  // Returns the sum of the losses since the last call, and begins a new sum. Waits for the device.
   double TakeLossSum();
 
   Device& device_;

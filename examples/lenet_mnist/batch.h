@@ -11,7 +11,7 @@
 namespace lenet {
 
 struct Batch {
-  Matrix images;  // a row each; 0 is background, 1 is ink
+  Matrix images;  // one row per image; 0 is background, 1 is ink
   std::vector<std::uint8_t> labels;
 };
 
@@ -20,7 +20,7 @@ struct Batch {
 // REQUIRES: 0 <= every index < data.size().
 Batch GatherBatch(const MnistImages& data, const std::vector<std::int64_t>& indices);
 
-// The part of a batch of `batch_size` images that each of `ranks` ranks takes.
+// Each rank's part of a batch of `batch_size` images, for `ranks` ranks.
 //
 // Throws std::invalid_argument if `images` images do not make such a batch, or the ranks cannot share it equally.
 std::size_t ShareOfBatch(std::size_t batch_size, std::size_t images, std::size_t ranks);

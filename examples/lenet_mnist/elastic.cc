@@ -1,9 +1,9 @@
-// Trains LeNet-5 on MNIST digits on as many ranks as there are: some may die, or be asked to leave, and others may
-// come.
+// Trains LeNet-5 on MNIST digits on a changing number of ranks: some may die, or be asked to leave, and others may
+// join.
 //
 //   rondarun -np 4 --min-np 2 lenet_elastic
 //
-// All of what an elastic trainer needs beyond an ordinary one, trainer.cc, is here. See docs/elastic.md.
+// This file has everything that an elastic trainer needs beyond the ordinary trainer.cc. See docs/elastic.md.
 
 #include <chrono>
 #include <cstddef>
@@ -27,7 +27,7 @@
 namespace lenet {
 namespace {
 
-constexpr std::size_t kGlobalBatch = 64;  // unless the user says otherwise, and whoever the ranks are
+constexpr std::size_t kGlobalBatch = 64;  // unless the user sets another, whatever the number of ranks
 
 ronda::Tensor View(const std::string& name, Matrix& matrix) {
   return ronda::tensor(name, matrix.data(), {matrix.rows(), matrix.cols()});
@@ -48,7 +48,7 @@ class ElasticTrainer {
         learning_rate_(RateFor(options.learning_rate, batch_size_,
                                (training_images->size() + batch_size_ - 1) / batch_size_, options.epochs)) {}
 
-  // This process's part in the training; the accuracy is known if it has stayed to the end.
+  // Runs this process's part of the training; the accuracy is known if the process has stayed to the end.
   ronda::elastic::End Train() {
     return ronda::elastic::run(state_, [this](const ronda::elastic::Membership& now) { TrainInEpoch(now); });
   }
@@ -69,11 +69,11 @@ class ElasticTrainer {
     return gradients;
   }
 
-  // With these members. What depends on them begins anew.
+  // Trains with these members. Everything that depends on them is created again.
   void TrainInEpoch(const ronda::elastic::Membership& now) {
     Reporter reporter(&std::cout, ReporterMode());
     reporter.Say(RanksText() + " go on after step " + std::to_string(now.step));
-    // Each rank's loss is a part of that of the whole batch: the gradients are summed.
+    // Each rank's loss is a part of the whole batch's loss, so the gradients are summed.
     ronda::DistributedOptimizer<Sgd> optimizer(sgd_, Gradients(),
                                                {.op = ronda::Op::Sum, .compression = options_.compression});
     while (sampler_.epoch() < static_cast<std::int64_t>(options_.epochs)) {
@@ -86,7 +86,7 @@ class ElasticTrainer {
   }
 
   void TrainStep(const ronda::elastic::Batch& share, ronda::DistributedOptimizer<Sgd>& optimizer) {
-    // A rank without a share of the last batch adds zeros.
+    // A rank without a share of the last batch contributes zeros.
     if (!share.samples.empty()) {
       const Batch batch = GatherBatch(training_images_, share.samples);
       const Matrix& logits = model_.Forward(batch.images);

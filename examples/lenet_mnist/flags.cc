@@ -22,7 +22,7 @@ template <class Number>
 bool ParseNumber(const std::string& text, Number least, Number most, Number* number) {
   Number parsed{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
-  // Written so that a NaN is refused as well.
+  // In this form a NaN is also refused.
   if (error != std::errc() || end != text.data() + text.size() || !(parsed >= least && parsed <= most)) return false;
   *number = parsed;
   return true;
@@ -40,7 +40,7 @@ bool ParseCompression(const std::string& text, ronda::Compression* compression) 
   return text == "none" || text == "fp16" || text == "bf16";
 }
 
-constexpr int kNameWidth = 19;  // of the column of names in the help
+constexpr int kNameWidth = 19;  // the width of the column of names in the help
 constexpr std::size_t kMillion = 1'000'000;
 
 constexpr FlagSpec kFlags[] = {

@@ -9,7 +9,7 @@
 
 namespace lenet {
 
-// A command line that cannot be obeyed; what() says why.
+// A command line that cannot be used; what() has the reason.
 class UsageError : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
@@ -24,9 +24,9 @@ struct Flags {
   TrainingOptions training;
 };
 
-// Understands "--name value" and "--name=value"; `arguments` do not include the program's name.
+// Reads "--name value" and "--name=value"; `arguments` do not include the program's name.
 //
-// Throws UsageError that names the flag and what it takes.
+// Throws UsageError that names the flag and the values that it takes.
 Flags ParseFlags(const std::vector<std::string>& arguments);
 
 // The text of --help in the program of this name.

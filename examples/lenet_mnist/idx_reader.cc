@@ -22,14 +22,14 @@ struct GzClose {
 
 [[noreturn]] void Fail(const std::string& path, const std::string& what) { throw DataError(path + ": " + what); }
 
-// zlib's words for its last error, or the system's where the error was not zlib's.
+// zlib's message for its last error, or the system's if the error was not zlib's.
 std::string GzErrorText(gzFile file) {
   int code = Z_OK;
   const char* text = gzerror(file, &code);
   return code == Z_ERRNO ? std::strerror(errno) : text;
 }
 
-// The whole file; zlib passes through what is not gzipped.
+// Reads the whole file. zlib returns files that are not gzipped unchanged.
 std::vector<std::uint8_t> ReadBytes(const std::string& path) {
   std::unique_ptr<gzFile_s, GzClose> file(gzopen(path.c_str(), "rb"));
   if (file == nullptr) Fail(path, std::string("cannot open it: ") + std::strerror(errno));
@@ -39,7 +39,7 @@ std::vector<std::uint8_t> ReadBytes(const std::string& path) {
     bytes.resize(before + kChunkBytes);
     const int got = gzread(file.get(), bytes.data() + before, kChunkBytes);
     bytes.resize(before + (got > 0 ? static_cast<std::size_t>(got) : 0));
-    // A gzip stream that ends too early shows in gzerror() only: gzread() has returned what there was.
+    // If a gzip stream ends too early, only gzerror() reports it: gzread() has returned the bytes that were there.
     int code = Z_OK;
     gzerror(file.get(), &code);
     if (got < 0 || code != Z_OK) Fail(path, "cannot read it: " + GzErrorText(file.get()));
@@ -75,7 +75,8 @@ std::vector<std::size_t> ParseShape(const std::string& path, const std::vector<s
   return shape;
 }
 
-// The product of the dimensions, or kMaxFileBytes + 1 if it is larger than that: a damaged header must not overflow.
+// The product of the dimensions, or kMaxFileBytes + 1 if it is larger than that, because a damaged header must not
+// cause an overflow.
 std::size_t Elements(const std::vector<std::size_t>& shape) {
   std::size_t elements = 1;
   for (const std::size_t dimension : shape) {

@@ -22,7 +22,8 @@ struct IdxArray {
 };
 
 // Reads the IDX file `path`, gzipped or not. The format: two zero bytes, the type of the elements (0x08: unsigned
-// bytes, the only one read here), the number of dimensions, each dimension as 32 bits big-endian, the elements.
+// bytes, the only type that is supported here), the number of dimensions, each dimension as 32 bits big-endian, the
+// elements.
 //
 // Throws DataError if the file cannot be read, is damaged, or is not such a file.
 IdxArray ReadIdx(const std::string& path);

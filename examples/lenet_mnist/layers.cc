@@ -48,7 +48,7 @@ Conv2d::Conv2d(const std::string& name, const Options& options, RandomNumbers& r
       bias_(ZeroBias(name + ".bias", options.out_channels)) {}
 
 // Row (channel, ky, kx) of a patch matrix is the image's channel, shifted by (ky - padding, kx - padding) and cut to
-// out_side x out_side; where it reaches beyond the image there is no run.
+// out_side x out_side. Outside the image there is no run.
 template <class Run>
 void Conv2d::ForEachRun(const Run& run) const {
   const Index side = options_.side;
@@ -116,7 +116,7 @@ const Matrix& MaxPool2d::Forward(const Matrix& input) {
   for (Index i = 0; i < output_.rows(); ++i) {
     const float* image = input.row(i).data();
     for (Index out = 0; out < output_.cols(); ++out) {
-      // Rows of all channels lie one below the other, so a channel needs no loop of its own.
+      // The rows of all channels lie one below the other, so no separate loop over channels is needed.
       const Index corner = out / out_side * 2 * side_ + out % out_side * 2;
       Index best = corner;
       for (const Index pixel : {corner + 1, corner + side_, corner + side_ + 1}) {

@@ -10,7 +10,7 @@
 
 namespace lenet {
 
-// Activations have one row a sample. An image is stored in its row as channels, each row by row.
+// Activations have one row per sample. An image is stored in its row as channels, each row by row.
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using Index = Eigen::Index;
 
@@ -24,16 +24,16 @@ struct Parameter {
 
 // One step of a network: a function of a batch, and the derivatives of the loss through it.
 //
-// The backward pass comes in two parts, so that the gradients of the parameters can be sent to the other ranks while
-// the gradient of the input, on which the layers before this one wait, is still being computed.
+// The backward pass has two parts. So the gradients of the parameters can already travel to the other ranks while the
+// gradient of the input, for which the earlier layers wait, is still being computed.
 //
-// Lifetime: what Forward() and InputGradient() return belongs to the layer and is valid until their next call.
+// Lifetime: the results of Forward() and InputGradient() belong to the layer and are valid until the next call.
 // Thread-compatible.
 class Layer {
  public:
   virtual ~Layer() = default;
 
-  // The outputs for `input`, which must stay untouched until the backward pass is done.
+  // The outputs for `input`, which must not change until the backward pass is done.
   virtual const Matrix& Forward(const Matrix& input) = 0;
 
   // Sets the gradients of parameters(), given the gradient of the loss with respect to the last Forward()'s result.
@@ -48,7 +48,7 @@ class Layer {
 // output = input * weight^T + bias
 class Linear : public Layer {
  public:
-  // The parameters will be called NAME.weight and NAME.bias.
+  // The parameters get the names NAME.weight and NAME.bias.
   Linear(const std::string& name, Index inputs, Index outputs, RandomNumbers& random);
 
   const Matrix& Forward(const Matrix& input) override;
@@ -76,7 +76,7 @@ class Conv2d : public Layer {
     Index padding = 0;  // zeros around the image
   };
 
-  // The parameters will be called NAME.weight and NAME.bias.
+  // The parameters get the names NAME.weight and NAME.bias.
   Conv2d(const std::string& name, const Options& options, RandomNumbers& random);
 
   const Matrix& Forward(const Matrix& input) override;
@@ -101,7 +101,7 @@ class Conv2d : public Layer {
   Matrix input_gradient_;
 };
 
-// Keeps the largest of each 2x2 pixels; the first of them if several are equal.
+// Keeps the largest of each 2x2 pixels; the first one, if several are equal.
 class MaxPool2d : public Layer {
  public:
   // Images are side x side; `side` is even.

@@ -3,7 +3,7 @@
 namespace lenet {
 
 LeNet::LeNet(std::uint64_t seed) {
-  constexpr std::uint64_t kWeightsStream = ~std::uint64_t{0};  // epochs draw from the small numbers
+  constexpr std::uint64_t kWeightsStream = ~std::uint64_t{0};  // epochs use the small numbers
   RandomNumbers random(seed, kWeightsStream);
   const Conv2d::Options conv1{.in_channels = 1, .out_channels = 6, .side = 28, .kernel = 5, .padding = 2};
   const Conv2d::Options conv2{.in_channels = 6, .out_channels = 16, .side = 14, .kernel = 5, .padding = 0};

@@ -10,8 +10,9 @@
 
 namespace lenet {
 
-// LeNet-5 (LeCun et al. 1998, section II.B) for 28x28 images, in the variant that is common today: ReLU for tanh, max
-// pooling for trainable subsampling, all maps of one layer connected to all of the next, and logits for RBF units:
+// LeNet-5 (LeCun et al. 1998, section II.B) for 28x28 images, in the variant that is common today: ReLU instead of
+// tanh, max pooling instead of trainable subsampling, all maps of one layer connected to all of the next, and logits
+// instead of RBF units:
 //
 //   convolution 5x5, 6 maps, padding 2 | pool 2x2 | convolution 5x5, 16 maps | pool 2x2 | fully connected 120, 84, 10
 //
@@ -25,8 +26,8 @@ class LeNet {
   // The same seed gives the same weights on every machine.
   explicit LeNet(std::uint64_t seed);
 
-  // The logits of `images`: a row of 10 for each. `images` must stay untouched until Backward() is done; the result
-  // is valid until the next call.
+  // The logits of `images`: a row of 10 for each. `images` must not change until Backward() is done; the result is
+  // valid until the next call.
   const Matrix& Forward(const Matrix& images);
 
   // Computes the gradients of all parameters from that of the logits, last layer first, and calls `ready` for each as

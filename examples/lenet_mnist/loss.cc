@@ -5,7 +5,7 @@
 namespace lenet {
 
 double SoftmaxCrossEntropy(const Matrix& logits, const std::vector<std::uint8_t>& labels, Matrix* gradient) {
-  // Subtracting the largest logit changes nothing in theory and keeps exp() from overflowing.
+  // Subtracting the largest logit does not change the result in theory, and keeps exp() from overflowing.
   *gradient = (logits.colwise() - logits.rowwise().maxCoeff()).array().exp();
   const float samples = static_cast<float>(logits.rows());
   double loss = 0;

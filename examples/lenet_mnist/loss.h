@@ -11,10 +11,10 @@ namespace lenet {
 
 // The mean over the batch of -log(softmax(logits)[label]). `gradient` receives its gradient with respect to `logits`.
 //
-// REQUIRES: a label for each row of `logits`, each below the number of its columns.
+// REQUIRES: one label per row of `logits`, each below the number of columns.
 double SoftmaxCrossEntropy(const Matrix& logits, const std::vector<std::uint8_t>& labels, Matrix* gradient);
 
-// How many rows have their largest element (the first, if several are equal) at their label.
+// The number of rows whose largest element (the first, if several are equal) is at their label.
 std::size_t CountCorrect(const Matrix& logits, const std::vector<std::uint8_t>& labels);
 
 }  // namespace lenet

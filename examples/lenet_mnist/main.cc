@@ -1,4 +1,4 @@
-// Trains LeNet-5 on MNIST digits: see README.md beside this file. The part to read for how Ronda is used is trainer.cc.
+// Trains LeNet-5 on MNIST digits: see README.md in this folder. trainer.cc shows how to use Ronda.
 
 #include <chrono>
 #include <iostream>

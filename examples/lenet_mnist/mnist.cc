@@ -14,7 +14,7 @@ constexpr char kDataInRepository[] = "examples/lenet_mnist/data";
 std::string FindFile(const std::string& directory, const std::string& name) {
   const fs::path plain = fs::path(directory) / name;
   const fs::path gzipped = fs::path(directory) / (name + ".gz");
-  std::error_code ignored;  // a file that cannot be looked at counts as missing
+  std::error_code ignored;  // a file without access is treated as missing
   if (fs::exists(gzipped, ignored)) return gzipped.string();
   if (fs::exists(plain, ignored)) return plain.string();
   throw DataError(plain.string() + ": there is no such file, nor one that ends in .gz");

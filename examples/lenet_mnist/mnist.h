@@ -14,7 +14,7 @@ constexpr std::size_t kImageSide = 28;
 constexpr std::size_t kImagePixels = kImageSide * kImageSide;
 constexpr std::size_t kDigits = 10;
 
-// Digits and what they are: `pixels` holds kImagePixels bytes an image, row by row, 0 for background.
+// Digits and their labels: `pixels` has kImagePixels bytes per image, row by row, 0 for background.
 struct MnistImages {
   std::vector<std::uint8_t> pixels;
   std::vector<std::uint8_t> labels;
@@ -28,8 +28,8 @@ struct MnistImages {
 // Throws DataError if a file is missing or damaged, or if the two do not belong together.
 MnistImages LoadMnist(const std::string& directory, const std::string& prefix);
 
-// Where the digits that come with this example are: examples/lenet_mnist/data in the working directory (the repository,
-// or the folder in which `bazel run` starts programs), else beside the program as Bazel built it.
+// The folder with the digits of this example: examples/lenet_mnist/data in the working directory (the repository, or
+// the folder in which `bazel run` starts programs), otherwise beside the program as Bazel built it.
 std::string DefaultDataDirectory();
 
 }  // namespace lenet

@@ -23,8 +23,8 @@ std::string AccuracyText(double accuracy, std::chrono::duration<double> duration
 // Writes all `arrays`, one after the other. Throws std::runtime_error.
 void WriteParameters(const std::string& path, const std::vector<std::vector<float>>& arrays);
 
-// Runs `body`, and returns the program's exit code: 2 after a std::invalid_argument, 1 after any other exception; then
-// stderr has a line about it that begins with the program's name.
+// Runs `body`, and returns the program's exit code: 2 after a std::invalid_argument, 1 after any other exception. After
+// an exception, it writes a line about it to stderr that begins with the program's name.
 int ExitCodeOf(const std::string& program, const std::function<void()>& body);
 
 }  // namespace lenet

@@ -7,25 +7,25 @@
 
 namespace lenet {
 
-// Random numbers that are the same on every machine: the standard fixes std::mt19937_64 and std::seed_seq bit by bit,
+// Random numbers that are the same on every machine. The standard defines std::mt19937_64 and std::seed_seq bit by bit,
 // but not the distributions.
 //
 // Thread-compatible.
 class RandomNumbers {
  public:
-  // `stream` tells apart uses of one seed.
+  // `stream` distinguishes uses of one seed.
   RandomNumbers(std::uint64_t seed, std::uint64_t stream) {
     std::seed_seq sequence{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
                            static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)};
     engine_.seed(sequence);
   }
 
-  // Uniform in [0, bound), but for a bias of at most bound / 2^64.
+  // Uniform in [0, bound), except for a bias of at most bound / 2^64.
   std::size_t Below(std::size_t bound) { return static_cast<std::size_t>(engine_() % bound); }
 
   // Uniform in [-limit, limit).
   float Uniform(float limit) {
-    constexpr float kScale = 1.0f / (1 << 23);  // 24 random bits are all that a float holds
+    constexpr float kScale = 1.0f / (1 << 23);  // a float holds no more than 24 random bits
     return limit * (static_cast<float>(engine_() >> 40) * kScale - 1.0f);
   }
 

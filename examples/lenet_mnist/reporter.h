@@ -7,18 +7,18 @@
 
 namespace lenet {
 
-// Tells the user how training goes. All ranks call it; only rank 0's is not silent.
+// Shows the user the progress of training. All ranks call it; only rank 0's is not silent.
 //
 // Thread-compatible.
 class Reporter {
  public:
   enum class Mode {
     kSilent,
-    kLines,    // a line an epoch
-    kTerminal  // and a progress bar
+    kLines,    // one line per epoch
+    kTerminal  // with a progress bar
   };
 
-  // How far training is.
+  // The progress of training.
   struct Progress {
     std::size_t epoch = 0;  // counted from 1
     std::size_t epochs = 0;
@@ -34,7 +34,7 @@ class Reporter {
   // A line of text.
   void Say(const std::string& line);
 
-  // A step has been made: redraws the progress bar, at most a hundred times an epoch.
+  // Called after each step: redraws the progress bar, at most a hundred times per epoch.
   void StepDone(const Progress& progress);
 
   // Replaces the progress bar by the epoch's line.

@@ -11,8 +11,8 @@ namespace lenet {
 // Stochastic gradient descent with momentum: velocity = momentum * velocity + gradient;
 // value -= learning_rate * velocity.
 //
-// It knows nothing of ranks. step() is what ronda::DistributedOptimizer asks of an optimizer, and state() what
-// ronda::broadcast_optimizer_state() does.
+// It does not know of ranks. ronda::DistributedOptimizer requires step() of an optimizer, and
+// ronda::broadcast_optimizer_state() requires state().
 //
 // Thread-compatible.
 class Sgd {
@@ -32,7 +32,7 @@ class Sgd {
   const std::vector<Parameter*> parameters_;
   const double momentum_;
   double learning_rate_ = 0;
-  std::vector<Matrix> velocities_;  // one a parameter
+  std::vector<Matrix> velocities_;  // one per parameter
 };
 
 }  // namespace lenet

@@ -46,8 +46,8 @@ ronda::training::DistributedSampler SamplerFor(std::size_t images, std::uint64_t
                                              {.seed = seed, .tail = ronda::training::Tail::drop});
 }
 
-// Each rank draws weights of its own, as if only rank 0 had read a checkpoint; broadcast_parameters() then makes rank
-// 0's those of all ranks. From there on they stay the same, as all ranks apply the same averages.
+// Each rank draws different weights, as if only rank 0 had read a checkpoint; broadcast_parameters() then copies rank
+// 0's weights to all ranks. They then stay the same, because all ranks apply the same averages.
 Trainer::Trainer(const TrainingOptions& options, const MnistImages* images, Reporter* reporter)
     : options_(options),
       batch_size_(options.batch_size == 0 ? kImagesPerRank * Size() : options.batch_size),
@@ -83,7 +83,7 @@ Trainer::End Trainer::TrainEpoch(std::size_t epoch) {
   const Clock::time_point start = Clock::now();
   ronda::training::Meters meters;
   std::size_t steps = 0;
-  // should_stop() has the same answer on every rank: none goes on while another has ended.
+  // should_stop() has the same answer on every rank, so all ranks end after the same step.
   for (; steps_done_ < end && !ronda::should_stop(); ++steps) {
     meters.average("loss").add(TrainStep(GatherBatch(*images_, sampler_.next(share_))));
     reporter_->StepDone(ProgressOf(steps + 1, meters.average("loss").value(), start));
@@ -96,7 +96,7 @@ Trainer::End Trainer::TrainEpoch(std::size_t epoch) {
 double Trainer::TrainStep(const Batch& batch) {
   const Matrix& logits = model_.Forward(batch.images);
   const double loss = SoftmaxCrossEntropy(logits, batch.labels, &logits_gradient_);
-  // A gradient travels to the other ranks while those of the layers before it are still being computed.
+  // A gradient travels to the other ranks while those of the earlier layers are still being computed.
   model_.Backward(logits_gradient_,
                   [this](const Parameter& parameter) { optimizer_.gradient_ready(GradientName(parameter)); });
   sgd_.set_learning_rate(learning_rate_.at(static_cast<std::int64_t>(steps_done_)));
@@ -116,7 +116,7 @@ Reporter::Progress Trainer::ProgressOf(std::size_t steps_done, double loss, Cloc
           .images_per_second = static_cast<double>(steps_done * batch_size_) / seconds};
 }
 
-// All that the next step depends on, but for the images and the options.
+// Everything that the next step depends on, except the images and the options.
 std::vector<ronda::Tensor> Trainer::State() {
   std::vector<ronda::Tensor> state = ValuesOf(model_);
   for (ronda::Tensor& tensor : sgd_.state()) state.push_back(std::move(tensor));

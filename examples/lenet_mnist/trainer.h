@@ -20,13 +20,13 @@
 
 namespace lenet {
 
-constexpr std::size_t kImagesPerRank = 16;  // a step's, unless the user says otherwise
+constexpr std::size_t kImagesPerRank = 16;  // per step, unless the user sets another number
 
 struct TrainingOptions {
   std::size_t epochs = 10;
-  std::size_t max_steps = std::numeric_limits<std::size_t>::max();  // training ends after so many
-  std::size_t batch_size = 0;    // images a step, over all ranks; 0: kImagesPerRank a rank
-  double learning_rate = 0.015;  // for a batch of kImagesPerRank; scaled to the batch in use
+  std::size_t max_steps = std::numeric_limits<std::size_t>::max();  // training ends after this many
+  std::size_t batch_size = 0;    // images per step, over all ranks; 0: kImagesPerRank per rank
+  double learning_rate = 0.015;  // for a batch of kImagesPerRank; scaled to the actual batch
   double momentum = 0.9;
   std::uint64_t seed = 1;
   std::string checkpoints;  // the folder for them; empty: there are none
@@ -37,11 +37,11 @@ struct TrainingOptions {
 ronda::training::LearningRate RateFor(double base, std::size_t batch_size, std::size_t steps_per_epoch,
                                       std::size_t epochs);
 
-// Which images this rank takes, from the seed: all ranks take equally many.
+// Selects the images of this rank, from the seed. All ranks get equally many.
 ronda::training::DistributedSampler SamplerFor(std::size_t images, std::uint64_t seed);
 
-// Trains a LeNet on the digits, together with the other ranks of the job: each takes its share of every batch, the
-// gradients are averaged over the ranks, and all make the same step.
+// Trains a LeNet on the digits, together with the other ranks of the job. Each rank takes its share of every batch, the
+// gradients are averaged over the ranks, and all ranks make the same step.
 //
 // Every rank makes the same calls. Thread-compatible.
 class Trainer {
@@ -55,9 +55,9 @@ class Trainer {
   // Why training ended.
   enum class End { kComplete, kAskedToStop };
 
-  // Goes through the images options.epochs times, or makes options.max_steps steps if that comes first. Ends after the
-  // step under way, on all ranks, if one of them gets a SIGTERM. Goes on from the last checkpoint, if there are any,
-  // and saves one after each epoch and at the end.
+  // Goes through the images options.epochs times, or makes options.max_steps steps if that comes first. If a rank gets
+  // a SIGTERM, all ranks end after the current step. Continues from the last checkpoint, if any, and saves one after
+  // each epoch and at the end.
   End Train();
 
   // The fraction of `images` that the network recognises.
@@ -80,7 +80,7 @@ class Trainer {
 
   const TrainingOptions options_;
   const std::size_t batch_size_;
-  const std::size_t share_;  // of a batch, this rank's
+  const std::size_t share_;  // this rank's share of a batch
   const MnistImages* const images_;
   Reporter* const reporter_;
   const std::size_t steps_per_epoch_;

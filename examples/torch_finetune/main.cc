@@ -1,5 +1,6 @@
-// Fine-tunes a network with libtorch, in parallel on all ranks, as trainers do in practice: a backbone that has learned
-// one task (even digits and odd ones) learns another (to read them) under a new head, with its first layers frozen.
+// Fine-tunes a network with libtorch, in parallel on all ranks, as trainers do in practice. A backbone that has learned
+// one task (to tell even digits from odd ones) learns another (to read digits) under a new head, with its first layers
+// frozen.
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -27,7 +28,7 @@ using torch_lenet::Digits;
 using torch_lenet::Example;
 using torch_lenet::Flag;
 
-// A convolution and a normalization, and half of the pixels in each direction.
+// A convolution and a normalization, which halve the pixels in each direction.
 struct BlockImpl : nn::Module {
   BlockImpl(std::int64_t in, std::int64_t out, std::int64_t padding)
       : conv(register_module("conv", nn::Conv2d(nn::Conv2dOptions(in, out, 5).padding(padding).bias(false)))),
@@ -85,19 +86,19 @@ class Stage {
         steps_per_epoch_(static_cast<std::int64_t>(*digits.size()) / options.flags.batch_size),
         sampler_(torch_lenet::SamplerOf(digits, options.flags.seed)),
         digits_(digits),
-        // The rate is that of one rank, and so is the share of a batch that it is for.
+        // The learning rate is meant for one rank with its share of a batch, so it is scaled by the number of ranks.
         rate_(ronda::training::LearningRate(options.flags.learning_rate)
                   .scale_by(ronda::size())
                   .warm_up(steps_per_epoch_ / 2)
                   .cosine(steps_per_epoch_ * task_.epochs)),
         sgd_(net_->parameters(), torch::optim::SGDOptions(options.flags.learning_rate).momentum(0.9)),
-        optimizer_(sgd_, net_->named_parameters()) {  // frozen parameters take no part
+        optimizer_(sgd_, net_->named_parameters()) {  // the optimizer leaves frozen parameters out
     if (!options.checkpoints.empty()) checkpoints_.emplace(CheckpointsFor(options.checkpoints, task_.name));
-    ronda::torch::broadcast_parameters(net_);  // rank 0's random weights are those of all
+    ronda::torch::broadcast_parameters(net_);  // all ranks get rank 0's random weights
     Resume();
   }
 
-  // False: the job was told to stop, or has made as many steps as it may.
+  // False: the job has to stop, or has made its maximum of steps.
   bool Run() {
     while (steps_done_ < steps_per_epoch_ * task_.epochs) {
       const bool is_whole = RunEpoch(steps_done_ / steps_per_epoch_);
@@ -115,7 +116,7 @@ class Stage {
     return options;
   }
 
-  // The steps of an epoch that are left. False: there is a reason to stop in the middle of it.
+  // Makes the remaining steps of an epoch. False: it stopped before the end.
   bool RunEpoch(std::int64_t epoch) {
     const std::int64_t done = steps_done_ % steps_per_epoch_;
     sampler_.set_state({epoch, done * options_.flags.batch_size});
@@ -127,7 +128,7 @@ class Stage {
     ronda::training::Meters meters;
     const auto loader = torch_lenet::LoaderOf(digits_, sampler_, share_);
     for (const Example& batch : *loader) {
-      // The same answer on every rank: none goes on while another has ended.
+      // The same answer on every rank, so all ranks end after the same step.
       if (ronda::should_stop() || steps_done_ >= options_.max_steps) return false;
       Step(batch, &meters);
       clock.StepDone(meters.average("loss").value(), &reporter_);
@@ -144,7 +145,7 @@ class Stage {
     const at::Tensor scores = net_->forward(batch.data);
     const at::Tensor loss = torch::cross_entropy_loss(scores, labels);
     loss.backward();
-    optimizer_.synchronize();  // what is clipped is the average over the ranks
+    optimizer_.synchronize();  // clipping is applied to the average over the ranks
     ronda::training::clip_by_global_norm(optimizer_.gradients(), options_.clip);
     sgd_.param_groups()[0].options().set_lr(rate_.at(steps_done_++));
     optimizer_.step();
@@ -152,7 +153,7 @@ class Stage {
     meters->accuracy("accuracy").add(scores.argmax(1).eq(labels).sum().item<std::int64_t>(), share_);
   }
 
-  // Parameters and buffers; the momentum goes as bytes.
+  // Parameters and buffers; the momentum is saved as bytes.
   std::vector<ronda::Tensor> State() const {
     std::vector<ronda::Tensor> state;
     for (const auto& item : net_->named_parameters()) state.push_back(ronda::torch::view(item.key(), item.value()));
@@ -193,14 +194,14 @@ class Stage {
   std::int64_t steps_done_ = 0;
 };
 
-// The backbone keeps what it has learned; its first block is frozen, with its statistics.
+// The backbone keeps its parameters. Its first block is frozen, including its statistics.
 void GetReadyToFinetune(Net* net) {
   (*net)->head = (*net)->replace_module("head", HeadFor(10));
   for (at::Tensor& parameter : (*net)->stem->parameters()) parameter.requires_grad_(false);
   (*net)->stem->eval();
 }
 
-// nullopt if the job was told to stop before the network could be tested.
+// nullopt if the job had to stop before the network could be tested.
 std::optional<double> Train(const Options& options, const Digits& digits, const Digits& test_digits,
                             lenet::Reporter& reporter) {
   Net net(2);

@@ -1,4 +1,4 @@
-// The digits as a dataset of libtorch's, and what the programs that train on them have in common.
+// The digits as a dataset of libtorch, and the common part of the programs that train on them.
 #ifndef RONDA_EXAMPLES_TORCH_LENET_DIGITS_H_
 #define RONDA_EXAMPLES_TORCH_LENET_DIGITS_H_
 
@@ -74,10 +74,11 @@ inline std::int64_t ShareOf(std::int64_t batch_size, std::size_t digits) {
   return batch_size / ronda::size();
 }
 
-// Tells the steps of an epoch to a reporter, on all ranks.
+// Reports the steps of an epoch to a reporter, on all ranks.
 class EpochClock {
  public:
-  // `at` has the epoch, counted from 1, and how many epochs and steps there are; `done` steps of it came before.
+  // `at` has the epoch, counted from 1, and the numbers of epochs and steps; `done` steps of the epoch were made
+  // earlier.
   EpochClock(const lenet::Reporter::Progress& at, std::int64_t batch_size, std::size_t done = 0)
       : progress_(at), batch_size_(batch_size), before_(done) {
     progress_.step = done;
@@ -107,7 +108,7 @@ class EpochClock {
   const std::size_t before_;
 };
 
-// The share of the test digits that `net` recognises, each of which one rank looks at.
+// The share of the test digits that `net` recognises. Each digit is tested by one rank.
 template <class Net>
 double Accuracy(const Digits& digits, Net& net) {
   const torch::NoGradGuard no_grad;
@@ -123,10 +124,10 @@ double Accuracy(const Digits& digits, Net& net) {
   return static_cast<double>(correct) / static_cast<double>(count);
 }
 
-// A training, and its test; without a result if it was told to stop before.
+// A training and its test; nullopt if it had to stop before the test.
 using Training = std::function<std::optional<double>(const Digits& training, const Digits& test, lenet::Reporter&)>;
 
-// The job around `train`, which returns an accuracy. `title` begins rank 0's first line.
+// Runs the job with `train`, which returns an accuracy. `title` begins rank 0's first line.
 inline void RunJob(const std::string& title, const Flags& flags, const Training& train) {
   const auto start = std::chrono::steady_clock::now();
   ronda::init();

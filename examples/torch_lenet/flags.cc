@@ -10,7 +10,7 @@
 namespace torch_lenet {
 namespace {
 
-constexpr int kNameWidth = 16;  // of the column of names in the help
+constexpr int kNameWidth = 16;  // the width of the column of names in the help
 
 }  // namespace
 
@@ -21,7 +21,7 @@ Flag NumberFlag(const std::string& name, Number least, Number most, Number* numb
   return {name, with_default.str(), [=](const std::string& text) {
             Number parsed{};
             const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
-            // Written so that a NaN is refused as well.
+            // In this form a NaN is also refused.
             if (error != std::errc() || end != text.data() + text.size() || !(parsed >= least && parsed <= most)) {
               throw std::invalid_argument(name + " takes a number from " + std::to_string(least) + " to " +
                                           std::to_string(most) + ", not \"" + text + "\"");

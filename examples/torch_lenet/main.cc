@@ -1,6 +1,6 @@
-// Trains LeNet on MNIST digits with libtorch, in parallel on all ranks: each takes its share of every batch, the
-// gradients are averaged over the ranks, and all make the same step (synchronous SGD). Everything that concerns ranks
-// is in Train(), and in Accuracy() and RunJob() of digits.h.
+// Trains LeNet on MNIST digits with libtorch, in parallel on all ranks: each rank takes its share of every batch, the
+// gradients are averaged over the ranks, and all ranks make the same step (synchronous SGD). All code that concerns
+// ranks is in Train(), and in Accuracy() and RunJob() of digits.h.
 #include <torch/torch.h>
 
 #include <iostream>
@@ -39,12 +39,12 @@ void Train(const Flags& flags, const Digits& digits, LeNet& net, lenet::Reporter
   const std::int64_t share = ShareOf(flags.batch_size, *digits.size());
   ronda::torch::DistributedSampler sampler = SamplerOf(digits, flags.seed);
   const auto loader = LoaderOf(digits, sampler, share);
-  const auto steps = static_cast<std::int64_t>(*digits.size()) / flags.batch_size;  // an epoch
+  const auto steps = static_cast<std::int64_t>(*digits.size()) / flags.batch_size;  // per epoch
   const auto rate = ronda::training::LearningRate(flags.learning_rate).warm_up(steps / 4).linear(steps * flags.epochs);
 
   torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(flags.learning_rate).momentum(0.9));
   ronda::torch::DistributedOptimizer optimizer(sgd, net->named_parameters());
-  ronda::torch::broadcast_parameters(net);  // rank 0's random weights are those of all
+  ronda::torch::broadcast_parameters(net);  // all ranks get rank 0's random weights
   ronda::torch::broadcast_optimizer_state(sgd);
 
   for (std::int64_t epoch = 0; epoch < flags.epochs; ++epoch) {
@@ -59,7 +59,7 @@ void Train(const Flags& flags, const Digits& digits, LeNet& net, lenet::Reporter
     for (const Example& batch : *loader) {
       optimizer.zero_grad();
       const at::Tensor loss = torch::cross_entropy_loss(net->forward(batch.data), batch.target);
-      loss.backward();  // each gradient travels while those of the layers before it are computed
+      loss.backward();  // each gradient travels while those of earlier layers are computed
       sgd.param_groups()[0].options().set_lr(rate.at(step++));
       optimizer.step();
       meters.average("loss").add(loss.item<double>());

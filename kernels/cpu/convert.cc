@@ -6,7 +6,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/convert.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, which sets the target that these are compiled for.
+// After foreach_target.h, which sets the target that these headers are compiled for.
 #include "hwy/highway.h"
 #include "kernels/cpu/elements-inl.h"
 #include "kernels/dtype.h"

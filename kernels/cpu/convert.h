@@ -36,11 +36,11 @@ struct ConvertWithFeedbackArgs {
 //
 //   v = float32(src * scale) + residual,   dst = to<dst_dtype>(v),   residual = v - dst
 //
-// The sum of the sent values follows the sum of the true values, and gradients too small for the format arrive in the
-// end. (F. Seide et al., "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed Training
-// of Speech DNNs", Interspeech 2014; S. P. Karimireddy et al., "Error Feedback Fixes SignSGD and other Gradient
-// Compression Schemes", ICML 2019.) Where v or dst is not finite, the residual becomes 0: an overflow is not repeated.
-// Rounding and its guarantees are those of Convert.
+// The sum of the sent values follows the sum of the true values, so gradients that are too small for the format arrive
+// in the end. (F. Seide et al., "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed
+// Training of Speech DNNs", Interspeech 2014; S. P. Karimireddy et al., "Error Feedback Fixes SignSGD and other
+// Gradient Compression Schemes", ICML 2019.) Where v or dst is not finite, the residual becomes 0, so that an overflow
+// is not repeated. Rounding and its guarantees are those of Convert.
 void ConvertWithFeedback(const ConvertWithFeedbackArgs& args);
 
 }  // namespace ronda::kernels

@@ -1,8 +1,8 @@
 // How elements of each type in memory become vectors, and back.
 //
-// Included once per SIMD target by Highway's foreach_target.h, hence no ordinary include guard. Everything here gives
-// the same bits on every target: where Highway's own conversions differ between targets (its fp16 and bf16 ones
-// truncate, or mistreat infinities, where the CPU has no instruction for them), integer arithmetic replaces them.
+// Highway's foreach_target.h includes this file once per SIMD target, hence no ordinary include guard. Everything here
+// gives the same bits on every target. Highway's own conversions do not: where the CPU has no instruction for them, the
+// fp16 and bf16 ones truncate, or mistreat infinities. There integer arithmetic replaces them.
 #if defined(RONDA_KERNELS_CPU_ELEMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RONDA_KERNELS_CPU_ELEMENTS_INL_H_
 #undef RONDA_KERNELS_CPU_ELEMENTS_INL_H_
@@ -25,7 +25,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // AVX2 and up convert between fp16 and fp32 in hardware, exactly as the functions below do.
 inline constexpr bool kHasF16c = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL;
-// Targets made of scalar code. Highway's conversion from fp64 to fp32 saturates there, where it should give infinity.
+// Targets made of scalar code. There Highway's conversion from fp64 to fp32 saturates, where it should give infinity.
 inline constexpr bool kIsEmulated = HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128;
 
 // fp16, one in the low half of each 32-bit lane, to fp32.
@@ -59,7 +59,7 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Fp16FromFp32(D d, hn::Vec<D> value) 
   const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1u));
   const auto rebiased = hn::Sub(magnitude, hn::Set(du, (127u - 15u) << 23));
   const auto normal = hn::ShiftRight<13>(hn::Add(rebiased, hn::Add(odd, hn::Set(du, 0xFFFu))));
-  // 0.5 has its last bit where fp16's last subnormal bit is, so that adding it rounds there.
+  // 0.5 has its last bit where fp16's last subnormal bit is, so adding 0.5 rounds there.
   const auto half = hn::Set(du, 126u << 23);
   const auto aligned = hn::Add(hn::BitCast(d, magnitude), hn::BitCast(d, half));
   const auto subnormal = hn::Sub(hn::BitCast(du, aligned), half);
@@ -91,7 +91,7 @@ HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> LowHalves(D, hn::Vec<D> value) {
   return hn::DemoteTo(hn::Rebind<uint16_t, D>(), hn::BitCast(hn::RebindToSigned<D>(), value));
 }
 
-// fp16 patterns to fp32, and back, in hardware where there is any.
+// fp16 patterns to fp32, and back, in hardware if the target has the instructions.
 template <class D>  // of float
 HWY_INLINE hn::Vec<D> Fp32FromFp16Bits(D d, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
   if constexpr (kHasF16c) {
@@ -124,16 +124,16 @@ HWY_INLINE hn::Vec<D> Fp32FromFp64(D d, hn::Vec<hn::Rebind<double, D>> value) {
   }
 }
 
-// Integer 1 in the 32-bit lanes for which `flags` holds 1.0, 0 in those for which it holds 0.0: a mask of 64-bit lanes
-// cannot be narrowed, a value can.
+// Integer 1 in the 32-bit lanes for which `flags` holds 1.0, and 0 where it holds 0.0. A mask of 64-bit lanes cannot be
+// narrowed, but a value can.
 template <class D>  // of float
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> OneWhereOne(D d, hn::Vec<hn::Rebind<double, D>> flags) {
   const hn::RebindToUnsigned<D> du;
   return hn::And(hn::ShiftRight<23>(hn::BitCast(du, Fp32FromFp64(d, flags))), hn::Set(du, 1u));
 }
 
-// fp64 to fp32 with "round to odd": an inexact result is truncated and its last bit set, so that rounding it again, to
-// at most 22 bits, gives what rounding `value` once would have given.
+// fp64 to fp32 with "round to odd": an inexact result is truncated and its last bit set. If the result is then rounded
+// again, to at most 22 bits, it equals `value` rounded once.
 template <class D>  // of float
 HWY_INLINE hn::Vec<D> Fp32FromFp64RoundToOdd(D d, hn::Vec<hn::Rebind<double, D>> value) {
   const hn::Rebind<double, D> wide;
@@ -213,7 +213,7 @@ HWY_INLINE void StoreElements(D d, hn::Vec<D> value, uint8_t* to) {
   }
 }
 
-// Rounds a vector of floats as storing it as elements of type E, of 16 bits, would.
+// Rounds a vector of floats as if it were stored as 16-bit elements of type E.
 template <class E, class D>
 HWY_INLINE hn::Vec<D> RoundedTo(D d, hn::Vec<D> value) {
   if constexpr (std::is_same_v<E, Bfloat16>) {
@@ -223,7 +223,7 @@ HWY_INLINE hn::Vec<D> RoundedTo(D d, hn::Vec<D> value) {
   }
 }
 
-// The largest vectors of float of whose lanes one vector of E can be made.
+// The largest vectors of float that one vector of E can be made of.
 template <class E>
 using FloatsFor =
     std::conditional_t<std::is_same_v<E, double>, hn::Rebind<float, hn::ScalableTag<double>>, hn::ScalableTag<float>>;
@@ -263,8 +263,8 @@ void VisitFloatType(DType dtype, const Visitor& visit) {
   });
 }
 
-// The error of rounding `value` to `rounded`; 0 where either is not finite, as infinity and NaN would stay in the
-// residual for ever.
+// The error of rounding `value` to `rounded`. It is 0 if either is not finite, because infinity and NaN would stay in
+// the residual for ever.
 template <class D>  // of float
 HWY_INLINE hn::Vec<D> Lost(D d, hn::Vec<D> value, hn::Vec<D> rounded) {
   const hn::RebindToSigned<D> di;
@@ -301,7 +301,7 @@ struct BitXor {
   }
 };
 
-// Of truth values: bytes, of which any but zero is true.
+// For truth values, which are bytes: any byte but zero is true.
 struct BoolXor {
   template <class D>
   static HWY_INLINE hn::Vec<D> Apply(D d, hn::Vec<D> a, hn::Vec<D> b) {
@@ -317,8 +317,8 @@ struct Product {
   }
 };
 
-// The min and max instructions of the targets differ for NaN and for zeros of either sign. Comparisons do not. `keep_a`
-// is false if either is NaN, so the result is b unless a is NaN.
+// The targets' min and max instructions treat NaN and zeros of either sign differently. Comparisons are the same
+// everywhere. `keep_a` is false if either value is NaN, so the result is b unless a is NaN.
 template <class D, class M>
 HWY_INLINE hn::Vec<D> SelectOrNan(D, M keep_a, hn::Vec<D> a, hn::Vec<D> b) {
   return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(keep_a, a, b));

@@ -7,24 +7,24 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/fp8.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, which sets the target that these are compiled for.
+// After foreach_target.h, which sets the target that these headers are compiled for.
 #include "hwy/highway.h"
 #include "kernels/cpu/elements-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ronda::kernels::HWY_NAMESPACE {
 
-// Both formats are prefixes of fp16. E5M2 codes are the upper bytes of fp16 patterns. E4M3 codes, with a bit for the
-// missing one of the exponent, are the upper bytes of the patterns of numbers 2^8 times smaller, subnormal numbers
-// included. So a number is rounded to the format's grid in fp32, which takes two additions, and the rest is an exact
-// conversion to fp16.
+// Both formats are prefixes of fp16. E5M2 codes are the upper bytes of fp16 patterns. An E4M3 code has one exponent bit
+// less than fp16. With a bit inserted for it, the code is the upper byte of the pattern of a number 2^8 times smaller,
+// also for subnormal numbers. So a number is rounded to the format's grid in fp32, which takes two additions, and the
+// rest is an exact conversion to fp16.
 
 // An unpacked block.
 struct Fp8Values {
   alignas(64) float at[kFp8BlockElements];
 };
 
-// Whether the magnitudes of fp16 patterns are above `limit`.
+// Whether the magnitude of each fp16 pattern is above `limit`.
 template <class D>  // of uint16_t
 HWY_INLINE hn::Mask<D> IsAbove(D d, hn::Vec<D> fp16, int16_t limit) {
   const hn::RebindToSigned<D> di;
@@ -32,8 +32,8 @@ HWY_INLINE hn::Mask<D> IsAbove(D d, hn::Vec<D> fp16, int16_t limit) {
   return hn::RebindMask(d, hn::Gt(magnitude, hn::Set(di, limit)));
 }
 
-// The differences between the two formats. The grid of a format are the fp16 numbers with a code's bits; kToGrid times
-// a value of the format is on it. All functions are on fp16 patterns in 16-bit lanes.
+// The differences between the two formats. The grid of a format consists of the fp16 numbers that have a code's bits; a
+// value of the format times kToGrid is on the grid. All functions work on fp16 patterns in 16-bit lanes.
 struct E4M3 {
   static constexpr int kMantissaBits = 3;
   static constexpr uint32_t kLargestExponent = 8;
@@ -86,23 +86,23 @@ struct E5M2 {
   }
 };
 
-// `value` rounded to the grid of F; infinity and NaN are kept.
+// `value` rounded to the grid of F. Infinity and NaN stay as they are.
 template <class F, class D>  // of float
 HWY_INLINE hn::Vec<D> RoundToGrid(D d, hn::Vec<D> value) {
   const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
-  // A number 1.5 * 2^(23 - mantissa bits) times larger has its last bit where the format's is at this exponent;
-  // subnormal numbers share the last bit of the smallest exponent.
+  // A number 1.5 * 2^(23 - mantissa bits) times larger has its last bit where the format has it at this exponent.
+  // Subnormal numbers have the last bit of the smallest exponent.
   const auto exponent = hn::And(hn::BitCast(di, value), hn::Set(di, 0x7F800000));
   const auto smallest = hn::Set(di, (127 + F::kMinExponent) << 23);
   const auto factor = hn::Set(di, ((23 - F::kMantissaBits) << 23) + (1 << 22));
   const auto large = hn::BitCast(d, hn::Add(hn::Max(exponent, smallest), factor));
   const auto rounded = hn::Sub(hn::Add(value, large), large);
-  const auto sign = hn::And(hn::BitCast(du, value), hn::Set(du, 0x80000000u));  // zero has lost it
+  const auto sign = hn::And(hn::BitCast(du, value), hn::Set(du, 0x80000000u));  // zero has lost its sign
   return hn::BitCast(d, hn::Or(hn::BitCast(du, rounded), sign));
 }
 
-// The numbers of a block that count for its largest.
+// The numbers of a block among which the largest is searched: all of them, or only the finite ones.
 struct AllNumbers {
   template <class D>  // of int32_t
   static HWY_INLINE hn::Vec<D> Counted(D, hn::Vec<D> magnitude) {
@@ -130,14 +130,14 @@ HWY_INLINE uint32_t LargestMagnitude(const Fp8Values& values) {
   return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(d, largest)));
 }
 
-// The largest magnitude that the largest scale serves, 1.75 * 2^127.
+// The largest magnitude for which the largest scale suffices, 1.75 * 2^127.
 inline constexpr uint32_t kLargestEncodable = 0x7F600000;
 
 // The bits of the scale for a block whose largest finite number has the magnitude `largest`.
 template <class F>
 uint32_t ScaleBits(uint32_t largest) {
   if (largest == 0) return 127u << 23;
-  // The formats' maxima are both 1.75 times a power of two: beyond that, the next power is needed.
+  // The maxima of both formats are 1.75 times a power of two. A larger magnitude needs the next power.
   const uint32_t exponent = (std::min(largest, kLargestEncodable) + 0x1FFFFFu) >> 23;
   return (std::max(exponent, F::kLargestExponent + 1) - F::kLargestExponent) << 23;
 }
@@ -199,7 +199,7 @@ class BlockReader {
     factor_ = scale * (1.0f / F::kToGrid);
   }
 
-  // The numbers from `index` on.
+  // Decodes the numbers from `index` on.
   template <class D>  // of float
   HWY_INLINE hn::Vec<D> Load(D d, size_t index) const {
     const hn::Rebind<uint16_t, D> d16;
@@ -237,7 +237,7 @@ void LoadBlock(const uint8_t* src, size_t count, double factor, Fp8Values& value
   for (size_t i = 0; i < kFp8BlockElements; i += hn::Lanes(d)) {
     hn::Store(LoadScaledFloats<E>(d, src + i * sizeof(E), factor), d, values.at + i);
   }
-  std::fill(values.at + count, std::end(values.at), 0.0f);  // not the zeros of before: a factor gives zeros a sign
+  std::fill(values.at + count, std::end(values.at), 0.0f);  // again: a factor may have given the zeros a sign
 }
 
 // Encodes the sum of `values` and `residual`, a block of each, and stores the rounding errors in `residual`.
@@ -254,7 +254,7 @@ void EncodeWithFeedback(Fp8Values& values, float* residual, uint8_t* block) {
   }
 }
 
-// Encodes `values`, of which only the first `count` are not zero, with the residual of as many if there is one.
+// Encodes `values`, of which only the first `count` are not zero, with the residual of these `count` values, if any.
 template <class F>
 void EncodeValues(Fp8Values& values, size_t count, float* residual, uint8_t* block) {
   if (residual == nullptr) return EncodeBlock<F>(values, block);
@@ -310,7 +310,7 @@ void DecodeFp8OnTarget(const uint8_t* blocks, Fp8Format format, uint8_t* dst, DT
   });
 }
 
-// Reduces the blocks that are `at` bytes into each source.
+// Reduces the blocks that begin `at` bytes into each source.
 template <class F, class Op>
 void ReduceBlock(const ReduceFp8Args& args, size_t at, Fp8Values& values) {
   constexpr size_t kVectors = 4;
@@ -335,7 +335,7 @@ void ReduceBlock(const ReduceFp8Args& args, size_t at, Fp8Values& values) {
   }
 }
 
-// Reduces `count` elements, from the blocks `at` bytes into each source on.
+// Reduces `count` elements, starting with the blocks `at` bytes into each source.
 template <class F, class Op>
 void ReduceBlocks(const ReduceFp8Args& args, size_t at, size_t count, uint8_t* dst) {
   for (size_t begin = 0; begin < count; begin += kFp8BlockElements, at += kFp8BlockBytes, dst += kFp8BlockBytes) {
@@ -387,7 +387,7 @@ void DecodeFp8(const void* blocks, Fp8Format format, void* dst, DType dst_dtype,
 
 namespace {
 
-// Blocks that are reduced and then decoded at a time: they stay in the L1 cache next to the sources.
+// Blocks that are reduced and then decoded together: they stay in the L1 cache beside the sources.
 constexpr size_t kStepBlocks = 8;
 
 }  // namespace

@@ -36,8 +36,8 @@ struct ReduceFp8Args {
   std::optional<DType> dst_dtype = std::nullopt;  // floating point: `count` decoded elements; none: blocks
 };
 
-// dst = encoded(scale * (sources[0] op sources[1] op ...)), in float32 and in the order of `sources`; or the elements
-// that DecodeFp8 makes of exactly those blocks. min and max propagate NaN.
+// dst = encoded(scale * (sources[0] op sources[1] op ...)), in float32 and in the order of `sources`; with `dst_dtype`,
+// the elements that DecodeFp8 makes of exactly those blocks. min and max propagate NaN.
 void ReduceFp8(const ReduceFp8Args& args);
 
 }  // namespace ronda::kernels

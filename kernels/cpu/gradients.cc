@@ -8,15 +8,15 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/gradients.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, which sets the target that these are compiled for.
+// After foreach_target.h, which sets the target that these headers are compiled for.
 #include "hwy/highway.h"
 #include "kernels/cpu/elements-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ronda::kernels::HWY_NAMESPACE {
 
-// The highest bit of a lane is set if the element's magnitude, as an integer, is at least `infinity`. (No target lacks
-// the instructions for this, as some do for comparisons of 64-bit integers.)
+// The highest bit of a lane is set if the element's magnitude, as an integer, is at least `infinity`. (All targets have
+// the instructions for this; some lack comparisons of 64-bit integers.)
 template <class D>  // of unsigned integers
 HWY_INLINE hn::Vec<D> Flags(D d, hn::Vec<D> bits, hn::TFromD<D> infinity) {
   using Lane = hn::TFromD<D>;
@@ -56,7 +56,7 @@ bool HasNonFiniteOnTarget(const uint8_t* data, DType dtype, size_t count) {
 // Sums that are accumulated side by side, at least as many as any target's vectors have lanes of fp64.
 constexpr size_t kSums = 16;
 
-// So few rows that the next column finds them in the L1 cache.
+// So few rows that they are still in the L1 cache for the next column.
 constexpr size_t kRowsAtOnce = 64;
 
 using Doubles = hn::ScalableTag<double>;
@@ -67,7 +67,7 @@ struct Sums {
   alignas(64) double bb[kSums] = {};
 };
 
-// Adds the products of `rows` times kSums elements, one column of vectors after the other, each with its sums in
+// Adds the products of `rows` times kSums elements, one column of vectors after the other. The sums of a column are in
 // registers.
 template <class E>
 HWY_INLINE void AddRows(const uint8_t* a, const uint8_t* b, size_t rows, Sums& sums) {

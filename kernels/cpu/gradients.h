@@ -4,9 +4,9 @@
 //
 //   Adasum(a, b) = (1 - a.b / (2 |a|^2)) a  +  (1 - a.b / (2 |b|^2)) b
 //
-// (S. Maleki et al., "Scaling Distributed Training with Adaptive Summation", MLSys 2021.) The dot products are of whole
-// tensors, whose pieces may lie on several ranks. So Adasum takes three steps: Dots of each piece, WeightsOf their
-// sums, Combine.
+// (S. Maleki et al., "Scaling Distributed Training with Adaptive Summation", MLSys 2021.) The dot products are those of
+// whole tensors, whose pieces may lie on several ranks. So Adasum takes three steps: Dots of each piece, WeightsOf
+// their sums, Combine.
 #ifndef RONDA_KERNELS_CPU_GRADIENTS_H_
 #define RONDA_KERNELS_CPU_GRADIENTS_H_
 

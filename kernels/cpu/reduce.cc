@@ -11,7 +11,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/reduce.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, which sets the target that these are compiled for.
+// After foreach_target.h, which sets the target that these headers are compiled for.
 #include "hwy/highway.h"
 #include "kernels/cpu/elements-inl.h"
 
@@ -21,7 +21,7 @@ namespace ronda::kernels::HWY_NAMESPACE {
 // One pass over vectors: reduces elements [begin, begin + args.count) of every source, and stores the first at
 // args.dst.
 struct Pass {
-  const ReduceArgs& args;  // its scale is not looked at
+  const ReduceArgs& args;  // its scale is ignored
   double factor;           // multiplies floating-point results before they are rounded; other results are not scaled
   size_t begin;
 };
@@ -50,8 +50,8 @@ struct Normalize {  // to 0 or 1
   }
 };
 
-// Reduces elements of type E in lanes of type Lane, and stores them as elements of type Out: E, or float. (A loop of
-// its own for two sources was no faster.)
+// Reduces elements of type E in lanes of type Lane, and stores them as elements of type Out: E, or float. (A separate
+// loop for two sources was no faster.)
 template <class E, class Lane, class Op, class Finish, class Out>
 class Loop {
  public:
@@ -89,8 +89,8 @@ class Loop {
     }
   }
 
-  // All sources are read before anything is written, as `dst` may be one of them. Several accumulators in registers
-  // keep the loop over the sources, whose length is small, from dominating.
+  // Reads all sources before it writes anything, because `dst` may be one of them. The loop over the sources is short;
+  // several accumulators in registers keep its overhead small.
   template <size_t kVectors, class Tag>
   HWY_INLINE void Vectors(Tag d, size_t begin) const {
     const size_t step = hn::Lanes(d) * sizeof(E);
@@ -115,9 +115,9 @@ class Loop {
     }
   }
 
-  // The last elements in vectors of half the length, of a quarter, and so on. Small reductions consist of little else.
-  // A detour through a buffer would take longer than the rest of their arithmetic: its loads have to wait until the
-  // shorter stores before them are in the cache.
+  // Reduces the last elements in vectors of half the length, of a quarter, and so on. Small reductions consist of
+  // little else. A detour through a buffer would take longer than the rest of their arithmetic: its loads have to wait
+  // until the preceding shorter stores are in the cache.
   template <size_t kLanes>
   HWY_INLINE void ShorterVectors(size_t begin) const {
     const hn::CappedTag<Lane, kLanes> d;
@@ -180,7 +180,7 @@ void ReduceHalves(const Pass& pass) {
 
 template <class E>
 void ReduceIntegers(const Pass& pass) {
-  // Sums and products wrap, for which signedness does not matter; no target multiplies bytes.
+  // Sums and products wrap, so signedness does not matter. No target multiplies bytes.
   using Wrapping = std::make_unsigned_t<E>;
   using Factor = std::conditional_t<sizeof(E) == 1, uint16_t, Wrapping>;
   switch (pass.args.op) {
@@ -201,7 +201,7 @@ void ReduceIntegers(const Pass& pass) {
   }
 }
 
-// The largest byte is not zero where any source is true, the smallest where all are.
+// The largest byte is not zero if any source is true; the smallest is not zero if all are.
 void ReduceBools(const Pass& pass) {
   switch (pass.args.op) {
     case ReduceOp::kSum:
@@ -243,7 +243,7 @@ HWY_EXPORT(ReduceOnTarget);
 
 namespace {
 
-// Bytes that are reduced and then converted at a time: they stay in the L1 cache next to the sources.
+// Bytes that are reduced and then converted together: they stay in the L1 cache beside the sources.
 constexpr size_t kBlockBytes = 4096;
 
 // Reduces block by block to `args.dtype`, and converts each block to its destination while it is in the cache.
@@ -261,7 +261,7 @@ void ReduceThenConvert(const ReduceArgs& args, double factor, const Scale& then_
   }
 }
 
-// Elements that AddWide adds up at a time, one source after the other: their sums stay in the L1 cache.
+// Elements that AddWide adds up together, one source after the other: their sums stay in the L1 cache.
 constexpr size_t kWideElements = 512;
 
 // See AddsWide. `dst` may be a source: all sources of a block are read before the block is written.

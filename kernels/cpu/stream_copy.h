@@ -16,7 +16,7 @@ namespace detail {
 inline constexpr size_t kLineBytes = 64;
 
 // Copies whole cache lines; `dst` is the beginning of one. A line that is not filled at once would go to memory in
-// parts. (Highway's Stream is of no use here: without dispatch to a better target, its baseline on x86 stores single
+// parts. (Highway's Stream does not help here: without dispatch to a better target, its baseline on x86 stores single
 // bytes.)
 #if defined(__x86_64__)
 inline void StreamLines(const uint8_t* src, uint8_t* dst, size_t bytes) {
@@ -34,8 +34,8 @@ inline void StreamLines(const uint8_t* src, uint8_t* dst, size_t bytes) { std::m
 }  // namespace detail
 
 // memcpy with stores that bypass the caches, for memory that another core has read and will read next. An ordinary
-// store must first take the line away from that core's cache. Between cores that share no cache this costs tens of
-// nanoseconds a line, one line after the other.
+// store must first take the line away from that core's cache. If the cores share no cache, this costs tens of
+// nanoseconds per line, one line after the other.
 //
 // Neither pointer needs any alignment. Other threads see the bytes after a release store by this one, as with memcpy.
 inline void StreamCopy(const void* src, void* dst, size_t bytes) {

@@ -12,12 +12,13 @@ namespace ronda::kernels::cuda {
 
 // Threads of one block of a grid. A warp has 32 of them.
 inline constexpr int kThreads = 256;
-// Accesses of each thread to a tile, on its wider side: so many in flight hide the latency of memory.
+// Accesses of each thread to a tile, on the tile's side with the wider elements. All of them are in flight together,
+// which hides the latency of memory.
 inline constexpr int kAccessesInFlight = 4;
 
-// Blocks for which a multiprocessor shall have room. So many threads keep its memory busy, and each has registers for
-// the accesses that it has in flight. Bodies that hold two or three vectors for each that they load set their own
-// number (Body::kBlocksAtOnce): with fewer registers they would spill to memory, and a launch may have to wait for
+// Blocks for which a multiprocessor shall have room. This many threads keep its memory busy, and each has registers for
+// the accesses that it has in flight. Bodies that hold two or three vectors for each vector that they load set their
+// own number (Body::kBlocksAtOnce). With fewer registers they would spill to memory, and a launch may have to wait for
 // that.
 inline constexpr int kBlocksAtOnceIfSmall = 4;
 inline constexpr int kBlocksAtOnceIfLarge = 3;
@@ -32,19 +33,19 @@ RONDA_HOST_DEVICE constexpr uint64_t TileCount(uint64_t count, uint64_t tile_ele
   return (count + tile_elements - 1) / tile_elements;
 }
 
-// The most blocks, and so tiles, of a launch.
+// The most blocks, and therefore tiles, of a launch.
 inline constexpr uint64_t kMaxTiles = 0x7FFFFFFF;
 // The most parameters of a launch, passed by value, from CUDA 12.1 on.
 inline constexpr size_t kMaxParameterBytes = 32764;
-// Segments of a launch: enough for BERT-large, which has 398 gradients. More would fit, but each launch copies all of a
-// kernel's parameters, used or not. So the kernels of gradients come in two sizes: for a bucket as a backward pass
-// fills it, and for all of a model.
+// Segments of a launch: enough for BERT-large, which has 398 gradients. More would fit, but each launch copies all
+// parameters of a kernel, used or not. So the kernels of gradients come in two sizes: one for a bucket as a backward
+// pass fills it, and one for a whole model.
 inline constexpr int kMaxSegments = 448;
 inline constexpr int kFewSegments = 64;
 
-// Up to `kCapacity` segments (tensors) as one sequence of tiles, which a grid shares out evenly for segments of any
-// size. The device gets it by value, as a parameter of the kernel: there is no copy, nothing to free and nothing to
-// wait for.
+// Up to `kCapacity` segments (tensors) as one sequence of tiles, which a grid shares evenly whatever the sizes of the
+// segments. The device gets it by value, as a parameter of the kernel, so nothing has to be copied, freed or waited
+// for.
 template <class Segment, int kCapacity = kMaxSegments>
 class Tiling {
  public:
@@ -54,7 +55,7 @@ class Tiling {
     uint32_t index;
   };
 
-  // Whether a segment of so many tiles still fits.
+  // Whether a segment of this many tiles still fits.
   bool Fits(uint64_t tiles) const { return count_ < kCapacity && tiles <= kMaxTiles - tiles_; }
 
   // REQUIRES: `tiles` > 0, and they fit.
@@ -87,13 +88,14 @@ class Tiling {
  private:
   int count_ = 0;
   uint32_t tiles_ = 0;
-  // Only the first count_ mean anything. They are not cleared: that would take as long as the rest of a launch.
+  // Only the first count_ entries are valid. The others are not cleared, which would take as long as the rest of a
+  // launch.
   uint32_t first_tiles_[kCapacity];
   Segment segments_[kCapacity];
 };
 
-// Describes `count` segments by `describe(index, segment)`, which fills in the segment and returns its number of
-// tiles, and calls `run(tiling, rest)` with as few tilings as hold them. Stops at the first error.
+// Fills tilings with `count` segments: `describe(index, segment)` fills in a segment and returns its number of tiles.
+// Calls `run(tiling, rest)` for each tiling, with as few tilings as hold the segments. Stops at the first error.
 enum class Rest : uint8_t { kNone, kMore };  // whether another tiling follows
 template <class Segment, int kCapacity = kMaxSegments, class Describe, class Run>
 int ForTilings(int count, const Describe& describe, const Run& run) {
@@ -114,7 +116,7 @@ int ForTilings(int count, const Describe& describe, const Run& run) {
   return 0;
 }
 
-// How the code of a kernel is cut up, so that a GPU and a CPU can run the same.
+// How the code of a kernel is divided, so that a GPU and a CPU can run the same code.
 //
 // A kernel is a *body*: a struct that holds the parameters of a launch. Its
 //
@@ -122,16 +124,15 @@ int ForTilings(int count, const Describe& describe, const Run& run) {
 //
 // is the work of one block of a grid. It consists of steps: every thread (or, in a warp, every lane) finishes a step
 // before any begins the next. ForEachThread runs a step: on a GPU with the number of this thread, on the CPU with all
-// numbers one after the other. A PerThread or PerLane holds the values that a thread keeps from step to step. A block
-// has
+// numbers one after the other. A PerThread or PerLane holds the values that a thread keeps between steps. A block has
 //
-//   index(), grid()           which block this is, of how many
+//   index(), grid()           the number of this block, and of all blocks
 //   ForEachThread(step)       step(thread) for thread in [0, kThreads)
 //   ForEachWarp(step)         step(warp, index) for index in [0, kWarps)
 //   Any(of)                   whether of(thread) is true for any thread
 //   Total(of)                 of(thread) of all threads, doubles, added pairwise
 //   Publish(word, value)      stores a word that the host may wait for
-//   AfterAllBlocks(arrivals, then)  then() in the block that comes here last, behind the effects of all blocks
+//   AfterAllBlocks(arrivals, then)  then() in the last block to call this, after the effects of all blocks
 //
 // and a warp
 //
@@ -212,8 +213,8 @@ class HostBlock {
   const uint32_t grid_;
 };
 
-// Calls `load(i)`, then `store(i, loaded value)` for each i in [begin, end) that is a multiple of kStep from `begin`; a
-// thread has kAhead loads under way before it stores.
+// For each i in [begin, end) that is a multiple of kStep from `begin`, calls `load(i)`, then `store(i, loaded value)`.
+// A thread has kAhead loads under way before it stores.
 template <int kStep, int kAhead = kAccessesInFlight, class Block, class Load, class Store>
 RONDA_HOST_DEVICE inline void ForBatches(const Block& block, uint32_t begin, uint32_t end, const Load& load,
                                          const Store& store) {

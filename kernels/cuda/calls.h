@@ -1,10 +1,10 @@
-// The calls of the kernels for CUDA devices: plain structs that are the same on both sides of the plugin that has the
-// kernels (runtime/cuda/plugin.h), and need nothing of CUDA.
+// The calls of the kernels for CUDA devices: plain structs that need nothing of CUDA. They are the same in Ronda's core
+// and in the plugin that has the kernels (runtime/cuda/plugin.h).
 //
-// The arithmetic is that of kernels/cpu, and so are the bits of the results, unless said otherwise: conversions round
-// once, to nearest even; 16-bit and 8-bit sources are reduced in float32, in the order given; blocks of 8-bit codes are
+// The arithmetic is that of kernels/cpu, with the same bits in the results unless said otherwise. Conversions round
+// once, to nearest even. 16-bit and 8-bit sources are reduced in float32, in the order given. Blocks of 8-bit codes are
 // those of kernels/cpu/fp8.h. All pointers are to memory that the device can address, with any alignment. A call copies
-// the structs: it reads nothing on the host after it has returned.
+// the structs: after it has returned, it reads nothing on the host.
 #ifndef RONDA_KERNELS_CUDA_CALLS_H_
 #define RONDA_KERNELS_CUDA_CALLS_H_
 
@@ -17,7 +17,7 @@ namespace ronda::kernels::cuda {
 
 // How elements lie on the wire.
 struct Wire {
-  DType dtype = DType::kFloat32;  // of the elements; not looked at if they are in blocks
+  DType dtype = DType::kFloat32;  // of the elements; ignored if they are in blocks
   enum class Blocks : uint8_t { kNone, kE4M3, kE5M2 } blocks = Blocks::kNone;
 };
 
@@ -29,20 +29,20 @@ struct PackSegment {
   uint64_t offset = 0;        // bytes from the beginning of the wire; a multiple of 16
 };
 
-// A rank's own votes, which the launch that packs writes beside the tensors: `count` elements of the wire's dtype, of
-// which number `own` is `value` and the others are zero.
+// A rank's own votes: `count` elements of the wire's dtype, of which element `own` is `value` and the others are zero.
+// The launch that packs writes them beside the tensors.
 struct VoteCast {
   static constexpr int kAll = -1;
 
-  void* votes = nullptr;  // the first, outside of the segments; nullptr: there is no vote
+  void* votes = nullptr;  // the first vote, outside of the segments; nullptr: there is no vote
   int count = 0;
   uint64_t stride = 0;  // bytes from one to the next
   int own = kAll;       // kAll: all are `value`
-  double value = 0;     // an element exactly
+  double value = 0;     // a value that an element can hold exactly
 };
 
-// wire = to<wire>(input * scale [+ residual]), for many tensors in one launch. Bytes between the tensors are left
-// alone.
+// wire = to<wire>(input * scale [+ residual]), for many tensors in one launch. Bytes between the tensors are not
+// written.
 struct PackCall {
   const PackSegment* segments = nullptr;
   int segment_count = 0;
@@ -53,33 +53,33 @@ struct PackCall {
   VoteCast vote = {};      // not on a wire of blocks
 };
 
-// The elements wanted of a tensor's result, and their position on the wire.
+// The wanted elements of a tensor's result, and their position on the wire.
 struct UnpackSegment {
   void* output = nullptr;
-  uint64_t count = 0;   // elements wanted
+  uint64_t count = 0;   // wanted elements
   uint64_t offset = 0;  // bytes to the tensor's first granule (element or block)
-  uint64_t skip = 0;    // elements of the tensor before the first wanted
+  uint64_t skip = 0;    // elements of the tensor before the first wanted one
 };
 
-// Ranks' votes on whether a call takes place, which travelled as elements of the wire, and were reduced as its data
-// was or, from several ranks, lie one after the other. A vote is to stay if it is `stay`, exactly.
+// Ranks' votes on whether a call takes place. They travelled as elements of the wire. They were reduced as the data was
+// or, if they come from several ranks, they lie one after the other. A vote means "stay" if it equals `stay` exactly.
 struct VoteCount {
   const void* votes = nullptr;  // `count` elements of the wire's dtype (of blocks: uint8); nullptr: no vote
   int count = 0;
   double stay = 0;
-  // Written once: 1 if all votes are to stay, else 2. In memory that the host reads too; nullptr: nothing is written.
-  // The call's other effects come before.
+  // Written once: 1 if all votes are to stay, else 2. In memory that the host also reads; nullptr: nothing is written.
+  // The other effects of the call come first.
   uint32_t* decision = nullptr;
-  // Set to `opens_at` before the decision is written, if all votes are to stay. In such memory, too; nullptr: nothing
-  // is.
+  // Set to `opens_at` before the decision is written, if all votes are to stay. In memory that the host also reads;
+  // nullptr: nothing is written.
   uint32_t* gate = nullptr;
   uint32_t opens_at = 0;
-  // With `decision`: a word of the device's memory that counts the blocks of the launch that are done. It is zero
-  // before the call, and again after it; calls that share it run one after the other.
+  // With `decision`: a word of the device's memory that counts the finished blocks of the launch. It is zero before and
+  // after the call. Calls that share it run one after the other.
   uint32_t* arrivals = nullptr;
 };
 
-// output = to<dtype>(wire * scale), for many tensors in one launch; nothing if a vote was lost.
+// output = to<dtype>(wire * scale), for many tensors in one launch. Writes nothing if a vote was lost.
 struct UnpackCall {
   const UnpackSegment* segments = nullptr;
   int segment_count = 0;
@@ -90,8 +90,8 @@ struct UnpackCall {
   VoteCount vote;
 };
 
-// dst = to<wire>(scale * (source 0 op source 1 op ...)), in the order of the sources. Bytes between the tensors on the
-// wire are reduced as well.
+// dst = to<wire>(scale * (source 0 op source 1 op ...)), in the order of the sources. Also reduces the bytes between
+// the tensors on the wire.
 struct ReduceCall {
   const void* sources = nullptr;  // the first source; the others follow
   uint64_t stride = 0;            // bytes from one to the next; a multiple of 16
@@ -132,20 +132,20 @@ struct AddScaledCall {
 inline constexpr int kDotsMaxParts = 256;
 
 // Adasum's three dot products (kernels/cpu/gradients.h) of pairs of tensors, in float64: dots[3 * i] is a.b of pair i,
-// then a.a and b.b. The order of summation is fixed, but is not the CPU's.
+// then a.a and b.b. The order of summation is fixed, but differs from the CPU's.
 struct DotsCall {
   const Extent* a = nullptr;
-  const Extent* b = nullptr;  // of the same counts
+  const Extent* b = nullptr;  // with the same counts
   int pair_count = 0;
   DType dtype = DType::kFloat32;  // float32 or float64
   double* dots = nullptr;
   double* scratch = nullptr;  // 3 * kDotsMaxParts for each pair; written
 };
 
-// a = weights.a * a + weights.b * b for pairs of tensors, with Adasum's weights for these dot products, which are read
-// on the device.
+// a = weights.a * a + weights.b * b for pairs of tensors, with Adasum's weights for these dot products, which the
+// device reads.
 struct CombineCall {
-  const Extent* a = nullptr;  // written too
+  const Extent* a = nullptr;  // also written
   const Extent* b = nullptr;
   int pair_count = 0;
   DType dtype = DType::kFloat32;

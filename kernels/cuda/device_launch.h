@@ -9,7 +9,7 @@
 
 namespace ronda::kernels::cuda {
 
-// A warp and a block of a GPU, as bodies see them (block.h): each thread has its own part of everything.
+// A warp and a block of a GPU, as bodies see them (block.h): each thread has its own part of every value.
 class DeviceWarp {
  public:
   // The value of this lane.
@@ -79,18 +79,18 @@ class DeviceBlock {
     return sums[0];
   }
 
-  // To memory of the host: all earlier writes of this device are visible there first.
+  // A store to memory of the host: all earlier writes of this device become visible there first.
   __device__ void Publish(uint32_t* word, uint32_t value) const {
     __threadfence_system();
     *static_cast<volatile uint32_t*>(word) = value;
   }
 
-  // Memory ordering. The barrier orders what the block's threads have written before what thread 0 does next, and the
-  // fence behind it is cumulative: by PTX's memory model all of that is visible on this device to a thread that has
-  // read the count of this or of a later block, and has a fence behind the read. The last block reads a count to which
+  // Memory ordering. The barrier orders the writes of the block's threads before the next action of thread 0, and the
+  // fence after it is cumulative. By PTX's memory model all of these writes are visible on this device to a thread that
+  // has read the count of this or a later block, and has a fence after the read. The last block reads a count to which
   // every other block has added, so the effects of all blocks come before `then`, in which Publish has a fence of the
-  // system ahead of its store. No block waits for another, so it does not matter how many of them the device runs at a
-  // time. Launches before this one on the stream have ended. The count wraps to zero by itself, for the next launch.
+  // system before its store. No block waits for another, so it does not matter how many of them the device runs at a
+  // time. Earlier launches on the stream have ended. The count wraps to zero by itself, for the next launch.
   template <class Then>
   __device__ void AfterAllBlocks(uint32_t* arrivals, const Then& then) const {
     __syncthreads();
@@ -128,7 +128,7 @@ struct DeviceLaunch {
   cudaStream_t stream;
 };
 
-// Loads the kernels of bodies onto the current device, and runs nothing. `*error` is the first failure.
+// Loads the kernels of bodies onto the current device, and runs nothing. `*error` becomes the first failure.
 struct DeviceLoad {
   template <class Body>
   int operator()(const Body& /*body*/, uint32_t /*blocks*/) const {

@@ -17,7 +17,7 @@
 #define RONDA_HOST_DEVICE
 #endif
 
-// Ahead of a loop over an array that is to be in registers.
+// Goes before a loop over an array that is to be in registers.
 #ifdef __CUDA_ARCH__
 #define RONDA_UNROLL _Pragma("unroll")
 #else
@@ -26,10 +26,10 @@
 
 namespace ronda::kernels::cuda {
 
-// Floating-point elements: the types of 16 bits, and conversions that round once, to nearest even, with the bits that
-// kernels/cpu gives (but for which NaN a NaN is).
+// Floating-point elements: the 16-bit types, and conversions that round once, to nearest even. They give the same bits
+// as kernels/cpu, except for the payload of NaN.
 //
-// The host converts by integer arithmetic, the device by its instructions. Code for one of them alone is in this file,
+// The host converts by integer arithmetic, the device by its instructions. Code for only one of them is in this file,
 // and, for 8-bit codes, in fp8.h.
 
 template <class To, class From>
@@ -77,7 +77,7 @@ RONDA_HOST_DEVICE inline Float16 Fp16FromFp32(float value) {
   } else if (magnitude >= 143u << 23) {  // 65536
     result = 0x7C00u;
   } else if (magnitude < 113u << 23) {
-    // 0.5 has its last bit where fp16's last subnormal bit is, so that adding it rounds there.
+    // 0.5 has its last bit where fp16's last subnormal bit is, so adding 0.5 rounds there.
     result = BitCast<uint32_t>(BitCast<float>(magnitude) + 0.5f) - (126u << 23);
   } else {
     // Half the lowest kept bit, less one, plus the lowest kept bit itself: ties carry into even.
@@ -103,8 +103,8 @@ RONDA_HOST_DEVICE inline Bfloat16 Bf16FromFp32(float value) {
 #endif
 }
 
-// "Round to odd": an inexact result is truncated and its last bit set, so that rounding it again, to at most 22 bits,
-// gives what rounding `value` once would have given.
+// "Round to odd": an inexact result is truncated and its last bit set. If the result is then rounded again, to at most
+// 22 bits, it equals `value` rounded once.
 RONDA_HOST_DEVICE inline float Fp32FromFp64RoundToOdd(double value) {
   const auto nearest = static_cast<float>(value);
   const double magnitude = value < 0 ? -value : value;
@@ -115,7 +115,7 @@ RONDA_HOST_DEVICE inline float Fp32FromFp64RoundToOdd(double value) {
   return BitCast<float>(bits);
 }
 
-// An element's value, exactly, as a float or double of at least its width.
+// An element's value, exactly, as a float or double that is at least as wide.
 template <class Lane, class E>
 RONDA_HOST_DEVICE inline Lane Widen(E element) {
   if constexpr (std::is_same_v<E, Float16>) {
@@ -146,10 +146,10 @@ RONDA_HOST_DEVICE inline E RoundTo(Lane value) {
 template <class From, class To>
 using LaneOf = std::conditional_t<std::is_same_v<From, double> || std::is_same_v<To, double>, double, float>;
 
-// The widest access there is.
+// The widest access of a GPU.
 inline constexpr int kAccessBytes = 16;
 
-// Consecutive elements, as one access moves them, or, if there are more of them, several.
+// Consecutive elements that one access moves or, if they are more, several accesses.
 template <class E, int kCount>
 struct alignas(kCount * sizeof(E) < kAccessBytes ? kCount * sizeof(E) : kAccessBytes) Vector {
   E at[kCount];
@@ -165,8 +165,8 @@ RONDA_HOST_DEVICE inline bool IsAlignedFor(const void* pointer) {
   return IsAligned(pointer, alignof(Vector<E, kCount>));
 }
 
-// Loads from an address of any alignment, byte by byte. After it had merged a memcpy with an access of the element's
-// width, nvcc has been seen to emit that access for both, and a device faults where it is not aligned
+// Loads from an address of any alignment, byte by byte. nvcc has been seen to merge a memcpy with an access of the
+// element's width, and to emit that access for both. On an address that is not aligned, the device then faults
 // (tests/kernels/cuda/machine_code_test.cc).
 template <class T>
 RONDA_HOST_DEVICE inline T LoadBytes(const void* from) {
@@ -212,7 +212,7 @@ RONDA_HOST_DEVICE inline uint8_t* At(void* elements, uint64_t index) {
   return static_cast<uint8_t*>(elements) + index * sizeof(E);
 }
 
-// The result of a call that does not exist: cudaErrorInvalidValue.
+// The result of a call that is not supported: cudaErrorInvalidValue.
 inline constexpr int kInvalidCall = 1;
 
 // Each calls `visit` with the ElementType of `dtype`, and returns its result. They return kInvalidCall if `dtype` is

@@ -1,11 +1,11 @@
-// Kernels that pack and unpack the 8-bit wire formats (kernels/dtype.h), whose blocks a warp encodes and decodes: the
-// bodies. map_launches.h launches them.
+// The bodies of kernels that pack and unpack the 8-bit wire formats (kernels/dtype.h). A warp encodes and decodes a
+// block. map_launches.h launches the bodies.
 //
-// Both formats are prefixes of fp16. E5M2 codes are the upper bytes of fp16 patterns. E4M3 codes, with a bit for the
-// missing one of the exponent, are the upper bytes of the patterns of numbers 2^8 times smaller, subnormal numbers
-// included. So a number is rounded to the format's grid in fp32, which takes two additions, and the rest is an exact
-// conversion to fp16. A GPU of compute capability 8.9 or newer has instructions for both directions, with the same bits
-// for all numbers that a code can hold.
+// Both formats are prefixes of fp16. E5M2 codes are the upper bytes of fp16 patterns. An E4M3 code has one exponent bit
+// less than fp16. With a bit inserted for it, the code is the upper byte of the pattern of a number 2^8 times smaller,
+// also for subnormal numbers. So a number is rounded to the format's grid in fp32, which takes two additions, and the
+// rest is an exact conversion to fp16. A GPU of compute capability 8.9 or newer has instructions for both directions,
+// with the same bits for all numbers that a code can hold.
 #ifndef RONDA_KERNELS_CUDA_FP8_H_
 #define RONDA_KERNELS_CUDA_FP8_H_
 
@@ -24,8 +24,8 @@
 
 namespace ronda::kernels::cuda {
 
-// The differences between the two formats. The grid of a format are the fp16 numbers with a code's bits; kToGrid times
-// a value of the format is on it.
+// The differences between the two formats. The grid of a format consists of the fp16 numbers that have a code's bits; a
+// value of the format times kToGrid is on the grid.
 struct E4M3 {
   static constexpr int kMantissaBits = 3;
   static constexpr uint32_t kLargestExponent = 8;
@@ -44,7 +44,7 @@ struct E4M3 {
   }
 
 #ifdef RONDA_HAS_FP8_INSTRUCTIONS
-  // Two at a time, the first in the lower bits. Of numbers that a code can hold.
+  // Two numbers at a time, the first in the lower bits. REQUIRES: a code can hold the numbers.
   __device__ static uint16_t TwoCodes(float first, float second) {
     uint16_t codes;
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(second), "f"(first));
@@ -57,9 +57,9 @@ struct E4M3 {
     return halves;
   }
 
-  // The code of any number, where `code` is its as TwoCodes has it.
+  // The code of any number; `code` is the one that TwoCodes gives for it.
   __device__ static uint8_t CodeOfAny(float number, uint8_t code) {
-    return fabsf(number) <= 464 ? code : 0x7F;  // from the middle of the largest number and the next on
+    return fabsf(number) <= 464 ? code : 0x7F;  // from the middle between the largest number and the next one on
   }
 #endif
 };
@@ -97,11 +97,11 @@ struct E5M2 {
 #endif
 };
 
-// `value` rounded to the grid of F; infinity and NaN are kept.
+// `value` rounded to the grid of F. Infinity and NaN stay as they are.
 template <class F>
 RONDA_HOST_DEVICE inline float RoundToGrid(float value) {
-  // A number 1.5 * 2^(23 - mantissa bits) times larger has its last bit where the format's is at this exponent;
-  // subnormal numbers share the last bit of the smallest exponent.
+  // A number 1.5 * 2^(23 - mantissa bits) times larger has its last bit where the format has it at this exponent.
+  // Subnormal numbers have the last bit of the smallest exponent.
   constexpr uint32_t kSmallest = static_cast<uint32_t>(127 + F::kMinExponent) << 23;
   constexpr uint32_t kFactor = (static_cast<uint32_t>(23 - F::kMantissaBits) << 23) + (1u << 22);
   const uint32_t bits = BitCast<uint32_t>(value);
@@ -111,20 +111,20 @@ RONDA_HOST_DEVICE inline float RoundToGrid(float value) {
   return BitCast<float>(BitCast<uint32_t>(rounded) | (bits & 0x80000000u));  // zero has lost its sign
 }
 
-// The largest magnitude that the largest scale serves, 1.75 * 2^127.
+// The largest magnitude for which the largest scale suffices, 1.75 * 2^127.
 inline constexpr uint32_t kLargestEncodable = 0x7F600000;
 
 // The bits of the scale for a block whose largest finite number has the magnitude with the bits `largest`.
 template <class F>
 RONDA_HOST_DEVICE inline uint32_t ScaleBits(uint32_t largest) {
   if (largest == 0) return 127u << 23;
-  // The formats' maxima are both 1.75 times a power of two: beyond that, the next power is needed.
+  // The maxima of both formats are 1.75 times a power of two. A larger magnitude needs the next power.
   const uint32_t exponent = ((largest < kLargestEncodable ? largest : kLargestEncodable) + 0x1FFFFFu) >> 23;
   constexpr uint32_t kLeast = F::kLargestExponent + 1;
   return ((exponent > kLeast ? exponent : kLeast) - F::kLargestExponent) << 23;
 }
 
-// A lane has two pieces of a block, each of four elements: so a warp's accesses are next to each other.
+// A lane has two pieces of a block, of four elements each. So the accesses of a warp are next to each other.
 inline constexpr int kPieces = 2;
 inline constexpr int kPiece = 4;
 static_assert(kLanes * kPieces * kPiece == kFp8BlockElements);
@@ -188,8 +188,7 @@ RONDA_HOST_DEVICE inline Vector<float, kPiece> DecodePiece(const Codes& codes, f
   return numbers;
 }
 
-// A block on the wire: its scale, and its codes behind it. It has 260 bytes, so on a wire that is aligned codes can be
-// moved by fours.
+// A block on the wire: its scale, then its codes. It has 260 bytes, so on an aligned wire codes can be moved in fours.
 
 // A lane's codes of a block, and the block's scale.
 struct LaneCodes {
@@ -197,7 +196,8 @@ struct LaneCodes {
   Codes at[kPieces];
 };
 
-// kAligned: `block` is a multiple of four. A template, as loads with a condition are waited for one after the other.
+// kAligned: `block` is a multiple of four. This is a template parameter because loads with a condition are waited for
+// one after the other.
 template <bool kAligned>
 RONDA_HOST_DEVICE inline LaneCodes LoadLaneCodes(const uint8_t* block, int lane) {
   LaneCodes codes;
@@ -238,7 +238,7 @@ RONDA_HOST_DEVICE inline void EncodeBlock(const Warp& warp, const Lanes& numbers
 
 // Bodies of kernels that encode tensors as blocks of 8-bit codes, and decode them: pack and unpack.
 
-// Tiles are blocks of codes, four a warp.
+// Tiles are blocks of codes, four per warp.
 inline constexpr uint32_t kTileBlocks = 4 * kWarps;
 
 RONDA_HOST_DEVICE inline uint64_t Least(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -248,7 +248,7 @@ class EncodeBody {
  public:
   static constexpr int kBlocksAtOnce = kBlocksAtOnceIfLarge;
 
-  // `dst` of the segments are blocks.
+  // `dst` of each segment points to blocks.
   EncodeBody(const Tiling<MapSegment>& tiles, const Scale& scale)
       : factor_(static_cast<Lane>(scale.Factor())), tiles_(tiles) {}
 
@@ -271,7 +271,7 @@ class EncodeBody {
     Vector<float, kPiece> residual[kPieces];
   };
 
-  // Blocks that a warp loads before it encodes the first: 64 bytes a lane, which it has registers for.
+  // Blocks that a warp loads before it encodes the first: 64 bytes per lane, for which it has registers.
   template <bool kFeedback>
   static constexpr uint32_t kAhead =
       std::max<uint32_t>(1, std::min<uint32_t>(4, 16 / (sizeof(E) + (kFeedback ? sizeof(float) : 0))));
@@ -279,7 +279,7 @@ class EncodeBody {
   template <bool kFeedback, class Block>
   RONDA_HOST_DEVICE void Tile(const Block& block, const MapSegment& segment, uint64_t first) const {
     const uint64_t end = Least(Fp8BlockCount(segment.count), first + kTileBlocks);
-    // Before this one, blocks are whole, and can be moved by pieces.
+    // The blocks before this one are whole, and can be moved in pieces.
     const bool is_aligned =
         IsAlignedFor<E, kPiece>(segment.src) && (!kFeedback || IsAlignedFor<float, kPiece>(segment.residual));
     const uint64_t whole_end = is_aligned ? Least(segment.count / kFp8BlockElements, end) : 0;
@@ -324,7 +324,7 @@ class EncodeBody {
     }
   }
 
-  // Block `index`, element by element: it may have fewer, and any address. Zeros follow.
+  // Block `index`, element by element: it may be shorter, and have any address. Zeros follow.
   template <bool kFeedback, class Warp>
   RONDA_HOST_DEVICE void OneBlock(const Warp& warp, const MapSegment& segment, uint64_t index) const {
     const auto for_each = [&](int lane, int piece, const auto& step) {
@@ -350,7 +350,7 @@ class EncodeBody {
     });
   }
 
-  // What is sent of an element.
+  // The value that is sent for an element.
   template <bool kFeedback>
   RONDA_HOST_DEVICE float Number(const Elements& elements, int piece, int i) const {
     const auto number = static_cast<float>(Widen<Lane>(elements.at[piece].at[i]) * factor_);
@@ -377,12 +377,12 @@ class EncodeBody {
   const Tiling<MapSegment> tiles_;
 };
 
-// The elements wanted of a tensor that lies on the wire in blocks.
+// The wanted elements of a tensor that lies on the wire in blocks.
 struct DecodeSegment {
-  const void* blocks;  // the tensor's first
+  const void* blocks;  // the tensor's first block
   void* dst;
-  uint64_t skip;   // elements before the first wanted
-  uint64_t count;  // elements wanted
+  uint64_t skip;   // elements before the first wanted one
+  uint64_t count;  // wanted elements
 };
 
 // The first block that has wanted elements, and the number of such blocks.
@@ -391,7 +391,7 @@ RONDA_HOST_DEVICE inline uint64_t BlocksWanted(const DecodeSegment& segment) {
   return segment.count == 0 ? 0 : Fp8BlockCount(segment.skip + segment.count) - FirstBlock(segment);
 }
 
-// Blocks of codes whose loads a lane has under way before it decodes the first: it has few bytes of each.
+// Blocks of codes whose loads a lane has under way before it decodes the first. The lane loads few bytes of each.
 inline constexpr uint32_t kBlocksInFlight = 4;
 static_assert(kTileBlocks == kBlocksInFlight * kWarps);
 
@@ -414,12 +414,12 @@ class DecodeBody {
   }
 
  private:
-  // Blocks `first` and after of those that have wanted elements.
+  // The blocks that have wanted elements, from `first` on.
   template <class Block>
   RONDA_HOST_DEVICE void Tile(const Block& block, const DecodeSegment& segment, uint64_t first) const {
     const uint64_t begin = FirstBlock(segment) + first;
     const uint64_t end = Least(FirstBlock(segment) + BlocksWanted(segment), begin + kTileBlocks);
-    // Between these, blocks are wanted as a whole, and can be moved by pieces.
+    // All elements of the blocks between these two are wanted, so the blocks can be moved in pieces.
     const uint64_t whole_begin = TileCount(segment.skip, kFp8BlockElements);
     const bool is_aligned = IsAligned(segment.blocks, sizeof(Codes)) &&
                             IsAlignedFor<E, kPiece>(PlaceOf(segment, whole_begin * kFp8BlockElements));
@@ -444,7 +444,7 @@ class DecodeBody {
     return At<E>(segment.dst, index - segment.skip);
   }
 
-  // Blocks `index`, index + kWarps, ...: a tile's of one warp.
+  // Blocks `index`, index + kWarps, ...: one warp's blocks of a tile.
   RONDA_HOST_DEVICE void WholeBlocks(const DecodeSegment& segment, uint64_t index, int lane) const {
     LaneCodes codes[kBlocksInFlight];
     RONDA_UNROLL

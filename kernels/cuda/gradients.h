@@ -147,7 +147,7 @@ class AddBody {
   const Tiling<PairSegment> tiles_;
 };
 
-// Dot products are added up in parts of a pair, each by a block, and the parts by another launch. So their order is
+// A pair's dot products are added up in parts, each by a block; another launch adds up the parts. So the order is
 // fixed, and no block waits for another.
 inline constexpr uint64_t kDotsPartElements = 4096;  // at least
 
@@ -156,7 +156,7 @@ RONDA_HOST_DEVICE inline uint64_t DotsParts(uint64_t count) {
   return parts < kDotsMaxParts ? parts : kDotsMaxParts;
 }
 
-// Elements of each part but the last.
+// Elements of each part except the last.
 RONDA_HOST_DEVICE inline uint64_t DotsPartLength(uint64_t count) {
   const uint64_t parts = DotsParts(count);
   return parts == 0 ? 0 : TileCount(TileCount(count, parts), kThreads) * kThreads;
@@ -166,7 +166,7 @@ struct DotsSegment {
   const void* a;
   const void* b;
   uint64_t count;
-  double* parts;  // three of each part
+  double* parts;  // three for each part
   double* dots;
 };
 

@@ -11,15 +11,14 @@
 namespace ronda::kernels::cuda {
 namespace {
 
-// The largest grid here: fewer blocks than large tensors have tiles, so that blocks have several, as they may on a
-// device.
+// The largest grid here. Large tensors have more tiles than that, so that blocks have several, as they may on a device.
 constexpr uint32_t kMaxGrid = 256;
 
 struct HostLaunch {
   template <class Body>
   int operator()(const Body& body, uint32_t blocks) const {
     const uint32_t grid = std::min(blocks, kMaxGrid);
-    // A device runs blocks in any order. So neither the first nor the last comes last.
+    // A device runs blocks in any order. So neither the first nor the last block runs last here.
     for (uint32_t i = 0; i < grid; ++i) body(HostBlock((grid / 2 + i) % grid, grid));
     return 0;
   }

@@ -6,8 +6,8 @@
 
 namespace ronda::kernels::cuda {
 
-// The kernels, launched on a stream (a cudaStream_t) of the current device. They return 0 or a cudaError_t, and wait
-// for nothing. A call of up to 448 tensors is one launch (kMaxSegments in block.h).
+// The kernels, launched on a stream (a cudaStream_t) of the current device. They return 0 or a cudaError_t, and do not
+// wait. A call of up to 448 tensors is one launch (kMaxSegments in block.h).
 int DevicePack(const PackCall& call, void* stream);
 int DeviceUnpack(const UnpackCall& call, void* stream);
 int DeviceReduce(const ReduceCall& call, void* stream);
@@ -16,16 +16,16 @@ int DeviceAddScaled(const AddScaledCall& call, void* stream);
 int DeviceDots(const DotsCall& call, void* stream);
 int DeviceCombine(const CombineCall& call, void* stream);
 
-// Load all of these kernels onto the current device; 0 or a cudaError_t. CUDA would do so for each with its first
-// launch, and may wait for the device before it does.
+// Load all of these kernels onto the current device; 0 or a cudaError_t. Without this, CUDA loads each kernel with its
+// first launch, and may wait for the device before it does.
 int LoadMapKernels();
 int LoadReduceKernels();
 int LoadGradientKernels();
 
-// The kernels for CUDA devices, compiled for the CPU and run by the calling thread, to the end: the same code, block by
-// block and thread by thread, on memory of the host. For tests, and for a device that is made of the CPU.
+// The kernels for CUDA devices, compiled for the CPU. The calling thread runs them to the end on memory of the host:
+// the same code, block by block and thread by thread. For tests, and for a fake device that the CPU plays.
 //
-// They return 0, or cudaErrorInvalidValue for a call that does not exist.
+// They return 0, or cudaErrorInvalidValue for a call that is not supported.
 int HostPack(const PackCall& call);
 int HostUnpack(const UnpackCall& call);
 int HostReduce(const ReduceCall& call);

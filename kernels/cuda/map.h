@@ -1,4 +1,5 @@
-// Kernels that pack and unpack elements, and the votes on whether they do: the bodies. map_launches.h launches them.
+// The bodies of kernels that pack and unpack elements, and of the votes on whether they do. map_launches.h launches
+// them.
 #ifndef RONDA_KERNELS_CUDA_MAP_H_
 #define RONDA_KERNELS_CUDA_MAP_H_
 
@@ -14,13 +15,13 @@
 
 namespace ronda::kernels::cuda {
 
-// A VoteCount as the device counts it: it compares bits, so that votes of any dtype are the same to it.
+// A VoteCount as the device counts it. The device compares bits, so that votes of any dtype are the same to it.
 struct Ballot {
   const uint8_t* votes = nullptr;
   int count = 0;  // 0: no vote
   int bytes = 0;  // of one vote
   uint64_t mask = 0;
-  uint64_t stay = 0;  // the bits under the mask of a vote to stay; else no vote can be to stay
+  uint64_t stay = 0;  // the masked bits of a vote to stay; a bit outside of the mask: no vote is to stay
 };
 
 RONDA_HOST_DEVICE inline bool Stays(const Ballot& ballot, int index) {
@@ -42,15 +43,15 @@ RONDA_HOST_DEVICE inline bool IsLost(const Block& block, const Ballot& ballot) {
   });
 }
 
-// What becomes of a ballot: the words of a VoteCount.
+// Where the result of a ballot goes: the words of a VoteCount.
 struct Decision {
   uint32_t* word = nullptr;  // nullptr: nothing is written
-  uint32_t* gate = nullptr;  // nullptr: there is none
+  uint32_t* gate = nullptr;  // nullptr: there is no gate
   uint32_t opens_at = 0;
   uint32_t* arrivals = nullptr;
 };
 
-// Writes the decision once all blocks have come here. All threads of the block take part.
+// Writes the decision after all blocks have called this. All threads of the block take part.
 template <class Block>
 RONDA_HOST_DEVICE inline void Decide(const Block& block, const Decision& decision, bool lost) {
   if (decision.word == nullptr) return;
@@ -60,18 +61,17 @@ RONDA_HOST_DEVICE inline void Decide(const Block& block, const Decision& decisio
   });
 }
 
-// A VoteCast as the device writes it, by bytes.
+// A VoteCast as the device writes it, byte by byte.
 struct Cast {
   uint8_t* votes = nullptr;
   int count = 0;  // 0: no vote
   int bytes = 0;  // of one vote
-  int own = 0;    // below 0: all
+  int own = 0;    // negative: all
   uint64_t stride = 0;
   uint64_t bits = 0;
 };
 
-// One block writes all: there are as many as regions of the wire, mostly one. Whoever reads them comes after the
-// launch.
+// One block writes all votes: there are as many as regions of the wire, mostly one. Their readers run after the launch.
 template <class Block>
 RONDA_HOST_DEVICE inline void Write(const Block& block, const Cast& cast) {
   if (block.index() != 0) return;
@@ -85,14 +85,14 @@ RONDA_HOST_DEVICE inline void Write(const Block& block, const Cast& cast) {
   });
 }
 
-// What a launch has to do with votes: it writes some, or obeys and settles some, or neither.
+// The votes of a launch: it writes some, or obeys and settles some, or neither.
 struct Votes {
   Cast cast = {};
   Ballot ballot = {};
   Decision decision = {};
 };
 
-// Of a call without elements: its votes alone. One block.
+// For a call without elements: only its votes. One block.
 struct VotesBody {
   Votes votes;
 
@@ -103,7 +103,7 @@ struct VotesBody {
   }
 };
 
-// The bits of `value` as an element of each kind of type, if it is one exactly.
+// The bits of `value` as an element of each kind of type, if the type can hold it exactly.
 template <class E>
 std::optional<uint64_t> FloatBits(double value) {
   const E element = RoundTo<E>(value);
@@ -122,7 +122,7 @@ std::optional<uint64_t> IntegerBits(double value) {
   return bits;
 }
 
-// The bits of `value` as an element of `dtype`; nullopt if it is not one exactly.
+// The bits of `value` as an element of `dtype`; nullopt if `dtype` cannot hold it exactly.
 inline std::optional<uint64_t> BitsOf(double value, DType dtype) {
   std::optional<uint64_t> bits;
   if (IsFloatingPoint(dtype)) {
@@ -148,7 +148,7 @@ inline Ballot BallotOf(const VoteCount& vote, DType dtype) {
   ballot.bytes = static_cast<int>(SizeOf(dtype));
   const std::optional<uint64_t> stay = BitsOf(vote.stay, dtype);
   if (!stay.has_value()) {
-    ballot.stay = 1;  // not under the mask, which is 0
+    ballot.stay = 1;  // not under the mask, which is 0: no vote can match
     return ballot;
   }
   ballot.mask = ~uint64_t{0} >> (64 - 8 * ballot.bytes);
@@ -171,8 +171,8 @@ inline Cast CastOf(const VoteCast& vote, DType dtype) {
 // The dtype of a vote on this wire.
 constexpr DType VoteDType(const Wire& wire) { return wire.blocks == Wire::Blocks::kNone ? wire.dtype : DType::kUint8; }
 
-// Bodies of kernels that make of each element of a source an element of a destination: pack and unpack, but for blocks
-// of 8-bit codes (fp8.h).
+// Bodies of kernels that turn each element of a source into an element of a destination: pack and unpack, except for
+// blocks of 8-bit codes (fp8.h).
 
 // A tensor on its way to the wire, or from it.
 struct MapSegment {
@@ -182,14 +182,14 @@ struct MapSegment {
   uint64_t count;
 };
 
-// The residual that error feedback keeps of `value`, sent as `rounded`; 0 where either is not finite, as infinity and
-// NaN would stay for ever.
+// The residual that error feedback keeps of `value`, sent as `rounded`. It is 0 if either is not finite, because
+// infinity and NaN would stay for ever.
 RONDA_HOST_DEVICE inline float Lost(float value, float rounded) {
   const float lost = value - rounded;
   return (BitCast<uint32_t>(lost) & 0x7FFFFFFFu) < kFloatInfinity ? lost : 0.0f;
 }
 
-// Functions of an element. Each has the types From and To, and says whether there can be error feedback.
+// Functions of an element. Each has the types From and To, and states whether error feedback is possible.
 template <class E>
 struct Keep {
   using From = E;
@@ -210,7 +210,7 @@ struct ScaleIntegers {
   using From = E;
   using To = E;
   static constexpr bool kHasFeedback = false;
-  static constexpr bool kDivides = true;  // integers, which takes registers
+  static constexpr bool kDivides = true;  // divides integers, which takes registers
   RONDA_HOST_DEVICE E operator()(E element) const { return ScaleInteger<E>(element, scale); }
 
   Scale scale;
@@ -230,8 +230,8 @@ struct ScaleFloats {
   Lane factor;
 };
 
-// Narrows to 16 bits, with error feedback (kernels/cpu/convert.h) where a segment has a residual. A function of its
-// own: the kernels of ScaleFloats need fewer registers, and so run more threads at a time.
+// Narrows to 16 bits, with error feedback (kernels/cpu/convert.h) where a segment has a residual. This is a separate
+// function because the kernels of ScaleFloats need fewer registers, and so run more threads at a time.
 template <class F, class T>
 struct NarrowFloats : ScaleFloats<F, T> {
   static constexpr bool kHasFeedback = true;
@@ -248,7 +248,7 @@ struct NarrowFloats : ScaleFloats<F, T> {
   }
 };
 
-// The elements of a tile of a function.
+// The number of elements in a tile of a function.
 template <class Function>
 constexpr uint32_t MapTileElements() {
   return TileElements(std::max(sizeof(typename Function::From), sizeof(typename Function::To)));
@@ -280,7 +280,7 @@ class MapBody {
 
  private:
   static constexpr int kVector = kAccessBytes / kWidest;
-  // Bytes take a register each, while they are worked on.
+  // Each byte takes a register while it is worked on.
   static constexpr int kAhead = kWidest == 1 ? 1 : kAccessesInFlight;
 
   // The elements of `segment` from `first` on, as many as a tile has.

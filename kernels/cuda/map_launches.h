@@ -44,8 +44,9 @@ inline MapSegment FromWire(const UnpackCall& call, int index) {
   return {WireAt(call.buffer, segment.offset + skipped), segment.output, nullptr, segment.count};
 }
 
-// Whether the elements are as gradients are in most trainings: floating-point numbers of at most 32 bits, or copied as
-// they are. Their kernels come in both sizes; those of others would only be more to compile and to load.
+// Whether the elements are like the gradients of most trainings: floating-point numbers of at most 32 bits, or copied
+// unchanged. Their kernels come in both sizes. For other elements a second size would only be more to compile and to
+// load.
 template <class Function>
 constexpr bool IsOfGradients() {
   using From = typename Function::From;
@@ -53,8 +54,8 @@ constexpr bool IsOfGradients() {
          sizeof(From) <= sizeof(float) && sizeof(typename Function::To) <= sizeof(float);
 }
 
-// The votes of the next launch of a call: the first one writes them, and the last one decides. Its effects come after
-// those of all before it, since launches run one after the other.
+// The votes of the next launch of a call: the first launch writes them, and the last one decides. Launches run one
+// after the other, so the effects of the last one come after those of all others.
 inline Votes TakeVotes(Votes& votes, Rest rest) {
   Votes own = votes;
   if (rest == Rest::kMore) own.decision = {};
@@ -222,8 +223,8 @@ int LaunchUnpack(const UnpackCall& call, const Launch& launch) {
   return in_blocks ? LaunchUnpackBlocks(call, launch) : LaunchUnpackElements(call, launch);
 }
 
-// The following call every launch there is once, so that a DeviceLoad (device_launch.h) or a test sees every kernel.
-// The launches must not run the bodies: there is nothing behind the pointers of the calls.
+// The following functions call every launch once, so that a DeviceLoad (device_launch.h) or a test sees every kernel.
+// The launches must not run the bodies, because the pointers of the calls point to nothing.
 
 template <class Visitor>
 void ForEveryDType(const Visitor& visit) {
@@ -237,7 +238,7 @@ void ForEveryWire(const Visitor& visit) {
   visit(Wire{.blocks = Wire::Blocks::kE5M2});
 }
 
-// A combination that is not supported is refused without a launch.
+// Refuses an unsupported combination without a launch.
 template <class Launch>
 void LaunchEveryMapOf(int segments, const Launch& launch) {
   float lost = 0;

@@ -21,8 +21,8 @@ RONDA_HOST_DEVICE inline float Greatest(float a, float b) { return a != a || a >
 RONDA_HOST_DEVICE inline double Least(double a, double b) { return a != a || a <= b ? a : b; }
 RONDA_HOST_DEVICE inline double Greatest(double a, double b) { return a != a || a >= b ? a : b; }
 
-// Each calls `visit` with the operator, as a function of two numbers: so which it is is asked once for all elements
-// that a thread has, and not once for each.
+// Each calls `visit` with the operator, as a function of two numbers. So the operator is chosen once for all elements
+// of a thread, and not once per element.
 template <class Float, class Visitor>
 RONDA_HOST_DEVICE inline void VisitFloatOperator(ReduceOp op, const Visitor& visit) {
   switch (op) {
@@ -78,8 +78,8 @@ RONDA_HOST_DEVICE inline void VisitBoolOperator(ReduceOp op, const Visitor& visi
   }
 }
 
-// How elements of a type are reduced: First makes an accumulator of one, the operator adds that of another, Last makes
-// the result.
+// How elements of a type are reduced: First makes an accumulator from an element, the operator combines two
+// accumulators, and Last makes the result.
 template <class E>
 struct FloatArithmetic {
   using Element = E;
@@ -137,7 +137,7 @@ struct WideArithmetic {
   Scale scale;
 };
 
-// Of truth values: any byte but zero is true, and results are 0 or 1.
+// For truth values: any byte but zero is true, and results are 0 or 1.
 struct BoolArithmetic {
   using Element = uint8_t;
   using Accumulator = bool;
@@ -154,10 +154,10 @@ struct BoolArithmetic {
   ReduceOp op;
 };
 
-// Bodies of kernels that reduce wires which lie one after the other: elements, or blocks of 8-bit codes.
+// Bodies of kernels that reduce wires that lie one after the other: elements, or blocks of 8-bit codes.
 
-// The sources of a reduction, and its destination, which may be a source: the thread that writes an element has read it
-// from all sources before, and no other thread reads it.
+// The sources of a reduction, and its destination. The destination may be a source: the thread that writes an element
+// has read it from all sources, and no other thread reads it.
 struct Sources {
   const uint8_t* first;
   uint64_t stride;
@@ -188,8 +188,8 @@ class ReduceBody {
  private:
   using Accumulator = typename Arithmetic::Accumulator;
   static constexpr int kVector = kAccessBytes / sizeof(E);
-  // Sources that are loaded before the first of them is added. Integers narrower than a register take one each, while
-  // they are worked on.
+  // Sources that are loaded before the first of them is added. An integer narrower than a register takes a whole one
+  // while it is worked on.
   static constexpr int kSourcesAhead = sizeof(Accumulator) < sizeof(float) ? 1 : kAccessesInFlight;
 
   template <int kCount>
@@ -218,11 +218,11 @@ class ReduceBody {
       for (int i = 0; i < kCount; ++i) out.at[i] = arithmetic_.Last(sum.at[i]);
       Store(out, At<E>(static_cast<void*>(sources_.dst), first + at));
     };
-    // One at a time: the sources are enough to have under way.
+    // One vector at a time: its sources are enough loads to have under way.
     ForBatches<kCount, 1>(block, begin, end, reduce, store);
   }
 
-  // Of the vectors at `from` in the first source, and where the others have theirs.
+  // Reduces the vectors at `from` in the first source with those at the same place in the other sources.
   template <int kCount>
   RONDA_HOST_DEVICE Accumulators<kCount> Total(const uint8_t* from) const {
     constexpr int kAhead = kCount == 1 ? 1 : kSourcesAhead;
@@ -317,7 +317,7 @@ class ReduceBlocksBody {
   const float factor_;
 };
 
-// Which kernels reduce wires, and work on gradients; `launch` is as in map_launches.h.
+// The kernels that reduce wires, and those that work on gradients; `launch` is as in map_launches.h.
 
 // Launches a body that counts its tiles itself, and takes any number of them.
 template <class Body, class Launch>

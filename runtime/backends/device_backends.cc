@@ -32,8 +32,8 @@ const DeviceFacts& FactsOf(const DeviceSituation& situation, RankId rank) {
   return situation.facts[static_cast<size_t>(rank)];
 }
 
-// Two of the ranks whose devices are one, or nullopt: for NCCL, or in truth (in containers, say, whose names differ, so
-// that NCCL would let them, and its kernels wait for each other).
+// Two ranks that share a device, or nullopt. They share it according to NCCL, or in reality: in containers, for
+// example, whose names differ, NCCL would accept them, and its kernels would wait for each other.
 std::optional<std::pair<RankId, RankId>> RanksThatShare(const DeviceSituation& situation,
                                                         absl::Span<const RankId> ranks) {
   std::map<std::pair<absl::string_view, absl::string_view>, RankId> rank_of_place;
@@ -66,7 +66,7 @@ std::string ObjectionToNccl(const DeviceSituation& situation, absl::Span<const R
   return "";
 }
 
-// Why there is nothing for two levels; empty if there is.
+// Why two levels are impossible; empty if they are possible.
 std::string ObjectionToLevels(const DeviceSituation& situation) {
   if (situation.hosts == nullptr) {
     return "the ranks are on one host, or RONDA_BACKEND is not hierarchical";
@@ -74,7 +74,7 @@ std::string ObjectionToLevels(const DeviceSituation& situation) {
   return SizesOf(*situation.hosts).most > 1 ? "" : "no host has more than one rank";
 }
 
-// Why the ranks of some host cannot use NCCL together; empty if those of all can.
+// Why the ranks of some host cannot use NCCL together; empty if those of every host can.
 std::string ObjectionToNcclOnHosts(const DeviceSituation& situation) {
   for (const std::vector<RankId>& host : situation.hosts->hosts) {
     std::string objection = ObjectionToNccl(situation, host);
@@ -188,7 +188,7 @@ std::shared_ptr<DeviceSupport> DeviceBackends::Create(const DeviceSettings& sett
     return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, settings.nccl_host,
                                             Identity::kPlace, order);
   }
-  // As NCCL does: machines may have the same name.
+  // Like NCCL: the host's name alone is not enough, because machines may have the same name.
   return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, absl::StrCat(hostname, "/", BootId()),
                                           Identity::kUuid, order);
 }
@@ -196,7 +196,7 @@ std::shared_ptr<DeviceSupport> DeviceBackends::Create(const DeviceSettings& sett
 std::string DeviceBackends::Facts(const Device& device) {
   DeviceFacts facts = {.host = host_, .wanted = wanted_, .order = order_ == SumOrder::kOfRanks ? "ranks" : ""};
   ronda_cuda_device description = {};
-  // A rank whose device cannot be located counts as sharing it with no other.
+  // A rank whose device cannot be located is treated as sharing it with no other.
   if (device.plugin().describe(device.ordinal(), &description) == 0) {
     facts.pci_bus = description.pci_bus;
     if (identity_ == Identity::kUuid) facts.uuid = description.uuid;

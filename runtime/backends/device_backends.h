@@ -19,25 +19,25 @@
 
 namespace ronda {
 
-// The facts about its device that a rank tells the others, for the choice of a backend.
+// The facts about its device that a rank sends to the others, for the choice of a backend.
 struct DeviceFacts {
   std::string host;         // by the name that NCCL gives it
   std::string pci_bus;      // NCCL refuses two ranks with the same one on the same host
   std::string uuid;         // of the device, the same in every container; empty: not to be compared
   std::string nccl;         // the version of NCCL; empty: none can be used
   std::string why_no_nccl;  // the reason, if none can be used
-  std::string wanted;       // RONDA_DEVICE_BACKEND; rank 0's holds
-  std::string order;        // "ranks" with RONDA_REPRODUCIBLE, otherwise empty; rank 0's holds
+  std::string wanted;       // RONDA_DEVICE_BACKEND; rank 0's applies
+  std::string order;        // "ranks" with RONDA_REPRODUCIBLE, otherwise empty; rank 0's applies
 
   friend bool operator==(const DeviceFacts&, const DeviceFacts&) = default;
 };
 
-// One line, of at most `longest` characters: the reason is cut if it must be.
+// One line of at most `longest` characters: the reason is shortened if necessary.
 std::string Encode(const DeviceFacts& facts, size_t longest);
 // Errors: INTERNAL if `text` is not from Encode.
 absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text);
 
-// The order of sums that rank 0 has asked for. Errors: as DecodeDeviceFacts.
+// The order of sums that rank 0 has requested. Errors: as DecodeDeviceFacts.
 absl::StatusOr<SumOrder> OrderOfSums(const DeviceSupport::Request& request);
 
 // The facts on which the choice between backends for the memory of GPUs depends.
@@ -49,11 +49,11 @@ struct DeviceSituation {
 absl::StatusOr<std::string> RateNccl(const DeviceSituation& situation);
 absl::StatusOr<DeviceTransport> ConnectNccl(const DeviceSupport::Request& request, const NcclLoader& nccl);
 
-// Through pinned memory, and the hosts' communicator.
+// Through pinned memory and the hosts' communicator.
 absl::StatusOr<std::string> RateStaged(const DeviceSituation& situation);
 absl::StatusOr<DeviceTransport> ConnectStaged(const DeviceSupport::Request& request, const NcclLoader& nccl);
 
-// NCCL on each host; across hosts as staged does, or NCCL.
+// NCCL on each host; across hosts like staged, or NCCL.
 absl::StatusOr<std::string> RateHierarchicalStaged(const DeviceSituation& situation);
 absl::StatusOr<DeviceTransport> ConnectHierarchicalStaged(const DeviceSupport::Request& request,
                                                           const NcclLoader& nccl);
@@ -65,15 +65,15 @@ absl::StatusOr<DeviceTransport> ConnectHierarchicalNccl(const DeviceSupport::Req
 // Thread-safe: the ranks of a process may share it.
 class DeviceBackends : public DeviceSupport {
  public:
-  // The functions that load its libraries; tests bring their own.
+  // The functions that load its libraries; tests pass their own.
   struct Libraries {
     std::function<absl::StatusOr<const ronda_cuda_plugin*>()> cuda;
     NcclLoader nccl;
   };
 
-  // How ranks that share a device are found. kUuid: by the device's UUID, even if NCCL takes them to be on different
-  // hosts, and by its PCI bus. kPlace: only by the host that NCCL takes them to be on, and the PCI bus there: a user
-  // can tell NCCL to take them for ranks on several hosts (NCCL_HOSTID), and may then let them share a device.
+  // How to find ranks that share a device. kUuid: by the device's UUID, even if NCCL takes the ranks to be on different
+  // hosts, and by its PCI bus. kPlace: only by the host on which NCCL takes them to be, and the PCI bus there. A user
+  // can make NCCL treat them as ranks on several hosts (NCCL_HOSTID), and may then let them share a device.
   enum class Identity : uint8_t { kUuid, kPlace };
 
   // `hostname` is this machine's. Loads nothing yet.

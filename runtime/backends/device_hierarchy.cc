@@ -15,7 +15,7 @@
 namespace ronda {
 namespace {
 
-// A rank's communicators of NCCL, which depend on each other: the failure of one ends all. They are not owned.
+// A rank's NCCL communicators. They depend on each other: the failure of one ends all. They are not owned.
 class NcclLevels {
  public:
   void Add(NcclCommunicator* communicator) { all_.push_back(communicator); }
@@ -25,7 +25,7 @@ class NcclLevels {
     return absl::OkStatus();
   }
 
-  // To end one may wait for the device, which may be stuck in a kernel of another.
+  // Ending a communicator may wait for the device, which may be stuck in a kernel of another communicator.
   void Abort() const {
     std::vector<std::function<void()>> aborts;
     for (NcclCommunicator* communicator : all_) aborts.emplace_back([communicator] { communicator->Abort(); });
@@ -36,7 +36,7 @@ class NcclLevels {
   std::vector<NcclCommunicator*> all_;
 };
 
-// As NcclCommunicator does alone, ends what is under way and may never end by itself before anything is freed.
+// Before it frees anything, it ends the work under way, which may never end by itself; NcclCommunicator does the same.
 class DeviceHierarchy final : public HierarchicalCommunicator {
  public:
   DeviceHierarchy(Options options, NcclLevels nccl, std::function<absl::Status()> job_failure)
@@ -87,7 +87,7 @@ class Connecting {
   }
 
  private:
-  // A stream, and the marks of the work that it is given; may be nullptr.
+  // A stream, and the marks of its work, which may be nullptr.
   struct Stream {
     StreamHandle handle = nullptr;
     StreamMarks* marks = nullptr;
@@ -105,7 +105,7 @@ class Connecting {
     return IsNcclAcross() ? Nccl(host, std::move(ranks), stream) : Staged(host, stream);
   }
 
-  // Between the ranks of `host`, which are these of the job; empty: all.
+  // An NCCL communicator between the ranks of `host`; `ranks` are their numbers in the job; empty: all ranks.
   absl::StatusOr<std::unique_ptr<Communicator>> Nccl(Communicator* host, std::vector<RankId> ranks,
                                                      const Stream& stream) {
     RONDA_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> communicator,

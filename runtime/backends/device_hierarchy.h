@@ -11,20 +11,21 @@
 
 namespace ronda {
 
-// How tensors of devices go in two levels: over NCCL between the ranks of a host, and between hosts as said.
+// How tensors on devices travel in two levels: over NCCL between the ranks of a host, and between hosts as `across`
+// says.
 struct DeviceHierarchyOptions {
-  DeviceSupport::Request request;  // which has levels
+  DeviceSupport::Request request;  // must have levels
   std::shared_ptr<const NcclLibrary> library;
-  // kStaged: through pinned memory and the host's communicator across. kNccl: over NCCL.
+  // kStaged: through pinned memory and the hosts' communicator across hosts. kNccl: over NCCL.
   enum class Across { kStaged, kNccl } across = Across::kStaged;
   SumOrder order = SumOrder::kOfNccl;
-  size_t chunk_bytes = size_t{8} << 20;  // as of HierarchicalCommunicator
+  size_t chunk_bytes = size_t{8} << 20;  // as in HierarchicalCommunicator
 };
 
-// A HierarchicalCommunicator of a device. The level on the host works on the request's stream, and the one across, with
-// Across::kStaged, on a stream of its own. With Across::kNccl both work on the request's stream; votes, and calls that
-// do not go in two levels, go over the host's communicator of the job, or, with Across::kNccl, over NCCL between all
-// ranks.
+// A HierarchicalCommunicator of a device. The level on the host works on the request's stream. With Across::kStaged,
+// the level across hosts works on its own stream. With Across::kNccl, it also works on the request's stream. Votes, and
+// calls that cannot travel in two levels, go over the host's communicator of the job; with Across::kNccl, over NCCL
+// between all ranks.
 //
 // Errors: the device's; RESOURCE_EXHAUSTED.
 absl::StatusOr<DeviceTransport> ConnectDeviceHierarchy(const DeviceHierarchyOptions& options);

@@ -20,7 +20,8 @@ namespace {
 using MessageEnds = std::vector<std::unique_ptr<PointToPoint>>;
 using MpiUse = MpiEnvironment::Use;
 
-// The tags of message groups. Ranks with the same local rank share the tag of their local rank, behind the last.
+// The tags of message groups. Groups of ranks with one local rank have the tags after these, in the order of the local
+// rank.
 constexpr int kFlatTag = 0;
 constexpr int kControlTag = 1;
 constexpr int kFirstAcrossTag = 2;
@@ -34,7 +35,8 @@ absl::Status CheckMpi(const FoundJob& job) {
   if (!job.config.job.mpi.IsUsable()) {
     return absl::FailedPreconditionError("no launcher of MPI has started the ranks");
   }
-  // A launcher's variables may be there, as under srun, and no MPI. The ranks have compared their MPIs, and they agree.
+  // A launcher's variables may be set without an MPI, as under srun. The ranks have compared their MPIs, and these
+  // agree.
   RONDA_RETURN_IF_ERROR(MpiSession::Library(MpiOptions(job.config.job)).status());
   const bool is_asked_for = job.settings.mpi == MpiUse::kAlways || AsksForMessages(job.settings.backend);
   if (job.hosts.hosts.size() > 1 || is_asked_for) return absl::OkStatus();
@@ -90,7 +92,7 @@ absl::Status CheckCarrier(const HostBackend& backend, const HostSituation& situa
   return it == situation.carriers.end() ? absl::OkStatus() : it->second;
 }
 
-// The control plane across hosts, for ranks that are also in the shared memory of their host.
+// The control plane across hosts, for ranks that also use the shared memory of their host.
 class HostsControlPlane final : public ControlPlane {
  public:
   HostsControlPlane(std::unique_ptr<ControlPlane> across, std::shared_ptr<ShmWorld> here)
@@ -119,7 +121,7 @@ class HostsControlPlane final : public ControlPlane {
   }
 
  private:
-  const std::shared_ptr<ShmWorld> here_;  // outlives `across_`, whose threads tell it of failures
+  const std::shared_ptr<ShmWorld> here_;  // outlives `across_`, whose threads report failures to it
   const std::unique_ptr<ControlPlane> across_;
 };
 
@@ -138,7 +140,7 @@ std::unique_ptr<Communicator> MakeMessageCommunicator(const FoundJob& job, std::
   return std::make_unique<MessageCommunicator>(std::move(options));
 }
 
-// Messages go over the backend's carrier also between ranks that share a host; control messages go through memory.
+// Even ranks on one host exchange messages over the backend's carrier; control messages go through memory.
 absl::StatusOr<Transport> ConnectMessagesOnThisHost(const HostBackend& backend, const FoundJob& job) {
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmWorld> world,
                          ShmWorld::Connect(ShmOptions(job.config, job.rendezvous.membership.job_id, job.topology)));
@@ -146,7 +148,7 @@ absl::StatusOr<Transport> ConnectMessagesOnThisHost(const HostBackend& backend, 
   absl::StatusOr<MessageEnds> messages =
       backend.carrier->connect(job, {{.tag = kFlatTag, .ranks = all}}, [&] { return world->failure(); });
   if (!messages.ok()) {
-    // Otherwise the other ranks would wait for this one, and not learn why it does not come.
+    // Otherwise the other ranks would wait for this one without knowing why it does not come.
     world->Fail(messages.status());
     return messages.status();
   }
@@ -188,7 +190,7 @@ class HostsConnector {
   std::unique_ptr<ControlPlane> control_;
 };
 
-// Also a rank that is alone on its host has shared memory.
+// Even a rank that is alone on its host has shared memory.
 absl::Status HostsConnector::JoinMemoryHere() {
   const std::string& hostname = job_.topology.hostname;
   ShmWorld::Options options =
@@ -248,7 +250,8 @@ absl::Status HostsConnector::ConnectMpiControl(std::unique_ptr<PointToPoint> mes
   return absl::OkStatus();
 }
 
-// All ranks; and, of two levels, the ranks with this rank's local rank, where every host has it.
+// A group of all ranks; and, in two levels, a group of the ranks with this rank's local rank, if every host has such a
+// rank.
 std::vector<MessageGroup> HostsConnector::Groups() const {
   std::vector<MessageGroup> groups = {{.tag = kFlatTag, .ranks = RanksOf(job_.peers)}};
   if (levels_ == Levels::kTwo && self_.local_rank < SizesOf(job_.hosts).least) {
@@ -291,18 +294,19 @@ void HostsConnector::MakeCommunicators(MessageEnds ends, const std::vector<Messa
 absl::StatusOr<Transport> HostsConnector::Run() {
   RONDA_RETURN_IF_ERROR(JoinMemoryHere());
   const bool is_control_mpi = job_.rendezvous.control == NetworkSettings::Control::kMpi;
-  // The gRPC control plane comes first: it hears of ranks that cannot go on. MPI would wait for them for ever.
+  // The gRPC control plane comes first, because it reports ranks that cannot go on. MPI would wait for them for ever.
   if (!is_control_mpi) RONDA_RETURN_IF_ERROR(ConnectGrpcControl());
   const std::vector<MessageGroup> groups = Groups();
   absl::StatusOr<MessageEnds> ends = ConnectGroups(groups);
   if (!ends.ok()) {
-    // Otherwise the other ranks would take the end of the control plane for this rank's departure, and wait for it.
+    // Otherwise the other ranks would take the end of the control plane for this rank's departure, and wait for this
+    // rank.
     if (control_ != nullptr) control_->Fail(ends.status());
     return ends.status();
   }
   if (is_control_mpi) {
-    // MPI blocks for the other ranks when it connects, and a rank that blocks there passes on no control messages: all
-    // groups are connected before the first control message.
+    // While MPI connects, it blocks until the other ranks connect, and a blocked rank passes on no control messages. So
+    // all groups are connected before the first control message.
     RONDA_ASSIGN_OR_RETURN(auto messages, job_.mpi->Connect(groups[0].ranks, kControlTag));
     RONDA_RETURN_IF_ERROR(ConnectMpiControl(std::move(messages)));
   }

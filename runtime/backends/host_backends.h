@@ -1,5 +1,5 @@
-// How tensors in the memory of hosts travel: over shared memory, over messages, or over both in two levels. The control
-// plane that goes with each is connected here too.
+// How tensors in the memory of hosts travel: over shared memory, over messages, or over both in two levels. It also
+// connects the control plane that belongs to each.
 #ifndef RONDA_RUNTIME_BACKENDS_HOST_BACKENDS_H_
 #define RONDA_RUNTIME_BACKENDS_HOST_BACKENDS_H_
 
@@ -20,8 +20,8 @@
 
 namespace ronda {
 
-// A job whose ranks have found each other, as one of them sees it. But for `config`, `topology`, the listeners in
-// `rendezvous` and `mpi` all is the same on every rank.
+// A job whose ranks have found each other, as one rank sees it. Everything is equal on every rank, except `config`,
+// `topology`, the listeners in `rendezvous`, and `mpi`.
 struct FoundJob {
   const Config& config;
   RendezvousResult rendezvous;
@@ -48,8 +48,8 @@ absl::StatusOr<std::string> RateMessages(const HostBackend& backend, const HostS
 absl::StatusOr<Transport> ConnectMessages(const HostBackend& backend, FoundJob& job);
 
 // The errors of the Connect functions are those of ShmWorld::Connect, ConnectGrpcControlPlane, ConnectMpiControlPlane,
-// and of the carrier. Across hosts the control plane knows the job's first failure; it reaches ranks that wait in
-// shared memory, and a rank that departs from the job departs there too.
+// and of the carrier. Across hosts the control plane knows the job's first failure. It passes the failure to ranks that
+// wait in shared memory, and a rank that departs from the job also departs there.
 
 // The settings for connecting in the shared memory of one host.
 ShmWorld::Options ShmOptions(const Config& config, const std::string& job_id, const Topology& topology);

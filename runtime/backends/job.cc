@@ -19,8 +19,9 @@ namespace {
 
 using MpiUse = MpiEnvironment::Use;
 
-// Decides how a rank leaves MPI: through MPI_Finalize, where all ranks wait for each other once more, or not at all if
-// the job has failed, as dead ranks would be waited for. A Transport destroys its departure before all that uses MPI.
+// Decides how a rank leaves MPI: through MPI_Finalize, where all ranks wait for each other again; or, if the job has
+// failed, not at all, because MPI_Finalize would wait for dead ranks. A Transport destroys its departure before
+// everything that uses MPI.
 class MpiDeparture {
  public:
   // `control` outlives it.
@@ -39,18 +40,18 @@ class MpiDeparture {
   const ControlPlane* const control_;
 };
 
-// Whether all ranks share a host, and know a name for their shared memory.
+// Whether all ranks share a host and know a name for their shared memory.
 bool ShareMemory(const JobEnvironment& job) { return !job.job_id.empty() && job.IsOnOneHost(); }
 
-// Whether they need nothing else.
+// Whether the ranks need nothing else to connect.
 bool CanJoinInMemory(const Config& config) {
   const HostBackend* const wanted = FindHostBackend(config.backend);
   const bool is_for_memory = config.backend.empty() || (wanted != nullptr && wanted->carrier == nullptr);
   return ShareMemory(config.job) && config.job.mpi.use != MpiUse::kAlways && is_for_memory;
 }
 
-// Whether the ranks meet at an address. rondarun gives one to every job, but ranks that share memory open a port there
-// only for a backend that needs it.
+// Whether the ranks find each other at an address. rondarun gives an address to every job, but ranks that share memory
+// open a port there only for a backend that needs it.
 bool MeetsAtAddress(const Config& config) {
   if (config.job.master_address.empty() || config.network.control == NetworkSettings::Control::kMpi) return false;
   const bool asks_for_one = !config.backend.empty() && MayNeed(config.backend, Carrier::Needs::kAddress);
@@ -69,14 +70,14 @@ absl::StatusOr<Job> JoinInMemory(const Config& config) {
   return Job{.topology = std::move(topology), .transport = std::move(transport)};
 }
 
-// Joins a job through the rendezvous at rank 0, and by the backend that fits the hosts its ranks turn out to be on.
+// Joins a job: through the rendezvous at rank 0, and then with the backend that fits the hosts of the ranks.
 class Joining {
  public:
   explicit Joining(const Config& config) : job_{.config = config} {}
 
   absl::StatusOr<Job> Run() {
     absl::StatusOr<Job> joined = FindAndConnect();
-    // The end of MPI would wait for ranks that may never come.
+    // MPI_Finalize would wait for ranks that may never come.
     if (!joined.ok() && job_.mpi != nullptr) job_.mpi->LeaveWithoutEnd();
     return joined;
   }

@@ -8,21 +8,20 @@
 
 namespace ronda {
 
-// One rank's place in a job, and its connection to the others.
+// One rank's place in a job, and its connection to the other ranks.
 struct Job {
   Topology topology;
   Transport transport;
 };
 
-// Finds the other ranks as `config.job` says, and connects to them; blocks until all are there, for at most
-// `config.tunables.start_timeout` a step:
-// - a job of one rank connects to nothing;
-// - with a job id, on one host, the ranks find each other in the shared memory of that name;
-// - otherwise they find each other at rank 0, whose address the environment says or MPI brings, and learn there which
-// of
-//   them share a host; on one host they go on in shared memory, across hosts over MPI (data) and gRPC (control).
-//   RONDA_BACKEND and RONDA_MPI of rank 0 can change that;
-// - with RONDA_CONTROL=mpi they find each other by messages of MPI, and control messages go over MPI across hosts.
+// Finds the other ranks according to `config.job`, and connects to them. Blocks until all have come; each step takes at
+// most `config.tunables.start_timeout`.
+//  - A job of one rank connects to nothing.
+//  - With a job id, on one host, the ranks find each other in the shared memory of that name.
+//  - Otherwise they find each other at rank 0, whose address comes from the environment or through MPI. There they
+//    learn which of them share a host. On one host they then use shared memory, across hosts MPI (data) and gRPC
+//    (control). RONDA_BACKEND and RONDA_MPI of rank 0 can change that.
+//  - With RONDA_CONTROL=mpi they find each other by messages of MPI, and control messages go over MPI across hosts.
 // Only the calls of MPI itself (MPI_Init, making communicators) have no deadline: there the launcher watches.
 //
 // Errors: FAILED_PRECONDITION if no backend can carry the data; those of RendezvousServer, JoinRendezvous,

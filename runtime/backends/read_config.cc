@@ -27,15 +27,17 @@ constexpr std::pair<absl::string_view, LogLevel> kLogLevels[] = {{"debug", LogLe
                                                                  {"error", LogLevel::kError},
                                                                  {"off", LogLevel::kOff}};
 
-// A default gives way to a value that was set; two values that were set have to agree.
+// A default gives way to a value that was set; two values that were set must agree.
 absl::Status ReadStallTimes(const EnvironmentVariables& variables, Tunables* tunables) {
   RONDA_RETURN_IF_ERROR(variables.ReadDuration(
       "RONDA_STALL_WARNING",
-      {.min = absl::Nanoseconds(1), .expectation = "a duration above zero such as 60s, or inf for no warning"},
+      {.min = absl::Nanoseconds(1),
+       .expectation = "a duration above zero such as 60 (seconds) or 10m, or inf for no warning"},
       &tunables->stall_warning));
   RONDA_RETURN_IF_ERROR(variables.ReadDuration(
       "RONDA_STALL_DEADLINE",
-      {.min = absl::Nanoseconds(1), .expectation = "a duration above zero such as 10m, or inf for no deadline"},
+      {.min = absl::Nanoseconds(1),
+       .expectation = "a duration above zero such as 60 (seconds) or 10m, or inf for no deadline"},
       &tunables->stall_deadline));
   if (tunables->stall_warning <= tunables->stall_deadline) return absl::OkStatus();
   const std::optional<std::string> warning = variables.Get("RONDA_STALL_WARNING");
@@ -63,7 +65,10 @@ absl::Status ReadAutotune(const EnvironmentVariables& variables, Tunables* tunab
 absl::StatusOr<Tunables> ReadTunables(const EnvironmentVariables& variables) {
   Tunables tunables;
   RONDA_RETURN_IF_ERROR(variables.ReadDuration(
-      "RONDA_CYCLE_TIME", {.max = absl::Hours(1), .expectation = "a duration from 0 to 1h, such as 1ms"},
+      "RONDA_CYCLE_TIME",
+      {.max = absl::Hours(1),
+       .expectation = "a duration from 0 to 1h with a unit, such as 1ms",
+       .plain_number = DurationRange::PlainNumber::kNothing},  // HOROVOD_CYCLE_TIME counts milliseconds
       &tunables.cycle_time));
   RONDA_RETURN_IF_ERROR(variables.ReadBytes("RONDA_FUSION_THRESHOLD", &tunables.fusion_threshold));
   RONDA_RETURN_IF_ERROR(variables.ReadBytes("RONDA_MIN_BUCKET_BYTES", &tunables.min_bucket_bytes));
@@ -76,10 +81,12 @@ absl::StatusOr<Tunables> ReadTunables(const EnvironmentVariables& variables) {
   RONDA_RETURN_IF_ERROR(variables.ReadInteger("RONDA_LOCK_AFTER", {.min = 0, .max = kMaxLockAfter}, &lock_after));
   tunables.lock_after = static_cast<int>(lock_after);
   RONDA_RETURN_IF_ERROR(ReadStallTimes(variables, &tunables));
-  RONDA_RETURN_IF_ERROR(variables.ReadDuration(
-      "RONDA_START_TIMEOUT",
-      {.min = absl::Milliseconds(1), .max = absl::Hours(24), .expectation = "a duration from 1ms to 24h, such as 30s"},
-      &tunables.start_timeout));
+  RONDA_RETURN_IF_ERROR(
+      variables.ReadDuration("RONDA_START_TIMEOUT",
+                             {.min = absl::Milliseconds(1),
+                              .max = absl::Hours(24),
+                              .expectation = "a duration from 1ms to 24h, such as 30 (seconds) or 2m"},
+                             &tunables.start_timeout));
   RONDA_RETURN_IF_ERROR(
       variables.ReadText("RONDA_NEGOTIATION_LOG", "the name of a file to write", &tunables.negotiation_log));
   RONDA_RETURN_IF_ERROR(ReadAutotune(variables, &tunables));
@@ -104,7 +111,7 @@ absl::StatusOr<NetworkSettings> ReadNetwork(const EnvironmentVariables& variable
       {.min = absl::Milliseconds(20), .expectation = "a duration of 20ms or more such as 10s, or inf for none"},
       &network.heartbeat_timeout));
   if (2 * network.heartbeat <= network.heartbeat_timeout) return network;
-  // Otherwise a sign of life that is a little late would end the job.
+  // Otherwise a slightly late sign of life would end the job.
   return absl::InvalidArgumentError(
       absl::StrCat("RONDA_HEARTBEAT_TIMEOUT is ", absl::FormatDuration(network.heartbeat_timeout),
                    ": should be at least twice RONDA_HEARTBEAT, which is ", absl::FormatDuration(network.heartbeat)));
@@ -147,9 +154,9 @@ absl::Status ReadDevices(const EnvironmentVariables& variables, DeviceSettings* 
       variables.ReadText("RONDA_CUDA_PLUGIN", "the path of a libronda_cuda.so", &devices->cuda_plugin));
   RONDA_RETURN_IF_ERROR(variables.ReadText("RONDA_NCCL_LIBRARY", "the path of a libnccl.so", &devices->nccl_library));
   RONDA_RETURN_IF_ERROR(variables.ReadText("CUDA_HOME", "the folder of a CUDA toolkit", &devices->cuda_home));
-  // Of a virtual environment, or of Conda's.
+  // The folder of a virtual environment, or of Conda's.
   devices->python = variables.Get("VIRTUAL_ENV").value_or(variables.Get("CONDA_PREFIX").value_or(""));
-  // NCCL's own: ranks that it takes for those of several hosts may share a device.
+  // NCCL's variable: ranks that it takes to be on several hosts may share a device.
   RONDA_RETURN_IF_ERROR(variables.ReadText("NCCL_HOSTID", "a name for this host", &devices->nccl_host));
   std::optional<bool> reproducible;
   RONDA_RETURN_IF_ERROR(variables.ReadSwitch("RONDA_REPRODUCIBLE", &reproducible));

@@ -7,10 +7,10 @@
 
 namespace ronda {
 
-// Reads RONDA_* and the variables of the launcher that started this process (see docs/configuration.md). The names of
-// backends are checked against the registry.
+// Reads RONDA_* and the variables of the launcher that started this process (see docs/configuration.md). Checks the
+// names of backends against the registry.
 //
-// Errors: INVALID_ARGUMENT that names the variable, its value, and what it should look like.
+// Errors: INVALID_ARGUMENT that names the variable, its value, and its proper form.
 absl::StatusOr<Config> ReadConfig(const EnvironmentReader& environment);
 
 }  // namespace ronda

@@ -9,7 +9,7 @@
 namespace ronda {
 namespace {
 
-// Two levels come before one, and MPI, which knows more networks, before TCP.
+// Two levels come before one level. MPI, which supports more networks, comes before TCP.
 constexpr HostBackend kHostBackends[] = {
     {.name = "shm",
      .help = "ranks on one host, through shared memory",
@@ -68,7 +68,7 @@ constexpr DeviceBackend kDeviceBackends[] = {
      .connect = ConnectHierarchicalNccl},
 };
 
-// The variable by which a user chooses, and the thing that is carried, for messages.
+// The variable with which a user chooses, and what is carried, for messages.
 struct Choice {
   absl::string_view variable;
   absl::string_view cargo;

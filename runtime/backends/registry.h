@@ -1,5 +1,6 @@
-// The backends that carry tensors between ranks. Each is one entry of a list in registry.cc, from which all else is
-// derived: the values of RONDA_BACKEND and RONDA_DEVICE_BACKEND, their errors, help texts, and the choice by score.
+// The backends that carry tensors between ranks. Each is one entry of a list in registry.cc. Everything else is derived
+// from the list: the values of RONDA_BACKEND and RONDA_DEVICE_BACKEND, their errors, help texts, and the choice by
+// score.
 #ifndef RONDA_RUNTIME_BACKENDS_REGISTRY_H_
 #define RONDA_RUNTIME_BACKENDS_REGISTRY_H_
 
@@ -23,23 +24,23 @@ namespace ronda {
 struct DeviceSituation;  // device_backends.h
 struct FoundJob;         // host_backends.h
 
-// Ranks that exchange messages among themselves; the tag tells the groups of a job apart.
+// Ranks that exchange messages among themselves. The tag distinguishes the groups of a job.
 struct MessageGroup {
   int tag = 0;
   std::vector<RankId> ranks;  // ascending
 };
 
-// A way to exchange messages between ranks, over which backends can work.
+// A way to exchange messages between ranks, on which backends can be built.
 struct Carrier {
-  absl::string_view name;   // of the flat backend over it: "mpi"
+  absl::string_view name;   // also of the flat backend over it: "mpi"
   absl::string_view title;  // in sentences: "MPI"
-  // The precondition of connecting: that MPI's launcher has started the ranks, or that they know the address of rank 0.
+  // The precondition of connecting: MPI's launcher has started the ranks, or the ranks know the address of rank 0.
   enum class Needs { kMpi, kAddress } needs = Needs::kAddress;
 
   // OK if the ranks of `job` can use it, else the reason why not.
   absl::Status (*check)(const FoundJob& job);
 
-  // Connects this rank to the others of each group. `job_failure` is asked while it waits for them.
+  // Connects this rank to the others of each group. While it waits for them, it calls `job_failure`.
   absl::StatusOr<std::vector<std::unique_ptr<PointToPoint>>> (*connect)(
       const FoundJob& job, const std::vector<MessageGroup>& groups, const std::function<absl::Status()>& job_failure);
 };
@@ -54,12 +55,12 @@ struct HostSituation {
 // A backend for tensors in the memory of hosts.
 struct HostBackend {
   absl::string_view name;            // its value in RONDA_BACKEND
-  absl::string_view family;          // another value, which stands for the best backend of a family; empty: none
+  absl::string_view family;          // another value: the best backend of this family; empty: none
   absl::string_view help;            // "ranks on one host, through shared memory"
-  int score = 0;                     // of those that can carry the data the highest wins; above 0
-  const Carrier* carrier = nullptr;  // nullptr: all goes through shared memory
+  int score = 0;                     // the highest of the possible backends wins; above 0
+  const Carrier* carrier = nullptr;  // nullptr: everything goes through shared memory
 
-  // The reason for this backend, or an error with the reason against it.
+  // Returns why this backend is suitable, or an error that says why it is not.
   absl::StatusOr<std::string> (*rate)(const HostBackend& backend, const HostSituation& situation);
   absl::StatusOr<Transport> (*connect)(const HostBackend& backend, FoundJob& job);
 };
@@ -72,7 +73,7 @@ struct DeviceBackend {
   absl::string_view help;
   int score = 0;
 
-  // As HostBackend's.
+  // As in HostBackend.
   absl::StatusOr<std::string> (*rate)(const DeviceSituation& situation);
   absl::StatusOr<DeviceTransport> (*connect)(const DeviceSupport::Request& request, const NcclLoader& nccl);
 };
@@ -80,7 +81,7 @@ struct DeviceBackend {
 absl::Span<const HostBackend> HostBackends();
 absl::Span<const DeviceBackend> AllDeviceBackends();
 
-// nullptr if there is none of this name.
+// nullptr if no backend has this name.
 const HostBackend* FindHostBackend(absl::string_view name);
 const DeviceBackend* FindDeviceBackend(absl::string_view name);
 
@@ -88,14 +89,15 @@ const DeviceBackend* FindDeviceBackend(absl::string_view name);
 std::vector<absl::string_view> HostBackendNames();
 std::vector<absl::string_view> DeviceBackendNames();
 
-// The backends that RONDA_BACKEND=`value` can mean: one, a family, none if there is no such value; all if it is empty.
+// The backends that RONDA_BACKEND=`value` can mean: one, a family, none if the value does not exist; all if it is
+// empty.
 std::vector<const HostBackend*> HostBackendsMeantBy(absl::string_view value);
 
-// Whether some backend that RONDA_BACKEND=`value` can mean works over a carrier with these needs, and whether all do.
+// Whether some backend that RONDA_BACKEND=`value` can mean works over a carrier with these needs; and whether all do.
 bool MayNeed(absl::string_view value, Carrier::Needs needs);
 bool AlwaysNeeds(absl::string_view value, Carrier::Needs needs);
 
-// The value of a backend to a job.
+// How suitable a backend is for a job.
 struct BackendRating {
   absl::string_view name;
   absl::string_view family;
@@ -103,12 +105,12 @@ struct BackendRating {
   std::string reason;
 };
 
-// Of all backends, best first.
+// The ratings of all backends, best first.
 std::vector<BackendRating> RateHostBackends(const HostSituation& situation);
 std::vector<BackendRating> RateDeviceBackends(const DeviceSituation& situation);
 
 // The name of the best backend or, if `wanted` is not empty, of the best one with that name or family.
-// Errors: FAILED_PRECONDITION that says why the wanted backend, or each one, cannot carry the job's tensors.
+// Errors: FAILED_PRECONDITION that says why the wanted backend, or each backend, cannot carry the job's tensors.
 absl::StatusOr<absl::string_view> ChooseHostBackend(absl::Span<const BackendRating> ratings, absl::string_view wanted);
 absl::StatusOr<absl::string_view> ChooseDeviceBackend(absl::Span<const BackendRating> ratings,
                                                       absl::string_view wanted);

@@ -9,14 +9,14 @@
 
 namespace ronda {
 
-// The time since some moment in the past, the same on all processes of a machine. It does not jump when the machine's
+// The time since some moment in the past, the same in all processes of a machine. It does not jump when the machine's
 // clock is set.
 inline absl::Duration MonotonicTime() { return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()); }
 
-// The same as a point in time whose date means nothing: for deadlines and ages.
+// MonotonicTime as a point in time, for deadlines and ages. Its date has no meaning.
 inline absl::Time SteadyNow() { return absl::FromUnixSeconds(1'000'000'000) + MonotonicTime(); }
 
-// The date and time: to be shown. It may jump, so nothing waits for it (tools/lint.sh).
+// The date and time, for display. It may jump, so no code waits for it (tools/lint.sh).
 inline absl::Time CalendarNow() { return absl::Now(); }
 
 // A source of time, which tests replace by FakeClock (tests/testing/fakes.h).
@@ -49,8 +49,8 @@ class ClockOf : public Clock {
 inline Clock* Clock::Real() { return clock_internal::ClockOf<SteadyNow>::Get(); }
 inline Clock* Clock::Calendar() { return clock_internal::ClockOf<CalendarNow>::Get(); }
 
-// Ticks of a constant rate since some moment in the past, for a few cycles: the processor's own counter where it has
-// one. What one of them is follows from two looks at both clocks.
+// Ticks at a constant rate since some moment in the past. A read takes a few cycles: it is the processor's own counter,
+// if it has one. The length of a tick follows from two reads of both this and another clock.
 inline uint64_t CheapTicks() {
 #if defined(__x86_64__)
   return __builtin_ia32_rdtsc();

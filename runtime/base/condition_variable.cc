@@ -1,6 +1,6 @@
-// GCC 12 gave this function a new version in its library, for its name alone. Defined here, it is taken from Ronda's
-// own files, which so run on systems with the library of GCC 11 (manylinux_2_34). Weak, as libronda.so has a library of
-// its own, whose definition counts.
+// In the library of GCC 12 this function has a new symbol version. With this definition Ronda uses its own function, so
+// it runs on systems with the library of GCC 11 (manylinux_2_34). It is weak because libronda.so contains the library,
+// whose definition then has precedence.
 #include <pthread.h>
 
 #include <condition_variable>

@@ -27,7 +27,7 @@ inline bool IsValidJobId(absl::string_view id) {
                      [](unsigned char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.'; });
 }
 
-// A job that ranks have left is followed by one of the next epoch, which may have other ranks.
+// After ranks have left a job, a job of the next epoch follows, which may have other ranks.
 inline constexpr int64_t kMaxEpoch = 999'999'999;
 
 // The name of a job in one of its epochs: "<job id>" in epoch 0, later "<job id>@<epoch>". No job id has an '@'.
@@ -36,7 +36,7 @@ inline std::string NameInEpoch(absl::string_view job_id, int64_t epoch) {
   return absl::StrCat(job_id, "@", epoch);
 }
 
-// The job and its epoch from such a name. A name of another form is a job's own, in epoch 0.
+// The job and its epoch from such a name. A name of another form is a job's id, in epoch 0.
 struct JobInEpoch {
   std::string job_id;
   int64_t epoch = 0;
@@ -54,14 +54,14 @@ inline JobInEpoch SplitName(absl::string_view name) {
 struct MpiEnvironment {
   // The MPI whose launcher has started this process, and whose MPI_Init finds the other ranks.
   enum class Launcher { kNone, kOpenMpi, kMpich } launcher = Launcher::kNone;
-  // kAutomatic: if ranks are on several hosts, or cannot meet otherwise.
+  // kAutomatic: if ranks are on several hosts, or cannot find each other without MPI.
   enum class Use { kAutomatic, kNever, kAlways } use = Use::kAutomatic;
-  std::string plugin;  // the plugin's path; empty: to be looked for
+  std::string plugin;  // the plugin's path; empty: Ronda searches for it
 
   bool IsUsable() const { return use != Use::kNever && (launcher != Launcher::kNone || !plugin.empty()); }
 };
 
-// How the ranks of this job find each other, as the environment says it.
+// How the ranks of this job find each other, according to the environment.
 struct JobEnvironment {
   int rank = 0;
   int size = 1;
@@ -69,33 +69,33 @@ struct JobEnvironment {
   std::optional<int> local_size;
   std::optional<int> cross_rank;
   std::optional<int> cross_size;
-  std::string job_id;          // the same on every rank, and no other job's: names the shared memory
+  std::string job_id;          // equal on all ranks, unique to the job: names the shared memory
   int64_t epoch = 0;           // ranks of different epochs of a job never meet; up to kMaxEpoch
-  std::string job_secret;      // set by rondarun or the user; proves membership on control connections
-  std::string master_address;  // where rank 0 listens; empty: the ranks meet by job id or MPI
+  std::string job_secret;      // from rondarun or the user; proves membership on control connections
+  std::string master_address;  // where rank 0 listens; empty: the ranks find each other by job id or MPI
   int master_port = 0;
   bool is_pod = false;  // of Kubernetes, which gives a pod its name some time after its start
   MpiEnvironment mpi;
   std::string source;  // "rondarun", "torchrun-style variables", "single process", for messages
 
-  // As far as the launcher says; true if it does not.
+  // According to the launcher; true if it does not say.
   bool IsOnOneHost() const { return local_size.value_or(size) == size && cross_size.value_or(1) == 1; }
 };
 
-// How the runtime behaves. Rank 0's hold for the job, but for start_timeout.
+// How the runtime behaves. Rank 0's values apply to the job, except start_timeout.
 struct Tunables {
   absl::Duration cycle_time = absl::ZeroDuration();  // longest time a tensor may wait for others to be fused with
   size_t fusion_threshold = size_t{64} << 20;        // bytes of a bucket; 0: no fusion
-  size_t min_bucket_bytes = size_t{1} << 20;  // a bucket of the locked schedule with so many waits for no other tensor
-  size_t chunk_bytes = 0;                     // in which collectives cut data; 0: the backend's own choice
+  size_t min_bucket_bytes = size_t{1} << 20;  // a locked schedule's bucket of this size waits for no more tensors
+  size_t chunk_bytes = 0;                     // size of collectives' chunks; 0: the backend chooses
   size_t cache_capacity = 1024;               // entries of the response cache; 0: no cache
-  absl::Duration stall_warning = absl::Seconds(60);   // a wait for another rank that lasts so long is reported
-  absl::Duration stall_deadline = absl::Minutes(10);  // and fails after so long; infinite: never
+  absl::Duration stall_warning = absl::Seconds(60);   // a wait for another rank is reported after this time
+  absl::Duration stall_deadline = absl::Minutes(10);  // and fails after this time; infinite: never
   absl::Duration start_timeout = absl::Seconds(30);   // longest wait for the other ranks at init
-  // After so many steps in a row with the same tensors the schedule is locked: steps are not negotiated any more, until
-  // a rank does something else; 0: always negotiated.
+  // After this many steps in a row with the same tensors the schedule is locked: steps are not negotiated any more
+  // until a rank does something else; 0: all steps are negotiated.
   int lock_after = 4;
-  // Rank 0 looks for settings under which the job is faster (docs/autotune.md), beginning with those above.
+  // Whether rank 0 looks for settings with which the job is faster (docs/autotune.md). It begins with those above.
   enum class Autotune { kOff, kOn } autotune = Autotune::kOff;
   std::string autotune_log;            // the file for the measurements of rank 0; empty: none
   int autotune_steps_per_sample = 10;  // steps measured under the same settings
@@ -104,30 +104,30 @@ struct Tunables {
 
 // How ranks on different hosts talk to each other.
 struct NetworkSettings {
-  std::string plugin;                                    // the path of libronda_hosts.so; empty: where plugins are
-  std::vector<std::string> interfaces;                   // to listen on, the first that there is; empty: any usable
+  std::string plugin;                                    // the path of libronda_hosts.so; empty: the folder of plugins
+  std::vector<std::string> interfaces;                   // to listen on: the first that exists; empty: any usable
   absl::Duration heartbeat = absl::Seconds(1);           // between signs of life
-  absl::Duration heartbeat_timeout = absl::Seconds(10);  // without one a rank counts as lost; infinite: never
-  // How control messages travel, the same on all ranks: gRPC's connections, or messages of MPI and nothing else.
+  absl::Duration heartbeat_timeout = absl::Seconds(10);  // without one a rank is treated as lost; infinite: never
+  // How control messages travel, the same on all ranks: over gRPC's connections, or only as messages of MPI.
   enum class Control { kGrpc, kMpi } control = Control::kGrpc;
 };
 
 // Tensors in the memory of GPUs.
 struct DeviceSettings {
-  std::string cuda_plugin;   // the path of libronda_cuda.so; empty: where plugins are
+  std::string cuda_plugin;   // the path of libronda_cuda.so; empty: the folder of plugins
   std::string nccl_library;  // the path of NCCL; empty: where the loader finds it
   std::string cuda_home;     // the CUDA toolkit's folder, where NCCL may be too; empty: not known
   std::string python;        // the folder of the Python environment, where NCCL may be too; empty: none
   std::string nccl_host;     // the name that NCCL gives this host; empty: its own
   std::string
-      backend;  // carries them between ranks: see AllDeviceBackends; empty: the best one that can. Rank 0's holds
-  bool reproducible = false;  // floating-point numbers are added up in the order of the ranks. Rank 0's holds
+      backend;  // carries them between ranks: see AllDeviceBackends; empty: the best possible one. Rank 0's applies
+  bool reproducible = false;  // floating-point numbers are added in the order of the ranks. Rank 0's applies
 };
 
 // A trace of the operations on tensors (docs/timeline.md).
 struct TimelineSettings {
-  std::string path;                       // each rank inserts its number; empty: none is begun at the start
-  size_t most_bytes = size_t{256} << 20;  // of a file
+  std::string path;                       // each rank inserts its number; empty: no timeline at the start
+  size_t most_bytes = size_t{256} << 20;  // maximum size of a file
 };
 
 struct Config {
@@ -136,7 +136,7 @@ struct Config {
   NetworkSettings network;
   DeviceSettings devices;
   TimelineSettings timeline;
-  std::string backend;  // carries the data between ranks, a value of HostBackendNames; empty: the best one that can
+  std::string backend;  // carries the data between ranks, a value of HostBackendNames; empty: the best possible
   LogLevel log_level = LogLevel::kWarning;
 };
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <utility>
@@ -17,7 +18,7 @@
 namespace ronda {
 namespace {
 
-// Enough to recognise a value; the rest of a nonsensical one only hides the message.
+// Enough to recognise a value; more of a wrong value would only hide the message.
 constexpr size_t kShownValueLength = 80;
 
 struct ByteUnit {
@@ -58,7 +59,7 @@ std::vector<std::string> ProcessVariables() {
 }
 
 std::vector<std::string> DescribeUnknownVariables(const std::vector<std::string>& variables) {
-  // The prefix resembles itself.
+  // Compares without the prefix, because all names share it.
   std::vector<absl::string_view> known;
   for (const absl::string_view name : kVariables) known.push_back(absl::StripPrefix(name, kVariablePrefix));
   std::vector<std::string> messages;
@@ -71,6 +72,14 @@ std::vector<std::string> DescribeUnknownVariables(const std::vector<std::string>
         nearest.empty() ? "; see docs/configuration.md" : absl::StrCat("; is it ", kVariablePrefix, nearest, "?")));
   }
   return messages;
+}
+
+bool ParseDurationOrSeconds(absl::string_view text, absl::Duration* duration) {
+  if (absl::ParseDuration(text, duration)) return true;
+  double seconds = 0;
+  if (!absl::SimpleAtod(text, &seconds) || !std::isfinite(seconds)) return false;
+  *duration = absl::Seconds(seconds);
+  return true;
 }
 
 absl::Status InvalidVariable(absl::string_view name, absl::string_view value, absl::string_view expectation) {
@@ -129,7 +138,10 @@ absl::Status EnvironmentVariables::ReadDuration(VariableName name, const Duratio
   const std::optional<std::string> text = Get(name);
   if (!text) return absl::OkStatus();
   absl::Duration parsed;
-  if (!absl::ParseDuration(*text, &parsed) || parsed < range.min || parsed > range.max) {
+  const bool is_duration = range.plain_number == DurationRange::PlainNumber::kSeconds
+                               ? ParseDurationOrSeconds(*text, &parsed)
+                               : absl::ParseDuration(*text, &parsed);
+  if (!is_duration || parsed < range.min || parsed > range.max) {
     return InvalidVariable(name.view(), *text, range.expectation);
   }
   *value = parsed;

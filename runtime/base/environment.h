@@ -21,11 +21,11 @@ using EnvironmentReader = std::function<std::optional<std::string>(const char* n
 // The environment of this process.
 EnvironmentReader ProcessEnvironment();
 
-// All of it, "NAME=value".
+// All variables of this process, "NAME=value".
 std::vector<std::string> ProcessVariables();
 
-// A message for each of `variables`, "NAME=value", that has Ronda's prefix and is none of its variables: most likely it
-// is misspelt. Names the variable that it resembles, and no values.
+// A message for each of `variables`, "NAME=value", that has Ronda's prefix but is none of its variables: it is probably
+// misspelt. The message names the most similar variable, and contains no values.
 std::vector<std::string> DescribeUnknownVariables(const std::vector<std::string>& variables);
 
 struct IntegerRange {
@@ -37,13 +37,18 @@ struct DurationRange {
   absl::Duration min = absl::ZeroDuration();
   absl::Duration max = absl::InfiniteDuration();
   absl::string_view expectation;  // the proper form of a value, for messages
+  // What a number without a unit means. kNothing: it is an error, where another program counts in another unit.
+  enum class PlainNumber { kSeconds, kNothing } plain_number = PlainNumber::kSeconds;
 };
+
+// Reads "1ms", "1.5h" or "inf", as absl::ParseDuration does, or a number of seconds without a unit.
+bool ParseDurationOrSeconds(absl::string_view text, absl::Duration* duration);
 
 // The error of a variable with a bad value: "RONDA_RANK="x": should be ...".
 absl::Status InvalidVariable(absl::string_view name, absl::string_view value, absl::string_view expectation);
 
-// Typed access to environment variables. Each Read* leaves its target alone if the variable is unset, so that the
-// target's value is the default. A variable that is set but empty is set.
+// Typed access to environment variables. If a variable is unset, Read* does not change its target, so the target's
+// value is the default. A variable that is empty is treated as set.
 //
 // Thread-compatible; keeps a reference to the environment.
 //
@@ -64,10 +69,10 @@ class EnvironmentVariables {
   // Any text that is not empty; `expectation` describes it.
   absl::Status ReadText(VariableName name, absl::string_view expectation, std::string* value) const;
 
-  // A number of bytes, alone or with KiB, MiB or GiB behind it.
+  // A number of bytes, alone or followed by KiB, MiB or GiB.
   absl::Status ReadBytes(VariableName name, size_t* value) const;
 
-  // A duration as absl::ParseDuration reads it: "1ms", "1.5h", "inf".
+  // As ParseDurationOrSeconds.
   absl::Status ReadDuration(VariableName name, const DurationRange& range, absl::Duration* value) const;
 
  private:

@@ -1,4 +1,4 @@
-// Files as a whole, and where they are.
+// Reading and writing whole files, and the folders for shared memory.
 #ifndef RONDA_RUNTIME_BASE_FILES_H_
 #define RONDA_RUNTIME_BASE_FILES_H_
 
@@ -10,15 +10,15 @@
 
 namespace ronda {
 
-// The contents of a file. Errors: NOT_FOUND, "PATH: REASON", also for a folder, and for a file of /proc whose process
-// has ended since it was opened. (A std::ifstream that is read through its buffer throws at both.)
+// The contents of a file. Errors: NOT_FOUND, "PATH: REASON"; also for a folder, and for a file of /proc whose process
+// has ended since it was opened. (A std::ifstream that is read through its buffer throws in both cases.)
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 // Replaces the contents of a file. Errors: UNAVAILABLE, "cannot write PATH: REASON".
 absl::Status WriteFile(const std::string& path, const std::string& text);
 
-// Where the ranks of a host look for the job's shared memory: /dev/shm, and after it the folders for temporary files
-// (TMPDIR and /tmp), for hosts where that is missing, closed or full.
+// The folders in which the ranks of a host look for the job's shared memory: /dev/shm, then the folders for temporary
+// files (TMPDIR and /tmp), for hosts where /dev/shm is missing, closed or full.
 std::vector<std::string> ShmFolders();
 
 }  // namespace ronda

@@ -9,9 +9,9 @@
 
 namespace ronda {
 
-// Gives the calling thread the default floating-point environment until this object is destroyed: rounding to nearest,
-// denormals as they are, no traps. Trainers change theirs (flush to zero, traps), and a trainer thread that reduces
-// must produce the same bits as all other ranks.
+// Until this object is destroyed, the calling thread has the default floating-point environment: rounding to nearest,
+// denormals unchanged, no traps. Trainers change theirs (flush to zero, traps), but a trainer thread that reduces must
+// produce the same bits as all other ranks.
 class ScopedFloatEnvironment {
  public:
   ScopedFloatEnvironment(const ScopedFloatEnvironment&) = delete;
@@ -26,12 +26,12 @@ class ScopedFloatEnvironment {
   }
 
  private:
-  static constexpr unsigned kFlags = 0x3f;      // exceptions since they were last cleared: no part of the environment
+  static constexpr unsigned kFlags = 0x3f;      // exceptions since the last clear: not part of the environment
   static constexpr unsigned kDefault = 0x1f80;  // of a new thread
 
   static bool IsDefault(unsigned state) { return (state & ~kFlags) == kDefault; }
 
-  const unsigned saved_;  // the SSE unit's; switching only that takes nanoseconds
+  const unsigned saved_;  // state of the SSE unit; switching only this takes nanoseconds
 #else
   ScopedFloatEnvironment() {
     std::fegetenv(&saved_);

@@ -1,4 +1,4 @@
-// Groups of ranks, and how the wire says ranks and cache ids: ascending numbers as (first, length) pairs.
+// Groups of ranks, and the wire form of ranks and cache ids: ascending numbers as (first, length) pairs.
 #ifndef RONDA_RUNTIME_BASE_GROUP_H_
 #define RONDA_RUNTIME_BASE_GROUP_H_
 
@@ -15,7 +15,7 @@
 
 namespace ronda {
 
-// The ranks of a job that take part in something, in ascending order. A rank's place in it is its position.
+// The ranks of a job that take part in something, in ascending order. A rank's index in the group is its position.
 //
 // Immutable, thus thread-safe.
 class Group {
@@ -23,7 +23,7 @@ class Group {
   // REQUIRES: `ranks` is ascending, without duplicates.
   explicit Group(std::vector<RankId> ranks) : ranks_(std::move(ranks)) {}
 
-  // All ranks of a job: rank and position are the same.
+  // All ranks of a job: rank and position are equal.
   static Group All(int size) {
     std::vector<RankId> ranks(size);
     std::iota(ranks.begin(), ranks.end(), 0);
@@ -34,9 +34,9 @@ class Group {
   RankId operator[](int position) const { return ranks_[position]; }
   const std::vector<RankId>& ranks() const { return ranks_; }
 
-  // nullopt if `rank` is not in it.
+  // nullopt if `rank` is not in the group.
   std::optional<int> PositionOf(RankId rank) const {
-    // In a group of all ranks it is there; a large job's negotiation asks once a tensor and rank.
+    // Enough in a group of all ranks. A large job's negotiation calls this function once per tensor and rank.
     if (rank >= 0 && rank < size() && ranks_[rank] == rank) return rank;
     const auto it = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
     if (it == ranks_.end() || *it != rank) return std::nullopt;
@@ -57,7 +57,7 @@ class Group {
   std::vector<RankId> ranks_;
 };
 
-// 7, 8, 9, 3 is 7, 3, 3, 1. Any sequence can be said; consecutive numbers cost nothing.
+// Encodes 7, 8, 9, 3 as 7, 3, 3, 1. Any sequence can be encoded; consecutive numbers need no extra space.
 template <typename T>
 class RunWriter {
  public:
@@ -96,7 +96,7 @@ std::vector<T> ToRuns(const std::vector<T>& values) {
 }
 
 // nullopt if `runs` has an odd length, an empty run, a number that overflows or is negative, or more than `limit`
-// numbers in all: a few damaged bytes must not ask for all memory.
+// numbers in total: a few damaged bytes must not request all memory.
 template <typename T, typename Runs>
 std::optional<std::vector<T>> FromRuns(const Runs& runs, size_t limit) {
   std::vector<T> values;

@@ -11,11 +11,11 @@
 namespace ronda {
 namespace {
 
-// The one exception to "no mutable globals": which messages a process prints is a property of the process.
+// The only exception to "no mutable globals": the process as a whole decides which messages it prints.
 std::atomic<LogLevel> g_level{LogLevel::kWarning};
 
 void WriteLine(absl::string_view line) {
-  // If standard error is gone there is no place to report it.
+  // If standard error is gone, there is no place to report that.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -1,4 +1,4 @@
-// One-line messages on standard error, "ronda[3] W text", written with a single write() each.
+// One-line messages on standard error, "ronda[3] W text". Each is written with a single write().
 #ifndef RONDA_RUNTIME_BASE_LOGGING_H_
 #define RONDA_RUNTIME_BASE_LOGGING_H_
 
@@ -11,12 +11,12 @@ enum class LogLevel { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3, kOff = 4 
 // Messages below `level` are dropped; the default is kWarning. Thread-safe.
 void SetLogLevel(LogLevel level);
 
-// Writes `text` for `rank` (-1 where no rank is known yet). Thread-safe.
+// Writes `text` for `rank` (-1 if no rank is known yet). Thread-safe.
 void Log(LogLevel level, int rank, absl::string_view text);
 
 }  // namespace ronda
 
-// A broken invariant of our own (never bad input, never a peer's doing): says where, and aborts.
+// Reports a broken invariant of our own code (never bad input, never a peer's mistake) with its place, and aborts.
 #define RONDA_CHECK(condition)                                                        \
   do {                                                                                \
     if (!(condition)) ::ronda::internal::CheckFailed(#condition, __FILE__, __LINE__); \

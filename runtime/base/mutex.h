@@ -12,7 +12,7 @@
 namespace ronda {
 
 // std::mutex with annotations. Not absl::Mutex: the system's Abseil is built without -fsanitize=thread, so
-// ThreadSanitizer sees none of its synchronisation and reports races that are not there.
+// ThreadSanitizer sees none of its synchronisation and would report races that do not exist.
 class ABSL_LOCKABLE Mutex {
  public:
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mu_.lock(); }
@@ -35,7 +35,7 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex* const mu_;
 };
 
-// Callers loop: a wait may return without a notification.
+// Callers wait in a loop, because a wait may return without a notification.
 class CondVar {
  public:
   void NotifyAll() { cv_.notify_all(); }
@@ -46,10 +46,10 @@ class CondVar {
     lock.release();
   }
 
-  // Returns once notified or after `timeout`, whichever is first.
+  // Returns after a notification or after `timeout`, whichever comes first.
   void WaitFor(Mutex* mu, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     if (timeout == absl::InfiniteDuration()) return Wait(mu);
-    // Capped: the standard library overflows when it adds a very long duration to its clock.
+    // Limited, because the standard library overflows when it adds a very long duration to its clock.
     const absl::Duration capped = timeout < absl::Hours(1) ? timeout : absl::Hours(1);
     std::unique_lock<std::mutex> lock(mu->mu_, std::adopt_lock);
     cv_.wait_for(lock, absl::ToChronoNanoseconds(capped));

@@ -10,14 +10,18 @@
 namespace ronda {
 namespace {
 
-// A name with more wrong letters is another word, and in a shorter or longer one anything resembles anything.
-constexpr size_t kMostWrongLetters = 3;
+// A name with more wrong letters is another word. Very short or very long names resemble too many others.
+size_t MostWrongLetters(absl::string_view name) {
+  constexpr size_t kLong = 9;
+  return std::min(name.size() / 2, size_t{name.size() < kLong ? 2u : 3u});
+}
+
 constexpr size_t kShortest = 3;
 constexpr size_t kLongest = 64;
 
 // Levenshtein's distance: letters to insert, to remove or to replace.
 size_t Distance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);  // distances of a's first letters to each beginning of b
+  std::vector<size_t> row(b.size() + 1);  // distances of a's first letters to each prefix of b
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 0; i < a.size(); ++i) {
     size_t diagonal = std::exchange(row[0], i + 1);
@@ -35,7 +39,7 @@ size_t Distance(absl::string_view a, absl::string_view b) {
 absl::string_view NearestName(absl::string_view wrong, const std::vector<absl::string_view>& known) {
   if (wrong.size() < kShortest || wrong.size() > kLongest) return "";
   absl::string_view nearest;
-  size_t least = std::min(kMostWrongLetters, wrong.size() / 2) + 1;
+  size_t least = MostWrongLetters(wrong) + 1;
   for (const absl::string_view candidate : known) {
     const size_t distance = absl::StartsWith(candidate, wrong) ? 1 : Distance(wrong, candidate);
     if (distance >= least) continue;

@@ -7,8 +7,9 @@
 
 namespace ronda {
 
-// The name in `known` that a user meant by `wrong`: one that begins with it, or else one that is at most three letters,
-// and half of its letters, away. Empty if there is none.
+// The name in `known` that a user probably meant by `wrong`: a name that begins with `wrong`, or else the one with the
+// fewest wrong letters: at most two, or three in a name of nine letters or more, and at most half of the letters. Empty
+// if no name is similar.
 absl::string_view NearestName(absl::string_view wrong, const std::vector<absl::string_view>& known);
 
 }  // namespace ronda

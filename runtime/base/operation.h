@@ -1,5 +1,5 @@
-// The operations, the reductions and the wire formats: one table each, which has all of their properties. The runtime,
-// the client and the benchmarks derive everything that depends on the operation from these tables.
+// The operations, the reductions and the wire formats: one table each, with all of their properties. The runtime, the
+// client and the benchmarks derive everything that depends on the operation from these tables.
 #ifndef RONDA_RUNTIME_BASE_OPERATION_H_
 #define RONDA_RUNTIME_BASE_OPERATION_H_
 
@@ -26,39 +26,39 @@ enum class OpType : uint8_t {
   kSendRecv = 9,           // one tensor from one rank to another
   kJoin = 10,              // the rank takes no part in anything until all ranks have joined
   kAddProcessSet = 11,     // by all ranks of the job
-  kRemoveProcessSet = 12,  // by all ranks of the job, or by the set's own if they have created it
+  kRemoveProcessSet = 12,  // by all ranks of the job, or by the set's members if they created it
   kCreateProcessSet = 13,  // by the ranks of the set
 };
 
-// Ranks of a process set, as far as an operation tells them apart.
+// Ranks of a process set that have a special role in an operation.
 enum class Side : uint8_t { kNone, kMembers, kRoot, kReceiver };
 
-// The meaning of a tensor's first dimension for the other ranks. All other dimensions are the same on every rank.
+// The meaning of a tensor's first dimension for the other ranks. All other dimensions are equal on every rank.
 enum class FirstDimension : uint8_t {
   kShared,    // the same on every rank
-  kGathered,  // each rank's own, and all ranks learn all of them
-  kLocal,     // each rank's own, and no other rank learns it
-  kOfRoot,    // the root's counts; those of the other ranks are ignored
+  kGathered,  // each rank has its own, and all ranks learn all of them
+  kLocal,     // each rank has its own, and no other rank learns it
+  kOfRoot,    // the root's is used; those of the other ranks are ignored
 };
 
-// The properties of an operation. Each default holds for most operations.
+// The properties of an operation. Each default applies to most operations.
 struct OperationTraits {
   OpType op;
   const char* name;
-  // The ranks that pass an input, that pass an output, and that say how many rows go to each rank.
+  // The ranks that pass an input, that pass an output, and that decide how many rows go to each rank.
   Side input = Side::kNone;
   Side output = Side::kNone;
   Side splits = Side::kNone;
   FirstDimension first_dimension = FirstDimension::kShared;
-  const char* root = nullptr;        // the word for TensorRequest::root in messages; nullptr: the operation has none
-  bool by_rows = false;              // cuts or joins tensors by rows: a scalar has none, and Ronda allocates the result
-  bool reduces = false;              // takes a Reduction, scales, a WireFormat, and detects overflow
-  bool fuses = false;                // several tensors travel as one collective
-  bool runs_without_joined = false;  // can do without ranks that have joined, unless its root is one of them
-  bool membership = false;           // changes which ranks take part in others; moves no data, and is not cached
+  const char* root = nullptr;         // the word for TensorRequest::root in messages; nullptr: the operation has none
+  bool by_rows = false;               // splits or joins tensors by rows: not for scalars; Ronda allocates the result
+  bool reduces = false;               // has a Reduction, scales, a WireFormat, and detects overflow
+  bool fuses = false;                 // several tensors travel as one collective
+  bool runs_without_joined = false;   // works without ranks that have joined, unless its root is one of them
+  bool membership = false;            // changes which ranks take part in operations; moves no data, is not cached
   bool changes_process_sets = false;  // adds or removes a set
   bool adds_process_set = false;      // adds TensorRequest::members as a set
-  bool by_new_members = false;        // its participants are TensorRequest::members alone
+  bool by_new_members = false;        // only TensorRequest::members take part
   bool schedulable = true;            // can be part of a locked schedule, which all ranks carry out together
 
   constexpr bool has_root() const { return root != nullptr; }
@@ -147,7 +147,7 @@ inline constexpr OperationTraits kOperations[] = {
 };
 inline constexpr int kOpTypeCount = static_cast<int>(std::size(kOperations));
 
-// A reduction that a client asks for. Numeric values are part of the C ABI (ronda_reduce_op) and of the protocol.
+// A reduction that a client requests. Numeric values are part of the C ABI (ronda_reduce_op) and of the protocol.
 enum class Reduction : uint8_t {
   kSum = 0,
   kMin = 1,
@@ -163,10 +163,10 @@ enum class Reduction : uint8_t {
 struct ReductionTraits {
   Reduction op;
   const char* name;
-  ReduceOp kernel;  // applied to the elements; Adasum has none of its own and adds
+  ReduceOp kernel;  // applied to the elements; Adasum's is the sum
   enum class DTypes : uint8_t { kAll, kNotBool, kNotFloatingPoint, kFloatingPoint } dtypes = DTypes::kAll;
-  const char* instead = "";  // advice to a caller that asks for it on another dtype
-  bool adds = false;         // error feedback makes up for the rounding of sums alone
+  const char* instead = "";  // advice to a caller that requests it for another dtype
+  bool adds = false;         // error feedback corrects only the rounding of sums
 };
 
 inline constexpr ReductionTraits kReductions[] = {
@@ -203,15 +203,15 @@ inline constexpr ReductionTraits kReductions[] = {
 };
 inline constexpr int kReductionCount = static_cast<int>(std::size(kReductions));
 
-// The format in which floating-point elements travel between ranks when they are reduced. Dtypes to which it does not
-// apply travel as they are. Numeric values are part of the C ABI (ronda_compression) and of the protocol.
+// The format in which floating-point elements travel between ranks in a reduction. Dtypes to which it does not apply
+// travel unchanged. Numeric values are part of the C ABI (ronda_compression) and of the protocol.
 enum class WireFormat : uint8_t { kNone = 0, kFloat16 = 1, kBfloat16 = 2, kFp8E4M3 = 3, kFp8E5M2 = 4 };
 
 struct WireFormatTraits {
   WireFormat op;
   const char* name;
-  // kDType: float32 and float64 travel as `dtype`. kBlocks: all floating-point types travel as blocks of 8-bit codes
-  // with a scale each (kernels/cpu/fp8.h).
+  // kDType: float32 and float64 travel as `dtype`. kBlocks: all floating-point types travel as blocks of 8-bit codes,
+  // with a scale per block (kernels/cpu/fp8.h).
   enum class Encoding : uint8_t { kAsIs, kDType, kBlocks } encoding;
   DType dtype = DType::kFloat32;
 };
@@ -231,7 +231,7 @@ inline constexpr WireFormatTraits kWireFormats[] = {
 };
 inline constexpr int kWireFormatCount = static_cast<int>(std::size(kWireFormats));
 
-// The rows are in the order of the values.
+// Checks that the rows are in the order of the values.
 template <typename Row, size_t n>
 constexpr bool InOrder(const Row (&rows)[n]) {
   for (size_t i = 0; i < n; ++i) {
@@ -249,7 +249,7 @@ constexpr const char* Name(OpType op) { return TraitsOf(op).name; }
 constexpr const char* Name(Reduction reduction) { return TraitsOf(reduction).name; }
 constexpr const char* Name(WireFormat wire) { return TraitsOf(wire).name; }
 
-// These check a number that came from a client or a peer; nullopt if it is none of the values.
+// These check a number that came from a client or a peer; nullopt if it is not one of the values.
 constexpr std::optional<OpType> OpTypeFromInt(int64_t value) {
   if (value < 0 || value >= kOpTypeCount) return std::nullopt;
   return static_cast<OpType>(value);
@@ -278,7 +278,7 @@ constexpr bool Supports(Reduction reduction, DType dtype) {
   return false;
 }
 
-// Whether elements of `dtype` travel in another format than their own under `wire`, so that they are rounded.
+// Whether `wire` changes the format of elements of `dtype`, so that they are rounded.
 constexpr bool IsNarrowed(DType dtype, WireFormat wire) {
   switch (TraitsOf(wire).encoding) {
     case WireFormatTraits::Encoding::kAsIs:
@@ -291,7 +291,7 @@ constexpr bool IsNarrowed(DType dtype, WireFormat wire) {
   return false;
 }
 
-// The dtype in which `dtype` travels under `wire`; of blocks, the one that they are made from.
+// The dtype in which `dtype` travels under `wire`; for blocks, the dtype from which they are made.
 constexpr DType WireDType(DType dtype, WireFormat wire) {
   const bool as_dtype = TraitsOf(wire).encoding == WireFormatTraits::Encoding::kDType;
   return as_dtype && IsNarrowed(dtype, wire) ? TraitsOf(wire).dtype : dtype;

@@ -1,4 +1,4 @@
-// What code does that must go on where there is no memory left.
+// Helps code that must go on even if no memory is left.
 #ifndef RONDA_RUNTIME_BASE_OUT_OF_MEMORY_H_
 #define RONDA_RUNTIME_BASE_OUT_OF_MEMORY_H_
 
@@ -7,8 +7,8 @@
 
 namespace ronda {
 
-// Calls `function` until it finds the little memory that it takes, and returns its result. Other threads give some
-// memory back, sooner or later.
+// Calls `function` until it finds the little memory that it needs, and returns its result. Sooner or later other
+// threads free some memory.
 template <typename Function>
 auto UntilMemoryIsFound(const Function& function) {
   for (;;) {

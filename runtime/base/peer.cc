@@ -16,7 +16,7 @@ namespace ronda {
 namespace {
 
 constexpr size_t kMaxNamedRanks = 16;
-constexpr size_t kMaxHostNameBytes = 255;  // as messages take it
+constexpr size_t kMaxHostNameBytes = 255;  // the limit in messages
 
 }  // namespace
 
@@ -49,7 +49,7 @@ std::string HostId() {
   stat("/dev/shm", &shm);
   struct stat pid_namespace = {};
   stat("/proc/self/ns/pid", &pid_namespace);
-  // A failed stat leaves zeros: the ranks then count as sharing, and connecting reports the error.
+  // A failed stat leaves zeros: then the ranks are treated as sharing, and connecting reports the error.
   return absl::StrCat(boot_id, "/", shm.st_dev, "/", pid_namespace.st_ino);
 }
 

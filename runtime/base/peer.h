@@ -12,7 +12,7 @@
 
 namespace ronda {
 
-// The name of a rank in messages, by which a user finds its process.
+// The name of a rank in messages; with it a user finds the rank's process.
 struct Peer {
   RankId rank = 0;
   std::string host;
@@ -24,15 +24,15 @@ inline std::string ToString(const Peer& peer) {
   return absl::StrCat("rank ", peer.rank, " (host ", peer.host, ", pid ", peer.pid, ")");
 }
 
-// `failure` as the other ranks read it: its text starts with the rank.
+// `failure` for the other ranks: its text starts with the rank.
 inline absl::Status Attribute(const absl::Status& failure, const Peer& peer) {
   return absl::Status(failure.code(), absl::StrCat(ToString(peer), ": ", failure.message()));
 }
 
-// "rank 3", "ranks 1, 3"; of many the first, "ranks 1, 2, 3 and 40 more": enough to see the pattern.
+// "rank 3", "ranks 1, 3"; for many ranks only the first, "ranks 1, 2, 3 and 40 more": enough to see the pattern.
 std::string NameRanks(const std::vector<RankId>& ranks);
 
-// Where a rank stands in the job. Ranks on one host form the local group; ranks with the same local rank on different
+// The place of a rank in the job. Ranks on one host form the local group; ranks with the same local rank on different
 // hosts form the cross group.
 struct Topology {
   RankId rank = 0;
@@ -47,11 +47,12 @@ struct Topology {
 // The name of this host, for messages; "localhost" if it has none.
 std::string HostName();
 
-// Of the running kernel, which containers share: another one after every start of the machine; empty if there is none.
+// The id of the running kernel, which containers share. Every start of the machine has a new id. Empty if it is not
+// known.
 std::string BootId();
 
-// Equal for two processes if they can share memory and see each other's pids: the running kernel, its /dev/shm and the
-// pid namespace. Containers of one machine that share neither count as different hosts.
+// Equal for two processes if they can share memory and see each other's pids. It consists of the running kernel, its
+// /dev/shm and the pid namespace. Containers of one machine that share neither are treated as different hosts.
 std::string HostId();
 
 }  // namespace ronda

@@ -21,13 +21,13 @@ std::string OwnProgram() {
   return std::string(path, length > 0 ? static_cast<size_t>(length) : 0);
 }
 
-// The shared library that this function is in, or the program.
+// The shared library that contains this function, or the program.
 std::string OwnFile() {
   Dl_info info;
   link_map* map = nullptr;
   const bool is_found =
       dladdr1(reinterpret_cast<void*>(&OwnFile), &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) != 0;
-  // The program's own name in the map is empty.
+  // In the map the program's own name is empty.
   return is_found && map->l_name[0] != '\0' ? map->l_name : OwnProgram();
 }
 

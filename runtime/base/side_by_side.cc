@@ -10,7 +10,7 @@
 
 namespace ronda {
 
-// Shared by the threads.
+// The threads share this state.
 class SideBySide::State {
  public:
   explicit State(std::vector<std::function<void()>> calls) : calls_(std::move(calls)), under_way_(calls_.size()) {}

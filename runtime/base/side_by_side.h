@@ -10,19 +10,19 @@
 
 namespace ronda {
 
-// Calls that are made at the same time, by a thread each: for calls that may wait for each other. Where the system has
-// no more threads to give, the rest come one after the other.
+// Makes calls at the same time, one thread per call: for calls that may wait for each other. If the system has no more
+// threads to give, the remaining calls are made one after the other.
 //
-// Thread-compatible. It may go while calls are under way.
+// Thread-compatible. May be destroyed while calls are under way.
 class SideBySide {
  public:
-  // Takes the memory that Run needs: where there is none, no call has been made yet.
+  // Allocates the memory that Run needs. If there is too little memory, no call has been made yet.
   explicit SideBySide(std::vector<std::function<void()>> calls);
 
-  // Makes the calls, once, and waits until all have returned, and what they were made of is gone. If one has thrown an
-  // exception, throws it then.
+  // Makes the calls, once. Waits until all have returned and their function objects are destroyed. If a call has thrown
+  // an exception, throws it then.
   //
-  // false: they have not within `patience`. Those that are left come to their ends by themselves, if ever, and so must
+  // Returns false if that takes longer than `patience`. The remaining calls end by themselves, if ever, so they must
   // own what they use.
   bool Run(absl::Duration patience = absl::InfiniteDuration());
 

@@ -1,5 +1,4 @@
-// The small vocabulary of the runtime: ranks, shapes, process sets, memories and wait limits; operations are in
-// operation.h.
+// The basic types of the runtime: ranks, shapes, process sets, memories and wait limits; operations are in operation.h.
 #ifndef RONDA_RUNTIME_BASE_TYPES_H_
 #define RONDA_RUNTIME_BASE_TYPES_H_
 
@@ -16,7 +15,7 @@
 
 namespace ronda {
 
-// A process' (or thread's) number in the job, 0 <= rank < size. Rank 0 is the coordinator rank.
+// A process' (or thread's) number in the job, 0 <= rank < size. Rank 0 is the coordinator.
 using RankId = int;
 
 inline constexpr RankId kCoordinatorRank = 0;
@@ -24,7 +23,7 @@ inline constexpr RankId kCoordinatorRank = 0;
 // Dimensions of a tensor, outermost first; {} is a scalar.
 using Shape = std::vector<int64_t>;
 
-// Elements of a tensor of this shape; 1 for a scalar.
+// The number of elements of a tensor of this shape; 1 for a scalar.
 inline int64_t ElementCount(const Shape& shape) {
   int64_t count = 1;
   for (int64_t dim : shape) count *= dim;
@@ -34,8 +33,8 @@ inline int64_t ElementCount(const Shape& shape) {
 // "[128, 10]"
 inline std::string ToString(const Shape& shape) { return "[" + absl::StrJoin(shape, ", ") + "]"; }
 
-// Names a process set: ranks that run collectives among themselves. Ids are given out in the order of creation, the
-// same on every rank, and never used twice.
+// Names a process set: ranks that run collectives among themselves. Ids are assigned in the order of creation. They are
+// equal on every rank, and never used twice.
 using ProcessSetId = uint32_t;
 
 // All ranks of the job.
@@ -52,7 +51,7 @@ constexpr std::optional<Memory> MemoryFromInt(int64_t value) {
   return static_cast<Memory>(value);
 }
 
-// How long an operation may wait for a rank until that is reported, and until it fails. Infinite: for ever.
+// How long an operation may wait for a rank before that is reported, and before it fails. Infinite: for ever.
 struct WaitLimits {
   absl::Duration warning = absl::Seconds(60);
   absl::Duration deadline = absl::Minutes(10);
@@ -60,8 +59,8 @@ struct WaitLimits {
   friend bool operator==(const WaitLimits&, const WaitLimits&) = default;
 };
 
-// How long a rank waits for the coordinator, which fails a stalled tensor itself at the deadline: this much later the
-// other ranks conclude that it does not run.
+// How long a rank waits for the coordinator, which itself fails a stalled tensor at the deadline. If the answer is late
+// by this margin, the other ranks conclude that the coordinator does not run.
 inline absl::Duration AnswerDeadline(const WaitLimits& limits) {
   return limits.deadline + std::max(absl::Seconds(1), limits.deadline / 4);
 }

@@ -11,8 +11,8 @@ namespace ronda {
 
 inline constexpr absl::string_view kVariablePrefix = "RONDA_";
 
-// All variables of that prefix: those that the library, its plugins, rondarun, ronda-bench, the Python package and the
-// examples read or set. A VariableName of another one does not compile, so the table cannot lack a variable that is
+// All variables with that prefix that the library, its plugins, rondarun, ronda-bench, the Python package and the
+// examples read or set. A VariableName with any other name does not compile, so the table has every variable that is
 // read.
 inline constexpr absl::string_view kVariables[] = {
     "RONDA_AUTOTUNE",
@@ -63,7 +63,7 @@ inline constexpr absl::string_view kVariables[] = {
     "RONDA_TIMELINE_MAX_MB",
 };
 
-// Whether `name` is in the table, or is not Ronda's at all.
+// Whether `name` is in the table, or does not have Ronda's prefix.
 constexpr bool IsKnownVariable(absl::string_view name) {
   return name.substr(0, kVariablePrefix.size()) != kVariablePrefix ||
          std::find(std::begin(kVariables), std::end(kVariables), name) != std::end(kVariables);

@@ -3,7 +3,7 @@
 
 namespace ronda {
 
-// All ranks of a job run the same version: the protocol between them promises nothing across versions.
+// All ranks of a job run the same version, because the protocol between them may change with every version.
 inline constexpr char kVersion[] = "0.1.0";
 
 }  // namespace ronda

@@ -10,10 +10,10 @@
 
 namespace ronda {
 
-// Ends the poll() of a thread. A program may close descriptors that are not its own (closefrom), and open files that
-// get their numbers: the pipe notices that, and neither writes to such a file nor closes it.
+// Ends the poll() of a thread. A program may close descriptors that it did not open (closefrom), and then open files
+// that get the same numbers. The pipe notices that, and neither writes to such a file nor closes it.
 //
-// Thread-compatible, but for Wake and IsIntact, which are thread-safe.
+// Thread-compatible, except Wake and IsIntact, which are thread-safe.
 class WakePipe {
  public:
   // Errors: RESOURCE_EXHAUSTED with the system's text.
@@ -27,7 +27,7 @@ class WakePipe {
   void Wake() const;
   void Clear() const;
 
-  // False: the program has closed the pipe, and probably all other descriptors.
+  // Returns false if the program has closed the pipe, and probably all other descriptors.
   bool IsIntact() const;
 
  private:

@@ -161,7 +161,7 @@ absl::Status AdasumRun::CombineAll() {
   while (left_.size() > 1) {
     const size_t pairs = left_.size() / 2;
     RONDA_RETURN_IF_ERROR(CombinePairs(pairs));
-    // The first of each pair goes on, and so does an odd last one.
+    // The first of each pair goes on. If the number is odd, the last one also goes on.
     for (size_t pair = 0; pair < pairs; ++pair) left_[pair] = left_[2 * pair];
     if (left_.size() % 2 == 1) left_[pairs] = left_.back();
     left_.resize(left_.size() - pairs);
@@ -195,7 +195,7 @@ void AdasumRun::ListShards(int member, std::vector<cuda::Extent>& shards) const 
 }
 
 absl::Status AdasumRun::GatherResult() {
-  // The one partial result that is left is the first member's.
+  // The only remaining partial result is the first member's.
   if (members_.IncludeSelf()) RONDA_RETURN_IF_ERROR(RoundToWire(partials_, shards_, own_elements_));
   RONDA_RETURN_IF_ERROR(communicator_.Allgather(
       {.info = call_.info, .input = shards_, .output = whole_, .bytes_per_rank = shard_bytes_}));

@@ -28,12 +28,13 @@ class AdasumOps {
     size_t pairs = 0;         // the largest number of pairs in a call of Dots
     absl::string_view label;  // the name of the Adasum, for messages
   };
-  // Returns uninitialised memory of that many bytes, aligned to 16, which is valid until Release. Also takes all memory
-  // that the later calls need: an allocation may wait for the device, and so for other ranks' part in this Adasum.
+  // Returns `bytes` bytes of uninitialised memory, aligned to 16 and valid until Release. Also allocates all memory
+  // that the later calls need, because an allocation may wait for the device, and so for other ranks' part in this
+  // Adasum.
   // Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<std::byte*> Allocate(const Need& need) = 0;
 
-  // Ends the use of the memory. Does nothing if there is none.
+  // Ends the use of the memory, if any was allocated.
   virtual void Release() = 0;
 
   // REQUIRES of Pack and Unpack: floating point, no blocks, no votes, nothing skipped.
@@ -61,9 +62,9 @@ class HostAdasumOps : public AdasumOps {
   std::unique_ptr<std::byte[]> memory_;
 };
 
-// How the tensors of an Adasum are cut into shards, one a member and tensor, and where the shards lie in a buffer:
-// those of the first member, tensor by tensor, then those of the second. Each shard begins at a multiple of 16 bytes on
-// the wire and in any wider type, as the kernels of devices access it best.
+// How the tensors of an Adasum are cut into shards, one per member and tensor, and where the shards are in a buffer.
+// First come the shards of the first member, tensor by tensor, then those of the second, and so on. Each shard begins
+// at a multiple of 16 bytes, on the wire and in any wider type, because this suits the kernels of devices best.
 //
 // A value; the segments must outlive it.
 class AdasumLayout {
@@ -113,14 +114,15 @@ class AdasumLayout {
 };
 
 // Replaces each segment by the Adasum of the members' contributions: gradients that agree are averaged, and orthogonal
-// ones are added, so that the step stays right for any number of ranks. (S. Maleki et al., "Scaling Distributed
+// ones are added. So the step has the right size for any number of ranks. (S. Maleki et al., "Scaling Distributed
 // Training with Adaptive Summation", MLSys 2021; kernels/cpu/gradients.h has the formula for two gradients.)
 //
-// More gradients are combined pairwise in a binary tree over the members in the order of the group: (0, 1), (2, 3), and
-// so on; an odd last one goes up to the next level unchanged. Each tensor is cut into one shard a member. An Alltoall
-// brings all contributions to a shard together. On every level of the tree one Reduce adds up the dot products of all
-// shards, pairs and tensors. An Allgather distributes the result. Contributions are scaled and rounded to the wire's
-// format, combined in fp32 (float64: in fp64), scaled, rounded once to the wire's format, and widened.
+// More gradients are combined pairwise in a binary tree over the members, in the order of the group: (0, 1), (2, 3),
+// and so on. If the number is odd, the last one moves to the next level unchanged. Each tensor is cut into one shard
+// per member. An Alltoall gives each member all contributions to its shard. On every level of the tree one Reduce adds
+// up the dot products of all shards, pairs and tensors. An Allgather distributes the result. Contributions are scaled
+// and rounded to the wire's format, combined in fp32 (float64: in fp64), scaled, rounded once to the wire's format, and
+// widened.
 //
 // All ranks get the same bits. For tensors of the host, every backend gives the same bits, and they do not depend on
 // the other tensors of the call. On devices the dot products are added up in another order, and NCCL's sums depend on

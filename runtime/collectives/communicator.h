@@ -39,13 +39,13 @@ class OpenVote {
   // The word into which the device writes 1 or 2 (kernels/cuda/calls.h).
   uint32_t* decision() const { return decision_; }
 
-  // A word for streams that shall go on only when the call has been carried out, now or later: the gate is open once
-  // the word, taken as a counter that may wrap around, has come to `opens_at`. It never goes back: a stream that still
-  // has the gate of an earlier vote before it passes. The device opens the gate if the vote is won.
+  // A word for streams that must not go on before the call has been carried out, now or later. The gate is open when
+  // the word, a counter that may wrap around, has reached `opens_at`. The word never decreases, so a stream that still
+  // waits for the gate of an earlier vote also passes. The device opens the gate if the vote is won.
   uint32_t* gate() const { return gate_; }
   uint32_t opens_at() const { return opens_at_; }
 
-  // Opens the gate from the host: streams go on although the call has not been carried out.
+  // Opens the gate from the host: streams go on even though the call has not been carried out.
   void OpenGate() const { std::atomic_ref<uint32_t>(*gate_).store(opens_at_, std::memory_order_release); }
 
   // Makes the vote open again. REQUIRES: its outcome is known, its gate is open, and no other thread reads it.
@@ -61,16 +61,16 @@ class OpenVote {
   uint32_t opens_at_ = 0;
 };
 
-// A vote on whether a call takes place. It travels ahead of the call's data, or with it. The call is carried out if all
-// ranks of the job approve. If one rank vetoes, no rank's output is written, and the call has no effect except that it
-// counts in the sequence of calls: every rank has made it.
+// A vote on whether a call is carried out. It travels before the call's data, or with it. The call is carried out if
+// all ranks of the job approve. If one rank vetoes, no rank's output is written. The call then has no effect except
+// that it is part of the sequence of calls, because every rank has made it.
 struct Ballot {
   enum class Vote : uint8_t { kApprove, kVeto };
   Vote own = Vote::kApprove;  // kVeto: the segments' pointers are not used
   // The thread that makes the call runs this at most once: when it has waited for the others longer than
   // `limits.warning`.
   absl::FunctionRef<void()> when_late;
-  // The same on every rank. kOpen: the device counts the votes together with the data, and `open_vote` has the outcome.
+  // Equal on every rank. kOpen: the device counts the votes together with the data, and `open_vote` has the outcome.
   enum class Result : uint8_t { kCarriedOut, kVetoed, kOpen } result = Result::kCarriedOut;
   std::shared_ptr<const OpenVote> open_vote = nullptr;
 };
@@ -78,12 +78,12 @@ struct Ballot {
 // The arguments that all calls share.
 //
 // Every rank of the job makes every call. A rank outside the call's group passes the same sizes and no buffers, and its
-// call returns at once: a backend that streams all collectives of a job through one ring uses the sizes to skip this
-// one. Arrays with one entry a rank are in the order of the group.
+// call returns at once. (A backend that streams all collectives of a job through one ring uses the sizes to skip this
+// one.) Arrays with one entry per rank are in the order of the group.
 struct CallInfo {
   absl::string_view label;         // names the call in messages: "conv1/weight and 9 more"
   const Group* group = nullptr;    // the ranks that take part; nullptr: every rank of the job
-  OpType op = OpType::kAllreduce;  // the operation that the client asked for, for messages
+  OpType op = OpType::kAllreduce;  // the operation that the client requested, for messages
   WaitLimits limits;               // of each wait for another rank's progress
   // Not null: the ranks vote first. Only for Reduce and Barrier of all ranks of the job.
   Ballot* ballot = nullptr;
@@ -128,8 +128,8 @@ struct Segment {
   // The parts of different ranks do not overlap and may be empty. `output` then does not overlap `input`.
   size_t part_begin = 0;
   size_t part_count = 0;
-  // Error feedback: `count` elements with the sum of all earlier rounding errors of this tensor's contributions;
-  // nullptr: none.
+  // For error feedback: `count` elements with the sum of all earlier rounding errors of this tensor's contributions; or
+  // nullptr.
   float* residual = nullptr;
 };
 
@@ -152,8 +152,8 @@ struct ReduceCall {
     kAll,   // all ranks receive the whole result: an allreduce
     kParts  // each rank receives the part that its segments name: reduce, reducescatter
   } delivery = Delivery::kAll;
-  // With kParts: the part of a segment that the member at `position` of the group receives. For backends that save
-  // bytes if all members know it. nullptr: a rank knows its own parts alone.
+  // With kParts: the part of a segment that the member at `position` of the group receives. Some backends save bytes if
+  // all members know it. nullptr: a rank knows only its own parts.
   using PartOf = absl::FunctionRef<PartRange(size_t segment, int position)>;
   const PartOf* part_of = nullptr;
 };
@@ -170,7 +170,7 @@ struct AllgatherCall {
   CallInfo info;
   const void* input = nullptr;              // bytes_per_rank[own position] bytes
   void* output = nullptr;                   // sum of bytes_per_rank bytes; does not overlap `input`
-  absl::Span<const size_t> bytes_per_rank;  // one entry a member, the same on every rank of the job
+  absl::Span<const size_t> bytes_per_rank;  // one entry per member, the same on every rank of the job
   std::optional<int> receiver;              // the position of the only member that receives; nullopt: all do
 };
 
@@ -185,16 +185,16 @@ struct AlltoallCall {
 
 // How a backend cuts data into chunks.
 struct Tuning {
-  size_t chunk_bytes = 0;  // 0: the backend's own choice
+  size_t chunk_bytes = 0;  // 0: the backend chooses
 };
 
 // Moves and reduces tensors between the ranks of a job.
 //
-// Every rank makes the same sequence of calls with matching arguments; the negotiation guarantees that. The same inputs
-// give bit-identical results on all ranks and on every flat backend: contributions are rounded to the wire's format,
-// reduced in the order of the group (16-bit and 8-bit formats in fp32), scaled, rounded once to the wire's format, and
-// widened. A backend that works in two levels (hierarchical) first does this for the ranks of each host without the
-// last scaling, and then for the hosts' results.
+// Every rank makes the same sequence of calls with matching arguments; the negotiation guarantees that. Equal inputs
+// give bit-identical results on all ranks and on every flat backend. The contributions are rounded to the wire's format
+// and reduced in the order of the group (16-bit and 8-bit formats in fp32). The result is scaled, rounded once to the
+// wire's format, and widened. A backend that works in two levels (hierarchical) first does this for the ranks of each
+// host without the last scaling, and then for the hosts' results.
 //
 // Thread-compatible: only the background thread or the progress thread calls it, one at a time.
 //

@@ -12,7 +12,7 @@ namespace ronda {
 
 // The ranks of a job by host; the same on every rank.
 struct HostMap {
-  std::vector<std::vector<RankId>> hosts;  // ascending ranks a host; hosts in the order of their lowest rank
+  std::vector<std::vector<RankId>> hosts;  // ascending ranks per host; hosts in the order of their lowest rank
 };
 
 // The position of a rank in a HostMap.
@@ -61,8 +61,8 @@ inline bool IsInRankOrder(const HostMap& map) {
   return true;
 }
 
-// The two levels of a communicator that spans hosts, for other code that works in two levels. It is used as the
-// communicator itself is: by the same thread, between the communicator's calls.
+// The two levels of a communicator that spans hosts, for other code that works in two levels. They are used like the
+// communicator itself: by the same thread, between the communicator's calls.
 //
 // Owns nothing.
 struct HostLevels {

@@ -21,9 +21,9 @@ void ReducePlain(const ReduceCall& call, absl::Span<const void* const> sources);
 // The arithmetic of one ReduceCall on one rank. All backends share it, so that their results agree bit for bit. It
 // makes the rank's contribution, reduces contributions to the result, and delivers the rank's part of the result.
 //
-// Vocabulary: the *contribution* is the rank's scaled input in the wire's format; *pack* writes it; *sources* are the
-// members' contributions to the same granules; *deliver* writes a result to the outputs. Positions and numbers are in
-// granules of the wire (reduce_layout.h) unless a comment says elements.
+// Vocabulary: the *contribution* is the rank's scaled input in the wire's format. To *pack* is to write it. *Sources*
+// are the members' contributions to the same granules. To *deliver* is to write a result to the outputs. Positions and
+// numbers are in granules of the wire (reduce_layout.h) unless a comment says elements.
 //
 // Packing updates the segments' residuals, so each granule must be packed once. Otherwise immutable. The call must
 // outlive it.

@@ -25,7 +25,7 @@ enum class StreamPhase : uint8_t {
   kWaitForData,  // for the trainer's streams
   kPack,         // tensors to the wire's format: copied, scaled, converted
   kTransfer,     // between ranks, with the reductions that NCCL does on the way
-  kReduce,       // Ronda's own reductions
+  kReduce,       // reductions by Ronda
   kUnpack,       // from the wire's format to tensors
 };
 
@@ -51,8 +51,8 @@ inline absl::Status Marked(StreamMarks* marks, StreamPhase phase, absl::Status s
 // A communicator for tensors in the memory of devices, with the hooks that its owner needs.
 struct DeviceTransport {
   std::unique_ptr<Communicator> communicator;  // for buffers in Memory::kCuda
-  // The first error of the data path since, if the backend knows of such errors; otherwise nullptr. Any thread may call
-  // it.
+  // Returns the first error of the data path, for backends that know of such errors; otherwise nullptr. Any thread may
+  // call it.
   std::function<absl::Status()> failure;
   // Ends the work under way on the device, which may never end by itself; no later call succeeds. nullptr: the backend
   // needs no such help. Any thread may call it.
@@ -62,7 +62,7 @@ struct DeviceTransport {
   absl::Duration setup_deadline = absl::ZeroDuration();
 };
 
-// The devices of this machine, and the backends that connect the devices of the ranks. Nothing is loaded before the
+// The devices of this machine, and the backends that connect the devices of the ranks. It loads nothing before the
 // first tensor in the memory of a device.
 class DeviceSupport {
  public:
@@ -96,7 +96,7 @@ struct Transport {
   std::unique_ptr<ControlPlane> control;
   std::unique_ptr<Communicator> communicator;
   std::shared_ptr<FlightBoard> flights;             // of all ranks; never nullptr
-  std::string job_id = {};                          // tells the job from others, for those who watch; may be empty
+  std::string job_id = {};                          // identifies the job for monitoring; may be empty
   std::optional<HostLevels> levels = std::nullopt;  // the communicator's, which owns them; nullopt: it has none
   // For tensors in the memory of devices; nullptr: such tensors are refused.
   std::shared_ptr<DeviceSupport> devices = nullptr;

@@ -19,13 +19,13 @@ struct ControlMessage {
   std::string payload;
 };
 
-// Carries control messages between a rank and the coordinator rank (rank 0), in order and reliably, and spreads the
-// job's first failure to all ranks.
+// Carries control messages between a rank and the coordinator (rank 0), in order and reliably, and sends the job's
+// first failure to all ranks.
 //
 // Why it cannot deadlock: SendToCoordinator never blocks (messages that do not fit are kept here and sent as the
-// coordinator drains), so a rank always comes back to Receive. Nor does Broadcast. Only the coordinator's Receive may
-// wait, before it hands out a broadcast that others cannot receive yet; and only for ranks that are executing
-// collectives of earlier broadcasts, which the coordinator has itself finished by then.
+// coordinator drains), so a rank always returns to Receive. Broadcast does not block either. Only the coordinator's
+// Receive may wait, before it returns a broadcast that other ranks cannot receive yet. It then waits only for ranks
+// that execute collectives of earlier broadcasts, and the coordinator itself has finished those.
 //
 // Thread-safety: any thread may call Wake, CallOff, Fail, failure and AnnounceExit at any time. One thread at a time
 // may be in Wait. One thread at a time, the same or another, may make the other calls.
@@ -34,20 +34,21 @@ class ControlPlane {
   virtual ~ControlPlane() = default;
 
   // Queues `payload` for rank 0 and returns. Rank 0 may send to itself.
-  // Errors: the job's first failure, if there is one.
+  // Errors: the job's first failure, if it has failed.
   virtual absl::Status SendToCoordinator(absl::string_view payload) = 0;
 
-  // Sends `payload` to every rank, the caller included, each of which receives broadcasts in the order they were sent,
-  // and returns. When the caller has received it, all others can without further help from the caller.
+  // Sends `payload` to every rank, the caller included, and returns. Each rank receives broadcasts in the order in
+  // which they were sent. When the caller has received it, all others can receive it without further help from the
+  // caller.
   // REQUIRES: called on rank 0.
-  // Errors: the job's first failure, if there is one.
+  // Errors: the job's first failure, if it has failed.
   virtual absl::Status Broadcast(absl::string_view payload) = 0;
 
-  // All messages that have arrived, oldest first for each sender; empty if there are none. Does not wait for messages.
-  // On rank 0 this yields both reports (from any rank) and its own broadcasts; `to_coordinator` and `broadcasts` keep
-  // them apart. It waits until the others have drained the messages that keep the returned broadcasts from them.
-  // REQUIRES: on rank 0: the caller has done all that earlier broadcasts have asked of it.
-  // Errors: the job's first failure; INTERNAL if a peer's framing is damaged; on rank 0, DEADLINE_EXCEEDED naming a
+  // Returns all messages that have arrived, per sender the oldest first; empty if none has arrived. Does not wait for
+  // messages. Rank 0 gets both reports (from any rank) and its own broadcasts, in `to_coordinator` and `broadcasts`.
+  // Rank 0 waits until the other ranks have drained the messages that block the returned broadcasts.
+  // REQUIRES: on rank 0: the caller has done everything that earlier broadcasts asked of it.
+  // Errors: the job's first failure; INTERNAL if a peer's framing is damaged; on rank 0, DEADLINE_EXCEEDED that names a
   // rank that does not drain its messages.
   struct Inbox {
     std::vector<ControlMessage> to_coordinator;  // on rank 0 only
@@ -63,35 +64,35 @@ class ControlPlane {
   // Makes the current or the next Wait return.
   virtual void Wake() = 0;
 
-  // The thread that uses this object may poll: it looks at Receive again and again, where no message and no Wake need
-  // wake the thread in Wait. False: this control plane cannot.
+  // The thread that uses this object wants to poll: it calls Receive repeatedly. Meanwhile messages and Wakes need not
+  // wake the thread in Wait. Returns false if this control plane cannot do that.
   virtual bool StartPolling() { return false; }
-  // Called after each look, that is before the next one. False: nothing has come for so long that it is better to
-  // sleep. REQUIRES: StartPolling() was true, as for StopPolling.
+  // Call after each look, before the next one. Returns false if nothing has come for so long that it is better to
+  // sleep. REQUIRES: StartPolling() was true; so also for StopPolling.
   virtual bool KeepPolling() { return false; }
   // Messages and Wakes since the last StartPolling or KeepPolling make Wait return.
   virtual void StopPolling() {}
-  // Other threads are expected to poll: the next Wait need not be quick, and should not take their core.
+  // Other threads are expected to poll: the next Wait need not be quick, and should not use their core.
   virtual void ExpectPolling() {}
 
-  // Tells all ranks, the caller included, that schedule number `schedule` is to be unlocked (see locked_schedule.h):
-  // their current or next Wait returns, and each Inbox says so from then on. Reaches ranks that do not listen to rank 0
+  // Tells all ranks, the caller included, to unlock schedule number `schedule` (see locked_schedule.h): their current
+  // or next Wait returns, and each Inbox contains the number from then on. Reaches ranks that do not listen to rank 0
   // at the moment, and does not need rank 0 to listen. Never blocks.
   virtual void CallOff(uint64_t schedule) = 0;
 
-  // Records `failure` as the job's failure unless there is one already, and wakes every rank, in Wait or in the middle
-  // of a collective. `failure` is attributed to this rank in the text that the others read.
+  // Makes `failure` the job's failure, unless the job has one already, and wakes every rank, in Wait or in a
+  // collective. The text that the other ranks read attributes `failure` to this rank.
   virtual void Fail(const absl::Status& failure) = 0;
 
-  // The first failure of the job, the same text on every rank; OK while there is none.
+  // The first failure of the job, the same text on every rank; OK if it has not failed.
   virtual absl::Status failure() const = 0;
 
-  // Announces that this rank departs on purpose: from now on its end is no failure. If the control plane is destroyed
-  // without that, as when an exception ends the start of a job, the job fails.
+  // Announces that this rank departs on purpose: its end is then no failure. If the control plane is destroyed without
+  // this call, for example when an exception ends the start of a job, the job fails.
   virtual void Depart() = 0;
 
-  // Announces that the program of this rank has ended without Depart, and that its process is about to end. The job
-  // fails when the process is gone, and the failure names this cause. This rank notices no change. Returns when the
+  // Announces that the program of this rank has ended without Depart, and that its process is about to end. When the
+  // process is gone, the job fails and the failure names this cause. This rank notices no change. Returns when the
   // announcement has reached the other ranks, or after a few seconds. A control plane that cannot announce it does
   // nothing.
   virtual void AnnounceExit() {}

@@ -29,7 +29,7 @@ std::string BytesText(size_t bytes) {
   return absl::StrFormat("%.4g %s", amount, kUnits[unit]);
 }
 
-// What is current in this thread, and stays so as long as this says so.
+// The device that is current in this thread and stays current while this is set.
 thread_local Device* kept = nullptr;
 
 const char* Name(ronda_cuda_memory kind) {

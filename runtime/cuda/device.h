@@ -24,14 +24,14 @@ namespace ronda {
 inline constexpr char kCudaPluginName[] = "libronda_cuda.so";
 
 // Loads the plugin for CUDA devices, and never unloads it: from `path` (RONDA_CUDA_PLUGIN) or, if that is empty, from
-// the folders of plugins (runtime/base/plugin_search.h). The plugin loads also where there is no driver or no device.
+// the folders of plugins (runtime/base/plugin_search.h). The plugin can be loaded even without a driver or a device.
 //
-// Errors: NOT_FOUND with the folders that were searched and advice; FAILED_PRECONDITION if it is of another version.
+// Errors: NOT_FOUND with the folders that were searched and advice; FAILED_PRECONDITION if it has another version.
 absl::StatusOr<const ronda_cuda_plugin*> LoadCudaPlugin(const std::string& path);
 
 // The text of --check-build about the plugin's devices: "2 devices: NVIDIA H200, NVIDIA H200 (CUDA runtime 13.0, driver
 // 13.0)".
-// Errors: UNAVAILABLE with the driver's own words if there is none, or no device.
+// Errors: UNAVAILABLE with the driver's text if there is no driver or no device.
 absl::StatusOr<std::string> DescribeDevices(const ronda_cuda_plugin& plugin);
 
 class Device;
@@ -39,7 +39,7 @@ class Device;
 // cudaStream_t; nullptr is the default stream.
 using StreamHandle = void*;
 
-// A stream of Ronda's own, of the highest priority.
+// A stream that Ronda creates, with the highest priority.
 //
 // Thread-compatible. The device must outlive it.
 class DeviceStream {
@@ -56,27 +56,28 @@ class DeviceStream {
   const StreamHandle handle_;
 };
 
-// A point in the work of a stream. From Device::NewEvent, to which it goes back.
+// A point in the work of a stream. Device::NewEvent creates it; the destructor gives it back to the device.
 //
-// Thread-compatible but for done() and Wait(). The device must outlive it.
+// Thread-compatible, except done() and Wait(). The device must outlive it.
 class DeviceEvent {
  public:
-  // A timed event knows when the device has passed it, which costs the device a little.
+  // A timed event knows when the device has passed it; this costs the device a little.
   enum class Kind : uint8_t { kOrder, kTimed };
 
   ~DeviceEvent();
 
-  // Puts the point after the work that `stream` has been given so far.
+  // Puts the point after all work that `stream` has so far.
   absl::Status Record(StreamHandle stream);
-  // Work that `stream` is given from now on waits for the point; the caller does not wait.
+  // Makes the work that is put on `stream` from now on wait for the point; the caller does not wait.
   absl::Status OrderBefore(StreamHandle stream) const;
   // Whether the device has passed the point.
-  // Errors: INTERNAL with the error of the device before it.
+  // Errors: INTERNAL if the device had an error before the point.
   absl::StatusOr<bool> done() const;
-  // Blocks until then.
+  // Blocks until the device has passed the point.
   // Errors: as done().
   absl::Status Wait() const;
-  // How long after `earlier` the device has passed it, to about half a microsecond, and less exactly from seconds on.
+  // How long after `earlier` the device has passed this point. Exact to about half a microsecond; less exact from
+  // seconds on.
   // REQUIRES: both are timed.
   // Errors: INTERNAL, also if the device has not passed both.
   absl::StatusOr<absl::Duration> Since(const DeviceEvent& earlier) const;
@@ -90,8 +91,8 @@ class DeviceEvent {
   void* const handle_;
 };
 
-// Shows profilers a span of the calling thread, while it lives, and what the thread gives the GPU meanwhile. Ranges of
-// a thread end in the opposite order.
+// While it lives, profilers show a span of the calling thread, and the work that the thread gives to the GPU meanwhile.
+// Ranges of a thread end in the reverse order of their beginning.
 class DeviceRange {
  public:
   DeviceRange(const ronda_cuda_plugin& plugin, const std::string& name) : plugin_(plugin) {
@@ -105,7 +106,7 @@ class DeviceRange {
   const ronda_cuda_plugin& plugin_;
 };
 
-// Memory of the device, or of the host where the device can address it.
+// Memory of the device, or host memory that the device can address.
 //
 // The device must outlive it.
 class DeviceMemory {
@@ -118,7 +119,7 @@ class DeviceMemory {
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
 
-  // Never frees it: the device may still use it, and freeing it would wait for a device that may never finish.
+  // Never frees the memory: the device may still use it, and freeing it would wait for a device that may never finish.
   void Abandon() { data_ = nullptr; }
 
  private:
@@ -132,18 +133,19 @@ class DeviceMemory {
   size_t size_ = 0;
 };
 
-// How many devices this process may use, at least one.
-// Errors: UNAVAILABLE with the driver's own words if there is no driver, or no device.
+// How many devices this process may use; at least one.
+// Errors: UNAVAILABLE with the driver's text if there is no driver or no device.
 absl::StatusOr<int> CountDevices(const ronda_cuda_plugin& plugin);
 
-// One GPU, as a rank uses it, through the plugin (plugin.h).
+// One GPU that a rank uses, through the plugin (plugin.h).
 //
-// Thread-safe. Every function makes the device current in the calling thread for the time of the call alone: a
-// trainer's choice of a current device is left as it is. Callers with several calls to make keep it current meanwhile.
+// Thread-safe. Every function makes the device current in the calling thread only during the call: the trainer's
+// current device stays unchanged. A caller with several calls can keep the device current meanwhile (Current).
 class Device {
  public:
-  // Keeps a device current in the calling thread while it lives, which must not run code of the trainer's meanwhile.
-  // Within, no call asks for the current device or changes it. Currents of a thread end in the opposite order.
+  // While it lives, the device is current in the calling thread, which must not run the trainer's code meanwhile. Calls
+  // in this time neither ask for the current device nor change it. Objects of one thread end in the reverse order of
+  // their beginning.
   class Current {
    public:
     explicit Current(Device* device);
@@ -155,25 +157,24 @@ class Device {
 
    private:
     Device* const device_;
-    Device* const outer_;  // what another Current keeps so, or the thread has adopted
-    int before_ = -1;      // the trainer's choice; -1: it has not been asked for
+    Device* const outer_;  // the device that another Current keeps current, or that the thread has adopted
+    int before_ = -1;      // the trainer's choice; -1: not known yet
     int error_ = 0;
   };
 
-  // Has the device current in the calling thread from now on: for a thread of Ronda's own, which ends before the
-  // device.
+  // Makes the device current in the calling thread permanently: for a thread that Ronda started and that ends before
+  // the device.
   void Adopt();
 
-  // Of this machine's devices, number `ordinal`. `plugin` must outlive it.
-  // Errors: UNAVAILABLE with the driver's own words if there is no driver; NOT_FOUND that says how many devices there
-  // are.
+  // Opens device number `ordinal` of this machine. `plugin` must outlive it.
+  // Errors: UNAVAILABLE with the driver's text if there is no driver; NOT_FOUND with the number of devices.
   static absl::StatusOr<std::shared_ptr<Device>> Open(const ronda_cuda_plugin* plugin, int ordinal);
   ~Device();
 
   int ordinal() const { return ordinal_; }
 
-  // How long the end of a job waits for what the device was given, before it abandons the device. Set before others
-  // use the device.
+  // How long the end of a job waits for the device's work before it abandons the device. Set before other threads use
+  // the device.
   static constexpr absl::Duration kPatience = absl::Seconds(2);
   absl::Duration patience() const { return patience_; }
   void set_patience(absl::Duration patience) { patience_ = patience; }
@@ -185,27 +186,28 @@ class Device {
   // Errors: RESOURCE_EXHAUSTED with the size, the kind of memory and `purpose` ("the fusion buffer").
   absl::StatusOr<DeviceMemory> Allocate(ronda_cuda_memory kind, size_t bytes, absl::string_view purpose);
 
-  // Reuses an event that has been given back; creates one only if there is none.
+  // Uses an event again that has been given back; creates one only if none is left.
   absl::StatusOr<std::unique_ptr<DeviceEvent>> NewEvent(DeviceEvent::Kind kind = DeviceEvent::Kind::kOrder);
 
-  // Notes that a caller has given up waiting for the device, and logs `why`. From now on nothing is given back to the
-  // device, as freeing memory waits for it too. Ronda's memory stays there until the process ends, and so does what the
-  // device is stuck in.
+  // A caller has given up waiting for the device; logs `why`. After that nothing is given back to the device, because
+  // freeing memory also waits for it. Ronda's memory, and the work in which the device is stuck, stay there until the
+  // process ends.
   void Abandon(absl::string_view why);
   bool is_abandoned() const { return is_abandoned_.load(std::memory_order_acquire); }
 
-  // Errors: INTERNAL if the device has been abandoned: which, why, and that this process cannot use it again.
+  // Errors: INTERNAL if the device has been abandoned. The text says which device and why, and that this process cannot
+  // use it again.
   absl::Status CheckUsable() const;
 
   // Calls a function of the plugin or of another library that gives something back to the device, unless the device has
-  // been abandoned. Errors are logged, as the caller can do nothing about them.
+  // been abandoned. Errors are logged, because the caller can do nothing about them.
   template <typename Function>
   void GiveBack(absl::string_view what, const Function& function) {
     if (!is_abandoned()) LogIfError(Call(what, function));
   }
 
   // Calls a function of the plugin, with the device current:
-  //   device->Call("the pack kernel", [&](const ronda_cuda_plugin& cuda) { return cuda.pack(&call, stream); })
+  //  device->Call("the pack kernel", [&](const ronda_cuda_plugin& cuda) { return cuda.pack(&call, stream); })
   // Errors: INTERNAL "cuda:0: the pack kernel: <the driver's words>".
   template <typename Function>
   absl::Status Call(absl::string_view what, const Function& function) {

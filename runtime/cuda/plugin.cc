@@ -15,18 +15,18 @@ namespace {
 
 namespace cuda_kernels = ronda::kernels::cuda;
 
-// Functions of the driver's own interface. They answer what the CUDA runtime does not know, or cannot tell without
-// creating a context on the current device, which takes hundreds of megabytes there.
+// Functions of the driver API. They return facts that the CUDA runtime does not know, or knows only after it has
+// created a context on the current device, which takes hundreds of megabytes there.
 struct CudaDriver {
   CUresult (*pointer_attribute)(void* data, CUpointer_attribute attribute, CUdeviceptr pointer);
   CUresult (*context_state)(CUdevice device, unsigned int* flags, int* active);  // of its primary context
-  CUresult (*device_uuid)(CUuuid* uuid, CUdevice device);  // of a part of a GPU, the part's; nullptr: an old driver
+  CUresult (*device_uuid)(CUuuid* uuid, CUdevice device);  // for a part of a GPU: the part's; nullptr: an old driver
   // nullptr: an old driver.
   CUresult (*device_attribute)(int* value, CUdevice_attribute attribute, CUdevice device);
   CUresult (*wait_value)(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags);
   CUresult (*write_value)(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags);
 
-  // nullptr where there is no driver.
+  // nullptr if there is no driver.
   static const CudaDriver* Get();
 };
 
@@ -56,15 +56,15 @@ const CudaDriver* CudaDriver::Get() {
   return driver;
 }
 
-// Clears a thread's last error, which the runtime remembers until it is asked for it: CUDA's own launches would report
-// it as theirs. This library has its own copy of the runtime, so the last errors of a trainer's copy are untouched.
-// Errors that have broken the context cannot be cleared, and both copies see them.
+// Clears a thread's last error. The runtime remembers it until it is read, and otherwise CUDA's own launches would
+// report it as theirs. This library has its own copy of the runtime, so the last errors of a trainer's copy stay
+// unchanged. Errors that have broken the context cannot be cleared, and both copies see them.
 int Result(int error) {
   if (error != cudaSuccess) cudaGetLastError();
   return error;
 }
 
-// Runs calls that could disturb a graph that is being captured. They would break a trainer's capture from any thread,
+// Makes calls that could disturb a graph that is being captured. They would break a trainer's capture from any thread,
 // unless the calling thread declares them to be unrelated.
 template <typename Function>
 int BesideCaptures(const Function& function) {
@@ -102,7 +102,7 @@ int DeviceCount(int* count) {
   return error;
 }
 
-// Empty if the driver cannot tell.
+// Leaves it empty if the driver does not know it.
 void DescribeUuid(int device, ronda_cuda_device* description) {
   const CudaDriver* const driver = CudaDriver::Get();
   CUuuid uuid;
@@ -136,7 +136,7 @@ int RestoreDevice(int device) {
   const CudaDriver* const driver = CudaDriver::Get();
   unsigned int flags = 0;
   int is_active = 0;
-  // Numbers of devices are the same for the driver and for the runtime.
+  // The driver and the runtime number the devices alike.
   if (driver == nullptr || driver->context_state(device, &flags, &is_active) != CUDA_SUCCESS) {
     return cudaErrorInsufficientDriver;
   }
@@ -200,7 +200,7 @@ int DestroyStream(void* stream) {
 int IsCapturing(void* stream, int* capturing) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const int error = Result(cudaStreamIsCapturing(AsStream(stream), &status));
-  // The default stream is ordered with a stream that is being captured, and cannot be used before the capture ends.
+  // The default stream is ordered with a stream that is being captured, so it cannot be used before the capture ends.
   if (error == cudaErrorStreamCaptureImplicit) {
     *capturing = 1;
     return cudaSuccess;
@@ -218,7 +218,7 @@ int StreamId(void* stream, uint64_t* id) {
 
 int CreateEvent(int timing, void** event) {
   cudaEvent_t created = nullptr;
-  // A host thread that waits for the event sleeps; it does not spin.
+  // A host thread that waits for the event sleeps instead of spinning.
   const unsigned int flags = cudaEventBlockingSync | (timing != 0 ? cudaEventDefault : cudaEventDisableTiming);
   const int error = BesideCaptures([&] { return cudaEventCreateWithFlags(&created, flags); });
   *event = created;
@@ -245,7 +245,8 @@ int ElapsedMs(void* begin, void* end, float* ms) {
   return Result(cudaEventElapsedTime(ms, AsEvent(begin), AsEvent(end)));
 }
 
-// Of the second version of these operations, which drivers have from CUDA 11.7 on. There is no attribute for 32 bits.
+// Checks for the second version of these operations, which drivers have since CUDA 11.7. There is no attribute for 32
+// bits.
 int HasWords(int* has) {
   *has = 0;
   const CudaDriver* const driver = CudaDriver::Get();
@@ -259,7 +260,7 @@ int HasWords(int* has) {
   return cudaSuccess;
 }
 
-// Numbers of errors are the same for the driver and for the runtime.
+// The driver and the runtime have the same error numbers.
 int WaitWord(void* stream, const uint32_t* word, uint32_t value) {
   return CudaDriver::Get()->wait_value(AsStream(stream), reinterpret_cast<CUdeviceptr>(word), value,
                                        CU_STREAM_WAIT_VALUE_GEQ);
@@ -287,8 +288,8 @@ int Copy(void* dst, const void* src, size_t bytes, void* stream) {
 
 int FillZero(void* dst, size_t bytes, void* stream) { return Result(cudaMemsetAsync(dst, 0, bytes, AsStream(stream))); }
 
-// NVTX looks for a profiler with the first of its calls. Without one the domain is a null pointer, and the calls return
-// at once.
+// NVTX looks for a profiler in the first of its calls. Without a profiler the domain is a null pointer, and the calls
+// return at once.
 nvtxDomainHandle_t Domain() {
   static const nvtxDomainHandle_t domain = nvtxDomainCreateA("Ronda");
   return domain;
@@ -305,7 +306,7 @@ void BeginRange(const char* name) {
 
 void EndRange() { nvtxDomainRangePop(Domain()); }
 
-// A kernel's launcher as an entry of the table.
+// Wraps a kernel's launcher as an entry of the table.
 template <typename Call, int (*launch)(const Call&, void*)>
 int Launch(const Call* call, void* stream) {
   return Result(launch(*call, stream));

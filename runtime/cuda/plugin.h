@@ -1,10 +1,10 @@
-// The interface of libronda_cuda.so: CUDA behind a table of functions. Nothing else is linked with CUDA, so one build
-// of Ronda runs on machines with and without GPUs. The library contains the CUDA runtime and the kernels
-// (kernels/cuda), statically. Tests have another such library, whose device is the CPU (tests/testing/fake_cuda).
+// The interface of libronda_cuda.so: CUDA behind a table of functions. Only this library is linked with CUDA, so one
+// build of Ronda runs on machines with and without GPUs. It contains the CUDA runtime and the kernels (kernels/cuda),
+// statically. Tests have another such library, whose device is the CPU (tests/testing/fake_cuda).
 //
-// Functions that return int return 0, or an error code for error_text. Only synchronize_event and the functions that
-// say so block. Calls may come from any thread, and act on the device that was made current in that thread by
-// use_device. Streams and events are CUDA's own (cudaStream_t, cudaEvent_t): a trainer's stream may be passed as it is.
+// Functions that return int return 0, or an error code for error_text. Only synchronize_event and functions whose
+// comment mentions it block. Calls may come from any thread. They act on the device that use_device made current in
+// that thread. Streams and events are CUDA's (cudaStream_t, cudaEvent_t), so a trainer's stream can be passed.
 #ifndef RONDA_RUNTIME_CUDA_PLUGIN_H_
 #define RONDA_RUNTIME_CUDA_PLUGIN_H_
 
@@ -21,7 +21,7 @@ extern "C" {
 struct ronda_cuda_device {
   char name[256];    // "NVIDIA H200"
   char pci_bus[16];  // "0000:1b:00.0"
-  char uuid[40];     // "5c8a9b6e-...", of a part of a GPU (MIG) the part's, as in nvidia-smi -L; empty: not known
+  char uuid[40];  // "5c8a9b6e-..."; for a part of a GPU (MIG) that of the part, as in nvidia-smi -L; empty: not known
   int capability_major;
   int capability_minor;
   int multiprocessors;
@@ -30,7 +30,7 @@ struct ronda_cuda_device {
 
 enum ronda_cuda_memory {
   RONDA_CUDA_DEVICE_MEMORY = 0,
-  RONDA_CUDA_PINNED_HOST_MEMORY = 1  // the device can address it too, by the same pointer
+  RONDA_CUDA_PINNED_HOST_MEMORY = 1  // the device can also address it, by the same pointer
 };
 
 struct ronda_cuda_plugin {
@@ -38,39 +38,39 @@ struct ronda_cuda_plugin {
 
   // "CUDA runtime 13.0, driver 12.4"; may be called without a driver.
   const char* (*library)();
-  // At most `size` bytes, with a zero at the end.
+  // At most `size` bytes, including a zero at the end.
   void (*error_text)(int error, char* text, size_t size);
 
-  // An error if there is no driver, or none that fits; *count is 0 then.
+  // An error if there is no suitable driver; then *count is 0.
   int (*device_count)(int* count);
   int (*describe)(int device, ronda_cuda_device* description);
   int (*use_device)(int device);       // in this thread
   int (*current_device)(int* device);  // of this thread
-  // Like use_device, but does nothing if this process has not used the device yet. (A thread that has chosen no device
-  // has device 0 as its current one. Using device 0 in earnest would occupy memory there.)
+  // Like use_device, but does nothing if this process has not used the device yet. (If a thread has chosen no device,
+  // device 0 is its current one. Really using device 0 would occupy memory there.)
   int (*restore_device)(int device);
   // Loads all kernels onto this thread's device; may block for the device. Must be called before the device has work
-  // that waits for other ranks. CUDA would load a kernel with its first launch, and may wait for the device before
-  // that: for a kernel of NCCL, for instance, that waits for a rank which waits for this launch.
+  // that waits for other ranks. Otherwise CUDA would load a kernel at its first launch, and may wait for the device
+  // before that: for instance for a kernel of NCCL that waits for a rank, which waits for this launch.
   int (*prepare_device)();
-  // Which device's memory `pointer` is; -1: the host's (pinned or not).
+  // Sets *device to the device whose memory `pointer` is in; -1: the host's memory (pinned or not).
   int (*device_of)(const void* pointer, int* device);
 
   // May block for the device.
   int (*allocate)(ronda_cuda_memory kind, size_t bytes, void** memory);
   int (*release)(ronda_cuda_memory kind, void* memory);
 
-  // Of the highest priority there is; does not wait for the default stream.
+  // With the highest priority that exists; does not wait for the default stream.
   int (*create_stream)(void** stream);
   int (*destroy_stream)(void* stream);
-  // Whether work submitted to the stream goes into a graph that is being captured, or, for the default stream, would
-  // break the capture of a stream that waits for it.
+  // Whether work submitted to the stream goes into a graph that is being captured; or, for the default stream, whether
+  // it would break the capture of a stream that waits for it.
   int (*is_capturing)(void* stream, int* capturing);
-  // A number that no other stream of the process ever has. Handles may come again, and the default streams of all
+  // A number that no other stream of the process ever has. Handles may be used again, and the default streams of all
   // threads have the same handle. Fails while the stream is being captured.
   int (*stream_id)(void* stream, uint64_t* id);
 
-  int (*create_event)(int timing, void** event);  // timing: not 0 to be able to ask for elapsed_ms
+  int (*create_event)(int timing, void** event);  // timing: not 0 if elapsed_ms will be used
   int (*destroy_event)(void* event);
   int (*record_event)(void* event, void* stream);
   int (*wait_event)(void* stream, void* event);  // the stream waits, not the caller
@@ -78,18 +78,18 @@ struct ronda_cuda_plugin {
   int (*synchronize_event)(void* event);  // blocks
   int (*elapsed_ms)(void* begin, void* end, float* ms);
 
-  // Words in pinned host memory that order streams. Whether this thread's device has them.
+  // Words in pinned host memory that order streams. Sets *has to whether this thread's device supports them.
   int (*has_words)(int* has);
-  // `stream` goes on once the word has come to `value`, counted so that it may wrap around: (int32_t)(*word - value) >=
-  // 0. Whoever sets it: a stream, a kernel, or the host by a plain store.
+  // `stream` continues when the word has reached `value`, counted so that it may wrap around: (int32_t)(*word - value)
+  // >= 0. A stream, a kernel, or a plain store of the host may set the word.
   int (*wait_word)(void* stream, const uint32_t* word, uint32_t value);
-  // Sets the word when `stream` comes to it, after the effects of all that the stream has been given before.
+  // Sets the word when `stream` reaches this point, after the effects of all earlier work on the stream.
   int (*write_word)(void* stream, uint32_t* word, uint32_t value);
-  // Whether work of `stream` may hold up that of streams of create_stream which nothing orders behind it: the device
-  // has fewer queues than streams, and those of one priority share them.
+  // Whether work of `stream` may delay work of streams of create_stream that nothing orders behind it. The device has
+  // fewer queues than streams, and streams of one priority share them.
   int (*shares_queues)(void* stream, int* shares);
 
-  // All of these are in order on `stream`.
+  // All of these run in order on `stream`.
   int (*copy)(void* dst, const void* src, size_t bytes, void* stream);  // between any memories, host memory pinned
   int (*fill_zero)(void* dst, size_t bytes, void* stream);
   int (*pack)(const ronda::kernels::cuda::PackCall* call, void* stream);
@@ -100,13 +100,13 @@ struct ronda_cuda_plugin {
   int (*adasum_dots)(const ronda::kernels::cuda::DotsCall* call, void* stream);
   int (*adasum_combine)(const ronda::kernels::cuda::CombineCall* call, void* stream);
 
-  // Named spans of the calling thread, which may be nested. Profilers show them, and what the thread has given the GPU
-  // meanwhile (NVTX, in the domain "Ronda"). Without a profiler they do nothing. They need no driver.
+  // Named spans of the calling thread, which may be nested. Profilers show them, and the work that the thread gives to
+  // the GPU meanwhile (NVTX, in the domain "Ronda"). Without a profiler they do nothing. They need no driver.
   void (*begin_range)(const char* name);
   void (*end_range)();
 };
 
-// The one symbol that the plugin exports.
+// The only symbol that the plugin exports.
 #define RONDA_CUDA_PLUGIN_SYMBOL "ronda_cuda_plugin_table"
 const ronda_cuda_plugin* ronda_cuda_plugin_table();
 

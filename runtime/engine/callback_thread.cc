@@ -14,7 +14,7 @@ absl::Status Thrown(const CallbackThread::Callback& callback, const char* what) 
   return absl::AbortedError(absl::StrCat("callback of tensor '", *callback.tensor, "' threw: ", what));
 }
 
-// The exception of the callback, which is the trainer's code, as a status; OK if it returned.
+// The exception of the callback, which is the trainer's code, as a status; OK if the callback returned.
 absl::Status Invoke(const CallbackThread::Callback& callback) {
   try {
     callback.function(callback.status);
@@ -41,7 +41,8 @@ absl::Status CallbackThread::Start() {
   MutexLock lock(&mu_);
   if (state_ != State::kNew) return absl::OkStatus();
   try {
-    // The thread shares ownership: when a callback lets go of the runtime and all handles, it still has a queue.
+    // The thread shares ownership: even if a callback releases the runtime and all handles, the thread still has a
+    // queue.
     thread_ = std::thread([self = shared_from_this()] { self->Run(); });
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(absl::StrCat("no thread to run callbacks on: ", error.what()));
@@ -82,7 +83,7 @@ void CallbackThread::Run() {
   while (TakeNext(&next)) {
     const absl::Status thrown = Invoke(next.front());
     if (!thrown.ok() && hooks_.thrown) hooks_.thrown(thrown);
-    next.clear();  // destroying the objects that a callback holds is part of it
+    next.clear();  // its run includes the destruction of the objects it holds
     if (Finish() == Left::kNone && hooks_.idle) hooks_.idle();
   }
 }

@@ -13,11 +13,11 @@
 
 namespace ronda {
 
-// Runs the callbacks of completed handles, one after the other in the order of completion, on a thread of their own:
-// a callback may take its time, submit tensors and wait for them, and the background thread goes on. The thread starts
-// with the first callback that is asked for.
+// Runs the callbacks of completed handles on a separate thread, one after the other in the order of completion. So a
+// callback may take long, submit tensors and wait for them, while the background thread goes on. The thread starts with
+// the first callback that is requested.
 //
-// Thread-safe. Shared by a runtime, which stops it, and its handles, which may outlive the runtime.
+// Thread-safe. A runtime and its handles share this object. The runtime stops it; the handles may outlive the runtime.
 class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
  public:
   struct Callback {
@@ -34,18 +34,18 @@ class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
 
   static std::shared_ptr<CallbackThread> Create(Hooks hooks);
 
-  // Stop() has been called, or no callback was ever asked for.
+  // REQUIRES: Stop() was called, or no callback was ever requested.
   ~CallbackThread();
 
-  // To be called before Post. Nothing happens if the thread runs.
+  // Call before Post. Does nothing if the thread already runs.
   // Errors: RESOURCE_EXHAUSTED if the system has no thread to give.
   absl::Status Start();
 
-  // Runs `callbacks` soon; after Stop, here and now. Allocates nothing.
+  // Runs `callbacks` soon; after Stop, at once in this thread. Allocates nothing.
   // REQUIRES: Start() has returned OK, or `callbacks` is empty.
   void Post(std::list<Callback> callbacks);
 
-  // No callback is waiting or running.
+  // Whether no callback is waiting or running.
   bool idle() const;
 
   bool IsThisThread() const;
@@ -58,22 +58,22 @@ class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
   explicit CallbackThread(Hooks hooks) : hooks_(std::move(hooks)) {}
 
   void Run();
-  // Waits for a callback and moves it to `next`; false if there will be none any more.
+  // Waits for a callback and moves it to `next`; returns false if no more will come.
   bool TakeNext(std::list<Callback>* next);
-  // The callback that was taken has run.
+  // The callback that TakeNext returned has run.
   enum class Left { kNone, kSome };
   Left Finish();
 
-  // Called by the callback thread, and cleared once that has ended: needs no lock.
+  // The callback thread calls them; they are cleared after it has ended. So they need no lock.
   Hooks hooks_;
 
   mutable Mutex mu_;
   CondVar changed_;
-  std::list<Callback> queue_ ABSL_GUARDED_BY(mu_);  // not begun
-  bool running_ ABSL_GUARDED_BY(mu_) = false;       // a callback is
+  std::list<Callback> queue_ ABSL_GUARDED_BY(mu_);  // callbacks that have not begun
+  bool running_ ABSL_GUARDED_BY(mu_) = false;       // whether a callback is running
   enum class State { kNew, kStarted, kStopped } state_ ABSL_GUARDED_BY(mu_) = State::kNew;
   std::thread thread_ ABSL_GUARDED_BY(mu_);
-  std::thread::id id_ ABSL_GUARDED_BY(mu_);  // also while Stop waits for it
+  std::thread::id id_ ABSL_GUARDED_BY(mu_);  // stays set while Stop waits for the thread
 };
 
 }  // namespace ronda

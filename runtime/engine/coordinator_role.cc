@@ -113,7 +113,7 @@ void CoordinatorRole::EndRound(absl::Time now) {
   if (tuning_ != nullptr) tuning_->RoundEnds(now);
 }
 
-// The settings travel with the next list, and the sizes hold for its buckets.
+// The settings travel with the next list, and the sizes apply to its buckets.
 void CoordinatorRole::Tune(absl::Time now) {
   const std::optional<TunedSettings> tuned = tuning_->TakeSettings();
   if (!tuned) return;
@@ -127,7 +127,8 @@ void CoordinatorRole::Tune(absl::Time now) {
 }
 
 void CoordinatorRole::Unlock(ScheduleProgress progress, absl::Time now) {
-  // A schedule that autotune ends has lasted: the steps go on as before, and the next one shall not begin later for it.
+  // If autotune ends a schedule, the schedule is treated as lasting: the steps go on as before, so the next schedule
+  // must not begin later because of it.
   if (wants_to_unlock()) progress.rounds = std::numeric_limits<uint64_t>::max();
   if (recording_ != nullptr) Record(NegotiationEvent::Unlock(progress, now));
   negotiator_.Unlock(progress);
@@ -151,7 +152,7 @@ AnswerWatch::AnswerWatch(const TensorQueue* queue, const FlightBoard* flights, W
 
 void AnswerWatch::set_limits(WaitLimits limits) {
   limits_ = limits;
-  next_check_ = absl::InfinitePast();  // waiting tensors may be due earlier than they were
+  next_check_ = absl::InfinitePast();  // answers may now be due earlier
 }
 
 void AnswerWatch::Expect(const TensorEntry& entry) { next_check_ = std::min(next_check_, AnswerDue(entry)); }
@@ -178,8 +179,11 @@ absl::Status AnswerWatch::Check(absl::Time now) {
   next_check_ = std::min(tensor_due, shut_down_since_ + AnswerDeadline(limits_));
   if (now < next_check_) return absl::OkStatus();
   const absl::Time since = tensor_due <= now ? UnansweredSince(*first) : shut_down_since_;
+  // Rank 0 decides about deadlines, and gets some time more to do so.
+  const WaitLimits limits = tensor_due <= now ? first->submission.request.limits.value_or(limits_) : limits_;
   return absl::DeadlineExceededError(absl::StrCat(
-      "rank 0, which coordinates the job, has not answered for ", absl::FormatDuration(now - since), " (waiting for ",
+      "rank 0, which coordinates the job, has not answered for ", absl::FormatDuration(now - since),
+      ", and the deadline is ", absl::FormatDuration(limits.deadline), " (waiting for ",
       tensor_due <= now ? absl::StrCat("tensor '", first->submission.request.name, "'") : "the end of the job",
       "): it is stopped, or its machine is overloaded; it ", DescribeLastEvent(flights_->Of(kCoordinatorRank))));
 }

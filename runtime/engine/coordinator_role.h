@@ -24,42 +24,42 @@
 
 namespace ronda {
 
-// The coordinator's part, which rank 0 does besides its own work as a rank: it turns the ranks' reports into response
-// lists, and watches for tensors that some rank does not submit, and for ranks that wait for each other. Joins the
-// negotiator, the stall inspector, the deadlock detector, autotune and the codec; does no I/O but the log and, if asked
-// to, a recording of the negotiation and a log of autotune.
+// The coordinator's part, which rank 0 plays besides its own work as a rank. It turns the ranks' reports into response
+// lists. It also looks for tensors that some rank does not submit, and for ranks that wait for each other. It connects
+// the negotiator, the stall inspector, the deadlock detector, autotune and the codec. It does no I/O except the log
+// and, on request, a recording of the negotiation and a log of autotune.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class CoordinatorRole {
  public:
-  // `flights` tell the last activity of late ranks. `log`, which is not owned, notes which rank is ready for which
-  // tensor; nullptr: there is none.
+  // `flights` tell the last activity of late ranks. `log` records which rank is ready for which tensor; it is not owned
+  // and may be nullptr.
   CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights, TensorLog* log);
 
-  // To be called first: begins the files that the tunables ask for.
+  // Call first: begins the files that the tunables request.
   // Errors: the operating system's, with the path.
   absl::Status Start();
 
-  // Takes the reports that have arrived.
-  // Errors: INVALID_ARGUMENT naming the rank if one is damaged.
+  // Processes the reports that have arrived.
+  // Errors: INVALID_ARGUMENT that names the rank, if a report is damaged.
   absl::Status Take(const std::vector<ControlMessage>& reports, absl::Time now);
 
-  // Reports stalls that have come of age: warnings go to the log, expired tensors fail.
-  // Errors: DEADLINE_EXCEEDED if ranks wait in shutdown for others that do not come.
+  // Reports stalls that have lasted long enough: warnings go to the log, expired tensors fail.
+  // Errors: DEADLINE_EXCEEDED if ranks wait in shutdown for ranks that do not shut down.
   absl::Status Inspect(absl::Time now);
 
-  // Whether a schedule that the coordinator has sent out is locked: from then on, and until all ranks have unlocked it,
-  // reports have time.
+  // Whether a schedule that the coordinator has sent is locked. This lasts until all ranks have unlocked it; meanwhile
+  // reports can wait.
   bool locked() const { return negotiator_.locked(); }
 
-  // The encoded list of all decisions since the last call; empty if there are none. The first one is never empty:
+  // The encoded list of all decisions since the last call; empty if nothing was decided. The first list is never empty:
   // it carries the job's settings.
   std::string TakeBroadcast(absl::Time now);
 
-  // The locked schedule has been carried out once more.
+  // The ranks have carried out one more round of the locked schedule.
   void EndRound(absl::Time now);
 
-  // Whether the schedule is to be unlocked, because other settings are to be tried.
+  // Whether to unlock the schedule because autotune wants to try other settings.
   bool wants_to_unlock() const { return tuning_ != nullptr && tuning_->wants_change(); }
 
   // The ranks have unlocked the schedule, after it was carried out `rounds` times.
@@ -69,15 +69,15 @@ class CoordinatorRole {
   absl::Time next_inspection() const { return next_inspection_; }
 
  private:
-  // Adds to the recording, if there is one. An error ends the recording, not the job.
+  // Adds to the recording, if one is written. An error ends the recording, not the job.
   void Record(const NegotiationEvent& event);
-  // Unless the job wants no warnings.
+  // Does nothing if the job wants no warnings.
   void WarnOfDeadlock();
   absl::Status TakeOne(const ControlMessage& message, absl::Time now);
   void Tune(absl::Time now);
 
   const Negotiator::Options options_;
-  const std::string recording_path_;  // empty: there is none
+  const std::string recording_path_;  // empty: no recording
   std::unique_ptr<RecordingFile> recording_;
   TensorLog* const log_;
   const Negotiator::ReadyCallback on_ready_;
@@ -90,11 +90,11 @@ class CoordinatorRole {
   absl::Time next_inspection_ = absl::InfiniteFuture();
 };
 
-// The limits that a job's tunables set.
+// The limits in a job's tunables.
 WaitLimits LimitsOf(const Tunables& tunables);
 
-// Watches whether the coordinator answers this rank's reports. As long as it answers any it is there; it then fails
-// tensors that wait for too long itself.
+// Watches whether the coordinator answers this rank's reports. As long as it answers any of them, it is alive; then the
+// coordinator itself fails tensors that wait too long.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class AnswerWatch {
@@ -111,11 +111,11 @@ class AnswerWatch {
   // This rank has reported its shutdown.
   void ExpectEnd(absl::Time now);
 
-  // The coordinator's last list is carried out: while this rank was in collectives it received nothing, and the
+  // The coordinator's last list has been carried out. While this rank was in collectives it received nothing, and the
   // coordinator sent nothing.
   void Heard(absl::Time now);
 
-  // Errors: DEADLINE_EXCEEDED if the coordinator has not answered for too long, with its last activity.
+  // Errors: DEADLINE_EXCEEDED, with the coordinator's last activity, if it has not answered for too long.
   absl::Status Check(absl::Time now);
 
   // When to call Check again at the latest.
@@ -130,7 +130,7 @@ class AnswerWatch {
   WaitLimits limits_;
   absl::Time shut_down_since_ = absl::InfiniteFuture();
   absl::Time last_activity_ = absl::InfinitePast();
-  absl::Time next_check_ = absl::InfiniteFuture();  // nothing that waits is due before
+  absl::Time next_check_ = absl::InfiniteFuture();  // no answer is due before
 };
 
 }  // namespace ronda

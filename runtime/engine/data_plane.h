@@ -21,8 +21,8 @@ struct TensorView {
   size_t count = 0;  // elements
 };
 
-// The memory that holds the tensors of a bucket: the host's, or a device's. All calls take effect there, in their order
-// and in that of the calls to the communicator; on a device they may take effect after they have returned.
+// The memory that holds the tensors of a bucket: the host's, or a device's. All calls take effect there in the order in
+// which they were made, calls to the communicator included. On a device a call may take effect after it has returned.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class DataPlane {
@@ -33,7 +33,7 @@ class DataPlane {
   virtual AdasumOps& adasum_ops() = 0;
 
   // Uninitialised memory for a result.
-  // Errors: RESOURCE_EXHAUSTED naming the tensor; the other ranks go ahead, so the job cannot go on.
+  // Errors: RESOURCE_EXHAUSTED that names the tensor; the other ranks proceed, so the job cannot continue.
   virtual absl::StatusOr<ResultData> Allocate(const TensorRequest& request, size_t bytes) = 0;
 
   // Memory full of zeros, for the residual of the tensor.
@@ -42,17 +42,17 @@ class DataPlane {
 
   virtual absl::Status Copy(void* dst, const void* src, size_t bytes) = 0;
 
-  // Room for the flags of so many tensors. Called before the work whose results are examined: taking memory of a device
-  // may have to wait for work under way there, and an error would come too late. Errors: RESOURCE_EXHAUSTED.
+  // Makes room for the flags of `tensors` tensors. Called before the work whose results are examined: to allocate
+  // memory of a device may have to wait for work on it, and an error would come too late. Errors: RESOURCE_EXHAUSTED.
   virtual absl::Status PrepareOverflow(size_t tensors) = 0;
 
-  // One flag a tensor, there: 1 if it has an element that is infinite or NaN, else 0. Valid until the next
-  // PrepareOverflow.
-  // REQUIRES: PrepareOverflow.
+  // Returns one flag per tensor, in this memory: 1 if it has an element that is infinite or NaN, else 0. Valid until
+  // the next PrepareOverflow.
+  // REQUIRES: PrepareOverflow was called.
   virtual absl::StatusOr<uint8_t*> FindNonFinite(absl::Span<const TensorView> tensors, DType dtype) = 0;
 
-  // Tells each of `results` its flag.
-  // REQUIRES: PrepareOverflow.
+  // Gives each of `results` its flag.
+  // REQUIRES: PrepareOverflow was called.
   virtual absl::Status DeliverOverflow(const uint8_t* flags, absl::Span<OperationResult> results) = 0;
 };
 

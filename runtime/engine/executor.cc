@@ -14,14 +14,14 @@
 namespace ronda {
 namespace {
 
-// Whether the votes travel with the data. On a device those of a reduce do not: its result may go to where its input
-// is, by a copy that would come before the votes are known.
+// Whether the votes travel with the data. On a device a reduce votes separately: its result may go to where its input
+// is, and the copy that allows this would come before the votes are known.
 bool VotesWithData(const TensorRequest& request) {
   if (request.memory != Memory::kHost && request.op == OpType::kReduce) return false;
   return TraitsOf(request.op).reduces && request.reduction != Reduction::kAdasum;
 }
 
-// `run`, once its vote has been for it.
+// `run` after the vote has approved it.
 BucketRun Decided(const BucketRun& run) {
   BucketRun decided = run;
   decided.info.ballot = nullptr;
@@ -30,14 +30,14 @@ BucketRun Decided(const BucketRun& run) {
 
 bool IsOpen(const CallInfo& info) { return info.ballot != nullptr && info.ballot->result == Ballot::Result::kOpen; }
 
-// A rank that does not come is first looked for by the negotiation, which the warning brings about; the communicator
-// gives up only when rank 0 would have.
+// If a rank does not come, the warning first leads to a negotiation, which finds that rank. The communicator gives up
+// only when rank 0 would have given up.
 WaitLimits LimitsOfVote(const WaitLimits& limits) {
   return {.warning = std::min(limits.warning, limits.deadline), .deadline = AnswerDeadline(limits)};
 }
 
-// Ranks that have agreed on an operation come to it at once, unless their machine is overloaded, and one that does not
-// fails the job. So a short deadline of the operation's own is for the agreement.
+// Ranks that have agreed on an operation start it at once, unless their machine is overloaded, and a rank that does not
+// start it fails the job. So an operation's own short deadline applies only to the agreement.
 WaitLimits LimitsOf(const TensorRequest& request, const WaitLimits& jobs) {
   constexpr absl::Duration kLeast = absl::Seconds(10);
   if (!request.limits) return jobs;
@@ -46,13 +46,14 @@ WaitLimits LimitsOf(const TensorRequest& request, const WaitLimits& jobs) {
   return limits;
 }
 
-// A GPU driver's error names no tensor.
+// A GPU driver's error names no tensor, so this adds the name.
 absl::Status WhileGiving(const CallInfo& info, const absl::Status& status) {
   if (status.code() != absl::StatusCode::kInternal) return status;
   return absl::InternalError(absl::StrCat(Name(info.op), " '", info.label, "': ", status.message()));
 }
 
-// Of this rank's tensors: where the first dimension is each rank's own, the ranks have agreed on none.
+// The bytes of this rank's tensors. In some operations each rank has its own first dimension, and the agreed request
+// has none.
 uint64_t BytesOf(const BucketRun& run) {
   const FirstDimension first = TraitsOf(run.info.op).first_dimension;
   const bool is_own = first == FirstDimension::kGathered || first == FirstDimension::kLocal;
@@ -63,7 +64,7 @@ uint64_t BytesOf(const BucketRun& run) {
   return bytes;
 }
 
-// A bucket without a vote was negotiated: a rank that had reported its tensors has waited for it since.
+// A bucket without a vote was negotiated: a rank that had reported its tensors has been waiting since then.
 TensorLog::Collective CollectiveOf(const BucketRun& run) {
   TensorLog::Collective collective = {.bucket = run.bucket, .label = run.info.label, .bytes = BytesOf(run)};
   if (run.info.ballot != nullptr) {
@@ -81,7 +82,7 @@ Executor::Executor(const Parts& parts, WaitLimits limits)
 
 absl::Status Executor::Execute(const AgreedBucket& bucket) {
   const OpType op = bucket.responses.front()->request.op;
-  // A join concerns all members, those that have joined included.
+  // A join concerns all members, even those that have joined.
   const Group& group = op == OpType::kJoin ? *bucket.members : *bucket.participants;
   ForgetEntries();
   if (group.Contains(parts_.communicator->rank())) RONDA_RETURN_IF_ERROR(FindEntries(bucket));
@@ -104,7 +105,7 @@ absl::StatusOr<Executor::Voted> Executor::ExecuteIfAllApprove(const AgreedBucket
   return Voted{.result = ballot.result, .open = std::exchange(open_, {})};
 }
 
-// The label is "conv1/weight and 9 more".
+// The label looks like "conv1/weight and 9 more".
 BucketRun Executor::MakeRun(const AgreedBucket& bucket, const Group& group) {
   const TensorRequest& first = bucket.responses.front()->request;
   label_ = first.name;
@@ -139,7 +140,7 @@ absl::Status Executor::CarryAndComplete(const BucketRun& run) {
 }
 
 absl::Status Executor::CarryOnDevice(const BucketRun& run) {
-  // A rank on its own knows how the vote ends, and a rank without a lane cannot vote there.
+  // In a job of one rank the outcome of the vote is known, and a rank without a lane cannot vote on the device.
   const bool votes_there =
       parts_.devices->lane() != nullptr && parts_.communicator->size() > 1 && VotesWithData(run.request(0));
   if (run.info.ballot != nullptr && !votes_there) {
@@ -177,7 +178,7 @@ absl::Status Executor::RefuseAll(const BucketRun& run, const absl::Status& statu
 
 absl::Status Executor::Refuse(const TensorEntry* entry, const absl::Status& status) {
   if (const std::shared_ptr<DeviceCompletion> undecided = entry->undecided) {
-    // Its gate stays closed until the job has failed.
+    // The gate of its bucket stays closed until the job has failed.
     if (undecided->bucket().Refuse(entry->submission.request.name, status)) return status;
     RONDA_RETURN_IF_ERROR(NoteAgain(undecided));
   }
@@ -192,7 +193,7 @@ absl::Status Executor::GiveToDevice(const BucketRun& run) {
   }
   DeviceLane& lane = *parts_.devices->lane();
   const Device::Current current(&lane.device());
-  // As in the timeline.
+  // Named as in the timeline.
   const DeviceRange range(lane.plugin(), absl::StrCat(absl::AsciiStrToUpper(Name(run.info.op)), " ", run.info.label));
   RONDA_RETURN_IF_ERROR(lane.Begin(
       {.label = run.info.label, .op = run.info.op, .bytes = BytesOf(run), .limits = run.info.limits}, ready_.points()));
@@ -225,9 +226,10 @@ absl::Status Executor::FinishOnDevice(const BucketRun& run) {
   return absl::OkStatus();
 }
 
-// A veto must leave no trace in what the handles have got by then. So the results are the caller's memory: parts of a
-// tensor may be others when fewer ranks take part. And no flag is to be found before the result is there. Nor can a
-// tensor be in two buckets that have been launched ahead.
+// Whether the handles may complete at the launch. If the vote is lost later, the handles must not have changed. So the
+// results must be in the caller's memory: parts of a tensor may differ if fewer ranks take part. The bucket must detect
+// no overflow, because a flag would be visible before the result. And a tensor cannot be in two buckets that were
+// launched before the decision.
 bool Executor::CompletesAtLaunch(const BucketRun& run) const {
   const TensorRequest& kind = run.request(0);
   return run.takes_part() && parts_.devices->lane()->has_gates() && kind.op == OpType::kAllreduce &&
@@ -286,7 +288,7 @@ absl::Status Executor::Carry(const BucketRun& run, Lane& lane) {
     return TraitsOf(run.info.op).reduces ? lane.reductions.Run(run) : lane.exchanges.Run(run);
   }
   RONDA_RETURN_IF_ERROR(VoteFirst(run));
-  // A barrier has had its vote for a barrier.
+  // The vote was itself the barrier.
   if (IsVetoed(run.info) || run.info.op == OpType::kBarrier) return absl::OkStatus();
   return Carry(Decided(run), lane);
 }
@@ -496,11 +498,11 @@ absl::Status ScheduleRunner::SettleOpen(absl::Time now) {
 bool ScheduleRunner::IsOpenOver() const {
   if (open_.empty()) return false;
   const Executor::OpenBucket& first = open_.front();
-  // The watch settles it also after an error of the device.
+  // The watch also settles the bucket after an error of the device.
   return first.vote->outcome() != OpenVote::Outcome::kOpen || first.completion->is_settled();
 }
 
-// The other ranks are waited for on the device, where no host code can say that they are late.
+// The device waits for the other ranks, so no host code notices there that they are late.
 absl::Time ScheduleRunner::OpenDeadline() const {
   if (!schedule_.has_open() || schedule_.called_off()) return absl::InfiniteFuture();
   const WaitLimits& limits = parts_.executor->limits();

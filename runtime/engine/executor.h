@@ -36,7 +36,7 @@
 
 namespace ronda {
 
-// Tensors in the host's memory: everything has happened when a call returns.
+// Tensors in the host's memory: when a call returns, its work is done.
 //
 // Thread-compatible. The communicator is not owned.
 class HostPlane : public DataPlane {
@@ -58,17 +58,17 @@ class HostPlane : public DataPlane {
   std::vector<uint8_t> flags_;
 };
 
-// Carries out buckets: looks up the tensors, has the collective run, completes the handles. The calls of each operation
-// are in Reductions and Exchanges; joins and process sets, which move no data, are settled here.
+// Carries out buckets: looks up the tensors, runs the collective, completes the handles. Reductions and Exchanges make
+// the calls of each operation. Joins and process sets move no data; the executor handles them itself.
 //
-// Tensors in the memory of a device have a lane of their own (device/device_lane.h), which all ranks make when they
-// come to the first bucket of such: as every rank executes every bucket, that is the same point for all. Their handles
-// complete when the bucket has been given to the device, with a DeviceCompletion that tells of the rest.
+// Tensors in the memory of a device have their own lane (device/device_lane.h). All ranks make it when they come to the
+// first bucket with such tensors. Every rank executes every bucket, so that is the same point for all ranks. The
+// handles complete when the bucket has been given to the device; their DeviceCompletion reports the rest.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class Executor {
  public:
-  // Not owned; all must outlive the executor.
+  // None is owned; all must outlive the executor.
   struct Parts {
     Communicator* communicator;
     TensorQueue* queue;
@@ -77,30 +77,30 @@ class Executor {
     DeviceLanes* devices;
   };
 
-  // `limits` hold for operations that bring none of their own.
+  // `limits` apply to operations that have no limits themselves.
   Executor(const Parts& parts, WaitLimits limits);
 
   // The job's limits, once they are known.
   void set_limits(WaitLimits limits) { limits_ = limits; }
   const WaitLimits& limits() const { return limits_; }
 
-  // Every rank executes every bucket, also those of process sets that it is not in.
+  // Every rank executes every bucket, even a bucket of a process set that the rank is not in.
   //
   // Errors: the communicator's; INTERNAL if a tensor was not submitted here; RESOURCE_EXHAUSTED if there is no memory
-  // for a result. The handles of the bucket are then still in the queue, and the job cannot go on.
+  // for a result. After an error the handles of the bucket are still in the queue, and the job cannot continue.
   absl::Status Execute(const AgreedBucket& bucket);
 
-  // Executes a bucket of all ranks if they all approve; otherwise nothing has happened, and the handles are still
-  // in the queue.
-  // Errors: the communicator's; RESOURCE_EXHAUSTED as Execute.
+  // Executes a bucket of all ranks if all ranks approve. Otherwise nothing has happened, and the handles are still in
+  // the queue.
+  // Errors: the communicator's; RESOURCE_EXHAUSTED as for Execute.
   struct Vote {
     Ballot::Vote own = Ballot::Vote::kApprove;
-    // This rank's submissions, one a response. A rank that vetoes need not have submitted the tensors.
+    // This rank's submissions, one per response. A rank that vetoes need not have submitted the tensors.
     absl::Span<const TensorEntry* const> entries;
     absl::FunctionRef<void()> when_late;  // called once if this rank waits for longer than the warning time
   };
-  // A bucket whose votes the device has still to count. Its tensors are in the queue; their handles are complete if it
-  // has been launched ahead of the decision.
+  // A bucket whose votes the device has not counted yet. Its tensors are in the queue. Their handles are complete if
+  // the bucket was launched before the decision.
   struct OpenBucket {
     std::vector<const TensorEntry*> entries;  // this rank's; none if it has vetoed
     std::vector<OperationResult> results;
@@ -114,30 +114,30 @@ class Executor {
   };
   absl::StatusOr<Voted> ExecuteIfAllApprove(const AgreedBucket& bucket, const Vote& vote);
 
-  // All ranks have approved: the handles complete. Errors: the device's.
+  // All ranks have approved: completes the handles. Errors: the device's.
   absl::Status Complete(OpenBucket& open);
 
-  // One rank has not: the tensors stay in the queue, to be carried out in other buckets.
+  // A rank has vetoed: the tensors stay in the queue and are carried out in other buckets later.
   static void NoteVeto(const OpenBucket& open);
 
-  // Whether the tensor may be given to the device, or to the negotiation, as far as the trainer's streams are concerned
-  // (UndecidedBuckets).
+  // Whether the tensor may be given to the device or to the negotiation. It may not while a trainer's stream may hold
+  // it back (UndecidedBuckets).
   bool MayGive(const TensorEntry& entry) const {
     return entry.ready == nullptr || undecided_.MayAwait(entry.ready->behind());
   }
 
-  // The tensor is not carried out: its handle gets `status`, which names it.
-  // Errors: `status`, for the job, if a stream of the trainer's has been told to wait for the tensor's bucket; the
+  // The tensor is not carried out: its handle gets `status`, which names the tensor.
+  // Errors: `status`, for the whole job, if a stream of the trainer already waits for the tensor's bucket; the
   // device's.
   absl::Status Refuse(const TensorEntry* entry, const absl::Status& status);
 
-  // From the first to the second the device is asked often.
+  // Between these two calls the device is polled often.
   // REQUIRES: some bucket is open.
   void BeginDemand() { parts_.devices->lane()->attention().Begin(); }
   void EndDemand() { parts_.devices->lane()->attention().End(); }
 
  private:
-  // The operations on tensors in one memory.
+  // The operations on tensors in one memory: the host's or the device's.
   struct Lane {
     Lane(DataPlane* plane, Communicator* host) : reductions(plane), exchanges(plane, host) {}
 
@@ -146,12 +146,13 @@ class Executor {
   };
 
   void ForgetEntries();
-  // Looks up this rank's submissions, one a response.
+  // Looks up this rank's submissions, one per response.
   absl::Status FindEntries(const AgreedBucket& bucket);
   BucketRun MakeRun(const AgreedBucket& bucket, const Group& group);
   absl::Status CarryAndComplete(const BucketRun& run);
   absl::Status CarryOnDevice(const BucketRun& run);
-  // Makes the device's lane if there is none. kRefused: some rank cannot, and the bucket's tensors have failed.
+  // Makes the device's lane if the rank has none. kRefused: some rank cannot make one, and the bucket's tensors have
+  // failed.
   enum class Opened { kYes, kRefused };
   absl::StatusOr<Opened> OpenDevice(const BucketRun& run);
   absl::Status GiveToDevice(const BucketRun& run);
@@ -160,10 +161,10 @@ class Executor {
   // Whether the handles of a bucket with an open vote complete now.
   bool CompletesAtLaunch(const BucketRun& run) const;
   absl::Status CompleteAll(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results);
-  // A tensor of a bucket whose vote was lost has been carried out, or refused.
+  // A tensor of a bucket whose vote was lost has now been carried out or refused.
   absl::Status NoteAgain(const std::shared_ptr<DeviceCompletion>& undecided);
   absl::Status Carry(const BucketRun& run, Lane& lane);
-  // A vote on its own, before the bucket: over the host's communicator, whose outcome is known at once.
+  // A separate vote before the bucket, over the host's communicator. Its outcome is known at once.
   absl::Status VoteFirst(const BucketRun& run) { return parts_.communicator->Barrier(run.info); }
   absl::Status SettleMembership(const BucketRun& run);
   void DropSet(ProcessSetId process_set);
@@ -174,7 +175,7 @@ class Executor {
   Lane host_;
   std::optional<Lane> device_;
   UndecidedBuckets undecided_;
-  // Of the bucket that is carried out; kept for their memory.
+  // Of the current bucket; kept for their memory.
   std::vector<const TensorEntry*> entries_;
   std::vector<OperationResult> results_;
   LastPoints ready_;
@@ -182,13 +183,13 @@ class Executor {
   OpenBucket open_;  // between FinishOnDevice and the return of ExecuteIfAllApprove
 };
 
-// Carries out a rank's locked schedule: has the executor carry out the bucket that is next, with this rank's vote,
-// tells the other ranks when this one calls the schedule off, and keeps the tensors of each bucket at hand.
-// LockedSchedule says which bucket is next, and when to unlock.
+// Carries out a rank's locked schedule. It lets the executor carry out the next bucket with this rank's vote, notifies
+// the other ranks when this rank calls the schedule off, and remembers the tensors of each bucket. LockedSchedule
+// decides which bucket is next, and when to unlock.
 //
-// Votes on tensors in the memory of devices are open for a while, in which this rank goes on. It never sleeps for them:
-// the watch of the device rings the bell. A bucket whose tensors may be behind one that is undecided (UndecidedBuckets)
-// is not entered before that is known.
+// A vote on tensors in the memory of a device is open for a while. This rank goes on meanwhile and never sleeps for the
+// vote: the watch of the device rings the doorbell. A bucket may hold tensors that are behind an undecided bucket
+// (UndecidedBuckets). This rank enters it only after that bucket is decided.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class ScheduleRunner {
@@ -199,7 +200,7 @@ class ScheduleRunner {
     const ProgressEngine* progress;
     const TensorQueue* queue;
     Executor* executor;
-    CoordinatorRole* role;  // nullptr but on the coordinator
+    CoordinatorRole* role;  // nullptr except on the coordinator
     TensorLog* log;
     Counters* counters;
   };
@@ -208,7 +209,7 @@ class ScheduleRunner {
 
   void Begin(ResolvedSchedule resolved, absl::Time now) { schedule_.Begin(std::move(resolved), now); }
   bool locked() const { return schedule_.locked(); }
-  // If a schedule is locked, it is to be unlocked.
+  // Requests to unlock the schedule, if one is locked.
   void RequestUnlock() { schedule_.RequestUnlock(); }
 
   // Whether the schedule that was locked last did not fit this rank's program.
@@ -219,33 +220,33 @@ class ScheduleRunner {
     return locked() && (IsOpenOver() || schedule_.HasToUnlock() || Next() != nullptr || IsStuckBehindVeto());
   }
 
-  // Has the device asked often while something here waits for a vote.
+  // Polls the device often while something here waits for a vote.
   void NoteDemand();
 
-  // Takes note of Inbox::called_off. Whether the locked schedule is to be unlocked for it.
+  // Records Inbox::called_off. Returns whether the locked schedule has to be unlocked for it.
   bool NoteCallOff(uint64_t schedule);
 
-  // If this is a tensor of the locked schedule, known from an earlier round, the schedule takes note of it. False:
-  // nothing has happened.
+  // If the tensor is one of the locked schedule, known from an earlier round, submits it to the schedule. Otherwise
+  // returns false, and nothing has happened.
   bool SubmitAgain(const TensorEntry& entry);
 
-  // A tensor is submitted to the schedule; `id` is that of its request in the response cache, if it is there.
+  // Submits a tensor to the schedule; `id` is the id of its request in the response cache, if it has one.
   // REQUIRES: locked().
   void Submit(TensorEntry& entry, std::optional<CacheId> id);
 
-  // Wants to unlock if submissions have waited for too long without a bucket being ready.
+  // Requests to unlock if submissions have waited too long because no bucket is ready.
   // REQUIRES: locked().
   void CheckPatience(absl::Time now);
 
-  // Carries out, or votes on, the next bucket; or takes note of the outcome of those before. kNotReady: there was
-  // nothing to do. kUnlocked: the schedule is not locked any more; the caller submits all that is in flight to the
-  // negotiation once more.
+  // Carries out, or votes on, the next bucket; or processes the outcome of earlier buckets. kNotReady: nothing could be
+  // done. kUnlocked: the schedule is no longer locked; the caller submits everything in flight to the negotiation
+  // again.
   // REQUIRES: locked().
   // Errors: the executor's.
   enum class Outcome { kNotReady, kCarriedOut, kUnlocked };
   absl::StatusOr<Outcome> RunNext(absl::Time now);
 
-  // When to call RunNext again though nothing has been submitted.
+  // When to call RunNext again even if nothing has been submitted.
   // REQUIRES: locked().
   absl::Time NextDeadline() const { return std::min(schedule_.next_look(), OpenDeadline()); }
 
@@ -253,8 +254,8 @@ class ScheduleRunner {
   // The next bucket, if it may be entered now.
   const AgreedBucket* Next() const;
   bool MayGive(const AgreedBucket& bucket) const;
-  // Whether the next bucket is behind one whose vote was lost in an earlier schedule. The tensors of that may be later
-  // in this one: the negotiation has to carry them out.
+  // Whether the next bucket is behind a bucket whose vote was lost in an earlier schedule. The tensors of that bucket
+  // may come later in this schedule, so the negotiation has to carry them out.
   bool IsStuckBehindVeto() const;
   // REQUIRES: all tensors of the next bucket, `bucket`, have been submitted here.
   absl::Span<const TensorEntry* const> EntriesOfNext(const AgreedBucket& bucket) const;
@@ -263,11 +264,11 @@ class ScheduleRunner {
   absl::StatusOr<Outcome> Enter(const AgreedBucket& bucket, absl::Time now);
   void NoteCarriedOut(uint64_t rounds_before, absl::Time now);
 
-  // Takes note of the votes that are known by now.
+  // Processes the votes that are known by now.
   absl::Status SettleOpen(absl::Time now);
-  // Whether the first open vote is known.
+  // Whether the oldest open vote is known.
   bool IsOpenOver() const;
-  // When the first open vote is late.
+  // When the oldest open vote is late.
   absl::Time OpenDeadline() const;
 
   void CallOff();
@@ -275,11 +276,11 @@ class ScheduleRunner {
 
   const Parts parts_;
   LockedSchedule schedule_;
-  // By position: the tensor that was submitted last for it, in this schedule or an earlier one. The tensors of a bucket
+  // By position: the tensor that was last submitted for it, in this schedule or an earlier one. The tensors of a bucket
   // that may be entered are in flight.
   std::vector<std::vector<const TensorEntry*>> entries_;
-  std::deque<Executor::OpenBucket> open_;  // in the order in which they were entered
-  bool demands_ = false;                   // that the device be asked often
+  std::deque<Executor::OpenBucket> open_;  // in the order of entry
+  bool demands_ = false;                   // whether the device is polled often
 };
 
 }  // namespace ronda

@@ -39,7 +39,7 @@ absl::Status Handle::OrderBefore(void* stream) const {
 
 absl::Status Handle::OrderBefore(WaitingStream& stream) const {
   AwaitLaunch();
-  // The tensor that the program submits next may be the one that waits for this.
+  // The tensor that the program submits next may be the one that waits for this operation.
   NoteLearned();
   if (result_.completion == nullptr || !status_.ok()) return status_;
   absl::Status status = result_.completion->OrderBefore(stream, *tensor_);
@@ -155,7 +155,7 @@ void Handle::TellWaiters() {
     callbacks.swap(callbacks_);
     launch_callbacks.swap(launch_callbacks_);
   }
-  // Outside of the lock, which the threads that wake up take.
+  // Outside the lock, because the threads that wake up take it.
   completed_.NotifyAll();
   Post(std::move(launch_callbacks), status_);
   if (callbacks.empty() || (result_.completion != nullptr && result_.completion->Then(&callbacks))) return;

@@ -15,7 +15,7 @@ ReduceCall::Delivery DeliveryOf(OpType op) {
   return op == OpType::kAllreduce ? ReduceCall::Delivery::kAll : ReduceCall::Delivery::kParts;
 }
 
-// The same call over all ranks of the job.
+// `info` for a call over all ranks of the job.
 CallInfo WholeJob(const CallInfo& info) {
   CallInfo whole = info;
   whole.group = nullptr;
@@ -27,8 +27,8 @@ absl::Status TooLarge(const TensorRequest& request) {
       absl::StrCat("the result of ", Name(request.op), " '", request.name, "' is too large"));
 }
 
-// Sets `bytes` to those of `rows` rows each, and returns how many they are in all; the numbers are other ranks'.
-// Errors: RESOURCE_EXHAUSTED if 64 bits cannot count them; INTERNAL if one is negative.
+// Sets `bytes` to the bytes of each of `rows`, and returns their sum. The numbers come from other ranks.
+// Errors: RESOURCE_EXHAUSTED if 64 bits cannot hold them; INTERNAL if a number is negative.
 absl::StatusOr<size_t> BytesOf(const TensorRequest& request, absl::Span<const int64_t> rows,
                                std::vector<size_t>* bytes) {
   bytes->clear();
@@ -46,7 +46,7 @@ absl::StatusOr<size_t> BytesOf(const TensorRequest& request, absl::Span<const in
   return total;
 }
 
-// Sets `splits` to how `submission` has its rows split among `members`.
+// Sets `splits` to how the rows of `submission` are split among `members`.
 void SplitRows(const Submission& submission, int members, std::vector<int64_t>* splits) {
   *splits = submission.splits;
   if (!splits->empty()) return;
@@ -55,7 +55,7 @@ void SplitRows(const Submission& submission, int members, std::vector<int64_t>* 
   }
 }
 
-// The elements of tensor `i`'s result that the participant at `position` receives, of a reduce or a reducescatter.
+// For a reduce or a reducescatter: the elements of tensor `i`'s result that the participant at `position` receives.
 PartRange PartOf(const BucketRun& run, size_t i, int position) {
   const TensorRequest& request = run.request(i);
   if (request.op == OpType::kReduce) {
@@ -67,7 +67,7 @@ PartRange PartOf(const BucketRun& run, size_t i, int position) {
   return {.begin = static_cast<size_t>(rows.begin) * row, .count = static_cast<size_t>(rows.count) * row};
 }
 
-// " (4 of rank 0, 3 of rank 2)": the bytes that each participant sends; empty if `parts` is.
+// " (4 of rank 0, 3 of rank 2)": the bytes that each participant sends; empty if `parts` is empty.
 std::string DescribeParts(absl::Span<const size_t> parts, const Group& participants) {
   constexpr size_t kNamed = 8;
   if (parts.empty()) return "";
@@ -78,9 +78,10 @@ std::string DescribeParts(absl::Span<const size_t> parts, const Group& participa
   return absl::StrCat(text, parts.size() > kNamed ? ", ...)" : ")");
 }
 
-// Where the `bytes` of a result by rows go: to the caller's memory, or to memory of the result's. The latter also if
-// the caller's is too small. The other ranks count on this one to take part, so the operation then ends with an error
-// here, and only here. `parts`: what each participant sends, if the result consists of that.
+// Where the `bytes` of a result by rows go: to the caller's memory, or to memory of the result. If the caller's memory
+// is too small, the result's memory is used as well, because the other ranks rely on this one to take part; the
+// operation then ends with an error on this rank only. `parts`: what each participant sends, if the result consists of
+// that.
 absl::StatusOr<void*> PlaceResult(DataPlane& plane, const BucketRun& run, size_t i, size_t bytes,
                                   absl::Span<const size_t> parts = {}) {
   const Submission& submission = run.submission(i);
@@ -122,7 +123,7 @@ absl::StatusOr<float*> ErrorFeedback::Residual(TensorKeyView key, size_t count) 
   if (it == entries_.end()) it = entries_.try_emplace(TensorKey(key)).first;
   Entry& entry = it->second;
   if (entry.values == nullptr || entry.count != count) {
-    // First: the freed memory may be the room that is needed.
+    // First, because the freed memory may be the room that is needed.
     entry.values = ResultData();
     RONDA_ASSIGN_OR_RETURN(entry.values, allocate_(key.name, count * sizeof(float)));
     entry.count = count;
@@ -135,7 +136,7 @@ void ErrorFeedback::Drop(ProcessSetId process_set) {
 }
 
 absl::Status Reductions::Run(const BucketRun& run) {
-  // All tensors of a bucket have asked for it, or none.
+  // Either all tensors of a bucket request it, or none.
   const bool detects_overflow = run.request(0).overflow == TensorRequest::Overflow::kDetected;
   RONDA_RETURN_IF_ERROR(PrepareSegments(run));
   if (detects_overflow) RONDA_RETURN_IF_ERROR(plane_->PrepareOverflow(run.size()));
@@ -226,24 +227,23 @@ absl::Status Reductions::DetectOverflow(const BucketRun& run) {
   return plane_->DeliverOverflow(flags, run.results);
 }
 
-// A rank that has vetoed a bucket whose votes are still open has no tensors in it, but is one of the group all the
-// same.
+// A rank that has vetoed a bucket with open votes has no tensors in it, but is still a member of the group.
 absl::Status Reductions::VoteOnOverflow(const BucketRun& run, uint8_t* flags) {
   Segment segment = {.count = run.size()};
   const bool is_member = run.takes_part() || run.info.ballot != nullptr;
   if (is_member) segment.input = segment.output = flags;
   CallInfo info = run.info;
-  info.ballot = nullptr;  // the data has taken it along
+  info.ballot = nullptr;  // it travelled with the data
   return plane_->communicator().Reduce(
       {.info = info, .segments = {&segment, 1}, .dtype = DType::kUint8, .op = ReduceOp::kMax});
 }
 
 namespace {
 
-// One tensor of a bucket on its way between ranks. Owns nothing.
+// One tensor of a bucket while it is exchanged. Owns nothing.
 class Exchange {
  public:
-  // The other arguments are shared by the tensors of the bucket.
+  // All arguments except `i` are shared by the tensors of the bucket.
   Exchange(DataPlane* plane, Communicator* host, Exchanges::Scratch* scratch, const BucketRun& run, size_t i)
       : plane_(*plane), host_(*host), scratch_(*scratch), run_(run), i_(i), request_(run.request(i)) {}
 
@@ -256,9 +256,9 @@ class Exchange {
   absl::Status Alltoall();
   absl::Status SendRecv();
 
-  // Sends rows as scratch_.splits says, and leaves the received rows with the result, but not the first dimensions.
+  // Sends rows as scratch_.splits says. Stores the received rows in the result, but not the first dimensions.
   absl::Status MoveRows();
-  // Sets scratch_.splits to the number of rows that each participant sends to each.
+  // Sets scratch_.splits to the number of rows that each participant sends to each participant.
   absl::Status ShareSplits();
 
   DataPlane& plane_;
@@ -383,7 +383,7 @@ absl::Status Exchange::MoveRows() {
 absl::Status Exchange::SendRecv() {
   const int sender = run_.PositionOf(request_.root);
   const int receiver = run_.PositionOf(request_.receiver);
-  std::vector<size_t> bytes(4, 0);  // the two participants, squared
+  std::vector<size_t> bytes(4, 0);  // two participants: 2 x 2
   bytes[static_cast<size_t>(sender * 2 + receiver)] = TensorBytes(request_);
   AlltoallCall call = {.info = run_.info, .bytes = bytes};
   if (run_.position == sender) call.input = run_.submission(i_).input;

@@ -33,7 +33,7 @@ struct BucketRun {
   CallInfo info;
   std::optional<int> position;                     // among the participants; nullopt: this rank takes no part
   absl::Span<const TensorEntry* const> entries{};  // this rank's, by response; empty if it takes no part
-  absl::Span<OperationResult> results{};           // for the handles, by response; empty likewise
+  absl::Span<OperationResult> results{};           // for the handles, by response; empty if it takes no part
 
   bool takes_part() const { return position.has_value(); }
   size_t size() const { return bucket.responses.size(); }
@@ -50,37 +50,37 @@ struct BucketRun {
     return counts_joined ? bucket.members->size() : participants();
   }
 
-  // The place of `rank` among the participants.
-  // REQUIRES: it is one of them; the negotiation has failed operations whose root has joined.
+  // The position of `rank` among the participants.
+  // REQUIRES: `rank` is a participant. The negotiation has failed operations whose root has joined.
   int PositionOf(RankId rank) const { return *bucket.participants->PositionOf(rank); }
 };
 
-// The elements of one unit of the first dimension, and their bytes.
+// The elements per unit of the first dimension, and their bytes.
 // REQUIRES: the shape has a first dimension.
 size_t RowElements(const TensorRequest& request);
 size_t RowBytes(const TensorRequest& request);
 
-// The number of `rows` that the member at `position` of `members` gets when they are split as evenly as possible: the
-// first rows % members get one more.
+// The rows that the member at `position` of `members` gets when `rows` are split as evenly as possible: the first rows
+// % members members get one more.
 struct RowRange {
   int64_t begin = 0;
   int64_t count = 0;
 };
 RowRange EvenSplit(int64_t rows, int members, int position);
 
-// Keeps, for each tensor that asks for it, the residual: the sum of all that rounding this rank's contributions to the
-// wire's format has lost so far. The next contribution makes up for it. (Rounding of the reduced value is not made up
-// for: its error is the same on all ranks, and none of them owns it.)
+// Keeps a residual for each tensor that requests it: the sum of what was lost so far when this rank's contributions
+// were rounded to the wire's format. The next contribution adds it. (The rounding of the reduced value is not
+// corrected: its error is equal on all ranks, and no rank owns it.)
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class ErrorFeedback {
  public:
-  // Makes memory full of zeros for the residual of a tensor, where the tensor is.
+  // Allocates zeroed memory for the residual of a tensor, in the tensor's memory.
   using Allocate = std::function<absl::StatusOr<ResultData>(absl::string_view tensor, size_t bytes)>;
 
   explicit ErrorFeedback(Allocate allocate) : allocate_(std::move(allocate)) {}
 
-  // The residual of a tensor of `count` elements, zeros at first, and again whenever the count has changed. Valid until
+  // The residual of a tensor of `count` elements. It is zero at first, and after each change of the count. Valid until
   // the next call for this tensor, or Drop.
   // Errors: those of Allocate.
   absl::StatusOr<float*> Residual(TensorKeyView key, size_t count);
@@ -98,10 +98,11 @@ class ErrorFeedback {
   TensorKeyMap<Entry> entries_;
 };
 
-// Carries out buckets of allreduce, reduce and reducescatter: one Reduce, or an Adasum, for any number of tensors.
+// Carries out buckets of allreduce, reduce and reducescatter: one Reduce, or one Adasum, for any number of tensors.
 //
-// Where overflow is to be detected, all participants learn of a non-finite element in any rank's part of the result:
-// an allreduce leaves the same bits everywhere, so each looks at its own; otherwise a second, tiny reduction tells.
+// If overflow is to be detected, all participants learn of a non-finite element in any rank's part of the result. An
+// allreduce leaves the same bits on all ranks, so each rank examines its own result. For the other operations a second,
+// tiny reduction tells them.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h). The plane is not owned.
 class Reductions {
@@ -113,11 +114,12 @@ class Reductions {
   // Errors: the communicator's; RESOURCE_EXHAUSTED if there is no memory for a result.
   absl::Status Run(const BucketRun& run);
 
-  // The process set is no more: forget the residuals of its tensors.
+  // The process set was removed: forgets the residuals of its tensors.
   void Drop(ProcessSetId process_set) { feedback_.Drop(process_set); }
 
  private:
-  // A root's result that cannot be written to its output before all of the input, at the same place, has been read.
+  // A root's result that must not be written yet: its output is where the input is, and not all of the input has been
+  // read.
   struct Staged {
     ResultData data;
     void* output;
@@ -133,22 +135,22 @@ class Reductions {
 
   DataPlane* const plane_;
   ErrorFeedback feedback_;
-  std::vector<Segment> segments_;  // kept for its memory, as the next two
+  std::vector<Segment> segments_;  // kept for its memory, like the next two
   std::vector<Staged> staged_;     // empty between calls
   std::vector<TensorView> parts_;  // by response: this rank's part of the result
 };
 
 // Carries out the operations that move tensors without computing: broadcast, allgather, gather, scatter, alltoall,
-// send/recv and barrier, one call to the communicator a tensor.
+// send/recv and barrier, with one call to the communicator per tensor.
 //
-// Only the senders know how the rows of an alltoall or scatter are split; the communicator needs it on every rank of
-// the job. So the splits travel first, over the whole job.
+// In an alltoall or scatter only the senders know how the rows are split, but the communicator needs the split on every
+// rank of the job. So the splits travel first, over the whole job.
 //
-// Thread-compatible: used by the progress thread (progress_engine.h). The plane and `host`,
-// the communicator for the host's memory, are not owned.
+// Thread-compatible: used by the progress thread (progress_engine.h). The plane and `host`, the communicator for the
+// host's memory, are not owned.
 class Exchanges {
  public:
-  // Arrays that an operation needs while it is carried out.
+  // Arrays that an operation needs while it runs.
   struct Scratch {
     std::vector<int64_t> rows;    // by participant
     std::vector<int64_t> splits;  // [sender * participants + receiver], in rows

@@ -9,13 +9,13 @@
 namespace ronda {
 namespace {
 
-// How long the background thread naps: the delay of a tensor for which the program does not wait at once, though it has
-// had the habit.
+// How long the background thread's short sleep is. It is the delay of a tensor for which the program, against
+// expectation, does not wait at once.
 constexpr absl::Duration kNap = absl::Milliseconds(1);
-// At most so much later than the submission, a wait is at once: a few times as long as it takes if the thread loses its
-// core to another one meanwhile.
+// A wait is "at once" if it begins at most this long after the submission: a few times as long as it takes if the
+// thread loses its core to another thread meanwhile.
 constexpr int64_t kAtOnceNs = 200'000;
-// How often a thread that waits yields to one that drives, before it sleeps.
+// How often a waiting thread yields to the thread that drives, before it sleeps.
 constexpr int kYields = 64;
 
 }  // namespace
@@ -30,7 +30,7 @@ bool ProgressEngine::Seat::TakeOrLeave(Word* word) {
   int found = kFree;
   int next;
   do {
-    // From free to no word, and then from one word to the next.
+    // From free to kNone, and then from one note to the next.
     next = std::min(found + 1, static_cast<int>(Word::kSleeps));
   } while (!state_.compare_exchange_weak(found, next, std::memory_order_acq_rel, std::memory_order_relaxed));
   *word = static_cast<Word>(next);
@@ -92,11 +92,11 @@ void ProgressEngine::Disconnect() {
   seat_.Take();
   steps_ = nullptr;
   LeaveSeat();
-  // A thread that has left the seat with `steps_` may not have rung yet.
+  // A thread that has stopped driving, and still knows `steps_`, may not have rung yet.
   for (int left; (left = ringing_.load(std::memory_order_acquire)) != 0;) ringing_.wait(left);
 }
 
-// Rings only once the seat is free: the background thread may take this very core at once.
+// Rings only after it has given up the right to drive: the background thread may start on this core at once.
 void ProgressEngine::LeaveSeat() {
   Steps* const steps = steps_;
   const bool must_ring = std::exchange(must_ring_, false);
@@ -133,7 +133,7 @@ absl::Time ProgressEngine::SleepTimeLocked() {
 
 ProgressEngine::Attempt ProgressEngine::Drive(absl::FunctionRef<bool()> done) {
   if (!seat_.TryTake()) return Attempt::kBusy;
-  const bool is_counted = waiting() > 0;  // in Await
+  const bool is_counted = waiting() > 0;  // already, in Await
   const uint64_t began = is_counted ? 0 : CheapTicks();
   if (steps_ != nullptr && !over_) DriveLocked(done);
   if (!is_counted) {
@@ -150,7 +150,7 @@ void ProgressEngine::DriveLocked(absl::FunctionRef<bool()> done) {
   const bool polls = steps_->StartPolling();
   while (progress != Steps::Progress::kOver && !done()) {
     if (progress == Steps::Progress::kNone && !(polls && steps_->KeepPolling())) break;
-    // The step finds what the background thread has come for.
+    // The step finds the reason why the background thread came.
     const Seat::Word word = seat_.ReadWord();
     if (word != Seat::Word::kNone) sleeps_until_ = EndOfSleep(word);
     progress = steps_->Advance();
@@ -183,7 +183,7 @@ void ProgressEngine::StopDrivingLocked(Steps::Progress progress) {
 void ProgressEngine::Await(absl::FunctionRef<bool()> done, absl::FunctionRef<void()> block) {
   habit_.Waits();
   if (done()) return;
-  // The last one that leaves has seen the first one leave, and so when that has come.
+  // The last thread to leave has seen the first one leave, and so knows when the first one came.
   if (waiting_.fetch_add(1, std::memory_order_relaxed) == 0) {
     wait_began_.store(CheapTicks(), std::memory_order_relaxed);
   }
@@ -195,7 +195,7 @@ void ProgressEngine::Await(absl::FunctionRef<bool()> done, absl::FunctionRef<voi
   exposed_ticks_.fetch_add(now - std::min(now, began), std::memory_order_relaxed);
 }
 
-// Often the other thread is the background thread, which has just begun the very step that this one waits for.
+// Often the background thread drives and has just begun the step that this thread waits for.
 void ProgressEngine::DriveSoon(absl::FunctionRef<bool()> done) {
   for (int i = 0; Drive(done) == Attempt::kBusy && !done() && i < kYields; ++i) std::this_thread::yield();
 }

@@ -12,52 +12,54 @@
 
 namespace ronda {
 
-// Carries a rank's operations forward, one step at a time and on one thread at a time: the progress thread. That is the
+// Moves a rank's operations forward, one step at a time and on one thread at a time: the progress thread. That is the
 // background thread, or a trainer thread that would otherwise sleep until the background thread has done its work.
 //
-// The background thread drives whenever the rank's bell has rung or a deadline has come. It does all there is to do and
-// sleeps again. A thread that waits for a handle drives too, if no other thread does, until its handle is complete or
-// nothing is left to do. It polls for a while for messages that give it something to do: to be woken takes longer than
-// what it waits for usually does, and the background thread, if it were woken too, would compete with it.
+// The background thread drives when the rank's doorbell has rung or a deadline has passed. It does everything that can
+// be done and sleeps again. If no other thread drives, a thread that waits for a handle drives, until its handle
+// is complete or nothing is left to do. It then polls for messages for a while. A wake-up usually takes longer than the
+// messages do, and a woken background thread would compete with the waiting thread for its core.
 //
-// Why no wake-up is lost. Messages, a shutdown and failures come from other threads and ranks. They ring the bell, and
-// only the background thread takes note of it. If another thread drives at that time, the background thread leaves word
-// and sleeps again: the other thread either makes a whole step after that, in which it finds what the bell has rung
-// for, or rings once more when it stops. What is left inside (a bucket that may begin, a deadline before the one that
-// the background thread sleeps until) is found by every thread that stops driving, and this thread then rings the bell.
-// A thread that submits tries to drive right afterwards, to do the work (Drive) or only to see whether there is any
-// (TakeNote), and rings if another thread drives.
+// Why no wake-up is lost. Messages, a shutdown and failures come from other threads and ranks. They ring the doorbell,
+// and only the background thread reacts to it. If another thread drives at that time, the background thread leaves a
+// note (Word) and sleeps again. The other thread then either makes a whole step, which finds the reason for the ring,
+// or rings again when it stops. Work inside the engine (a bucket that may begin, a deadline before the end of the
+// background thread's sleep) is found by every thread that stops driving; that thread then rings the doorbell. A thread
+// that submits tries to drive right afterwards, to do the work (Drive) or only to see whether there is any (TakeNote).
+// If another thread drives, the submitting thread rings.
 //
-// Why the background thread keeps away. A program that waits for each tensor as soon as it has submitted it drives by
-// itself. The background thread, if it were woken for each submission, or queued for its turn to drive, would only
-// compete with that thread for its core. So once a program has waited at once a few times, its submissions ring no
-// more. The background thread naps instead: it comes a moment later, in case that the program does not, until nothing
-// has been done between two looks.
+// Why the background thread stays away. Some programs wait for each tensor as soon as they have submitted it, and drive
+// by themselves. If each submission woke the background thread, or if that thread queued for the right to drive, it
+// would only compete with the waiting thread for its core. So after a program has waited at once a few times, its
+// submissions no longer ring. Instead the background thread takes short sleeps: it looks a moment later, in case the
+// program does not wait this time. It stops doing so when nothing has been done between two looks.
 //
-// Thread-safe. Shared by an engine, which disconnects it, and by its handles, which may outlive the engine.
+// Thread-safe. An engine and its handles share this object. The engine disconnects it; the handles may outlive the
+// engine.
 class ProgressEngine {
  public:
-  // The steps of which progress is made. All calls but Wake are made by the progress thread.
+  // The steps that make progress. Only the progress thread calls them, except Wake.
   class Steps {
    public:
     virtual ~Steps() = default;
 
-    // Does the next thing that there is to do.
+    // Does the next thing that is ready.
     enum class Progress { kNone, kSome, kOver };
     virtual Progress Advance() = 0;
 
-    // Takes note of submissions, the last of which was made at `now`, if they need nothing else. kOver or kNone.
+    // Looks at new submissions, the last of which was made at `now`, and processes them if they need nothing else.
+    // Returns kOver or kNone.
     virtual Progress TakeNote(absl::Time now) = 0;
 
-    // When Advance is to be called again though the bell does not ring; the infinite past if there is something to do.
+    // When Advance is to be called again even if the doorbell does not ring; the infinite past if something is ready.
     virtual absl::Time NextDeadline() = 0;
 
-    // Rings the bell.
+    // Rings the doorbell.
     virtual void Wake() = 0;
 
-    // A thread that waits is about to make steps: it may go on to do so while there is nothing to do, if that is true.
-    // The bell is for it alone then. KeepPolling is called before each further step, until it is false; then
-    // StopPolling, after which the background thread comes for what has rung since the last step began.
+    // A waiting thread is about to make steps. If StartPolling returns true, the thread may continue while nothing is
+    // ready, and the doorbell belongs to it alone. It calls KeepPolling before each further step, until that returns
+    // false, then StopPolling. After that the background thread reacts to all rings since the last step began.
     virtual bool StartPolling() = 0;
     virtual bool KeepPolling() = 0;
     virtual void StopPolling() = 0;
@@ -65,85 +67,85 @@ class ProgressEngine {
 
   explicit ProgressEngine(const Clock* clock) : clock_(clock), habit_(clock) {}
 
-  // `steps` is not owned. To be called once, before the background thread begins.
+  // `steps` is not owned. Call once, before the background thread begins.
   void Connect(Steps* steps);
 
   // Waits until no thread drives. After that no thread makes a step.
   void Disconnect();
 
-  // The background thread: does all there is to do. Returns when to come again at the latest; nullopt if the job is
-  // over.
+  // For the background thread: makes steps until nothing is ready. Returns when to come again at the latest; nullopt if
+  // the job is over.
   // REQUIRES: connected.
   std::optional<absl::Time> DriveUntilIdle();
 
-  // Whether the next step is likely to be a trainer thread's.
+  // Whether a trainer thread is likely to make the next step.
   bool expects_trainer() const { return habit_.waits_at_once(); }
 
-  // A thread that will wait: drives until `done`, or nothing has been left to do for a while. kBusy: another thread
-  // drives.
+  // For a thread that will wait: drives until `done`, or until nothing has been ready for a while. kBusy: another
+  // thread drives.
   enum class Attempt { kDriven, kBusy };
   Attempt Drive(absl::FunctionRef<bool()> done);
 
-  // A tensor was submitted just `now`, and no thread waits for it yet. The background thread is woken if there is
-  // something to do, unless a thread is expected to wait for it at once.
+  // A tensor was submitted at `now`, and no thread waits for it yet. Wakes the background thread if something is ready,
+  // unless a thread is expected to wait for the tensor at once.
   Attempt TakeNote(absl::Time now);
 
-  // Waits for `done`: drives, or gives the thread that does a moment, then calls `block`, which returns when it is so.
-  // Neither calls this object.
+  // Waits for `done`. Drives; if another thread drives, yields to it for a moment. Then calls `block`, which returns
+  // when `done` is true. Neither function may call this object.
   void Await(absl::FunctionRef<bool()> done, absl::FunctionRef<void()> block);
 
   // How many threads are in Await.
   int waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
-  // How long threads have been in Drive, or in Await where they had to wait, in CheapTicks(). Those that are in Await
-  // at the same time count once.
+  // How long threads have been in Drive, or in Await where they had to wait, in CheapTicks(). Time that several threads
+  // spend in Await together is counted once.
   uint64_t exposed_ticks() const {
     return exposed_ticks_.load(std::memory_order_relaxed) + driven_ticks_.load(std::memory_order_relaxed);
   }
 
-  // Counts how often the program has learned that an operation is complete. Tensors that it submits while the count
-  // stays the same wait for no operation that it has submitted. The event that makes another thread know of a
-  // completion makes it see the count, too.
+  // Counts how often the program has learned that an operation is complete. If it submits tensors while the count stays
+  // the same, none of them waits for an operation that was submitted before. An event that tells another thread of a
+  // completion also makes the new count visible to it.
   void NoteLearned() { learned_of_.fetch_add(1, std::memory_order_relaxed); }
   uint64_t learned_of() const { return learned_of_.load(std::memory_order_relaxed); }
 
  private:
-  // The right to drive, which one thread has at a time. The background thread does not queue for it: it leaves word.
+  // The right to drive, which one thread has at a time. The background thread does not queue for it: it leaves a note.
   class ABSL_LOCKABLE Seat {
    public:
-    // What the background thread does while another thread has the seat: it naps, or, once it has found the other
-    // thread in the same step twice, sleeps until the bell rings.
+    // The note: what the background thread does while another thread drives. It sleeps briefly; or, if it has found the
+    // other thread in the same step twice, it sleeps until the doorbell rings.
     enum class Word { kNone, kNaps, kSleeps };
 
     bool TryTake() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true);
-    // Leaves `word` if another thread has the seat.
+    // If another thread drives, leaves a note and sets `word` to it.
     bool TakeOrLeave(Word* word) ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true);
     void Take() ABSL_EXCLUSIVE_LOCK_FUNCTION();
-    // The word that was left since the last call. REQUIRES: the thread has the seat.
+    // The note left since the last call. REQUIRES: this thread has the right to drive.
     Word ReadWord();
-    // The word that has not been read.
+    // Gives the right back. Returns the note that has not been read.
     [[nodiscard]] Word Leave() ABSL_UNLOCK_FUNCTION();
 
    private:
     static constexpr int kFree = -1;  // otherwise a Word
-    // A single number, so that either the thread that leaves finds the word, or the one that comes finds the seat free.
+    // A single number, so that either the leaving thread finds the note or the arriving thread finds the right free.
     std::atomic<int> state_{kFree};
   };
 
-  // Whether the program waits for each tensor at once. A guess: several threads of a program may spoil it.
+  // Guesses whether the program waits for each tensor at once. Several submitting threads may make the guess wrong.
   class Habit {
    public:
     explicit Habit(const Clock* clock) : clock_(clock) {}
 
     void Submitted(absl::Time now);
-    // A thread has come to wait.
+    // A thread has begun to wait.
     void Waits();
-    // The background thread looks whether the program has not come.
+    // The background thread checks whether the program has failed to wait in time.
     void Look();
     bool waits_at_once() const { return evidence_.load(std::memory_order_relaxed) >= kEnoughEvidence; }
 
    private:
-    // Waits at once, and how many of them one that was not makes up for.
+    // How many waits at once are enough, how many are remembered, and how many of them one other wait cancels.
     static constexpr int kEnoughEvidence = 8;
     static constexpr int kMostEvidence = 12;
     static constexpr int kCounterEvidence = 3;
@@ -153,36 +155,36 @@ class ProgressEngine {
 
     const Clock* const clock_;
     std::atomic<int> evidence_{0};
-    std::atomic<int> submitted_{0};     // since a thread has come to wait
-    std::atomic<int64_t> since_ns_{0};  // the last of these
+    std::atomic<int> submitted_{0};     // since a thread last began to wait
+    std::atomic<int64_t> since_ns_{0};  // when the last of these was submitted
   };
 
-  // Gives the seat back, and rings for the background thread if that has left word.
+  // Gives back the right to drive, and rings for the background thread if that has left a note.
   void LeaveSeat() ABSL_UNLOCK_FUNCTION(seat_);
-  // Until when the background thread sleeps that has left this word.
+  // Until when the background thread sleeps after it has left this note.
   absl::Time EndOfSleep(Seat::Word word) const;
   absl::Time SleepTimeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(seat_);
-  // Drives as soon as no other thread does, if that is soon.
+  // Drives as soon as no other thread does, if that happens soon.
   void DriveSoon(absl::FunctionRef<bool()> done);
   void DriveLocked(absl::FunctionRef<bool()> done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(seat_);
   void TakeNoteLocked(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(seat_);
-  // The thread stops driving; its last step made this `progress`.
+  // The thread stops driving; its last step returned `progress`.
   void StopDrivingLocked(Steps::Progress progress) ABSL_EXCLUSIVE_LOCKS_REQUIRED(seat_);
 
   const Clock* const clock_;
-  Seat seat_;  // the progress thread's
+  Seat seat_;  // held by the progress thread
   Steps* steps_ ABSL_GUARDED_BY(seat_) = nullptr;
   bool over_ ABSL_GUARDED_BY(seat_) = false;
-  // Until when the background thread sleeps. The infinite past: it is bound to come.
+  // Until when the background thread sleeps. The infinite past: it is certain to come.
   absl::Time sleeps_until_ ABSL_GUARDED_BY(seat_) = absl::InfinitePast();
-  bool must_ring_ ABSL_GUARDED_BY(seat_) = false;  // when the seat is left
-  bool driven_ ABSL_GUARDED_BY(seat_) = false;     // by another thread, since the background thread has looked
+  bool must_ring_ ABSL_GUARDED_BY(seat_) = false;  // when the seat is given back
+  bool driven_ ABSL_GUARDED_BY(seat_) = false;     // by another thread, since the background thread's last look
   Habit habit_;
-  std::atomic<int> ringing_{0};  // threads that have left the seat, or are about to, and ring before they go
+  std::atomic<int> ringing_{0};  // threads that have given back the seat, or are about to, and may still ring
   std::atomic<int> waiting_{0};
-  std::atomic<uint64_t> wait_began_{0};     // CheapTicks(), of the first of those that wait
+  std::atomic<uint64_t> wait_began_{0};     // CheapTicks() when the first of the waiting threads began
   std::atomic<uint64_t> exposed_ticks_{0};  // in Await
-  std::atomic<uint64_t> driven_ticks_{0};   // in Drive outside of that; the thread in the seat writes it
+  std::atomic<uint64_t> driven_ticks_{0};   // in Drive but outside Await; written by the thread that drives
   std::atomic<uint64_t> learned_of_{0};
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 using Body = std::function<absl::Status(Runtime&)>;
 
-// Thread-safe. The first of each kind stays.
+// Thread-safe. Keeps the first of each kind.
 class FirstFailure {
  public:
   void Add(const absl::Status& status, std::exception_ptr exception = nullptr) {
@@ -34,7 +34,7 @@ class FirstFailure {
   RunThreadsOutcome outcome_ ABSL_GUARDED_BY(mu_);
 };
 
-// The status that the body returned; or its exception, as a status and in `exception`.
+// Returns the status that the body returned; or its exception, as a status and in `exception`.
 absl::Status CallBody(const Body& body, Runtime& runtime, std::exception_ptr* exception) {
   try {
     return body(runtime);
@@ -75,7 +75,7 @@ std::vector<std::unique_ptr<Runtime>> CreateRuntimes(const RunThreadsOptions& op
   return runtimes;
 }
 
-// Makes the runtimes and starts a thread a rank.
+// Creates the runtimes and starts one thread per rank.
 std::vector<std::thread> StartRanks(const RunThreadsOptions& options, const Body& body, FirstFailure* failure,
                                     std::vector<std::unique_ptr<Runtime>>* runtimes) {
   std::vector<std::thread> threads;
@@ -91,7 +91,7 @@ std::vector<std::thread> StartRanks(const RunThreadsOptions& options, const Body
   } catch (const std::exception& error) {  // std::system_error, std::bad_alloc
     failure->Add(absl::ResourceExhaustedError(
         absl::StrCat("no thread for each of ", options.size, " ranks: ", error.what(), ": run fewer ranks")));
-    // Those whose threads did not start; the others see their end as a failure, and end too.
+    // Runtimes whose threads did not start are destroyed. The other ranks see that as a failure, and end as well.
     runtimes->erase(runtimes->begin() + static_cast<std::ptrdiff_t>(threads.size()), runtimes->end());
   }
   return threads;

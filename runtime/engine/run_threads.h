@@ -16,25 +16,25 @@ namespace ronda {
 struct RunThreadsOptions {
   int size = 1;  // ranks
   Tunables tunables;
-  size_t timeline_bytes = size_t{256} << 20;  // how large the file of a rank's timeline may become
-  std::string hostname = "localhost";         // how messages call this machine
+  size_t timeline_bytes = size_t{256} << 20;  // maximum size of the file of a rank's timeline
+  std::string hostname = "localhost";         // the name of this machine in messages
   std::shared_ptr<DeviceSupport> devices;     // of all ranks; nullptr: none
 };
 
 // How a job of threads ended.
 struct RunThreadsOutcome {
-  absl::Status status;           // of the first rank to fail, which names it; OK if none has
-  std::exception_ptr exception;  // the first that a body threw; null if none has
+  absl::Status status;           // of the first rank to fail, and names it; OK if none failed
+  std::exception_ptr exception;  // the first that a body threw; null if none did
 };
 
-// A job whose ranks are threads of this process: runs `body` on one new thread a rank, each with a Runtime of its own,
-// and returns when all have ended and shut down. A body that returns an error, or throws, fails the job, so that the
-// others do not wait for its rank: their operations return that error.
+// A job whose ranks are threads of this process. Runs `body` on one new thread per rank, each with its own Runtime, and
+// returns when all have ended and shut down. If a body returns an error or throws, the job fails: the operations of the
+// other ranks return that error, so that these ranks do not wait.
 //
 //   RunThreadsOutcome outcome = RunThreads({.size = 4}, [](Runtime& runtime) { return Train(runtime); });
 //
-// Errors: INVALID_ARGUMENT (no ranks), RESOURCE_EXHAUSTED (the system has no more threads to give), the bodies', the
-// job's failure.
+// Errors: INVALID_ARGUMENT (no ranks), RESOURCE_EXHAUSTED (the system has no more threads to give), the bodies' errors,
+// the job's failure.
 RunThreadsOutcome RunThreads(const RunThreadsOptions& options, const std::function<absl::Status(Runtime&)>& body);
 
 }  // namespace ronda

@@ -19,20 +19,21 @@
 namespace ronda {
 namespace {
 
-// Enough to record a failure and to complete the handles with it.
+// Enough memory to record a failure and to complete the handles with it.
 constexpr size_t kEmergencyBytes = size_t{256} << 10;
-// A program that waits, and for so long has neither submitted anything nor been answered, says so to the coordinator.
+// A program that waits and has neither submitted anything nor been answered for this long reports that to the
+// coordinator.
 constexpr absl::Duration kQuiet = absl::Seconds(1);
 
 std::string Identity(const Topology& topology) { return absl::StrCat("host ", topology.hostname, ", pid ", getpid()); }
 
-// Runs `submit`: that there is no memory is an error like others.
+// Runs `submit`, and turns lack of memory into a status.
 template <typename Result, typename Function>
 Result CatchOutOfMemory(const Function& submit) {
   try {
     return submit();
   } catch (const std::bad_alloc&) {
-    // Even this text may be too much; a status without one needs no memory.
+    // Even this text may be too long; a status without a text needs no memory.
     try {
       return absl::ResourceExhaustedError("out of memory: nothing was submitted; free some memory and try again");
     } catch (const std::bad_alloc&) {
@@ -237,7 +238,8 @@ void Runtime::WakeForShutdown() {
 }
 
 void Runtime::Abandon(const absl::Status& cause) {
-  // Once this rank's job has ended, the others may still be reading that theirs has: nothing may be recorded any more.
+  // After this rank's job has ended, other ranks may still be reading that theirs has ended: nothing may be recorded
+  // any more.
   if (!ended_.load()) control_->Fail(cause);
 }
 
@@ -253,7 +255,7 @@ ProgressEngine::Steps::Progress Runtime::Advance() {
 
 ProgressEngine::Steps::Progress Runtime::TakeNote(absl::Time now) {
   return Guard([this, now]() -> absl::StatusOr<Progress> {
-    // Without a locked schedule, and if a bucket is ready, the background thread has to make a step.
+    // If no schedule is locked, or a bucket is ready, the background thread must make a step.
     if (!schedule_->locked() || orders_) return Progress::kNone;
     TakeFresh(now);
     schedule_->CheckPatience(now);
@@ -273,16 +275,16 @@ ProgressEngine::Steps::Progress Runtime::Guard(absl::FunctionRef<absl::StatusOr<
   return Progress::kOver;
 }
 
-// Only the standard library throws, above all when memory runs out. Work that it leaves half done does not matter: the
-// job is over.
+// Only the standard library throws, mostly when memory runs out. Unfinished work does not matter, because the job is
+// over.
 absl::StatusOr<ProgressEngine::Steps::Progress> Runtime::StepOrCatch(
     absl::FunctionRef<absl::StatusOr<Progress>()> step) {
   try {
-    // On any thread: all ranks must get the same bits.
+    // On any thread, because all ranks must get the same bits.
     const ScopedFloatEnvironment default_environment;
     return step();
   } catch (const std::bad_alloc&) {
-    // Trainer threads that go on submitting would take the reserve.
+    // Otherwise trainer threads that still submit would take the reserve.
     queue_.Refuse(out_of_memory_);
     emergency_memory_.reset();
     AbandonState();
@@ -299,8 +301,8 @@ void Runtime::End() {
   queue_.Close(shut_down_);
 }
 
-// Recording a failure takes a little memory, and other threads may be quicker to take what has been given back. Their
-// submissions are refused by now, so that it comes free.
+// Recording a failure takes a little memory, and other threads may take the freed memory first. Their submissions are
+// refused by now, so that memory becomes free again.
 absl::Status Runtime::FailOrRetry(const absl::Status& cause) {
   return UntilMemoryIsFound([&] { return Fail(cause); });
 }
@@ -309,7 +311,7 @@ absl::Status Runtime::Fail(const absl::Status& cause) {
   control_->Fail(cause);
   absl::Status failure = control_->failure();
   Log(LogLevel::kError, topology_.rank, failure.message());
-  // In this order: to end the work under way on a device may take long, and no thread shall wait for that.
+  // In this order, because ending the work under way on a device may take long, and no thread should wait for that.
   queue_.Close(failure);
   devices_.Close(failure);
   return failure;
@@ -322,7 +324,7 @@ void Runtime::AbandonState() {
   static_cast<void>(schedule_.release());
 }
 
-// The time is converted with each look, and may come out a little less than before.
+// The time is converted at each look, and may come out slightly lower than before.
 Statistics Runtime::statistics() const {
   Statistics counts = Read(meter_->words());
   uint64_t told = exposed_told_.load(std::memory_order_relaxed);
@@ -341,10 +343,10 @@ absl::StatusOr<ProgressEngine::Steps::Progress> Runtime::Step() {
   if (HasRequest(meter_->request())) {
     TakeRequest([this](const TimelineRequest& request) { return CarryOutRequest(request); }, &meter_->request());
   }
-  // The coordinator sends a list only after it has unlocked the schedule. This rank unlocks too before it carries the
-  // list out.
+  // The coordinator sends a list only after it has unlocked the schedule. This rank also unlocks before it carries out
+  // the list.
   if (!lists_.empty()) schedule_->RequestUnlock();
-  // First: the coordinator must be done with its lists before it listens again.
+  // First, because the coordinator must finish its lists before it listens again.
   if (orders_ || (!lists_.empty() && !schedule_->locked())) return CarryOutNext();
   const absl::Time now = options_.clock->Now();
   RONDA_RETURN_IF_ERROR(ReportFresh(now));
@@ -355,7 +357,7 @@ absl::StatusOr<ProgressEngine::Steps::Progress> Runtime::Step() {
   return Listen(now);
 }
 
-// A request that finds no memory fails, and the job does not.
+// If there is no memory for a request, the request fails, but not the job.
 absl::StatusOr<std::string> Runtime::CarryOutRequest(const TimelineRequest& request) {
   try {
     if (request.kind == TimelineRequest::Kind::kStop) {
@@ -382,7 +384,7 @@ absl::StatusOr<ProgressEngine::Steps::Progress> Runtime::FollowSchedule(absl::Ti
 }
 
 absl::Status Runtime::ReportFresh(absl::Time now) {
-  // Read before the queue is looked at: every submission that was accepted before the request is then found.
+  // Read before the queue is examined: so every submission that was accepted before the request is found.
   const bool shutting_down = shutdown_requested_.load();
   if (!held_.empty()) ReportHeld();
   if (shutting_down || schedule_->locked() || now - queue_.OldestFresh() >= cycle_time_) {
@@ -398,7 +400,7 @@ absl::Status Runtime::ReportFresh(absl::Time now) {
 
 absl::Time Runtime::NextLookAtProgram() const { return queue_.empty() ? absl::InfiniteFuture() : look_at_program_; }
 
-// A callback may submit something, and a device has work whose end another thread may wait for.
+// A callback may submit something. A device may have work whose end another thread waits for.
 void Runtime::LookAtProgram(absl::Time now) {
   const bool waits = progress_->waiting() > 0 && callbacks_->idle() && devices_.idle();
   reporter_->NoteProgram(waits ? RankReport::Program::kWaits : RankReport::Program::kRuns);
@@ -410,18 +412,18 @@ void Runtime::TakeFresh(absl::Time now) {
 }
 
 void Runtime::ShutDownIfDone(absl::Time now) {
-  // Tensors in flight may be part of a bucket that will never have the rest.
+  // Tensors in flight may be in a bucket that will never be complete.
   schedule_->RequestUnlock();
   if (departure_ == Departure::kReported) return;
   if (!queue_.has_only_removals()) return Drain();
-  // In this order: operations that a device completes have callbacks.
+  // In this order, because operations that a device completes have callbacks.
   if (!devices_.idle() || !callbacks_->idle()) return;
   reporter_->ShutDown();
   departure_ = Departure::kReported;
   answers_.ExpectEnd(now);
 }
 
-// Other ranks may wait for what this rank does not submit any more, and keep it waiting for its own operations.
+// Other ranks may wait for tensors that this rank will never submit, and so keep it waiting for its own operations.
 void Runtime::Drain() {
   if (departure_ != Departure::kNotYet || queue_.has_followers() || !held_.empty()) return;
   reporter_->Drain();
@@ -458,10 +460,10 @@ void Runtime::ReportAnew() {
   for (TensorEntry* entry : queue_.Taken()) Report(*entry);
 }
 
-// Together with submissions that have come meanwhile, so that one age holds for all: deadlines count from the
-// submission.
+// Submissions that have come meanwhile are reported together with the others, so that one age applies to all: deadlines
+// begin at the submission.
 void Runtime::ReportWhatWaited(absl::Time now) {
-  static_cast<void>(queue_.TakeFresh(now));  // so that Taken() has them
+  static_cast<void>(queue_.TakeFresh(now));  // so that Taken() includes them
   absl::Time newest = absl::InfinitePast();
   for (const TensorEntry* entry : queue_.Taken()) newest = std::max(newest, entry->since);
   if (newest < now && newest != absl::InfinitePast()) reporter_->SetAge(now - newest);
@@ -477,14 +479,14 @@ absl::StatusOr<ProgressEngine::Steps::Progress> Runtime::Listen(absl::Time now) 
   if (schedule_->NoteCallOff(inbox.called_off)) return Progress::kSome;
   if (role_) RONDA_RETURN_IF_ERROR(Coordinate(now));
   if (!inbox.to_coordinator.empty() || !lists_.empty()) return Progress::kSome;
-  // Only now: a rank that was stopped for long finds its answers in the inbox.
+  // Checked last, because a rank that was stopped for long finds its answers in the inbox.
   if (!role_ && !schedule_->locked()) RONDA_RETURN_IF_ERROR(answers_.Check(now));
   return Progress::kNone;
 }
 
 absl::Status Runtime::Coordinate(absl::Time now) {
-  // A rank that has left the schedule may report before this one has, or even before this one has begun it. Its report
-  // has time until then.
+  // A rank that has left the schedule may report before this rank has left it, or even before this rank has begun it.
+  // Its report can wait until then.
   if (role_->locked()) return absl::OkStatus();
   RONDA_RETURN_IF_ERROR(role_->Take(reports_, now));
   reports_.clear();

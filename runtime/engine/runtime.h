@@ -41,30 +41,31 @@
 
 namespace ronda {
 
-// One rank's membership in a job: accepts named tensors from any thread, and has them carried out in an order that all
+// One rank's membership in a job. It accepts named tensors from any thread, and carries them out in an order that all
 // ranks agree on. The work is done by a background thread, or by a thread that waits for it (progress_engine.h).
 // Nothing here is global: several ranks can live in one process.
 //
 // Trainer threads fill the queue, and steps empty it. A step moves submissions to the negotiation, or carries out the
-// coordinator's last response list, or the next bucket of the locked schedule; while a schedule is locked nothing is
-// sent. Every error, and every exception, in a step is the job's failure: it is recorded for all ranks, every handle in
-// flight completes with it, and the job is over.
+// coordinator's last response list, or the next bucket of the locked schedule. While a schedule is locked, the ranks
+// send no control messages. Every error and every exception in a step fails the job: it is recorded for all ranks,
+// every handle in flight completes with it, and the job is over.
 //
 //   std::unique_ptr<Runtime> runtime = Runtime::Create({}, topology, std::move(transport));
 //   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime->Submit({.name = "loss", ...}));
 //   RONDA_RETURN_IF_ERROR(handle->Wait());
 //
-// Thread-safe; the steps are made by the progress thread (progress_engine.h). Owns the rank's transport. Destroying a
-// runtime that was not shut down counts as a failure of this rank for the others.
+// Thread-safe; the progress thread makes the steps (progress_engine.h). Owns the rank's transport. If a runtime is
+// destroyed without a shutdown, the other ranks see that as a failure of this rank.
 class Runtime : private ProgressEngine::Steps {
  public:
   struct Options {
     Tunables tunables;
     Clock* clock = Clock::Real();               // not owned
-    size_t timeline_bytes = size_t{256} << 20;  // how large the file of a timeline may become
+    size_t timeline_bytes = size_t{256} << 20;  // maximum size of a timeline's file
     absl::Duration device_patience = Device::kPatience;
-    // The number of the device, modulo how many there are, that a rank takes which has no tensor on one when the others
-    // have; its local rank, if unset. In an elastic job the local rank changes, and the process' device must not.
+    // For a rank that has no tensor on a device when other ranks have: the number of the device that it takes, modulo
+    // the number of devices. If unset, its local rank. An elastic job sets it, because there the local rank changes but
+    // the device of the process must not.
     std::optional<int> device_hint;
   };
 
@@ -75,34 +76,34 @@ class Runtime : private ProgressEngine::Steps {
 
   const Topology& topology() const { return topology_; }
 
-  // The ranks of a process set, ascending, as ranks of the job; of set 0, all.
-  // Errors: INVALID_ARGUMENT if there is no such set (any more).
+  // The ranks of a process set, ascending, as ranks of the job; for set 0, all ranks.
+  // Errors: INVALID_ARGUMENT if the set does not exist, or no longer exists.
   absl::StatusOr<std::shared_ptr<const Group>> ProcessSet(ProcessSetId id) const { return process_sets_.Find(id); }
 
-  // The process sets that there are, ascending.
+  // The existing process sets, ascending.
   std::vector<ProcessSetId> ProcessSetIds() const { return process_sets_.Ids(); }
 
-  // The set whose ranks remove set `id` together: set 0, or the set itself if its members have created it.
+  // The set whose ranks remove set `id` together: set 0; or the set itself, if its members created it.
   ProcessSetId RemoversOf(ProcessSetId id) const { return process_sets_.RemoversOf(id); }
 
-  // Hands a tensor over; never waits for other ranks. The buffers stay the caller's and must remain valid until the
-  // handle is complete.
+  // Submits a tensor; never waits for other ranks. The buffers stay the caller's and must remain valid until the handle
+  // is complete.
   //
-  // Process sets are added and removed by submissions too, of every rank of the job or of the set's members alone.
+  // Process sets are also added and removed by submissions: of every rank of the job, or of the set's members alone.
   //
   // Errors: INVALID_ARGUMENT, ALREADY_EXISTS (name in flight in the process set), CANCELLED (after Shutdown),
   // RESOURCE_EXHAUSTED (no memory to submit it), or the job's failure.
   // The handle's errors: FAILED_PRECONDITION (ranks disagree about the tensor, or it needs a rank that has joined, or
-  // its process set was removed), DEADLINE_EXCEEDED (some rank did not submit it), UNAVAILABLE (a rank has shut down);
-  // the job goes on. Or the job's failure.
+  // its process set was removed), DEADLINE_EXCEEDED (some rank did not submit it), UNAVAILABLE (a rank has shut down).
+  // After these the job goes on. Or the job's failure.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(const Submission& submission);
 
-  // Hands over all of `submissions` or, after an error, none; the handles are in their order. Tensors of a group (see
-  // TensorRequest::group) are handed over in one call, and run as a whole or fail as a whole.
+  // Submits all of `submissions`, or none if there is an error; the handles are in the same order. All tensors of a
+  // group (see TensorRequest::group) are submitted in one call, and run or fail together.
   // Errors: as Submit.
   absl::StatusOr<std::vector<std::shared_ptr<Handle>>> SubmitAll(absl::Span<const Submission> submissions);
 
-  // The same. `handles`, which is cleared first and may bring its memory along, receives the handles.
+  // As above. `handles` is cleared first and receives the handles; its memory is used again.
   absl::Status SubmitAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
   // Whether Submit would accept these.
@@ -111,58 +112,60 @@ class Runtime : private ProgressEngine::Steps {
     return CheckSubmissions(submissions, submitter());
   }
 
-  // SubmitAll of tensors without groups that Check() has accepted, and that have not changed since. Their process set
-  // may be gone: then the handles end with that error.
+  // SubmitAll for tensors without groups that Check() has accepted and that have not changed since. If their process
+  // set has been removed meanwhile, the handles end with that error.
   absl::Status SubmitChecked(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
-  // Submits and waits until the operation is complete; the calling thread carries it out itself if no other drives,
-  // which spares two wake-ups, of the background thread and back. Or until MonotonicTime() has come to `deadline`; then
-  // the operation is in flight.
-  // Errors: as Submit; the operation's own are the handle's. The runtime must outlive the call.
+  // Submits, and waits until the operation is complete, or until MonotonicTime() reaches `deadline`; then the operation
+  // is still in flight. If no other thread drives, the calling thread carries out the operation itself. This saves two
+  // wake-ups: of the background thread and back.
+  // Errors: as Submit. The operation's own errors are the handle's. The runtime must outlive the call.
   absl::StatusOr<std::shared_ptr<Handle>> Run(const Submission& submission,
                                               absl::Duration deadline = absl::InfiniteDuration());
 
-  // The same for all of `submissions`; `*handles` becomes theirs, all of them complete, in their order.
+  // As Run, for all of `submissions`. Sets `*handles` to their handles, all complete, in the same order.
   // Errors: as SubmitAll.
   absl::Status RunAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
-  // Has this rank's GPU set memory of its own to zero, after the work that `stream` (a cudaStream_t) has been given so
-  // far; does not wait for that.
+  // Lets this rank's GPU set some of its memory to zero, after the work that `stream` (a cudaStream_t) has so far. Does
+  // not wait for it.
   // Errors: INVALID_ARGUMENT (memory of the host or of another GPU), FAILED_PRECONDITION (no GPU), INTERNAL.
   absl::Status FillZeroOnDevice(void* memory, size_t bytes, void* stream) {
     return device_.FillZero(memory, bytes, stream);
   }
 
-  // This rank's GPU; nullptr while it has had no use for one.
+  // This rank's GPU; nullptr if it has not used one yet.
   std::shared_ptr<const Device> device() const { return device_.chosen(); }
 
-  // Has this rank write a timeline from now on, as a trace for Perfetto (docs/timeline.md), to a file of its own:
+  // From now on this rank writes a timeline, as a trace for Perfetto (docs/timeline.md). Each rank has its own file:
   // `path` with the rank inserted.
-  // Errors: FAILED_PRECONDITION if it writes one already; that of the operating system, with the path.
+  // Errors: FAILED_PRECONDITION if this rank already writes one; the operating system's error, with the path.
   absl::Status StartTimeline(const std::string& path);
 
-  // Ends the file. So does the end of the job. Nothing happens if there is none.
+  // Ends the file, as the end of the job also does. Does nothing if no timeline is written.
   void StopTimeline() { timeline_.Stop(); }
 
   // The counts of this rank so far.
   Statistics statistics() const;
 
-  // Completes all operations in flight on this rank, waits for its callbacks, tells the others, and waits until all of
-  // them have shut down too. Idempotent. Errors: the job's failure, if it failed; DEADLINE_EXCEEDED naming the ranks
-  // that did not shut down; FAILED_PRECONDITION if called from a callback, which it would have to wait for.
+  // Completes all operations in flight on this rank, waits for its callbacks, notifies the other ranks, and waits until
+  // they have all shut down. Idempotent.
+  // Errors: the job's failure, if it failed; DEADLINE_EXCEEDED that names the ranks that did not shut down;
+  // FAILED_PRECONDITION if called from a callback, for which it would have to wait.
   absl::Status Shutdown();
 
-  // Whether the calling thread runs a callback, where Shutdown would refuse.
+  // Whether the calling thread runs a callback. There Shutdown returns an error.
   bool InCallback() const { return callbacks_->IsThisThread(); }
 
-  // This rank gives up: the job fails with `cause`, for all ranks, unless it has ended.
+  // This rank gives up: unless the job has ended, it fails with `cause` for all ranks.
   void Abandon(const absl::Status& cause);
 
   // The program of this rank ends without Shutdown(). The job goes on here until the process is gone; then the failure
-  // of the others says how it has ended. Returns once they can know, or after a few seconds. For any thread.
+  // on the other ranks says how the process ended. Returns when the other ranks can know it, or after a few seconds.
+  // Any thread may call this.
   void AnnounceExit();
 
-  // The job's failure, as far as this rank knows; OK while there is none.
+  // The job's failure, as far as this rank knows; OK if it has not failed.
   absl::Status failure() const { return control_->failure(); }
 
  private:
@@ -178,63 +181,63 @@ class Runtime : private ProgressEngine::Steps {
   CallbackThread::Hooks MakeHooks();
   DeviceLanes::Options MakeDeviceOptions();
 
-  // Sleeps in ControlPlane::Wait until a submission, a message or a deadline gives it something to do. Returns when the
-  // job has ended.
+  // Sleeps in ControlPlane::Wait until a submission, a message or a deadline gives it work. Returns when the job has
+  // ended.
   void RunBackgroundThread();
 
-  // Checks the tensors and adds them to the queue. An error or an exception leaves none of them there.
+  // Checks the tensors and adds them to the queue. After an error or an exception none of them is there.
   absl::StatusOr<std::shared_ptr<Handle>> Add(const Submission& submission, absl::Time now);
   absl::Status AddAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
-  // The same without the checks.
+  // As AddAll, without the checks.
   absl::Status AddChecked(absl::Span<const Submission> submissions, absl::Time now,
                           std::vector<std::shared_ptr<Handle>>* handles);
   Submitter submitter() const;
 
-  // For tensors that were added to the queue at `now` and for which no thread waits; or to carry out one operation and
-  // wait for it, until `deadline` at the latest.
+  // Announce: tensors were added to the queue at `now`, and no thread waits for them. CarryOut: carries out one
+  // operation and waits for it, until `deadline` at the latest.
   void Announce(absl::Time now);
   void CarryOut(const Handle& handle, absl::Duration deadline = absl::InfiniteDuration());
-  // Rings the bell: the background thread comes and looks.
+  // Rings the doorbell: the background thread wakes up and looks for work.
   void Wake() override { transport_.control->Wake(); }
-  // Called when an event has ended for which a shutdown may wait.
+  // Called when something has ended for which a shutdown may wait.
   void WakeForShutdown();
 
-  // The progress engine's calls. Errors and exceptions end here.
+  // Called by the progress engine. Errors and exceptions end here.
   Progress Advance() override;
   Progress TakeNote(absl::Time now) override;
   absl::Time NextDeadline() override;
-  // In a locked schedule, too: another rank may call it off.
+  // Also in a locked schedule, because another rank may call it off.
   bool StartPolling() override { return control_->StartPolling(); }
   bool KeepPolling() override { return control_->KeepPolling(); }
   void StopPolling() override { control_->StopPolling(); }
 
-  // Makes `step`; an error of it, or an exception, fails the job.
+  // Makes `step`; if it returns an error or throws, the job fails.
   Progress Guard(absl::FunctionRef<absl::StatusOr<Progress>()> step);
   absl::StatusOr<Progress> StepOrCatch(absl::FunctionRef<absl::StatusOr<Progress>()> step);
   void End();
   absl::Status Fail(const absl::Status& cause);
   absl::Status FailOrRetry(const absl::Status& cause);
-  // One of Abseil's hash tables that found no memory to grow cannot be destroyed. The state that has such tables is
-  // left where it is; the job is over and does not need it any more.
+  // If one of Abseil's hash tables found no memory to grow, it cannot be destroyed. So the state with such tables is
+  // leaked; the job is over and no longer needs it.
   void AbandonState();
 
-  // What the user of rondactl asks of this rank.
+  // Carries out a request that a user of rondactl makes to this rank.
   absl::StatusOr<std::string> CarryOutRequest(const TimelineRequest& request);
 
-  // Does the next thing that there is to do; kOver once every rank has shut down.
+  // Does the next thing that is ready; kOver once every rank has shut down.
   absl::StatusOr<Progress> Step();
   absl::Status ReportFresh(absl::Time now);
-  // Whether the program waits: the coordinator finds out by that when ranks wait for each other.
+  // Whether the program waits. The coordinator needs this to find ranks that wait for each other.
   absl::Time NextLookAtProgram() const;
   void LookAtProgram(absl::Time now);
   void TakeFresh(absl::Time now);
   void ShutDownIfDone(absl::Time now);
-  // Reports, once, that this rank submits nothing more, when all that it has submitted is reported.
+  // Reports, once, that this rank will submit nothing more, after everything that it has submitted is reported.
   void Drain();
   void Report(TensorEntry& entry);
-  // Once more those that were not to be reported yet.
+  // Reports again the tensors that could not be reported before.
   void ReportHeld();
-  // A schedule has begun or was unlocked: the tensors in flight are submitted to the reporter once more.
+  // A schedule has begun or was unlocked: submits the tensors in flight to the reporter again.
   void ReportAnew();
   void ReportWhatWaited(absl::Time now);
 
@@ -254,21 +257,21 @@ class Runtime : private ProgressEngine::Steps {
   const Topology topology_;
   const Options options_;
   Transport transport_;
-  ControlPlane* const control_;  // the transport's
+  ControlPlane* const control_;  // owned by the transport
   std::atomic<bool> shutdown_requested_{false};
-  std::atomic<bool> ended_{false};  // in good order
+  std::atomic<bool> ended_{false};  // in an orderly way
   const std::shared_ptr<ProgressEngine> progress_;
   const std::shared_ptr<CallbackThread> callbacks_;
   ProcessSets process_sets_;
   Timeline timeline_;
   const std::unique_ptr<RankMeter> meter_;
-  mutable std::atomic<uint64_t> exposed_told_{0};  // nanoseconds: as the last call of statistics() has told
+  mutable std::atomic<uint64_t> exposed_told_{0};  // nanoseconds that the last call of statistics() returned
   TensorLog log_;
   TensorQueue queue_;
   RankDevice device_;
   // The rest belongs to the progress thread.
   DeviceLanes devices_;
-  absl::Duration cycle_time_;  // the coordinator's, once it is known
+  absl::Duration cycle_time_;  // as the coordinator sets it, once known
   AnswerWatch answers_;
   std::unique_ptr<Reporter> reporter_;
   std::unique_ptr<Executor> executor_;
@@ -276,16 +279,16 @@ class Runtime : private ProgressEngine::Steps {
   std::unique_ptr<ScheduleRunner> schedule_;
   bool started_ = false;
   absl::Time look_at_program_ = absl::InfiniteFuture();
-  std::vector<TensorEntry*> held_;       // taken, and reported when the executor may give them to the device
-  std::vector<ControlMessage> reports_;  // on the coordinator: received, not taken
-  std::deque<std::string> lists_;        // received, not begun
-  std::optional<Orders> orders_;         // begun, not finished
+  std::vector<TensorEntry*> held_;       // taken, to be reported when Executor::MayGive allows it
+  std::vector<ControlMessage> reports_;  // on the coordinator: received, not processed
+  std::deque<std::string> lists_;        // received, not started
+  std::optional<Orders> orders_;         // started, not finished
   enum class Departure { kNotYet, kDraining, kReported } departure_ = Departure::kNotYet;
   absl::Status outcome_;  // once the job is over: OK after a shutdown of all ranks, else the job's failure
-  // Made beforehand: there is no memory for it when it is needed.
+  // Created in advance, because there is no memory for it when it is needed.
   const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory in the progress engine");
   const absl::Status shut_down_ = absl::CancelledError("the job has been shut down");
-  std::unique_ptr<std::byte[]> emergency_memory_;  // given back when there is none left, to be able to say so
+  std::unique_ptr<std::byte[]> emergency_memory_;  // freed when memory runs out, so that the error can be reported
 
   std::thread background_thread_;
   mutable Mutex mu_;

@@ -17,7 +17,7 @@
 namespace ronda {
 namespace {
 
-// The checks of one submission, in the order in which a later one may rely on an earlier one.
+// The checks of one submission. Their order matters: a later check relies on earlier ones.
 class Check {
  public:
   Check(const Submission& submission, const Submitter& submitter)
@@ -30,7 +30,7 @@ class Check {
     if (request_.name.empty()) return absl::InvalidArgumentError("a tensor needs a name, the same on every rank");
     RONDA_RETURN_IF_ERROR(ProcessSet());
     RONDA_RETURN_IF_ERROR(Root());
-    if (!request_.refusal.empty()) return absl::OkStatus();  // it brings no tensor
+    if (!request_.refusal.empty()) return absl::OkStatus();  // it has no tensor
     RONDA_RETURN_IF_ERROR(Extent());
     RONDA_RETURN_IF_ERROR(Buffers());
     RONDA_RETURN_IF_ERROR(Overlap());
@@ -43,13 +43,13 @@ class Check {
  private:
   template <typename... Parts>
   absl::Status Invalid(const Parts&... parts) const {
-    // Names that Ronda itself gives mean nothing to the caller.
+    // A name that Ronda gave means nothing to the caller.
     const bool is_callers = !absl::StartsWith(request_.name, "ronda/");
     const std::string tensor = is_callers ? absl::StrCat(" of tensor '", request_.name, "'") : "";
     return absl::InvalidArgumentError(absl::StrCat(Name(request_.op), tensor, ": ", parts...));
   }
 
-  // Whether this rank is one of `side`.
+  // Whether this rank is in `side`.
   bool IsOne(Side side) const {
     switch (side) {
       case Side::kNone:
@@ -100,8 +100,7 @@ class Check {
                    request_.receiver, ": submit it on those two only");
   }
 
-  // Also a shape with a zero among its dimensions must not overflow in the others: a product may meet the zero
-  // last.
+  // A product must not overflow even if the shape has a zero, because the multiplication may reach the zero last.
   absl::Status Extent() {
     if (traits_.by_rows && request_.shape.empty()) {
       return Invalid("a scalar has no first dimension to divide or join along: give it the shape [1]");
@@ -147,7 +146,7 @@ class Check {
                    " bytes: pass the same pointer or disjoint buffers");
   }
 
-  // There is no result in place: it has another size.
+  // Such a result cannot be in place, because its size differs.
   absl::Status OverlapOfRows() const {
     if (!IsOne(traits_.input) || bytes_ == 0 || submission_.output_bytes == 0) return absl::OkStatus();
     const auto input = reinterpret_cast<uintptr_t>(submission_.input);
@@ -260,7 +259,7 @@ class Check {
   const Submitter& submitter_;
   const OperationTraits& traits_;
   const Group* set_ = nullptr;         // once ProcessSet() has succeeded
-  std::shared_ptr<const Group> kept_;  // the same, if it may be removed meanwhile
+  std::shared_ptr<const Group> kept_;  // keeps set_ alive if it may be removed meanwhile
   int64_t bytes_ = 0;                  // of the tensor, once Extent() has succeeded
 };
 
@@ -329,7 +328,7 @@ absl::Status CheckSubmission(const Submission& submission, const Submitter& subm
 
 absl::Status CheckSubmissions(absl::Span<const Submission> submissions, const Submitter& submitter) {
   for (const Submission& submission : submissions) RONDA_RETURN_IF_ERROR(Check(submission, submitter).Run());
-  const TensorRequest* counted = nullptr;  // most often all are of one group
+  const TensorRequest* counted = nullptr;  // usually all are in one group
   int64_t present = 0;
   for (const Submission& submission : submissions) {
     const TensorRequest& request = submission.request;

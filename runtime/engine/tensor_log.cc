@@ -9,7 +9,7 @@
 namespace ronda {
 namespace {
 
-// The bytes of a bucket in the format in which it travels. Its tensors have the same dtype and format.
+// The bytes of a bucket in the format in which it travels. All its tensors have one dtype and format.
 uint64_t WireBytes(const TensorRequest& request, uint64_t bytes) {
   const WireFormatTraits& wire = TraitsOf(request.wire);
   const auto count = [&] { return bytes / SizeOf(request.dtype); };
@@ -98,8 +98,8 @@ void TensorLog::Started(const Collective& collective) {
   }
 }
 
-// A vetoed bucket has not happened. A launched one ends when the device has come to it, which the watch of the device
-// notes.
+// A vetoed bucket did not run. A launched bucket ends when the device has reached its end; the watch of the device
+// records that.
 void TensorLog::Ended(const Collective& collective, BucketOutcome outcome) {
   const uint64_t now = FlightNanoseconds();
   if (outcome == BucketOutcome::kDone || outcome == BucketOutcome::kFailed) {

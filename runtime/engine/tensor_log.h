@@ -14,33 +14,34 @@
 
 namespace ronda {
 
-// Takes note of the events of a rank's tensors: in its flight recorder and in its counters, always, and in its
-// timeline, in more detail, while there is one.
+// Records the events of a rank's tensors: always in its flight recorder and its counters, and in more detail in its
+// timeline, if it writes one.
 //
 // Thread-safe. Owns none of the three.
 class TensorLog {
  public:
-  // `timeline` and `meter` may be nullptr: there is none, ever.
+  // `timeline` and `meter` may be nullptr: then nothing is written to them.
   TensorLog(FlightRecorder* flight, Timeline* timeline, RankMeter* meter)
       : flight_(flight), timeline_(timeline), meter_(meter) {}
 
-  // The time for tensors that are submitted together, in nanoseconds: to the millisecond, unless a timeline shows it.
+  // The time for tensors that are submitted together, in nanoseconds. It is exact only if a timeline shows it, else to
+  // the millisecond.
   uint64_t SubmissionTime() const {
     return IsDrawn() ? FlightNanoseconds() : static_cast<uint64_t>(absl::ToInt64Nanoseconds(CoarseFlightNow()));
   }
   void Submitted(const TensorRequest& request, uint64_t time);
-  // A tensor is submitted that the step so far has already; called under the lock of submissions.
+  // A tensor is submitted that the current step already contains. Called under the lock of submissions.
   void StepEnded(uint64_t time);
   // How many tensors the engine has to carry out; called by the progress thread.
   void InFlight(size_t tensors);
-  // Returns the time that it has noted.
+  // Returns the time that it has recorded.
   FlightTime Reported(const TensorRequest& request);
-  // The tensors of `bucket` are agreed on, and wait for the buckets before.
+  // The ranks have agreed on the tensors of `bucket`, which now wait for earlier buckets.
   void Agreed(const AgreedBucket& bucket);
-  // One that is not carried out.
+  // A tensor that is not carried out.
   void Failed(const TensorRequest& request);
 
-  // A collective that this rank takes part in, one after the other.
+  // A collective that this rank takes part in. A rank has one at a time.
   struct Collective {
     const AgreedBucket& bucket;
     absl::string_view label;
@@ -57,12 +58,12 @@ class TensorLog {
 
   // This rank has waited in a collective of the locked schedule for longer than the warning time.
   void Waited(const AgreedBucket& bucket);
-  // The engine begins to carry out a response list, or a round of the locked schedule has been carried out.
+  // The engine begins to carry out a response list, or it has carried out a round of the locked schedule.
   void Cycled();
 
-  // Whether a timeline shows what this log takes note of.
+  // Whether a timeline shows what this log records.
   bool IsDrawn() const { return timeline_ != nullptr && timeline_->on(); }
-  // `rank` is ready for a tensor; the coordinator rank notes it while IsDrawn().
+  // `rank` is ready for a tensor; the coordinator calls this while IsDrawn().
   void Ready(RankId rank, const TensorRequest& request);
 
  private:

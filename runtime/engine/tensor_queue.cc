@@ -74,7 +74,7 @@ absl::Status TensorQueue::AddAll(absl::Span<const Submission> submissions, absl:
 }
 
 const Submission* TensorQueue::GroupInFlightLocked(absl::Span<const Submission> submissions) const {
-  const TensorRequest* checked = nullptr;  // most often all are of one group
+  const TensorRequest* checked = nullptr;  // usually all are in one group
   for (const Submission& submission : submissions) {
     const TensorRequest& request = submission.request;
     if (request.group.empty() || (checked != nullptr && InSameGroup(*checked, request))) continue;
@@ -173,12 +173,12 @@ void TensorQueue::AdvanceLocked(Slot& slot) {
 }
 
 void TensorQueue::Assign(const Submission& submission, Slot& slot) {
-  // First, lest an exception leave something else behind under the old number.
+  // First, so that after an exception the old number does not belong to a changed request.
   if (slot.submission.request != submission.request) ++slot.version;
   Copy(submission, &slot.submission);
 }
 
-// Most submissions ask for the same as the last one of their name.
+// Most submissions have the same request as the last one with their name.
 void TensorQueue::Copy(const Submission& submission, Submission* kept) {
   if (kept->request != submission.request) kept->request = submission.request;
   kept->input = submission.input;
@@ -344,7 +344,7 @@ void TensorQueue::Launch(absl::Span<const TensorEntry* const> entries, absl::Spa
     MutexLock lock(&mu_);
     for (const TensorEntry* entry : entries) SlotOf(entry).undecided = undecided;
   }
-  // Only this thread gives the handles up.
+  // Only this thread releases the handles.
   for (size_t i = 0; i < entries.size(); ++i) entries[i]->handle->Complete(std::move(results[i]));
 }
 
@@ -384,7 +384,7 @@ bool TensorQueue::has_only_removals() const {
 void TensorQueue::Close(const absl::Status& status) {
   {
     MutexLock lock(&mu_);
-    // A failure replaces the polite refusal of a shutdown under way.
+    // A failure replaces the status of a shutdown that is under way.
     refusal_ = status;
     fresh_.clear();
     fresh_count_.store(0, std::memory_order_relaxed);
@@ -395,10 +395,10 @@ void TensorQueue::Close(const absl::Status& status) {
     {
       MutexLock lock(&mu_);
       if (in_flight_.empty()) return;
-      // Before it is taken out: without memory for the text the entry stays, for the next attempt.
+      // Before the entry is removed: if there is no memory for the text, the entry stays for the next attempt.
       with_name = AboutTensor(*in_flight_.front().name, status);
       handle = RetireLocked(in_flight_.front());
-      // A follower is in flight now, and not for the engine.
+      // A follower may be in flight now. The engine must not get it.
       fresh_.clear();
       fresh_count_.store(0, std::memory_order_relaxed);
     }

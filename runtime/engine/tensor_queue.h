@@ -35,15 +35,15 @@ class ReadyPoint;
 // A submission in flight.
 struct TensorEntry {
   Submission submission;
-  uint64_t version = 0;  // of submission.request: another one whenever it differs from the last one of this name
+  uint64_t version = 0;  // a new number whenever submission.request differs from the last one of this name
   std::shared_ptr<Handle> handle;
-  std::shared_ptr<const ReadyPoint> ready;    // on a device: from where on its stream its buffers are; else nullptr
+  std::shared_ptr<const ReadyPoint> ready;    // on a device: where on its stream its buffers are ready; else nullptr
   absl::Time since;                           // when it was added
   absl::Time taken = absl::InfiniteFuture();  // when the engine took it
-  FlightTime reported;                        // when the engine reported it to the coordinator last
-  uint64_t learned_of = 0;                    // of how many completions the program had learned when it was added
+  FlightTime reported;                        // when the engine last reported it to the coordinator
+  uint64_t learned_of = 0;                    // how many completions the program knew of when it was added
 
-  // Where a version of the request is in a locked schedule: the progress thread's own note, kept for the next
+  // The position of a version of the request in a locked schedule. The progress thread keeps it for the next
   // submission.
   struct Scheduled {
     uint64_t schedule = 0;  // its number; 0: in none
@@ -52,26 +52,25 @@ struct TensorEntry {
   };
   Scheduled scheduled;
 
-  // Not nullptr: the handle is complete, as far as the host is concerned, but the ranks have still to decide whether
-  // the bucket of this completion is carried out. If it is not, this is carried out later.
+  // Not nullptr: on the host the handle is complete, but the ranks have not decided yet whether they carry out the
+  // bucket of this completion. If they do not, this tensor is carried out later.
   std::shared_ptr<DeviceCompletion> undecided;
 };
 
-// The tensors in flight on this rank, by process set and name: trainer threads add them, the engine takes them out.
+// The tensors in flight on this rank, by process set and name. Trainer threads add them; the engine removes them.
 //
-// The memory of a tensor is kept, idle, for the next submission of the same name: a training step that is like those
-// before allocates nothing. Names that have not been in flight for the longest time are forgotten when there are too
-// many (kMaxIdle, or as many as have been in flight at once). Those of joins and of changes of process sets, which may
-// never come again, are forgotten at once, and so are those of a process set that is removed.
+// The queue keeps the memory of a tensor, idle, for the next submission with the same name, so a training step that is
+// like earlier ones allocates nothing. If there are too many idle names (kMaxIdle, or as many as have been in flight at
+// once), it forgets those that have been idle for the longest time. It forgets at once the names of joins and of
+// changes of process sets, which may never come again, and the names of a process set that is removed.
 //
-// Thread-safe. Entries are completed by the engine only, so the pointers that it gets stay valid until it completes or
-// closes.
+// Thread-safe. Only the engine completes entries, so the pointers that it gets stay valid until it completes them or
+// closes the queue.
 class TensorQueue {
  public:
   static constexpr size_t kMaxIdle = 4096;
 
-  // `callbacks` and `progress`, which may be null, are for the handles. `log`, which is not owned, takes note of
-  // submissions.
+  // `callbacks` and `progress` are for the handles; they may be null. `log` records submissions; it is not owned.
   TensorQueue(std::shared_ptr<CallbackThread> callbacks, std::shared_ptr<ProgressEngine> progress, TensorLog* log)
       : callbacks_(std::move(callbacks)),
         progress_(std::move(progress)),
@@ -80,28 +79,29 @@ class TensorQueue {
 
   using Ready = std::shared_ptr<const ReadyPoint>;
 
-  // Adds a copy of `submission` or, after an error or an exception (std::bad_alloc), nothing. `ready` is of those in
-  // the memory of a device. A tensor whose name is in flight follows behind if it is unnamed, or if the one before is
-  // launched and nothing follows it yet: the engine gets it when the one before is complete.
-  // Errors: ALREADY_EXISTS if a name that the caller gave is in flight in its process set; the status the queue was
-  // closed with.
+  // Adds a copy of `submission`; after an error or an exception (std::bad_alloc), nothing. `ready` is for tensors in
+  // the memory of a device. If the name is in flight already, the tensor follows behind in two cases: it is unnamed, or
+  // the tensor in flight is launched and has no follower yet. The engine gets a follower when the tensor in front of it
+  // is complete.
+  // Errors: ALREADY_EXISTS if a name that the caller gave is in flight in its process set; the status that the queue
+  // was closed with.
   absl::StatusOr<std::shared_ptr<Handle>> Add(const Submission& submission, absl::Time now,
                                               const Ready& ready = nullptr);
 
-  // Adds all of `submissions` or, after an error or an exception, none; `*handles` becomes theirs, in their order.
-  // `ready`: one for each, or none.
-  // Errors: as Add; ALREADY_EXISTS also if a name is there twice, or if tensors of the same group are in flight.
+  // Adds all of `submissions`; after an error or an exception, none. Sets `*handles` to their handles, in the same
+  // order. `ready`: one per submission, or none at all.
+  // Errors: as Add; ALREADY_EXISTS also if a name occurs twice, or if tensors of the same group are in flight.
   absl::Status AddAll(absl::Span<const Submission> submissions, absl::Time now,
                       std::vector<std::shared_ptr<Handle>>* handles, absl::Span<const Ready> ready = {});
 
-  // The entries added since the last call, in the order in which they were added. Valid until the next call: for one
-  // thread at a time.
+  // The entries added since the last call, in the order in which they were added. The result is valid until the next
+  // call. One thread at a time.
   const std::vector<TensorEntry*>& TakeFresh(absl::Time now);
 
   // The entries that TakeFresh has returned and that are still in flight, in the order in which they were added.
   std::vector<TensorEntry*> Taken();
 
-  // When the oldest entry that TakeFresh would return was added; infinite future if there is none.
+  // When the oldest entry that TakeFresh would return was added; the infinite future if it would return none.
   absl::Time OldestFresh() const;
 
   // The entry whose `time` is the earliest; nullptr if the queue is empty. `time` must not call the queue.
@@ -110,45 +110,45 @@ class TensorQueue {
   // nullptr if no tensor of this name is in flight in this process set.
   const TensorEntry* Find(TensorKeyView key) const;
 
-  // The receive `match.receive` gets a message, whose name it has from now on. Its handle learns of the sender.
-  // Errors: INTERNAL if it is not in flight, or if a tensor of that name is.
+  // The receive `match.receive` gets a message, and from now on has its name. Its handle records the sender.
+  // Errors: INTERNAL if the receive is not in flight, or if a tensor with that name is.
   absl::Status Match(const ReceiveMatch& match);
 
-  // Frees the name, then completes the handle. If a rank was late, so that it may still come to this one, the unnamed
-  // tensors behind are given up too: it must not meet them instead.
+  // Frees the name, then completes the handle. If the status says that a rank was late, that rank may still submit this
+  // tensor, so the unnamed tensors behind it fail as well: otherwise the late rank's tensor would meet one of them.
   // REQUIRES: `entry` is in the queue.
   void Complete(const TensorEntry* entry, absl::Status status);
 
-  // Completes the handles, whose operations have been launched. The ranks have still to decide on them: the entries
-  // stay in flight, until they are completed in earnest; the names are free for one more submission each. Afterwards
-  // `results` hold nothing.
+  // Completes the handles of operations that have been launched but that the ranks have not decided on. The entries
+  // stay in flight until they are finally completed. Each name is free for one more submission. Afterwards `results`
+  // are empty.
   void Launch(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results,
               const std::shared_ptr<DeviceCompletion>& undecided);
 
-  // Complete for many; afterwards `results`, one an entry, hold nothing. After an exception none is complete. Handles
-  // that were completed by Launch stay as they are.
+  // Completes many entries; afterwards `results`, one per entry, are empty. After an exception no entry is complete.
+  // Handles that Launch has completed stay as they are.
   void CompleteAll(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results);
 
-  // From now on Add returns `status`. The first call wins.
+  // From now on Add returns `status`. Later calls have no effect.
   void Refuse(absl::Status status);
 
-  // The process set is no more: its names are forgotten, but for those in flight.
+  // The process set was removed: forgets its names, except those in flight.
   void Forget(ProcessSetId process_set);
 
-  // Refuse, and complete every entry with `status`, prefixed by its name.
+  // Refuses new submissions, and completes every entry with `status`, prefixed by its name.
   void Close(const absl::Status& status);
 
-  // Whether a submission waits for one of the same name to be complete.
+  // Whether a submission waits for another one with the same name.
   bool has_followers() const { return follower_count_.load(std::memory_order_relaxed) > 0; }
 
-  // Finds every submission that was accepted before something that this thread knows of.
+  // A thread finds every submission that was accepted before something that the thread knows of.
   bool empty() const { return in_flight_count_.load(std::memory_order_relaxed) == 0; }
 
-  // Whether nothing is in flight but removals of process sets, which a rank that shuts down need not wait for.
+  // Whether all tensors in flight are removals of process sets. A rank that shuts down need not wait for those.
   bool has_only_removals() const;
 
  private:
-  // A tensor that waits for the one of its name to be complete.
+  // A tensor that waits until the tensor with the same name is complete.
   struct Follower {
     Submission submission;
     Ready ready;
@@ -156,7 +156,7 @@ class TensorQueue {
     std::shared_ptr<Handle> handle;
   };
 
-  // A name, and its entry: in flight if that has a handle, else idle.
+  // A name and its entry. The entry is in flight if it has a handle, else idle.
   struct Slot : TensorEntry {
     explicit Slot(TensorKeyView k)
         : name(std::make_shared<const std::string>(k.name)), key({.process_set = k.process_set, .name = *name}) {}
@@ -165,14 +165,14 @@ class TensorQueue {
 
     const std::shared_ptr<const std::string> name;
     const TensorKeyView key;
-    std::list<Slot>::iterator place;  // this slot's own, in either list
+    std::list<Slot>::iterator place;  // of this slot, in either list
     std::list<Follower> followers;    // empty while idle
-    uint64_t step = 0;                // the last one that it was submitted in
+    uint64_t step = 0;                // the last step in which it was submitted
   };
   using SlotList = std::list<Slot>;
 
-  // The names are the slots' own. Not Abseil's table: one that finds no memory to grow is corrupt, and this one must
-  // outlive that.
+  // The slots own the names. Not Abseil's table: that is corrupt after it has found no memory to grow, and this table
+  // must survive that.
   using Table = std::unordered_map<TensorKeyView, Slot*, absl::Hash<TensorKeyView>>;
 
   // The first of `submissions` whose group has tensors in flight, or nullptr.
@@ -180,42 +180,44 @@ class TensorQueue {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Makes room among the fresh entries.
   void ReserveLocked(size_t more) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Those of `submissions` go in flight in their order, or follow, up to the first that may not: then an error.
+  // Puts `submissions` in flight in their order, or makes them follow. Stops with an error at the first that is not
+  // allowed.
   absl::Status InsertAllLocked(absl::Span<const Submission> submissions, absl::Span<const Ready> ready, absl::Time now,
                                std::vector<std::shared_ptr<Handle>>* handles) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Undoes it for those that have `handles`, and empties these.
+  // Undoes it for the submissions that have `handles`, and clears `handles`.
   void RemoveAllLocked(absl::Span<const Submission> submissions, size_t fresh_before,
                        std::vector<std::shared_ptr<Handle>>* handles) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // An error or an exception leaves at most an idle slot behind.
-  // REQUIRES: ReserveLocked; `slot` is that of the submission's name.
+  // REQUIRES: ReserveLocked was called; `slot` has the submission's name.
   absl::Status InsertLocked(const Submission& submission, const Ready& ready, absl::Time now, Slot& slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // REQUIRES: ReserveLocked; `slot` is in flight.
+  // REQUIRES: ReserveLocked was called; `slot` is in flight.
   std::shared_ptr<Handle> FollowLocked(const Submission& submission, const Ready& ready, absl::Time now, Slot& slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether another submission may follow those in flight, though it is named. A refusal has no handle that its caller
-  // could wait for.
+  // Whether a submission may follow those in flight even though the caller gave it a name. It may follow a refusal,
+  // because a refusal has no handle that its caller could wait for.
   static bool IsFree(const Slot& slot) {
     const Submission& last = slot.followers.empty() ? slot.submission : slot.followers.back().submission;
     if (!last.request.refusal.empty()) return true;
     return slot.undecided != nullptr && slot.followers.empty();
   }
-  // The first follower of an idle slot goes in flight. Allocates nothing.
+  // Puts the first follower of an idle slot in flight. Allocates nothing.
   void AdvanceLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Handle> MakeHandle(const Slot& slot);
-  // The slot of this name; a new one, idle, if there is none.
+  // The slot of this name; if it has none, a new idle one.
   Slot& SlotLocked(TensorKeyView key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // `slot` is about to leave the idle ones. A program that repeats its steps submits next the tensor that was completed
-  // next.
+  // Call before `slot` leaves the idle list. In a program that repeats its steps, the next submission is probably the
+  // tensor that was completed next after this one.
   void ExpectAfterLocked(const Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ForgetLocked(SlotList::iterator idle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static Slot& SlotOf(const TensorEntry* entry) { return *static_cast<const Slot*>(entry)->place; }
-  // Takes a copy of `submission` into the memory that the slot has.
+  // Copies `submission` into the memory of the slot.
   static void Assign(const Submission& submission, Slot& slot);
   static void Copy(const Submission& submission, Submission* kept);
-  // The slot becomes idle, or its first follower goes in flight. Its handle; nullptr if that has been completed.
+  // Makes the slot idle, or puts its first follower in flight. Returns its handle, or nullptr if that is complete
+  // already.
   std::shared_ptr<Handle> RetireLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Those among the fresh entries from place `first` on.
+  // Records the fresh entries from index `first` on.
   void RecordLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CountStepLocked(Slot& slot, uint64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RemoveLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -224,21 +226,21 @@ class TensorQueue {
   const std::shared_ptr<ProgressEngine> progress_;
   TensorLog* const log_;
   const BlockPool::Owner handle_memory_;
-  std::vector<TensorEntry*> taken_;               // by the last TakeFresh
-  std::vector<std::shared_ptr<Handle>> retired_;  // empty but in CompleteAll
+  std::vector<TensorEntry*> taken_;               // returned by the last TakeFresh
+  std::vector<std::shared_ptr<Handle>> retired_;  // empty except in CompleteAll
 
   mutable Mutex mu_;
   SlotList in_flight_ ABSL_GUARDED_BY(mu_);                       // in the order in which they were added
   SlotList idle_ ABSL_GUARDED_BY(mu_);                            // in the order in which they were completed
-  SlotList::iterator likely_ ABSL_GUARDED_BY(mu_) = idle_.end();  // idle, and perhaps submitted next
+  SlotList::iterator likely_ ABSL_GUARDED_BY(mu_) = idle_.end();  // an idle slot that may be submitted next
   Table slots_ ABSL_GUARDED_BY(mu_);                              // of both lists
   size_t most_in_flight_ ABSL_GUARDED_BY(mu_) = 0;
   std::list<Follower> spare_followers_ ABSL_GUARDED_BY(mu_);  // kept for their memory
-  uint64_t step_ ABSL_GUARDED_BY(mu_) = 1;                    // a step ends when a name that it has comes again
+  uint64_t step_ ABSL_GUARDED_BY(mu_) = 1;                    // a step ends when one of its names is submitted again
   std::vector<Slot*> fresh_ ABSL_GUARDED_BY(mu_);
-  // How many there are, for readers that only need to know that there are none. Written under mu_: that orders them
-  // with all that a reader can know of. A thread that adds an entry while no thread drives has one drive afterwards
-  // (progress_engine.h).
+  // The sizes, for readers that only need to know whether they are zero. They are written under mu_, which orders them
+  // with everything that a reader can know of. If a thread adds an entry while no thread drives, it makes some thread
+  // drive afterwards (progress_engine.h).
   std::atomic<size_t> in_flight_count_{0};
   std::atomic<size_t> follower_count_{0};  // of all slots
   std::atomic<size_t> fresh_count_{0};

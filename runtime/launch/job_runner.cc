@@ -25,10 +25,12 @@
 #include "runtime/launch/elastic/node_list.h"
 #include "runtime/launch/job_observer.h"
 #include "runtime/launch/node.h"
+#include "runtime/launch/node_numbers.h"
 #include "runtime/launch/options/arguments.h"
 #include "runtime/launch/options/local_host.h"
 #include "runtime/launch/output/output_sinks.h"
 #include "runtime/launch/plan/job_plan.h"
+#include "runtime/launch/preflight/build_report.h"
 #include "runtime/launch/supervise/job_report.h"
 #include "runtime/launch/supervise/members.h"
 #include "runtime/launch/supervise/poll_set.h"
@@ -81,6 +83,7 @@ absl::StatusOr<LaunchFacts> GatherFacts(const LaunchOptions& options, const Stan
   if (options.binding != LaunchOptions::Binding::kNone) {
     RONDA_ASSIGN_OR_RETURN(facts.cores, ThisHostsCores());
   }
+  facts.find_mpi_plugin = [](Mpirun mpirun, const std::string& path) { return FindMpiPlugin(mpirun, path).status(); };
   RONDA_ASSIGN_OR_RETURN(facts.job_id, RandomHex(16));
   RONDA_ASSIGN_OR_RETURN(facts.job_secret, RandomHex(32));
   return facts;
@@ -194,10 +197,15 @@ void JobRunner::SayAttempt(JobReport* report, int number) const {
                            options_.max_restarts, ")"));
 }
 
+bool IsNumberedByArrival(const LaunchOptions& options) {
+  return options.nodes.has_value() && options.nodes->numbering == NodeGroup::Numbering::kByArrival;
+}
+
 int DryRun(const LaunchOptions& options, const StandardOutput& output) {
   const auto facts = GatherFacts(options, output);
   const auto plan = facts.ok() ? MakeJobPlan(options, *facts) : facts.status();
   if (!plan.ok()) return PrintUsageError(plan.status().message());
+  if (IsNumberedByArrival(options)) PrintError("nodes get their numbers as they come; this one is shown as node 0");
   for (const std::string& note : plan->notes) PrintError(note);
   for (const std::string& command : plan->commands) printf("%s\n", command.c_str());
   return fflush(stdout) == 0 ? 0 : kLauncherError;
@@ -222,8 +230,17 @@ int PrintUsageError(absl::string_view message) {
   return kUsageError;
 }
 
-int RunJob(const LaunchOptions& options) {
-  if (options.action == LaunchOptions::Action::kDryRun) return DryRun(options, StandardOutput());
+int RunJob(const LaunchOptions& asked) {
+  if (asked.action == LaunchOptions::Action::kDryRun) return DryRun(asked, StandardOutput());
+  LaunchOptions options = asked;
+  if (IsNumberedByArrival(options)) {
+    const absl::StatusOr<int> number = NumberThisNode(options);
+    if (!number.ok()) {
+      PrintError(number.status().message());
+      return kLauncherError;
+    }
+    options.nodes->node_rank = *number;
+  }
   std::shared_ptr<NodeList> nodes;
   if (options.elastic.has_value() && options.elastic->nodes.has_value()) {
     auto led = LeadNodes(options);

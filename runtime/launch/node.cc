@@ -50,30 +50,6 @@ absl::StatusOr<JoinedNode> TryToJoin(const LaunchOptions& options, const std::st
   return JoinLeader(endpoint, secret, {.version = kVersion, .name = HostName(), .slots = options.rank_count}, deadline);
 }
 
-// Tries until the leader takes this node, or says that it never will, or --elastic-timeout is over.
-absl::StatusOr<JoinedNode> Join(const LaunchOptions& options) {
-  const absl::Duration timeout = options.elastic->timeout;
-  const absl::Time deadline = SteadyNow() + timeout;
-  const std::string leader = LeaderOf(*options.elastic->nodes);
-  const std::string secret = SecretOfNodes(options, ProcessVariables());
-  std::string said;
-  while (true) {
-    auto node = TryToJoin(options, secret, std::min(deadline, SteadyNow() + kTryTimeout));
-    if (node.ok()) return node;
-    const std::string why(node.status().message());
-    if (!MayTryAgain(node.status())) {
-      return absl::Status(node.status().code(), absl::StrCat("cannot join the job at ", leader, ": ", why));
-    }
-    if (SteadyNow() + kPause >= deadline) {
-      return absl::DeadlineExceededError(absl::StrCat("could not join the job at ", leader, " within ",
-                                                      absl::FormatDuration(timeout), " (--elastic-timeout): ", why));
-    }
-    if (why != said) PrintError(absl::StrCat("the job at ", leader, " cannot be joined yet (", why, "); trying again"));
-    said = why;
-    absl::SleepFor(kPause);
-  }
-}
-
 // Prints how the job, or this node's part in it, has ended, and returns the exit code.
 int Conclude(const AgentEnd& end, const std::string& leader) {
   if (end.ended_by.has_value()) {
@@ -118,9 +94,33 @@ absl::StatusOr<std::shared_ptr<NodeList>> LeadNodes(const LaunchOptions& options
   return std::make_shared<NodeList>(std::move(list), *std::move(listener));
 }
 
+absl::StatusOr<JoinedNode> JoinJob(const LaunchOptions& options) {
+  const absl::Duration timeout = options.elastic->timeout;
+  const absl::Time deadline = SteadyNow() + timeout;
+  const std::string leader = LeaderOf(*options.elastic->nodes);
+  const std::string secret = SecretOfNodes(options, ProcessVariables());
+  std::string said;
+  while (true) {
+    auto node = TryToJoin(options, secret, std::min(deadline, SteadyNow() + kTryTimeout));
+    if (node.ok()) return node;
+    const std::string why(node.status().message());
+    if (!MayTryAgain(node.status())) {
+      return absl::Status(node.status().code(), absl::StrCat("cannot join the job at ", leader, ": ", why));
+    }
+    if (SteadyNow() + kPause >= deadline) {
+      return absl::DeadlineExceededError(absl::StrCat("could not join the job at ", leader, " within ",
+                                                      absl::FormatDuration(timeout), " (",
+                                                      options.elastic->nodes->timeout_option, "): ", why));
+    }
+    if (why != said) PrintError(absl::StrCat("the job at ", leader, " cannot be joined yet (", why, "); trying again"));
+    said = why;
+    absl::SleepFor(kPause);
+  }
+}
+
 int RunNode(const LaunchOptions& options) {
   const std::string leader = LeaderOf(*options.elastic->nodes);
-  auto node = Join(options);
+  auto node = JoinJob(options);
   if (!node.ok()) {
     PrintError(node.status().message());
     return kLauncherError;

@@ -1,10 +1,12 @@
-// One of the nodes of an elastic job that come and go: `rondarun --nnodes MIN:MAX`.
+// Nodes that come by themselves: those of an elastic job, `rondarun --nnodes MIN:MAX`, and those that get their numbers
+// by arrival (node_numbers.h).
 #ifndef RONDA_RUNTIME_LAUNCH_NODE_H_
 #define RONDA_RUNTIME_LAUNCH_NODE_H_
 
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "runtime/launch/elastic/node_connection.h"
 #include "runtime/launch/elastic/node_list.h"
 #include "runtime/launch/options/launch_options.h"
 
@@ -16,6 +18,12 @@ namespace ronda {
 // at; INVALID_ARGUMENT if nodes cannot meet at that address.
 // REQUIRES: options.elastic->nodes.
 absl::StatusOr<std::shared_ptr<NodeList>> LeadNodes(const LaunchOptions& options);
+
+// Joins the leader. Tries until it takes this node, or says that it never will, or the timeout is over; says on stderr
+// what it waits for.
+// Errors: DEADLINE_EXCEEDED with the reason of the last try; those of JoinLeader that a later try cannot mend.
+// REQUIRES: options.elastic->nodes.
+absl::StatusOr<JoinedNode> JoinJob(const LaunchOptions& options);
 
 // Joins the job, and looks after the members on this host until the end. Says on stderr what it does. Returns the exit
 // code.

@@ -275,6 +275,7 @@ absl::StatusOr<std::vector<std::unique_ptr<JobPart>>> Agent::MakeParts() const {
   }
   const std::vector<std::string> common = CommonEnvironment();
   const int local_size = static_cast<int>(order_.ranks.size());
+  RONDA_RETURN_IF_ERROR(CheckBinding(cores, order_.binding, local_size));
   std::vector<std::unique_ptr<JobPart>> parts;
   for (const auto& [rank, variables] : order_.ranks) {
     const int local_rank = static_cast<int>(parts.size());

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kErrorTextBytes = 1024;
 
-// Messages of one communicator are in order for each pair of ranks: they need no tags.
+// Messages of one communicator are in order for each pair of ranks, so they need no tags.
 constexpr int kMessageTag = 0;
 
 absl::Status NeedsThreads(const std::string& library, const ronda_mpi_world& world) {
@@ -41,7 +41,11 @@ absl::StatusOr<const ronda_mpi_plugin*> LoadMpiPlugin(MpiFlavor flavor, const st
       .kind = "MPI plugin",
       .file = PluginName(flavor),
       .variable = "RONDA_MPI_PLUGIN",
-      .needs = flavor == MpiFlavor::kOpenMpi ? "Debian's libopenmpi3 and openmpi-bin" : "Debian's libmpich12 and mpich",
+      .needs = flavor == MpiFlavor::kOpenMpi
+                   ? "Debian's libopenmpi3 and openmpi-bin; make install builds it where libopenmpi-dev is, and "
+                     "rondarun --launcher ssh starts ranks without it"
+                   : "Debian's libmpich12 and mpich; make install builds it where libmpich-dev is, and rondarun "
+                     "--launcher ssh starts ranks without it",
       .symbol = RONDA_MPI_PLUGIN_SYMBOL,
       .version = RONDA_MPI_PLUGIN_VERSION,
       .symbols = PluginDescription::Symbols::kGlobal};  // Open MPI's components look for its symbols

@@ -18,7 +18,7 @@
 
 namespace ronda {
 
-// The MPI under which a process was started; each needs a plugin of its own.
+// The MPI under which a process was started. Each MPI needs its own plugin.
 enum class MpiFlavor { kOpenMpi, kMpich };
 
 // The file name of the plugin: "libronda_mpi.so", "libronda_mpi_mpich.so".
@@ -31,8 +31,8 @@ absl::string_view PluginName(MpiFlavor flavor);
 // Errors: NOT_FOUND that names the places searched and the remedy; FAILED_PRECONDITION if it has another version.
 absl::StatusOr<const ronda_mpi_plugin*> LoadMpiPlugin(MpiFlavor flavor, const std::string& path);
 
-// The use that this process makes of MPI, through a plugin that it loads (plugin.h): from MPI_Init, or the program's
-// own call of that, to MPI_Finalize.
+// This process's use of MPI, through a plugin that it loads (plugin.h). It lasts from MPI_Init, called here or by the
+// program, to MPI_Finalize.
 //
 // A process has one session at a time; the objects that Connect returns keep it alive. The destructor ends MPI unless
 // the program initialized it or LeaveWithoutEnd was called. MPI cannot begin again in the same process: a program that

@@ -15,8 +15,8 @@ struct ronda_mpi_communicator {
 
 namespace {
 
-// The ranks of the job, with communication apart from the program's own. An MPI serves one job a process, and so does
-// this plugin.
+// The ranks of the job, separate from the program's own communication. An MPI, and so this plugin, serves one job per
+// process.
 MPI_Comm& World() {
   static MPI_Comm world = MPI_COMM_NULL;
   return world;
@@ -50,7 +50,7 @@ class Layout {
   }
   Layout(const Layout&) = delete;
   Layout& operator=(const Layout&) = delete;
-  // MPI keeps a type until the messages that it describes are complete.
+  // MPI needs a type until the messages that it describes are complete.
   ~Layout() {
     if (type_ != MPI_BYTE) MPI_Type_free(&type_);
   }
@@ -180,7 +180,7 @@ int Test(ronda_mpi_request* requests, int count, int* done) {
   for (int i = 0; i < count && *done != 0; ++i) {
     MPI_Request request = RequestOf(requests[i]);
     const int error = MPI_Test(&request, done, MPI_STATUS_IGNORE);
-    // A complete request is null from now on, and counts as complete when it is tested again with the others.
+    // A complete request is null from now on. MPI treats it as complete when it is tested again with the others.
     Keep(request, &requests[i]);
     if (error != MPI_SUCCESS) return error;
   }

@@ -1,9 +1,9 @@
 /* The interface of libronda_mpi*.so: MPI behind a table of C functions. Only the plugin is linked with an MPI, so one
  * build of Ronda works with any. Ranks are those of MPI_COMM_WORLD unless a function has a communicator.
  *
- * Functions that return int return 0 or an MPI error code for error_text. A function blocks for other ranks only where
- * its comment says so. Calls come from one thread at a time (MPI_THREAD_SERIALIZED is enough), but not always from the
- * same one. */
+ * Functions that return int return 0 or an MPI error code for error_text. A function blocks for other ranks only if
+ * its comment mentions it. Calls come from one thread at a time (MPI_THREAD_SERIALIZED is enough), but not always from
+ * the same one. */
 #ifndef RONDA_RUNTIME_MPI_PLUGIN_H_
 #define RONDA_RUNTIME_MPI_PLUGIN_H_
 
@@ -29,7 +29,7 @@ typedef struct {
   int rank;
   int size;
   int serialized;  /* whether several threads may call MPI, one at a time; 0: only the thread that initialized it */
-  int initialized; /* whether this call initialized MPI; 0: the program had, and finalizes it too */
+  int initialized; /* whether this call initialized MPI; 0: the program did, and will finalize it */
 } ronda_mpi_world;
 
 typedef struct {
@@ -52,11 +52,11 @@ typedef struct {
               ronda_mpi_request* request);
   int (*receive)(ronda_mpi_communicator* communicator, void* data, size_t bytes, int from, int tag,
                  ronda_mpi_request* request);
-  /* Sets *done if all of `requests` are complete; they are freed then. Never blocks. */
+  /* Sets *done if all of `requests` are complete; then they are freed. Never blocks. */
   int (*test)(ronda_mpi_request* requests, int count, int* done);
 } ronda_mpi_plugin;
 
-/* The one symbol that the plugin exports. */
+/* The only symbol that the plugin exports. */
 #define RONDA_MPI_PLUGIN_SYMBOL "ronda_mpi_plugin_table"
 const ronda_mpi_plugin* ronda_mpi_plugin_table(void);
 

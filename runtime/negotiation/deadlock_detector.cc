@@ -47,8 +47,8 @@ void DeadlockDetector::NoteDecisions() {
   if (std::exchange(waiting_, 0) > 0) waits_.assign(waits_.size(), false);
 }
 
-// The largest set of waiting ranks of which each has submitted something, and nothing that could still be completed
-// without a rank of the set.
+// The largest set of waiting ranks with this property: each has submitted something, and nothing that could still be
+// completed without a rank of the set.
 std::vector<RankId> DeadlockDetector::StuckRanks(absl::Span<const Waiting> tensors) const {
   std::vector<RankId> stuck;
   for (RankId rank = 0; rank < static_cast<RankId>(waits_.size()); ++rank) {
@@ -57,7 +57,7 @@ std::vector<RankId> DeadlockDetector::StuckRanks(absl::Span<const Waiting> tenso
   while (true) {
     std::set<RankId> have_submitted, may_go_on;
     for (const Waiting& tensor : tensors) {
-      // All ranks have submitted what is held of a tensor group, and all of them have to submit the rest.
+      // All ranks have submitted the held tensors of a group, and all of them must submit the rest.
       const bool lacks_stuck_rank = Intersect(tensor.missing.empty() ? tensor.present : tensor.missing, stuck);
       (lacks_stuck_rank ? have_submitted : may_go_on).insert(tensor.present.begin(), tensor.present.end());
     }

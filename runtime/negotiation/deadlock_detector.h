@@ -11,24 +11,25 @@
 
 namespace ronda {
 
-// Finds ranks that wait for each other, long before a deadline does: each of their programs waits, and everything that
-// it has submitted lacks the submission of another one of these ranks.
+// Finds ranks that wait for each other, long before a deadline does. Their programs all wait, and everything that they
+// have submitted lacks the submission of another of these ranks.
 //
-// A rank that computes is never part of a deadlock, since it may still submit what the others lack. A program of
-// several threads may, too: one of its threads waits while another one is about to submit. So a finding is a warning.
+// A rank that computes is never part of a deadlock, because it may still submit what the others lack. A rank whose
+// program has several threads may also still submit it: one thread waits while another is about to submit. So a finding
+// is only a warning.
 //
-// A pure state machine; lives on the coordinator rank. Thread-compatible.
+// A pure state machine on the coordinator. Thread-compatible.
 class DeadlockDetector {
  public:
   explicit DeadlockDetector(int world_size) : waits_(world_size, false) {}
 
-  // `rank` has sent a report that says this of its program.
+  // `rank` has reported that its program waits or runs.
   void Note(RankId rank, RankReport::Program program);
 
-  // The coordinator has sent decisions. All ranks count as running until they report again that they wait.
+  // The coordinator has sent decisions. All ranks are treated as running until they report again that they wait.
   void NoteDecisions();
 
-  // Describes the deadlock; empty if there is none, or if the last call found the same one. `view` shows all tensors
+  // Describes the deadlock; empty if none is found, or if the last call found the same one. `view` shows all tensors
   // that wait.
   std::string Inspect(const WaitingView& view);
 

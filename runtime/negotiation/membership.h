@@ -1,5 +1,5 @@
-// Which ranks take part in an operation: the ranks of the job and those that have shut down, the process sets, and the
-// ranks that have joined; and whether a request fits all of that.
+// The ranks that take part in an operation: the ranks of the job and those that have shut down, the process sets, and
+// the ranks that have joined. It also checks whether a request fits them.
 #ifndef RONDA_RUNTIME_NEGOTIATION_MEMBERSHIP_H_
 #define RONDA_RUNTIME_NEGOTIATION_MEMBERSHIP_H_
 
@@ -20,7 +20,7 @@
 
 namespace ronda {
 
-// The ranks of a job: how each has introduced itself, and which have shut down.
+// The ranks of a job: the identity of each rank, and which ranks have shut down.
 //
 // Thread-compatible.
 class JobRanks {
@@ -41,7 +41,7 @@ class JobRanks {
     drained_[rank] = true;
     departures_.push_back(rank);
   }
-  // Nor has it anything in flight.
+  // The rank submits nothing more and has nothing in flight.
   void ShutDown(RankId rank, absl::Time now) {
     Drain(rank);
     if (departed_count_++ == 0) first_departure_ = now;
@@ -52,7 +52,8 @@ class JobRanks {
   bool Has(RankId rank) const { return rank >= 0 && rank < size(); }
   bool Submits(RankId rank) const { return !drained_[rank]; }
   bool HasShutDown(RankId rank) const { return departed_[rank]; }
-  const std::vector<RankId>& departures() const { return departures_; }  // that submit nothing more, in this order
+  // the ranks that submit nothing more, in this order
+  const std::vector<RankId>& departures() const { return departures_; }
   bool all_departed() const { return departed_count_ == size(); }
   bool some_departed() const { return departed_count_ > 0 && !all_departed(); }
 
@@ -68,29 +69,29 @@ class JobRanks {
   absl::Time first_departure_;
 };
 
-// The process sets of a job. A function of the sequence of responses alone, so that the tables of all ranks are equal
-// without being compared: sets get the ids 1, 2, ... as they are added, and no id is used twice.
+// The process sets of a job. The table depends only on the sequence of responses, so the tables of all ranks are equal
+// without a comparison. Sets get the ids 1, 2, ... as they are added, and no id is used twice.
 //
-// Thread-compatible. Callers may keep the groups, also after their set was removed.
+// Thread-compatible. Callers may keep the groups, even after their set was removed.
 class ProcessSetTable {
  public:
   explicit ProcessSetTable(int world_size);
 
-  // The members of a set; nullptr if there is none of this id, or no longer.
+  // The members of a set; nullptr if no set has this id, or if it was removed.
   std::shared_ptr<const Group> Find(ProcessSetId id) const { return id < sets_.size() ? sets_[id] : nullptr; }
 
-  // Whether its members alone have created the set, and so remove it without the other ranks.
+  // Whether only the set's members created it. Then they also remove it without the other ranks.
   bool CreatedByMembers(ProcessSetId id) const { return id < by_members_.size() && by_members_[id]; }
 
-  // Whether there ever was a set of this id.
+  // Whether a set with this id exists or has existed.
   bool Known(ProcessSetId id) const { return id < sets_.size(); }
 
   // The id of the next set.
   ProcessSetId next_id() const { return static_cast<ProcessSetId>(sets_.size()); }
 
-  // Takes note of a response, if it is one that adds or removes a set.
-  // Errors: INVALID_ARGUMENT if it does not continue the sequence: another id than the next one, members that are no
-  // ranks of the job, the removal of a set that is not there.
+  // Applies a response if it adds or removes a set.
+  // Errors: INVALID_ARGUMENT if it does not continue the sequence: an id other than the next one, members that are no
+  // ranks of the job, the removal of a set that does not exist.
   absl::Status Apply(const Response& response);
 
  private:
@@ -106,7 +107,7 @@ class ProcessSetTable {
 // Thread-compatible.
 class PositionSet {
  public:
-  // Empties it and makes room for the positions 0 to `size` - 1. Keeps its memory.
+  // Empties the set and makes room for the positions 0 to `size` - 1. Keeps its memory.
   void Reset(int size) {
     words_.assign((static_cast<size_t>(size) + 63) / 64, 0);
     count_ = 0;
@@ -114,7 +115,7 @@ class PositionSet {
 
   bool Contains(int position) const { return (words_[position / 64] >> (position % 64) & 1) != 0; }
 
-  // False if it was there already.
+  // Returns false if the position was in the set already.
   bool Insert(int position) {
     uint64_t& word = words_[position / 64];
     const uint64_t bit = uint64_t{1} << (position % 64);
@@ -131,7 +132,7 @@ class PositionSet {
   int count_ = 0;
 };
 
-// The members of one process set that have joined; there is at least one.
+// The members of one process set that have joined; at least one has.
 struct SetJoins {
   TensorRequest request;                 // of the first to join
   std::shared_ptr<const Group> members;  // of the process set
@@ -183,16 +184,16 @@ class JoinTable {
   absl::flat_hash_map<ProcessSetId, SetJoins> sets_;
 };
 
-// The ranks that carry out `request`, whose process set has these `members`, if none has joined.
+// The ranks that carry out `request` if none has joined. `members` are those of its process set.
 std::shared_ptr<const Group> ParticipantsOf(const TensorRequest& request, std::shared_ptr<const Group> members);
 
-// Whether a correct rank can have sent `request`, whose process set exists. The codec has checked the rest, which needs
-// no knowledge of the job. Errors: INVALID_ARGUMENT that names the rank.
+// Checks that a correct rank can have sent `request`, whose process set exists. The codec has checked everything that
+// needs no knowledge of the job. Errors: INVALID_ARGUMENT that names the rank.
 absl::Status CheckRequest(RankId rank, const TensorRequest& request, const ProcessSetTable& process_sets,
                           const JobRanks& ranks);
 
-// Whether a tensor on which all agree can be carried out without the ranks `joined`; and if it changes the process
-// sets, whether that is possible.
+// Checks whether a tensor on which all agree can be carried out without the ranks `joined`. If the operation changes
+// the process sets, also checks whether that is possible.
 // Errors: FAILED_PRECONDITION that names the rank that joined, or the process set.
 absl::Status CheckFeasible(const TensorRequest& request, const std::vector<RankId>& joined,
                            const ProcessSetTable& process_sets, const JobRanks& ranks);

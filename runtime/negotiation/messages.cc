@@ -14,7 +14,7 @@
 namespace ronda {
 namespace {
 
-// More tensors than any response list or report has; bounds the memory that a few damaged bytes can ask for.
+// More tensors than any response list or report has. It limits the memory that a few damaged bytes can request.
 constexpr size_t kMaxIds = size_t{1} << 18;
 // More ranks than any job has.
 constexpr size_t kMaxRanks = size_t{1} << 16;
@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<RankId>> RanksFromRuns(const google::protobuf::Repeat
   return Damaged(absl::StrCat("the ranks of ", of, " are out of range"));
 }
 
-// INT64_MAX: for ever.
+// INT64_MAX means for ever.
 absl::Duration DurationFromNanoseconds(int64_t ns) {
   return ns == std::numeric_limits<int64_t>::max() ? absl::InfiniteDuration() : absl::Nanoseconds(ns);
 }
@@ -87,7 +87,7 @@ void ToProto(const TensorRequest& request, v1::TensorRequest* proto) {
 #undef RONDA_MESSAGE
 }
 
-// Each takes a field of a request. False: the value is out of range.
+// Each of these reads a field of a request. They return false if the value is out of range.
 template <typename T>
 bool TakeIf(std::optional<T> value, T* field) {
   if (value) *field = *value;
@@ -122,7 +122,7 @@ bool Take(bool value, TensorRequest::Absent* field) {
   return true;
 }
 
-// The dimensions are not negative and their product, in bytes of the widest dtype, does not overflow.
+// Checks that the dimensions are not negative and that their product, in bytes of the widest dtype, does not overflow.
 bool Take(const google::protobuf::RepeatedField<int64_t>& dims, Shape* shape) {
   shape->assign(dims.begin(), dims.end());
   int64_t count = 1;
@@ -144,7 +144,7 @@ bool Take(const v1::WaitLimits& proto, WaitLimits* limits) {
   return proto.warning_ns() >= 0 && proto.deadline_ns() >= 0;
 }
 
-// Fields that are in range by themselves and contradict each other. nullptr if there are none.
+// Finds fields that are in range but contradict each other; nullptr if none do.
 const char* Contradiction(const TensorRequest& request) {
   const OperationTraits& traits = TraitsOf(request.op);
   if ((request.op == OpType::kJoin) != (request.name == kJoinName)) return "name";

@@ -1,5 +1,5 @@
-// The ranks' reports to the coordinator rank and its answers: plain structs, and their form on the wire, which is
-// proto/ronda/v1/negotiation.proto.
+// The ranks' reports to the coordinator and its answers, as plain structs and in their form on the wire
+// (proto/ronda/v1/negotiation.proto).
 #ifndef RONDA_RUNTIME_NEGOTIATION_MESSAGES_H_
 #define RONDA_RUNTIME_NEGOTIATION_MESSAGES_H_
 
@@ -20,10 +20,10 @@
 
 namespace ronda {
 
-// Names an entry of the response cache; the same on every rank, never used twice.
+// The id of an entry of the response cache; the same on every rank, never used twice.
 using CacheId = uint64_t;
 
-// A request that a rank has reported by an id that was evicted before anything had answered it.
+// A request that a rank had reported by an id, and whose id was evicted before it was answered.
 struct RepeatedRequest {
   CacheId id = 0;
   TensorRequest request;
@@ -33,21 +33,22 @@ struct RepeatedRequest {
 
 // The submissions of a rank since its last report. The coordinator takes them in the order of the fields.
 struct RankReport {
-  std::vector<CacheId> cached;            // requests equal to the cached one of this id
-  std::vector<RepeatedRequest> repeated;  // counts if the coordinator no longer knew the id
+  std::vector<CacheId> cached;            // ids of cached responses; the rank makes the same requests again
+  std::vector<RepeatedRequest> repeated;  // ignored unless the coordinator no longer knew the id
   std::vector<TensorRequest> requests;    // all others, in the order of their submission
-  // kDraining: the rank submits nothing more, and waits for what it has in flight. kShuttingDown: nothing is, and this
-  // report is its last.
+  // kDraining: the rank submits nothing more, and waits for what it has in flight. kShuttingDown: it has nothing in
+  // flight, and this report is its last.
   enum class Membership : uint8_t { kPresent, kDraining, kShuttingDown } membership = Membership::kPresent;
   std::string identity;  // in the first report: "host h, pid 42"
   // The number of the last schedule that this rank has begun; 0: none. A report that was sent before a schedule began
   // is ignored: its submissions are part of the schedule, or are reported again after the unlock.
   uint64_t schedule = 0;
-  // Whether the program may have learned that an operation is complete between the last submission of the last report
-  // and the last one of these. If not, these do not depend on those.
+  // Whether, after the last submission of the previous report and before the last submission of this one, the program
+  // may have learned that an operation is complete. If not, the submissions of this report do not depend on those of
+  // the previous one.
   enum class Waited : uint8_t { kPerhaps, kNo } waited = Waited::kPerhaps;
-  // Whether the last schedule fitted the program. kMisfit: tensors waited in it for others that came only later, as the
-  // program submits them in another way than the one that was seen.
+  // Whether the last schedule fitted the program. kMisfit: tensors waited in it for others that came only later,
+  // because the program now submits them in a different way from the steps that the detector saw.
   enum class LastSchedule : uint8_t { kFitted, kMisfit } last_schedule = LastSchedule::kFitted;
   // kWaits: a thread of the program waits for an operation, and for a while the program has submitted nothing.
   enum class Program : uint8_t { kRuns, kWaits } program = Program::kRuns;
@@ -55,13 +56,13 @@ struct RankReport {
   absl::Duration age;
 };
 
-// One tensor that every rank of its process set is ready to operate on, but for those that have joined.
+// One tensor that every rank of its process set is ready to operate on, except those that have joined.
 //
-// Every rank has submitted `request.shape`, but for its first dimension (FirstDimension). kGathered: it is 0, and
-// `first_dims` holds every member's, in the order of the process set (otherwise it is empty). kLocal: it is 0. kOfRoot:
-// it is the root's.
+// Every rank has submitted `request.shape`, except for the first dimension (FirstDimension). kGathered: it is 0, and
+// `first_dims` holds every member's, in the order of the process set (otherwise `first_dims` is empty). kLocal: it is
+// 0. kOfRoot: it is the root's.
 //
-// The response to an operation that adds a process set has the new set's id in `request.subject`.
+// If the operation adds a process set, `request.subject` of the response is the new set's id.
 struct Response {
   TensorRequest request;
   std::vector<int64_t> first_dims;
@@ -69,7 +70,7 @@ struct Response {
   friend bool operator==(const Response&, const Response&) = default;
 };
 
-// A tensor to carry out: spelled out, or by its id in the response cache.
+// A tensor to carry out: a full response, or its id in the response cache.
 using Execution = std::variant<CacheId, Response>;
 
 // Tensors of one process set that are carried out together, as one collective.
@@ -81,17 +82,17 @@ struct Bucket {
   friend bool operator==(const Bucket&, const Bucket&) = default;
 };
 
-// A Bucket in which everything has been looked up.
+// A Bucket after all lookups.
 struct AgreedBucket {
   std::vector<std::shared_ptr<const Response>> responses;  // at least one
   std::vector<RankId> joined;
   TensorRequest::Absent absent = TensorRequest::Absent::kNotCounted;
   ProcessSetId process_set = kGlobalProcessSet;
-  std::shared_ptr<const Group> members;       // of the process set, those that have joined included
-  std::shared_ptr<const Group> participants;  // without those that have joined; send/recv: the two
+  std::shared_ptr<const Group> members;       // of the process set, including those that have joined
+  std::shared_ptr<const Group> participants;  // without those that have joined; send/recv: sender and receiver
 };
 
-// A tensor that will not be carried out. It answers the submissions of `ranks` and of no others.
+// A tensor that will not be carried out. It answers the submissions of `ranks` and of no other ranks.
 struct TensorError {
   std::string name;
   ProcessSetId process_set = kGlobalProcessSet;
@@ -102,30 +103,30 @@ struct TensorError {
 };
 
 // The message that a receive in order of arrival (IsOrderedReceive) gets. From now on the receiver's submission has the
-// message's name; an error or a bucket of the same list answers it.
+// name of the message; an error or a bucket in the same list answers it.
 struct ReceiveMatch {
   ProcessSetId process_set = kGlobalProcessSet;
   RankId receiver = 0;
-  std::string receive;  // the name that it was submitted under
+  std::string receive;  // the name with which it was submitted
   std::string message;  // its new name
   RankId sender = 0;
 
   friend bool operator==(const ReceiveMatch&, const ReceiveMatch&) = default;
 };
 
-// Settings that must be the same on every rank, or should be: rank 0's. The cache capacity never changes.
+// Settings from rank 0 that must be, or should be, the same on every rank. The cache capacity never changes.
 struct JobSettings {
   uint64_t cache_capacity = 0;
   WaitLimits limits;
   absl::Duration cycle_time;  // longest time a tensor may wait for others to be fused with
-  size_t chunk_bytes = 0;     // in which collectives cut their data; 0: the backend's own choice
+  size_t chunk_bytes = 0;     // collectives cut their data into chunks of this size; 0: the backend chooses
 
   friend bool operator==(const JobSettings&, const JobSettings&) = default;
 };
 
-// Buckets that all ranks carry out from now on, over and over, as their tensors become ready and without being told,
-// until a rank vetoes one: the locked schedule (locked_schedule.h). All ranks take part in all of them, and each tensor
-// is there once, by its id in the response cache.
+// Buckets that from now on all ranks carry out again and again, as their tensors become ready and without control
+// messages, until a rank vetoes one: the locked schedule (locked_schedule.h). All ranks take part in all of them. Each
+// tensor occurs once, by its id in the response cache.
 struct Schedule {
   uint64_t number = 0;  // 1, 2, 3, ... in the order in which they begin
   std::vector<std::vector<CacheId>> buckets;
@@ -142,14 +143,14 @@ struct ResponseList {
   std::optional<Schedule> schedule;
   enum class Job : uint8_t { kGoesOn, kEnds } job = Job::kGoesOn;  // kEnds: all ranks have shut down
 
-  // A match comes with what answers it.
+  // A match always comes with the error or bucket that answers it.
   bool empty() const { return !settings && errors.empty() && buckets.empty() && !schedule && job == Job::kGoesOn; }
 };
 
 std::string Encode(const RankReport& report);
 std::string Encode(const ResponseList& list);
 
-// These check every enum, dimension and rank: callers can use the result without further checks.
+// These check every enum, dimension and rank, so callers need no further checks.
 // Errors: INVALID_ARGUMENT that names the field and the tensor.
 absl::StatusOr<RankReport> DecodeRankReport(absl::string_view bytes);
 absl::StatusOr<ResponseList> DecodeResponseList(absl::string_view bytes);

@@ -58,7 +58,7 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
     RONDA_RETURN_IF_ERROR(joins ? SubmitJoin(rank, request) : Submit(rank, request, Time::kNow));
   }
   if (!receives_.empty()) MatchReceives();
-  // Only now: the rank has reported all tensors of its groups.
+  // Only now, because the rank has reported all tensors of its groups.
   for (const auto& [group, status] : std::exchange(torn_groups_, {})) FailGroup(group, status);
   ReleaseGroups();
   if (report.membership == RankReport::Membership::kDraining) ranks_.Drain(rank);
@@ -67,7 +67,7 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
   return absl::OkStatus();
 }
 
-// Nearly all of the coordinator rank's work in a large job's steady state: one lookup by number, one bit.
+// In a large job's steady state the coordinator does almost only this: one lookup by number, one bit.
 absl::Status Negotiator::SubmitById(RankId rank, CacheId id) {
   PendingTensor* tensor = pending_.FindById(id);
   if (tensor == nullptr) return StartById(rank, id);
@@ -81,7 +81,7 @@ absl::Status Negotiator::SubmitById(RankId rank, CacheId id) {
 absl::Status Negotiator::StartById(RankId rank, CacheId id) {
   std::shared_ptr<const Response> response = cache_.Get(id);
   if (response == nullptr) {
-    // Evicted while the report was on its way.
+    // The id was evicted while the report was on its way.
     inboxes_[rank].ignored.insert(id);
     return absl::OkStatus();
   }
@@ -96,7 +96,7 @@ absl::Status Negotiator::StartById(RankId rank, CacheId id) {
 
 absl::Status Negotiator::Repeat(RankId rank, const RepeatedRequest& repeated) {
   Inbox& inbox = inboxes_[rank];
-  if (inbox.ignored.erase(repeated.id) == 0) return absl::OkStatus();  // it was in time
+  if (inbox.ignored.erase(repeated.id) == 0) return absl::OkStatus();  // the id was reported in time
   RONDA_RETURN_IF_ERROR(Submit(rank, repeated.request, Time::kBeforeJoining));
   if (!inbox.ignored.empty()) return absl::OkStatus();
   for (const TensorRequest& join : std::exchange(inbox.delayed_joins, {})) {
@@ -180,9 +180,9 @@ void Negotiator::MatchReceives() {
   });
 }
 
-// The receive becomes the receiver's submission of the message.
+// Turns the receive into the receiver's submission of the message.
 bool Negotiator::MatchReceive(PendingTensor* receive) {
-  // An earlier request of one of the two ranks may still come if an id of it was ignored.
+  // If an id was ignored, an earlier request of one of the two ranks may still come.
   const auto is_told = [this](RankId rank) { return inboxes_[rank].ignored.empty(); };
   if (!is_told(receive->request().receiver)) return false;
   PendingTensor* const message = OldestMessageFor(receive->request(), pending_, is_told);
@@ -205,7 +205,7 @@ bool Negotiator::MatchReceive(PendingTensor* receive) {
   return true;
 }
 
-// A submission in full. Remembers how it differs from the first one.
+// Merges a submission in full. Remembers how it differs from the first one.
 void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor* tensor) {
   TensorRequest& first = tensor->spelled;
   if (request.limits != first.limits) {
@@ -216,7 +216,7 @@ void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor*
   if (!request.refusal.empty()) {
     MergeRefusal(rank, request, tensor);
   } else if (!first.refusal.empty() || (rank == tensor->first_rank && tensor->submitted.count() == 0)) {
-    // The tensor began with a refusal, which says nothing of what it is, or with this very submission.
+    // The tensor began with a refusal, which says nothing about the tensor, or with this very submission.
   } else {
     MergeDifference(rank, request, tensor);
   }
@@ -241,7 +241,7 @@ void Negotiator::MergeDifference(RankId rank, const TensorRequest& request, Pend
   tensor->mismatch = mismatch.value_or("");
 }
 
-// Of several ranks the first has its say, whichever comes first.
+// If several ranks refuse, the text of the lowest rank is used, in whatever order they come.
 void Negotiator::MergeRefusal(RankId rank, const TensorRequest& request, PendingTensor* tensor) const {
   if (!tensor->refusal.empty() && tensor->refused_by < rank) return;
   tensor->refusal = absl::StrCat(Describe(rank), " has refused to take part: ", request.refusal);
@@ -297,7 +297,7 @@ void Negotiator::Join(RankId rank, const TensorRequest& request) {
     return position && !tensor.submitted.Contains(*position);
   };
   for (PendingTensor* tensor : pending_.Select(lacks_it)) {
-    // Concludes this tensor and touches no other: changes of process sets do not run without a rank.
+    // Concludes only this tensor: changes of process sets do not run without a rank.
     if (--tensor->missing == 0) Conclude(tensor);
   }
   if (joins->complete()) {
@@ -355,7 +355,7 @@ void Negotiator::FailWithout(RankId rank) {
   std::vector<TensorKey> lacking;
   for (const PendingTensor* tensor : pending_.Select(lacks_it)) lacking.emplace_back(tensor->request().key());
   for (const TensorKey& key : lacking) {
-    // It may have failed together with another tensor of its group.
+    // The tensor may have failed together with another tensor of its group.
     if (PendingTensor* tensor = pending_.Find(key)) FailForDeparture(tensor);
   }
   for (ProcessSetId set : joins_.sets()) FailJoinsForDeparture(set);
@@ -370,9 +370,9 @@ void Negotiator::FailForDeparture(PendingTensor* tensor) {
   for (RankId departed : ranks_.departures()) {
     const std::optional<int> position = tensor->participants->PositionOf(departed);
     if (!position || tensor->submitted.Contains(*position)) continue;
-    // Its join is in flight.
+    // The rank's join is in flight.
     if (HasJoined(departed, tensor->request().process_set)) continue;
-    // A message that it has sent may still wait for this receive.
+    // A message that the rank has sent may still wait for this receive.
     if (IsOrderedReceive(tensor->request()) && !ranks_.HasShutDown(departed)) continue;
     const TensorKey key(tensor->request().key());
     Fail(key, DepartureError(departed, tensor->request()));
@@ -405,7 +405,7 @@ void Negotiator::Conclude(PendingTensor* tensor) {
     TearGroups(*concluded.tensor, concluded.verdict);
     Answer(std::move(concluded.tensor), concluded.verdict);
   } else if (!concluded.tensor->refusal.empty()) {
-    // Not held: a refusal names no group, and a rank that refuses a group refuses each of its tensors.
+    // Not held, because a refusal names no group, and a rank that refuses a group refuses each of its tensors.
     Answer(std::move(concluded.tensor), concluded.verdict);
   } else if (!concluded.tensor->request().group.empty()) {
     groups_.Hold(std::move(concluded), now_);
@@ -494,7 +494,7 @@ void Negotiator::ReleaseGroups() {
   }
 }
 
-// Fails the held tensors of the group, and those that still wait for ranks.
+// Fails the held tensors of the group, and its tensors that still wait for ranks.
 void Negotiator::FailGroup(TensorKeyView group, const absl::Status& status) {
   for (HeldGroup& held : groups_.Take(group)) AnswerAll(std::move(held), status);
   const auto in_group = [&](const PendingTensor& tensor) {

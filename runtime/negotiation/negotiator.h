@@ -22,19 +22,20 @@
 
 namespace ronda {
 
-// Decides which tensors every rank has submitted, and in which order to run them. Lives on the coordinator rank.
+// Decides which tensors every rank has submitted, and in which order to run them. Runs on the coordinator.
 //
-// Ranks report whenever they have something new; there are no rounds. A tensor is agreed on when the last rank of its
-// process set has reported it or joined, and tensors are run in the order in which they were agreed on. Submissions
-// that contradict each other still wait for the last rank, and then fail on all of them, with a text that has the words
-// of two ranks; so do tensors that a rank has refused. A receive in order of arrival gets the message that has waited
-// for the longest, of those that no other receive has named. A rank that shuts down fails every tensor that lacks its
-// submission, now and later. docs/protocol.md has the states and the rules.
+// Ranks report whenever they have something new; there are no rounds. The ranks agree on a tensor when the last rank of
+// its process set has reported it or joined. Tensors run in the order of these agreements. Submissions that contradict
+// each other still wait for the last rank, and then fail on all ranks, with a text that quotes two ranks. A tensor that
+// a rank has refused fails in the same way. A receive in order of arrival gets the message that has waited for the
+// longest, among those that no other receive has named. A rank that shuts down fails every tensor that lacks its
+// submission, now and later. docs/protocol.md explains the states and the rules.
 //
-// When the job repeats itself, a list begins a schedule (locked_schedule.h). Nothing is negotiated until the unlock.
+// When the job repeats its steps, a list begins a schedule (locked_schedule.h). Until the unlock the ranks negotiate
+// nothing.
 //
-// A pure state machine: it owns no thread, reads no clock and does no I/O. Its decisions depend on its calls alone, so
-// that a recorded negotiation can be replayed (recording.h).
+// A pure state machine: it owns no thread, reads no clock and does no I/O. Its decisions depend only on its calls, so a
+// recorded negotiation can be replayed (recording.h).
 //
 // Thread-compatible: callers serialise access.
 class Negotiator {
@@ -42,47 +43,47 @@ class Negotiator {
   struct Options {
     int world_size = 1;            // ranks whose agreement is needed
     size_t cache_capacity = 1024;  // entries of the response cache; must be the same on every rank
-    WaitLimits limits;             // of tensors that come without limits of their own
+    WaitLimits limits;             // of tensors that have no limits themselves
     FusionPlanner::Options fusion;
     struct Schedules {
-      int identical_steps = 0;                    // after which a schedule begins; 0: there are no schedules
+      int identical_steps = 0;                    // a schedule begins after this many; 0: no schedules
       size_t min_bucket_bytes = size_t{1} << 20;  // see SchedulePlanner
       absl::Duration hold = absl::Microseconds(100);
     } schedule;
   };
 
-  // How much travels together.
+  // How many bytes travel together.
   struct BucketSizes {
     size_t threshold = 0;         // FusionPlanner::Options::threshold, also in schedules
     size_t min_bucket_bytes = 0;  // in schedules
   };
 
-  // Called with each submission of a report, whether that names it in full or by its id.
+  // Called for each submission of a report, whether the report contains it in full or only its id.
   using ReadyCallback = std::function<void(RankId, const TensorRequest&)>;
 
   explicit Negotiator(Options options);
 
-  // Takes `report` from `rank`, at time `now`. `on_ready` may be nullptr, and is not kept.
+  // Processes `report` from `rank`, at time `now`. `on_ready` may be nullptr, and is not kept.
   // Errors: INVALID_ARGUMENT if no correct rank can have sent this: a tensor reported twice, a process set that never
-  // was or that the rank is not in, a root outside of it, a report after a shutdown, or while a schedule is locked.
+  // existed or that the rank is not in, a root outside of it, a report after a shutdown, or while a schedule is locked.
   absl::Status Add(RankId rank, const RankReport& report, absl::Time now, const ReadyCallback* on_ready = nullptr);
 
-  // Fails a tensor with `status`, and with it its whole group, for the ranks that have submitted them. Nothing happens
-  // if no rank has.
+  // Fails a tensor, and its whole group, with `status`, for the ranks that have submitted them. Does nothing if no rank
+  // has.
   void Fail(TensorKeyView tensor, const absl::Status& status);
 
   // The decisions since the last call, fused into buckets. Every rank must apply them. If the list begins a schedule,
-  // nothing waits any more.
+  // no tensor waits any more.
   ResponseList TakeResponses();
 
-  // The ranks have unlocked the schedule, after they carried it out so far.
+  // The ranks have unlocked the schedule; `progress` tells how far they carried it out.
   // REQUIRES: a schedule is locked.
   void Unlock(const ScheduleProgress& progress);
 
-  // From the next list on.
+  // Applies from the next list on.
   void SetBucketSizes(const BucketSizes& sizes);
 
-  // Whether the last list that began a schedule is still in force.
+  // Whether the last list that began a schedule is still in effect.
   bool locked() const { return locked_; }
 
   // Valid until the next call of a method that is not const.
@@ -93,12 +94,12 @@ class Negotiator {
   std::string Describe(RankId rank) const { return ranks_.Describe(rank); }
 
  private:
-  // The open ends of a rank's reports.
+  // The unfinished parts of a rank's reports.
   struct Inbox {
-    absl::flat_hash_set<CacheId> ignored;      // ids that came after their eviction: the rank will repeat the requests
-    std::vector<TensorRequest> delayed_joins;  // count once the rank has repeated them
+    absl::flat_hash_set<CacheId> ignored;      // ids reported after their eviction: the rank will repeat them
+    std::vector<TensorRequest> delayed_joins;  // handled after the rank has repeated them
   };
-  // A repeated request counts from its first submission, so a rank may have joined since.
+  // A repeated request is treated as sent when it was first submitted. The rank may have joined since then.
   enum class Time { kNow, kBeforeJoining };
   // Whether a report was sent before the last schedule began.
   enum class Freshness { kFresh, kStale };
@@ -123,7 +124,7 @@ class Negotiator {
   void ConcludeJoins(ProcessSetId set);
   void FailJoins(ProcessSetId set, const absl::Status& status);
   void FailJoinsForDeparture(ProcessSetId set);
-  // Fails what waits for a rank that submits nothing more.
+  // Fails the tensors that wait for a rank that submits nothing more.
   void FailWithout(RankId rank);
   void FailForDeparture(PendingTensor* tensor);
   absl::Status DepartureError(RankId rank, const TensorRequest& request) const;
@@ -141,7 +142,7 @@ class Negotiator {
   void ChangeProcessSets(TensorRequest* request);
   void FailAllOf(ProcessSetId set);
   void FailGroup(TensorKeyView group, const absl::Status& status);
-  // The groups in which ranks have submitted the tensor, each in another one, will fail with its verdict.
+  // Ranks have submitted the tensor in different groups: each of these groups will fail with its verdict.
   void TearGroups(const PendingTensor& tensor, const absl::Status& verdict);
   void AnswerAll(HeldGroup group, const absl::Status& status);
   void Answer(std::unique_ptr<PendingTensor> tensor, const absl::Status& status);
@@ -165,19 +166,19 @@ class Negotiator {
   GroupTable groups_;
   std::vector<Inbox> inboxes_;               // by rank
   absl::Time now_;                           // of the last report
-  absl::Time submitted_;                     // when the last of its submissions was made
+  absl::Time submitted_;                     // when the last submission of that report was made
   const ReadyCallback* on_ready_ = nullptr;  // of this report
   WaitingView::OwnLimits own_limits_ = WaitingView::OwnLimits::kNone;
-  std::vector<TensorKey> receives_;    // those in order of arrival, as they came; some may have failed since
+  std::vector<TensorKey> receives_;    // receives in order of arrival, as they came; some may have failed since
   std::vector<ReceiveMatch> matches_;  // decided, not yet taken
   std::vector<TensorError> errors_;    // decided, not yet taken
   std::vector<Agreed> agreed_;         // decided, not yet taken
-  // Groups that are to fail because ranks differ in which tensors they have.
+  // Groups that will fail because ranks disagree about which tensors are in them.
   std::vector<std::pair<TensorKey, absl::Status>> torn_groups_;
   ScheduleDetector detector_;
   ScheduleMemory memory_;
   uint64_t schedules_ = 0;  // number of schedules that have begun
-  bool locked_ = false;     // the last of them is in force
+  bool locked_ = false;     // the last schedule is in effect
 };
 
 }  // namespace ronda

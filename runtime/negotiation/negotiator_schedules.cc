@@ -11,7 +11,7 @@
 
 namespace ronda {
 
-// A rank that sent a report before it had begun the last schedule submits its content again after the unlock.
+// A rank that sent a report before it had begun the last schedule submits the same requests again after the unlock.
 absl::StatusOr<Negotiator::Freshness> Negotiator::CheckSchedule(RankId rank, const RankReport& report) const {
   if (report.schedule < schedules_) return Freshness::kStale;
   if (report.schedule == schedules_ && !locked_) return Freshness::kFresh;
@@ -46,7 +46,7 @@ std::optional<Schedule> Negotiator::BeginSchedule(const ScheduleMemory::Buckets*
   return Schedule{.number = ++schedules_, .buckets = *buckets};
 }
 
-// nullopt if there is no schedule for the step.
+// Returns nullopt if no schedule is possible for the step.
 std::optional<ScheduleMemory::Buckets> Negotiator::PlanDetectedStep() {
   std::vector<StepTensor> step;
   for (ScheduleDetector::Tensor& tensor : detector_.step()) {
@@ -61,7 +61,7 @@ std::optional<ScheduleMemory::Buckets> Negotiator::PlanDetectedStep() {
   return buckets;
 }
 
-// Anything else that waits would make the ranks unlock the schedule at once.
+// If anything else waited, the ranks would unlock the schedule at once.
 bool Negotiator::OnlyTheseWait(const std::unordered_set<CacheId>& ids) const {
   if (!joins_.empty() || !groups_.empty() || !ranks_.departures().empty()) return false;
   for (const Inbox& inbox : inboxes_) {

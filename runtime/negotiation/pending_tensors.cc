@@ -80,7 +80,7 @@ std::unique_ptr<PendingTensor> PendingTable::Extract(PendingTensor* tensor) {
 }
 
 void PendingTable::Recycle(std::unique_ptr<PendingTensor> tensor) {
-  // Bounded by the number of tensors that were ever pending at once.
+  // The number of these is at most the number of tensors that were ever pending at once.
   spare_.push_back(std::move(tensor));
 }
 
@@ -129,7 +129,7 @@ PendingTensor* OldestMessageFor(const TensorRequest& receive, const PendingTable
            (IsFromAnyRank(receive) || request.root == receive.root) && PartsOfMessageName(request.name).tag == tag &&
            !tensor.submitted.Contains(*tensor.participants->PositionOf(receive.receiver)) && may_send(request.root);
   });
-  // Those of one sender that wait have consecutive numbers, for the receiver names messages in their order.
+  // The waiting messages of one sender have consecutive numbers, because the receiver names messages in their order.
   std::set<std::pair<RankId, uint64_t>> numbers;
   const auto number_of = [](const PendingTensor& message) { return PartsOfMessageName(message.request().name).number; };
   for (const PendingTensor* message : messages) numbers.emplace(message->request().root, number_of(*message));
@@ -292,7 +292,7 @@ Waiting WaitingView::WaitingOf(const SetJoins& joins) const {
   return waiting;
 }
 
-// All ranks have submitted the held tensors. They wait for tensors that no rank has submitted as part of the group.
+// All ranks have submitted the held tensors. The group waits for tensors that no rank has submitted as part of it.
 Waiting WaitingView::WaitingOf(const HeldGroup& group) const {
   const PendingTensor& first = *group.tensors.front().tensor;
   const TensorRequest& request = first.request();

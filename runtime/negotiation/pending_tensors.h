@@ -1,5 +1,6 @@
-// Tensors on their way to an agreement: pending until every participant has submitted them, then concluded, and held
-// until their group is complete if they are in one. And the inspector of those that wait for too long.
+// Tensors before the ranks agree on them. A tensor is pending until every participant has submitted it, then concluded;
+// if it is in a group, it is then held until the group is complete. This file also has the inspector of tensors that
+// wait too long.
 #ifndef RONDA_RUNTIME_NEGOTIATION_PENDING_TENSORS_H_
 #define RONDA_RUNTIME_NEGOTIATION_PENDING_TENSORS_H_
 
@@ -23,17 +24,17 @@
 
 namespace ronda {
 
-// A tensor that some of its ranks have submitted. While all of them have named the same entry of the response cache it
+// A tensor that some of its ranks have submitted. While all of them have named the same entry of the response cache, it
 // refers to that entry, and nothing is copied.
 //
-// Invariant: `cached` is the response of the id `cached_as`, or null when that is 0.
+// Invariant: `cached` is the response with the id `cached_as`, or null if that is 0.
 struct PendingTensor {
   const TensorRequest& request() const { return cached ? cached->request : spelled; }
 
-  // From now on the response will be spelled out, not named by its id.
+  // From now on the response will be sent in full, not by its id.
   void SpellOut();
 
-  // Whether there is a cached response that equals the agreement: a rank that has joined has no rows.
+  // Whether a cached response equals the agreement. A rank that has joined contributes no rows.
   bool CachedResponseHolds(const std::vector<RankId>& joined) const;
 
   // Moves the tensor's fields into a response. The ranks `joined` contribute no rows.
@@ -42,22 +43,22 @@ struct PendingTensor {
   std::shared_ptr<const Response> cached;
   CacheId cached_as = 0;
   TensorRequest spelled;            // the first submission; meaningless while `cached`
-  std::vector<int64_t> first_dims;  // by position, where they are gathered; meaningless while `cached`
+  std::vector<int64_t> first_dims;  // by position, if they are gathered; meaningless while `cached`
 
   std::shared_ptr<const Group> participants;  // the ranks that carry it out
   PositionSet submitted;                      // of `participants`
   int missing = 0;                            // participants that have neither submitted it nor joined
   RankId first_rank = 0;                      // the first to submit it
-  absl::Time since;                           // when that was
+  absl::Time since;                           // when the first rank submitted it
   uint64_t sequence = 0;                      // the order in which tensors became pending
   std::string mismatch;                       // empty while the submissions agree
-  std::vector<std::string> other_groups;      // than the first submission's, in which ranks have submitted it
-  std::string refusal;                        // the words of the first in rank order that has refused it; empty: none
+  std::vector<std::string> other_groups;      // groups other than the first submission's in which ranks submitted it
+  std::string refusal;                        // the text of the lowest rank that has refused it; empty: none
   RankId refused_by = 0;                      // that rank
 };
 
 // The tensors that wait for ranks, by name and by id. An entry does not move until it is extracted. The memory of
-// entries is used again, so that a job that repeats itself allocates nothing.
+// entries is used again, so a job that repeats its steps allocates nothing.
 //
 // Thread-compatible.
 class PendingTable {
@@ -65,30 +66,30 @@ class PendingTable {
   PendingTable() = default;
   PendingTable(PendingTable&&) = default;
 
-  // nullptr if there is none.
+  // nullptr if no such tensor is pending.
   PendingTensor* Find(TensorKeyView key) const;
-  // The tensor that is `id` so far; nullptr if there is none.
+  // The tensor that all its ranks so far have named by `id`; nullptr if none is pending.
   PendingTensor* FindById(CacheId id) const;
 
   // REQUIRES: no tensor of this name is pending.
   PendingTensor* Start(const TensorRequest& request);
   PendingTensor* Start(CacheId id, std::shared_ptr<const Response> response);
 
-  // The tensor differs from the response of its id, or that was evicted.
+  // The tensor differs from the response with its id, or that response was evicted.
   void SpellOut(PendingTensor* tensor);
 
   std::unique_ptr<PendingTensor> Extract(PendingTensor* tensor);
 
-  // Takes back an extracted tensor that is not needed any more.
+  // Takes back an extracted tensor that is no longer needed.
   void Recycle(std::unique_ptr<PendingTensor> tensor);
 
-  // Forgets all of them.
+  // Removes all tensors.
   void Clear();
 
-  // Those for which `wanted` is true, in the order in which they became pending.
+  // The tensors for which `wanted` returns true, in the order in which they became pending.
   std::vector<PendingTensor*> Select(const std::function<bool(const PendingTensor&)>& wanted) const;
 
-  // In no particular order.
+  // Visits all, in no particular order.
   template <typename Visitor>
   void ForEach(Visitor visit) const {
     for (const std::unique_ptr<PendingTensor>& tensor : tensors_) visit(*tensor);
@@ -123,15 +124,16 @@ class PendingTable {
   uint64_t next_sequence_ = 0;
 };
 
-// The message that `receive`, a receive in order of arrival, takes of those in `pending`: the first that has come, and
-// of each sender for which `may_send` is true the one with the lowest number. nullptr if there is none.
+// The message in `pending` that `receive`, a receive in order of arrival, takes. Each sender for which `may_send` is
+// true offers its message with the lowest number; the receive takes the one that came first. nullptr if no message is
+// offered.
 PendingTensor* OldestMessageFor(const TensorRequest& receive, const PendingTable& pending,
                                 const std::function<bool(RankId)>& may_send);
 
 // A tensor that every rank has submitted, and the verdict on it.
 struct ConcludedTensor {
   std::unique_ptr<PendingTensor> tensor;
-  std::vector<RankId> joined;  // that take no part
+  std::vector<RankId> joined;  // the ranks that take no part
   TensorRequest::Absent absent = TensorRequest::Absent::kNotCounted;
   absl::Status verdict;  // OK: it can be carried out
 };
@@ -147,7 +149,7 @@ struct HeldGroup {
   absl::Status Verdict() const;
 };
 
-// Groups of tensors that run as a whole or not at all. A group is named by its process set and its name.
+// Groups of tensors that run completely or not at all. A group is identified by its process set and its name.
 //
 // Thread-compatible.
 class GroupTable {
@@ -157,17 +159,17 @@ class GroupTable {
 
   void Hold(ConcludedTensor tensor, absl::Time now);
 
-  // Takes out the groups of which all tensors have concluded, in the order in which they began.
+  // Removes and returns the groups whose tensors have all concluded, in the order in which they began.
   std::vector<HeldGroup> TakeComplete();
 
-  // Takes out one group, or all groups of a process set. Empty if nothing is held.
+  // Remove and return one group, or all groups of a process set. Empty if nothing is held.
   std::vector<HeldGroup> Take(TensorKeyView group);
   std::vector<HeldGroup> TakeAllOf(ProcessSetId set);
 
-  // The response of this id was evicted.
+  // The response with this id was evicted.
   void SpellOut(CacheId id);
 
-  // The group in which a tensor of this name is held; nullptr if it is in none.
+  // The group in which a tensor with this name is held; nullptr if it is in none.
   const HeldGroup* FindByTensor(TensorKeyView tensor) const;
 
   const TensorKeyMap<HeldGroup>& held() const { return groups_; }
@@ -181,8 +183,8 @@ class GroupTable {
   uint64_t next_sequence_ = 0;
 };
 
-// The group that a request is in.
-// REQUIRES: it is in one.
+// The group of a request.
+// REQUIRES: the request is in a group.
 inline TensorKeyView GroupOf(const TensorRequest& request) { return {request.process_set, request.group}; }
 
 // A tensor that some ranks wait for, or, with an empty name, the end of the job.
@@ -192,7 +194,7 @@ struct Waiting {
   absl::Time since;         // when its first submission arrived
   WaitLimits limits;
   std::vector<RankId> present;  // ascending
-  std::vector<RankId> missing;  // ascending; not those that have joined
+  std::vector<RankId> missing;  // ascending; without those that have joined
 };
 
 // Shows everything that waits in the negotiator's tables, and for which ranks.
@@ -206,10 +208,10 @@ class WaitingView {
     const GroupTable& groups;
     const JobRanks& ranks;
   };
-  // Whether something that waits may have limits of its own.
+  // Whether some waiting tensors may have their own limits.
   enum class OwnLimits : uint8_t { kNone, kPossible };
 
-  // `limits` are those of tensors that come without their own.
+  // `limits` apply to tensors that have no limits themselves.
   WaitingView(const Tables& tables, const WaitLimits& limits, OwnLimits own_limits)
       : tables_(tables), limits_(limits), own_limits_(own_limits) {}
 
@@ -220,20 +222,20 @@ class WaitingView {
   // Everything that waits, oldest first.
   std::vector<Waiting> All() const;
 
-  // Everything that waits for so long that a warning or the deadline is due, oldest first.
+  // Everything that has waited so long that a warning or the deadline is due, oldest first.
   std::vector<Waiting> Overdue(absl::Time now) const;
 
-  // The shortest limit of anything that waits, the job's included; infinite if nothing does.
+  // The shortest limit of anything that waits, including the job's; infinite if nothing waits.
   absl::Duration ShortestLimit() const;
 
-  // The tensors that `rank` has submitted and that wait for others, at most `limit` names.
+  // The tensors that `rank` has submitted and that wait for others; at most `limit` names.
   std::vector<std::string> SubmittedBy(RankId rank, size_t limit) const;
 
   // "rank 1 (host h, pid 42)"
   std::string Describe(RankId rank) const { return tables_.ranks.Describe(rank); }
 
  private:
-  // Whether something that waits since then, with these limits, is wanted.
+  // Whether a wait since this time, with these limits, is wanted.
   using Filter = absl::FunctionRef<bool(absl::Time since, const WaitLimits& limits)>;
 
   std::vector<Waiting> Select(Filter wanted) const;
@@ -248,14 +250,14 @@ class WaitingView {
   const OwnLimits own_limits_;
 };
 
-// Looks for tensors that some ranks have submitted long ago and others have not. Reports which ranks are late, which
-// tensors those have submitted instead, and their last activity. Each tensor has limits of its own (WaitLimits).
+// Looks for tensors that some ranks submitted long ago and others have not submitted. Reports which ranks are late,
+// which tensors these have submitted instead, and their last activity. Each tensor has its own limits (WaitLimits).
 //
 // A pure state machine. Thread-compatible.
 class StallInspector {
  public:
   struct Options {
-    // "did last, 12.1 s ago: started allreduce 'x'"; empty if nothing is known of the rank. May be left out.
+    // "did last, 12.1 s ago: started allreduce 'x'"; empty if nothing is known of the rank. Optional.
     std::function<std::string(RankId)> last_activity;
   };
 
@@ -278,7 +280,7 @@ class StallInspector {
   std::string DescribeStall(const WaitingView& view, const Waiting& waiting, absl::Time now) const;
 
   const Options options_;
-  std::map<TensorKey, absl::Time> warned_;  // since when the tensor that was reported waits
+  std::map<TensorKey, absl::Time> warned_;  // by reported tensor: since when it waits
 };
 
 }  // namespace ronda

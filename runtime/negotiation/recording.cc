@@ -20,7 +20,7 @@ void AppendNumber(T value, std::string* bytes) {
   for (size_t i = 0; i < sizeof(T); ++i) bytes->push_back(static_cast<char>(static_cast<uint64_t>(value) >> (8 * i)));
 }
 
-// Takes a number from the front; nullopt if there are too few bytes.
+// Removes and returns a number from the front; nullopt if there are too few bytes.
 template <typename T>
 std::optional<T> TakeNumber(absl::string_view* bytes) {
   if (bytes->size() < sizeof(T)) return std::nullopt;
@@ -30,7 +30,7 @@ std::optional<T> TakeNumber(absl::string_view* bytes) {
   return static_cast<T>(value);
 }
 
-// Takes one event from the front; nullopt if it is not all there.
+// Removes and returns one event from the front; nullopt if it is incomplete.
 std::optional<NegotiationEvent> TakeEvent(absl::string_view* bytes) {
   const std::optional<uint32_t> length = TakeNumber<uint32_t>(bytes);
   if (!length || *length < kEventHeader || bytes->size() < *length) return std::nullopt;
@@ -61,13 +61,13 @@ std::string Summary(const ResponseList& list) {
 }
 
 absl::Status Compare(size_t number, ResponseList recorded, const ResponseList& replayed) {
-  recorded.settings.reset();  // not the negotiator's
+  recorded.settings.reset();  // the settings do not come from the negotiator
   if (Encode(recorded) == Encode(replayed)) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("event ", number, ": the recorded list has ", Summary(recorded),
                                           "; the replayed one has ", Summary(replayed)));
 }
 
-// An event that is nothing but numbers.
+// Replays an event that consists only of numbers.
 absl::Status ReplayNumbers(size_t number, const NegotiationEvent& event, Negotiator* negotiator) {
   absl::string_view bytes = event.bytes;
   const bool unlocks = event.kind == NegotiationEvent::Kind::kUnlock;

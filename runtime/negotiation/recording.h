@@ -17,7 +17,7 @@
 
 namespace ronda {
 
-// One call of the coordinator rank's negotiator, or one answer of it.
+// One call of the coordinator's negotiator, or one of its answers.
 struct NegotiationEvent {
   enum class Kind : uint8_t {
     kReport = 1,   // of `rank`, encoded, in `bytes`
@@ -40,10 +40,10 @@ struct NegotiationEvent {
   static NegotiationEvent Sizes(const Negotiator::BucketSizes& sizes, absl::Time now);
 };
 
-// The calls and answers of a coordinator rank's negotiator, from the beginning of its job on.
+// The calls and answers of a coordinator's negotiator, from the beginning of its job.
 //
-// In a file: "RONDANEG", the version, the options, then the events, each with its length in front. Numbers are
-// little-endian. The end may be missing: the process may have been killed while it wrote it.
+// In a file: "RONDANEG", the version, the options, then the events, each preceded by its length. Numbers are
+// little-endian. The end may be missing, because the process may have been killed while it wrote the end.
 struct Recording {
   Negotiator::Options options;
   std::vector<NegotiationEvent> events;
@@ -52,21 +52,22 @@ struct Recording {
 std::string EncodeHeader(const Negotiator::Options& options);
 std::string Encode(const NegotiationEvent& event);
 
-// Errors: INVALID_ARGUMENT if this is no recording, or one of another version.
+// Errors: INVALID_ARGUMENT if this is no recording, or has another version.
 absl::StatusOr<Recording> DecodeRecording(absl::string_view bytes);
 
-// Runs all but the lists through a fresh negotiator, and compares the lists.
-// Errors: INTERNAL with the number of the first list that comes out differently, and both versions of it;
-// INVALID_ARGUMENT if an event cannot be decoded, or the negotiator refuses a report.
+// Runs all events except the lists through a new negotiator, and compares the lists.
+// Errors: INTERNAL with the number of the first list that differs, and both versions of it; INVALID_ARGUMENT if an
+// event cannot be decoded, or the negotiator refuses a report.
 absl::Status Replay(const Recording& recording);
 
-// Writes a recording as it happens. Every event is in the file when Append returns, so that it survives the process.
+// Writes a recording while the negotiation runs. When Append returns, the event is in the file, so it survives the
+// process.
 //
 // Thread-compatible. Owns the open file.
 class RecordingFile {
  public:
-  // Replaces a file at `path`.
-  // Errors: that of the operating system, with the path.
+  // Replaces any file at `path`.
+  // Errors: the operating system's, with the path.
   static absl::StatusOr<std::unique_ptr<RecordingFile>> Create(const std::string& path,
                                                                const Negotiator::Options& options);
 

@@ -12,7 +12,7 @@
 namespace ronda {
 namespace {
 
-// Whether the ranks that are needed take part.
+// Whether the ranks that the operation needs take part.
 bool HasItsRanks(const AgreedBucket& bucket, const TensorRequest& request) {
   const Group& participants = *bucket.participants;
   if (participants.size() == 0) return false;
@@ -32,7 +32,7 @@ Reporter::Reporter(Options options)
 void Reporter::Submit(const TensorRequest& request) {
   NoteProgram(RankReport::Program::kRuns);
   if (request.op == OpType::kJoin) joined_.insert(request.process_set);
-  // After a join requests keep their order, so that the coordinator sees what came too late.
+  // After a join requests keep their order, so that the coordinator sees which came too late.
   const std::optional<CacheId> id = joined_.contains(request.process_set) ? std::nullopt : Find(request);
   if (id) {
     report_.cached.push_back(*id);
@@ -52,8 +52,8 @@ void Reporter::Drain() { report_.membership = membership_ = RankReport::Membersh
 
 void Reporter::ShutDown() { report_.membership = membership_ = RankReport::Membership::kShuttingDown; }
 
-// Submissions that were not sent before a schedule began are part of the schedule, too. This rank's identity is not,
-// nor is its shutdown.
+// Submissions that were not sent before a schedule began are also part of the schedule. This rank's identity and its
+// shutdown are not.
 void Reporter::ForgetReported() {
   report_ = {.membership = membership_, .identity = std::move(report_.identity)};
   by_id_.clear();
@@ -62,8 +62,8 @@ void Reporter::ForgetReported() {
 }
 
 RankReport Reporter::TakeReport() {
-  // In the order in which they were first agreed on: then they are few runs, in any order in which this rank has
-  // them ready.
+  // Sorted by the order in which they were first agreed on: so they form few runs, no matter in which order this rank
+  // was ready.
   std::sort(report_.cached.begin(), report_.cached.end());
   report_.schedule = schedule_;
   if (learned_of_ && learned_of_ == reported_) report_.waited = RankReport::Waited::kNo;
@@ -136,7 +136,8 @@ absl::StatusOr<AgreedBucket> Reporter::CarryOut(const Bucket& bucket) {
   RONDA_ASSIGN_OR_RETURN(AgreedBucket resolved, Resolve(bucket));
   for (const std::shared_ptr<const Response>& response : resolved.responses) {
     RONDA_RETURN_IF_ERROR(process_sets_.Apply(*response));
-    // A rank that takes no part in a tensor has not submitted it, unless it is of one that it takes part in.
+    // A rank that takes no part in this tensor has not submitted it. If it has submitted a tensor of this name, that is
+    // another one, in which it takes part.
     if (resolved.participants->Contains(options_.rank)) Answered(response->request.key());
   }
   return resolved;
@@ -188,7 +189,7 @@ absl::Status Reporter::FindParticipants(AgreedBucket* bucket) const {
   return absl::OkStatus();
 }
 
-// Checks the properties that the executor relies on.
+// Checks the properties on which the executor relies.
 absl::Status Reporter::CheckBelongs(const AgreedBucket& bucket, const Response& response) const {
   const TensorRequest& request = response.request;
   const Group& members = *bucket.members;
@@ -199,7 +200,7 @@ absl::Status Reporter::CheckBelongs(const AgreedBucket& bucket, const Response& 
                                                    " ranks"));
   }
   const TensorRequest& first = bucket.responses.front()->request;
-  // Its participants are its own.
+  // An operation with its own participants must be alone in its bucket.
   const bool is_single = request.op == OpType::kSendRecv || TraitsOf(request.op).by_new_members;
   const bool fits = request.process_set == first.process_set && request.op == first.op &&
                     (!is_single || bucket.responses.size() == 1);
@@ -217,17 +218,17 @@ void Reporter::RepeatEvicted(const std::vector<ResponseCache::Evicted>& evicted)
     const auto it = by_id_.find(agreed.key());
     if (it == by_id_.end() || it->second != entry.id) continue;
     by_id_.erase(it);
-    // The group of a removed process set is gone, and the request will be answered with an error: any rows do.
+    // The process set may have been removed. Then the request will be answered with an error, so any rows will do.
     const std::shared_ptr<const Group> members = process_sets_.Find(agreed.process_set);
     TensorRequest request = members ? RequestOf(*entry.response, options_.rank, *members) : agreed;
     if (std::erase(report_.cached, entry.id) > 0) {
       unsent.push_back(std::move(request));
     } else {
-      // The coordinator has taken the report by this id, or will ignore it: only it knows which.
+      // The coordinator has accepted the id in the report, or will ignore it; only the coordinator knows which.
       report_.repeated.push_back({entry.id, std::move(request)});
     }
   }
-  // Before any join: they were submitted before it.
+  // Before any join, because they were submitted before it.
   report_.requests.insert(report_.requests.begin(), std::make_move_iterator(unsent.begin()),
                           std::make_move_iterator(unsent.end()));
 }

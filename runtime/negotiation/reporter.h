@@ -16,58 +16,58 @@
 
 namespace ronda {
 
-// A rank's own side of the negotiation: turns its submissions into reports, by id where the response cache knows them,
-// and response lists into work.
+// A rank's side of the negotiation. It turns submissions into reports, by id if the response cache knows them, and
+// response lists into work.
 //
-// While a schedule is locked (runtime/schedule/locked_schedule.h) the caller submits nothing here and takes no report.
-// Submissions made here are forgotten when a schedule begins. When it is unlocked the caller submits all that is
-// in flight here once more, in the order in which it was submitted.
+// While a schedule is locked (runtime/schedule/locked_schedule.h), the caller submits nothing here and takes no report.
+// When a schedule begins, submissions made here are forgotten. When it is unlocked, the caller submits everything in
+// flight here again, in the original order.
 //
-// A pure state machine; the Negotiator is its counterpart on the coordinator rank. Thread-compatible.
+// A pure state machine; the Negotiator is its counterpart on the coordinator. Thread-compatible.
 class Reporter {
  public:
   struct Options {
     RankId rank = 0;
     int world_size = 1;
-    std::string identity;  // "host h, pid 42": how errors on other ranks call this one
+    std::string identity;  // "host h, pid 42": names this rank in errors on other ranks
   };
 
   explicit Reporter(Options options);
 
   // The next report says that `request` is ready here.
-  // REQUIRES: the process set exists in process_sets() and this rank is in it (a removal that is under way is answered
+  // REQUIRES: the process set exists in process_sets() and contains this rank (a removal that is under way is answered
   // with an error).
   void Submit(const TensorRequest& request);
 
-  // The id of `request` in the response cache: how schedules call it. nullopt if it is not there.
+  // The id of `request` in the response cache, by which schedules name it. nullopt if it is not in the cache.
   std::optional<CacheId> Find(const TensorRequest& request) const;
 
-  // Of how many completions the program had learned when it made the next submission. As long as it has learned of no
-  // other one, its next submissions do not wait for the earlier ones. Without these calls they may always have waited.
+  // How many completions the program knew of when it made the next submission. While this number stays the same, later
+  // submissions do not wait for earlier ones. Without these calls every submission may have waited for earlier ones.
   void NoteCompletions(uint64_t learned_of) { learned_of_ = learned_of; }
 
-  // The tensors that are submitted once more after a schedule was unlocked were submitted for the first time at least
-  // this long ago.
+  // After an unlock: the tensors that are submitted again were submitted for the first time at least this long ago.
   void SetAge(absl::Duration age) { report_.age = age; }
 
   // The schedule that was unlocked did not fit this rank's program.
   void NoteMisfit() { report_.last_schedule = RankReport::LastSchedule::kMisfit; }
 
-  // What the program does now. The next report says so, if the last one has said something else; a report with
-  // submissions says that the program runs.
+  // Whether the program waits or runs now. The next report contains it if it differs from the last report; a report
+  // with submissions says that the program runs.
   void NoteProgram(RankReport::Program program) {
     has_program_news_ = program != told_program_;
     report_.program = program;
   }
 
-  // This rank submits nothing more, and waits for what it has in flight: the next report says so, after a schedule that
-  // is locked.
+  // This rank submits nothing more, and waits for what it has in flight. The next report contains that; if a schedule
+  // is locked, the report comes after the unlock.
   void Drain();
 
-  // This rank shuts down: the next report is the last one, after a schedule that is locked.
+  // This rank shuts down: the next report is the last. If a schedule is locked, the report comes after the unlock.
   void ShutDown();
 
-  // True at first if there is an identity to tell: errors about a rank that never submits anything name it too.
+  // True at first if this rank has an identity to report, so that errors can name even a rank that never submits
+  // anything.
   bool has_news() const {
     return has_program_news_ || !report_.identity.empty() || !report_.cached.empty() || !report_.repeated.empty() ||
            !report_.requests.empty() || report_.membership != RankReport::Membership::kPresent;
@@ -77,20 +77,20 @@ class Reporter {
   // REQUIRES: no schedule is locked.
   RankReport TakeReport();
 
-  // The work that a response list gives this rank, in the order of its parts. Every rank does every bucket,
-  // also those of process sets that it is not in.
+  // The work of this rank from a response list, in the order of the list's parts. Every rank executes every bucket,
+  // even of process sets that it is not in.
   struct Work {
     std::optional<JobSettings> settings;  // in the first work, and whenever they change
     std::vector<ReceiveMatch> matches;    // of this rank's receives
-    std::vector<TensorError> errors;      // those that answer this rank's submissions
+    std::vector<TensorError> errors;      // the errors that answer this rank's submissions
     std::vector<AgreedBucket> buckets;
-    // Begins after the buckets: the caller submits all that is in flight to it.
+    // Begins after the buckets: the caller submits everything in flight to it.
     std::optional<ResolvedSchedule> schedule;
     ResponseList::Job job = ResponseList::Job::kGoesOn;
   };
 
   // REQUIRES: no schedule is locked.
-  // Errors: INVALID_ARGUMENT if the coordinator rank cannot have sent this list.
+  // Errors: INVALID_ARGUMENT if the coordinator cannot have sent this list.
   absl::StatusOr<Work> Apply(const ResponseList& list);
 
   // The process sets after the last list that was applied.
@@ -109,17 +109,17 @@ class Reporter {
   void RepeatEvicted(const std::vector<ResponseCache::Evicted>& evicted);
 
   const Options options_;
-  std::optional<ResponseCache> cache_;  // of rank 0's capacity, once that is known
+  std::optional<ResponseCache> cache_;  // with rank 0's capacity, once known
   ProcessSetTable process_sets_;
   uint64_t schedule_ = 0;  // the number of the last schedule that has begun
   RankReport::Membership membership_ = RankReport::Membership::kPresent;
-  RankReport report_;                                              // the next one
+  RankReport report_;                                              // the next report
   RankReport::Program told_program_ = RankReport::Program::kRuns;  // in the last report
-  bool has_program_news_ = false;                                  // report_ says something else
+  bool has_program_news_ = false;                                  // report_ differs from that
   std::optional<uint64_t> learned_of_;                             // with the last submission
-  std::optional<uint64_t> reported_;                               // learned_of_ in the last report, if it counts
+  std::optional<uint64_t> reported_;                               // learned_of_ in the last report, if it is known
   TensorKeyMap<CacheId> by_id_;                                    // submitted by id and not answered yet
-  absl::flat_hash_set<ProcessSetId> joined_;                       // process sets this rank has joined, until all have
+  absl::flat_hash_set<ProcessSetId> joined_;  // process sets that this rank has joined, until all members have
 };
 
 }  // namespace ronda

@@ -25,7 +25,7 @@ bool FirstDimensionFits(const Response& response, const TensorRequest& request, 
   return agreed.shape.empty() || request.shape.front() == agreed.shape.front();
 }
 
-// Compares without building the rank's request: this runs once a tensor and step.
+// Compares without building the rank's request, because this runs once per tensor and step.
 bool Answers(const Response& response, const TensorRequest& request, RankId rank, const Group& members) {
   const TensorRequest& agreed = response.request;
   if (!SameButShape(agreed, request) || request.shape.size() != agreed.shape.size()) return false;
@@ -79,7 +79,7 @@ absl::StatusOr<std::vector<ResponseCache::Evicted>> ResponseCache::Apply(const R
 
 void ResponseCache::Take(const Execution& execution, std::vector<Evicted>* evicted) {
   if (const CacheId* id = std::get_if<CacheId>(&execution)) {
-    // It may have been evicted by an insertion for an earlier execution of this very list.
+    // An insertion for an earlier execution of this list may have evicted it.
     if (const auto it = entries_.find(*id); it != entries_.end()) {
       by_age_.splice(by_age_.end(), by_age_, it->second.age);
     }

@@ -17,30 +17,30 @@ namespace ronda {
 
 // Remembers agreements about tensors, so that next time an id is enough.
 //
-// Every rank applies the same response lists in the same order, so the caches are equal without ever being compared:
-// ids, contents and evictions are functions of that sequence alone. The least recently executed entry is evicted first.
+// Every rank applies the same response lists in the same order, so the caches are equal without a comparison: ids,
+// contents and evictions depend only on that sequence. The least recently executed entry is evicted first.
 //
-// Eviction is safe because of two rules. A rank that has reported an id, and sees it evicted by a list that does not
-// answer the report, repeats the request in full. The coordinator remembers from which ranks it has ignored an id that
-// it had evicted, and counts a repetition in these cases alone.
+// Two rules make eviction safe. If a rank has reported an id, and a list evicts the id without answering the report,
+// the rank repeats the request in full. The coordinator remembers from which ranks it has ignored an id that it had
+// evicted, and accepts a repetition only from these.
 //
-// Joins and changes of process sets are not kept. The entries of a process set are evicted when it is removed.
+// The cache does not keep joins and changes of process sets. When a process set is removed, its entries are evicted.
 //
 // A pure state machine. Thread-compatible.
 class ResponseCache {
  public:
   explicit ResponseCache(size_t capacity) : capacity_(capacity) {}
 
-  // The id under which `rank` may report `request`: the cached response answers exactly this request. `members` are
-  // those of the request's process set; the rank is one of them.
+  // The id under which `rank` may report `request`: the cached response answers exactly this request. `members` are the
+  // members of the request's process set; the rank is one of them.
   std::optional<CacheId> Find(const TensorRequest& request, RankId rank, const Group& members) const;
 
-  // nullptr if there is no such entry.
+  // nullptr if the cache has no such entry.
   std::shared_ptr<const Response> Get(CacheId id) const;
 
-  // Takes note of a list that every rank applies: marks its cached executions as used, remembers the new ones, and
-  // returns the entries that were evicted for them.
-  // Errors: INVALID_ARGUMENT if the list names an id that is not here; the cache is then unchanged.
+  // Applies a list that every rank applies: marks its cached executions as used, remembers the new ones, and returns
+  // the entries that were evicted for them.
+  // Errors: INVALID_ARGUMENT if the list names an id that is not in the cache; the cache is then unchanged.
   struct Evicted {
     CacheId id;
     std::shared_ptr<const Response> response;
@@ -69,8 +69,7 @@ class ResponseCache {
   std::list<CacheId> by_age_;  // least recently executed first
 };
 
-// The request that `rank` must have made for `response` to answer it. Dimensions that do not count (see Response) are
-// those of the response.
+// The request of `rank` that `response` answers. Dimensions that are ignored (see Response) are those of the response.
 TensorRequest RequestOf(const Response& response, RankId rank, const Group& members);
 
 }  // namespace ronda

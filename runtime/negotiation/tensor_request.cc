@@ -15,14 +15,14 @@ std::string OfSet(const TensorRequest& request) {
   return request.process_set == kGlobalProcessSet ? "" : absl::StrCat(" of process set ", request.process_set);
 }
 
-// Long lists by their ends: texts stay one line.
+// Long lists are shortened, so that a text stays one line.
 std::string Ranks(const std::vector<RankId>& ranks) {
   constexpr size_t kNamed = 8;
   if (ranks.size() <= kNamed) return absl::StrJoin(ranks, ", ");
   return absl::StrCat(absl::StrJoin(ranks.begin(), ranks.begin() + kNamed - 1, ", "), ", ..., ", ranks.back());
 }
 
-// One rank's value of a field, behind the field's word.
+// One rank's value of a field, to be put after the field's word.
 template <typename T>
 std::string ValueText(const T& value) {
   if constexpr (std::is_enum_v<T>) {
@@ -55,7 +55,7 @@ bool SameShape(const TensorRequest& a, const TensorRequest& b) {
   return a.shape.size() == b.shape.size() && std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
 }
 
-// The word and one side's value of the first field in which the two differ; the other side is asked with a and b
+// The word of the first field in which the two differ, and the value of `a`. For the value of `b` call it with a and b
 // exchanged.
 std::optional<std::string> FirstDifference(const TensorRequest& a, const TensorRequest& b) {
   if (a.function != b.function || a.op != b.op) return absl::StrCat("operation ", FunctionName(a));
@@ -73,26 +73,27 @@ std::optional<std::string> FirstDifference(const TensorRequest& a, const TensorR
   return std::nullopt;
 }
 
-// Objects are no tensors to the caller.
+// A caller does not regard objects as tensors.
 bool IsOfObject(const TensorRequest& request) {
   return request.function == TensorRequest::Function::kBroadcastObject ||
          request.function == TensorRequest::Function::kAllgatherObject;
 }
 
-// "allreduce of float32 [3]"; the name alone of an operation without a tensor.
+// "allreduce of float32 [3]"; only the name for an operation without a tensor.
 std::string Call(const TensorRequest& request) {
   if (!TraitsOf(request.op).has_tensor() || IsOfObject(request)) return FunctionName(request);
   return absl::StrCat(FunctionName(request), " of ", Name(request.dtype), " ", ToString(request.shape));
 }
 
-// What `a` says of an unnamed tensor that `b` says differently: as nobody knows it by name, always what it is.
+// For an unnamed tensor: the value of `a` in which `b` differs. It always describes the tensor, because nobody knows it
+// by name.
 std::string CallAndDifference(const TensorRequest& a, const TensorRequest& b, const std::string& difference) {
   const bool is_in_call =
       a.function != b.function || a.op != b.op || a.dtype != b.dtype || (a.memory == b.memory && !SameShape(a, b));
   return is_in_call ? Call(a) : absl::StrCat(Call(a), " with ", difference);
 }
 
-// Which shapes would do, where that is not obvious.
+// Says which shapes would be correct, if that is not obvious.
 const char* Hint(const TensorRequest& a, const TensorRequest& b) {
   if (a.function != b.function || a.op != b.op || a.dtype != b.dtype || a.memory != b.memory || SameShape(a, b))
     return "";

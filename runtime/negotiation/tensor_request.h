@@ -1,5 +1,5 @@
-// A rank's request: one tensor and an operation on it. Its fields are listed once, in RONDA_REQUEST_FIELDS; the cache
-// key, the fusion key, the texts of mismatches and the codec come from that list.
+// A rank's request: one tensor and an operation on it. Its fields are listed once, in RONDA_REQUEST_FIELDS. The cache
+// key, the fusion key, the texts of mismatches and the codec are made from that list.
 #ifndef RONDA_RUNTIME_NEGOTIATION_TENSOR_REQUEST_H_
 #define RONDA_RUNTIME_NEGOTIATION_TENSOR_REQUEST_H_
 
@@ -34,7 +34,7 @@ struct TensorKeyView {
   }
 };
 
-// Tells tensors in flight apart: the same name may be in flight in several process sets at once.
+// Identifies a tensor in flight: the same name may be in flight in several process sets at once.
 struct TensorKey {
   ProcessSetId process_set = kGlobalProcessSet;
   std::string name;
@@ -63,39 +63,39 @@ struct TensorKeyEqual {
   bool operator()(const TensorKeyView& a, const TensorKeyView& b) const { return a == b; }
 };
 
-// Finds by TensorKeyView too.
+// Can also be searched by TensorKeyView.
 template <typename V>
 using TensorKeyMap = absl::flat_hash_map<TensorKey, V, TensorKeyHash, TensorKeyEqual>;
 
 // The name of every join.
 inline constexpr absl::string_view kJoinName = "ronda/join";
 
-// The names of tensors that the caller has not named begin with it.
+// The names of tensors that the caller has not named begin with this.
 inline constexpr absl::string_view kUnnamedPrefix = "ronda/unnamed/";
 
-// The names of receives in order of arrival begin with it.
+// The names of receives in order of arrival begin with this.
 inline constexpr absl::string_view kReceivePrefix = "ronda/receive/";
 
-// The names of messages. The n-th message of a channel, from one rank to another with a tag, has the channel's name, a
-// slash, and n modulo kMessageNumbers; so many may be in flight. A receive that takes messages in the order of their
-// arrival has a name of its own instead: ReceiveName(), a slash and such a number.
+// The names of messages. A channel goes from one rank to another with a tag. The name of its n-th message is the
+// channel's name, a slash, and n modulo kMessageNumbers; this many messages may be in flight. A receive that takes
+// messages in the order of arrival has another name: ReceiveName(), a slash and such a number.
 inline constexpr uint64_t kMessageNumbers = 64;
 std::string ChannelName(RankId from, RankId to, absl::string_view tag);
 std::string ReceiveName(RankId to, absl::string_view tag);
 
-// The last two parts of either.
+// The last two parts of either kind of name.
 struct MessageNameParts {
   absl::string_view tag;
   uint64_t number = 0;
 };
 MessageNameParts PartsOfMessageName(absl::string_view name);
 
-// One tensor that a rank is ready to operate on. Ranks are numbered as in the job, not as in the process set.
+// One tensor that a rank is ready to operate on. Ranks have their numbers in the job, not in the process set.
 struct TensorRequest {
-  std::string name;  // with the process set, brings the ranks' requests together
+  std::string name;  // with the process set, identifies the requests that belong together
   ProcessSetId process_set = kGlobalProcessSet;
   OpType op = OpType::kAllreduce;
-  // The caller's function, of which the operation is all or a part. Ranks that call different ones disagree.
+  // The caller's function; the operation is all or a part of it. Ranks that call different functions disagree.
   enum class Function : uint8_t { kOperation, kBroadcastObject, kAllgatherObject, kSparseAllreduce };
   Function function = Function::kOperation;
   DType dtype = DType::kFloat32;
@@ -109,7 +109,7 @@ struct TensorRequest {
   RankId root = 0;      // of operations with one (OperationTraits::root). In a join's response: the last rank to join
   RankId receiver = 0;  // send/recv
 
-  // A group of tensors runs as a whole or not at all. Empty: this tensor is in none.
+  // The group of the tensor: it runs completely or not at all. Empty: this tensor is in none.
   std::string group;
   int group_size = 0;
 
@@ -119,11 +119,11 @@ struct TensorRequest {
   std::vector<RankId> members;  // OperationTraits::adds_process_set; ascending
   ProcessSetId subject = 0;     // kRemoveProcessSet
 
-  std::optional<WaitLimits> limits;  // nullopt: the job's. Ranks may differ in it; the shortest holds
+  std::optional<WaitLimits> limits;  // nullopt: the job's. Ranks may differ; the shortest applies
 
-  // Not empty: the rank takes the place that it has in the operation, so that the other ranks do not wait for it, and
-  // says why it cannot take part. The operation fails on all of them with this text. What the rank would have called is
-  // not known: `op` is kBarrier, or kSendRecv.
+  // Not empty: the rank refuses to take part, and this text says why. It still sends this request in place of its own,
+  // so that the other ranks do not wait for it; the operation fails on all of them with this text. Nobody knows which
+  // operation the rank would have called: `op` is kBarrier or kSendRecv.
   std::string refusal;
 
   TensorKeyView key() const { return {process_set, name}; }
@@ -131,13 +131,13 @@ struct TensorRequest {
   friend bool operator==(const TensorRequest&, const TensorRequest&) = default;
 };
 
-// Uses of a field beyond the cache key and the codec, which have all of them.
-inline constexpr unsigned kAgreed = 1;  // ranks that differ in it make the tensor fail, with its word in the text
-inline constexpr unsigned kFused = 2;   // tensors that differ in it never travel as one collective
+// How a field is used, besides the cache key and the codec, which contain all fields.
+inline constexpr unsigned kAgreed = 1;  // if ranks differ in it, the tensor fails, and the text has the field's word
+inline constexpr unsigned kFused = 2;   // tensors that differ in it never share a collective
 
-// The fields of TensorRequest but for its name, in the order in which a mismatch is looked for. Each row has the
-// field, its name in proto/ronda/v1/negotiation.proto, the word for it in messages, and its uses. SCALAR, LIST and
-// MESSAGE are its form there. It is a macro because protobuf's accessors are found by name alone.
+// The fields of TensorRequest except its name, in the order in which a mismatch is looked for. Each row has the field,
+// its name in proto/ronda/v1/negotiation.proto, the word for it in messages, and its uses. SCALAR, LIST and MESSAGE are
+// its form in the proto. It is a macro because protobuf's accessors can only be found by name.
 #define RONDA_REQUEST_FIELDS(SCALAR, LIST, MESSAGE)                         \
   SCALAR(function, function, "function", kAgreed | kFused)                  \
   SCALAR(op, op, "operation", kAgreed | kFused)                             \
@@ -160,14 +160,14 @@ inline constexpr unsigned kFused = 2;   // tensors that differ in it never trave
   MESSAGE(limits, limits, "wait limits", kFused)                            \
   SCALAR(refusal, refusal, "refusal", 0)
 
-// Does not compile while the list lacks a field.
+// Does not compile if the list lacks a field.
 inline void CheckEveryFieldIsListed(const TensorRequest& request) {
 #define RONDA_FIELD(field, ...) , field
   [[maybe_unused]] const auto& [name RONDA_REQUEST_FIELDS(RONDA_FIELD, RONDA_FIELD, RONDA_FIELD)] = request;
 #undef RONDA_FIELD
 }
 
-// Whether two requests of one name are equal in all but the shape.
+// Whether two requests with the same name are equal except for the shape.
 inline bool SameButShape(const TensorRequest& a, const TensorRequest& b) {
 #define RONDA_FIELD(field, ...) &&(std::is_same_v<decltype(a.field), Shape> || a.field == b.field)
   return a.name == b.name RONDA_REQUEST_FIELDS(RONDA_FIELD, RONDA_FIELD, RONDA_FIELD);
@@ -181,29 +181,29 @@ inline bool SameKind(const TensorRequest& a, const TensorRequest& b) {
 #undef RONDA_FIELD
 }
 
-// Whether the operation can be part of a schedule. A late rank fails an operation with limits of its own, and that
-// alone; in a schedule it would fail the job.
+// Whether the operation can be part of a schedule. A late rank fails only an operation that has its own limits; in a
+// schedule it would fail the job.
 inline bool CanBeScheduled(const TensorRequest& request) { return TraitsOf(request.op).schedulable && !request.limits; }
 
-// Whether the caller has given the tensor no name, so that it meets those of other ranks by the order of the calls.
+// Whether the caller has given the tensor no name. It then meets the tensors of other ranks by the order of the calls.
 inline bool IsUnnamed(const TensorRequest& request) { return absl::StartsWith(request.name, kUnnamedPrefix); }
 
-// Whether it receives the first message that arrives, with its tag and of its sender, and that no earlier receive
-// takes; other receives say by their name which message it is.
+// Whether the request receives the first message that arrives with its tag and from its sender, and that no earlier
+// receive takes. Other receives name the message.
 inline bool IsOrderedReceive(const TensorRequest& request) {
   return request.op == OpType::kSendRecv && absl::StartsWith(request.name, kReceivePrefix);
 }
 
-// Whether that may be a message of any rank: it names itself as the sender.
+// Whether that message may come from any rank: such a request names itself as the sender.
 inline bool IsFromAnyRank(const TensorRequest& request) {
   return request.root == request.receiver && IsOrderedReceive(request);
 }
 
-// Equal for two requests of a rank on which DescribeMismatch() would find nothing but for their names, and else
-// different, as far as 64 bits can tell. Another process has other numbers.
+// Two requests of a rank have equal signatures if DescribeMismatch() would find no difference except their names;
+// otherwise they differ, as far as 64 bits allow. Another process has other signatures.
 uint64_t SignatureOf(const TensorRequest& request);
 
-// REQUIRES: the element count fits in memory (the codec and the client have checked).
+// REQUIRES: the element count fits in memory (the codec and the client have checked this).
 inline size_t TensorBytes(const TensorRequest& request) {
   return static_cast<size_t>(ElementCount(request.shape)) * SizeOf(request.dtype);
 }
@@ -217,13 +217,13 @@ const char* FunctionName(const TensorRequest& request);
 // process set 0".
 std::string NameForErrors(const TensorRequest& request);
 
-// The same with the operation, dtype and shape where there are any: "tensor 'x' (allreduce of float32 [3])".
+// As NameForErrors, with the operation, dtype and shape if any: "tensor 'x' (allreduce of float32 [3])".
 std::string DescribeTensor(const TensorRequest& request);
 
-// Why two requests for the tensor of the same name cannot be carried out together, as "tensor 'x': rank 0 (host h, pid
-// 1) says shape [3], rank 1 (host h, pid 2) says shape [4]"; of unnamed tensors always with operation, dtype and shape;
-// nullopt if they can. `rank_a` and `rank_b` name the ranks.
-// First dimensions that are each rank's own may differ (FirstDimension), and so may fields without kAgreed.
+// Why two requests for the tensor of the same name cannot be carried out together: "tensor 'x': rank 0 (host h, pid 1)
+// says shape [3], rank 1 (host h, pid 2) says shape [4]". For unnamed tensors the text always has operation, dtype and
+// shape. nullopt if they can. `rank_a` and `rank_b` name the ranks.
+// First dimensions that are each rank's own may differ (FirstDimension); so may fields without kAgreed.
 std::optional<std::string> DescribeMismatch(const TensorRequest& a, absl::string_view rank_a, const TensorRequest& b,
                                             absl::string_view rank_b);
 

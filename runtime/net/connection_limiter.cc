@@ -17,14 +17,14 @@
 namespace ronda {
 namespace {
 
-// Until the next attempt, when the process has no descriptor left for a connection.
+// The pause until the next attempt, if the process has no descriptor left for a connection.
 constexpr absl::Duration kPause = absl::Milliseconds(100);
 
 bool IsShortOfDescriptors(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-// A program may close descriptors that are not its own, and nothing else would end the wait then.
+// If the program closes descriptors that it did not open, nothing else ends the wait.
 constexpr absl::Duration kLongestWait = absl::Seconds(1);
 
 int PollTimeout(absl::Time until) {
@@ -51,7 +51,7 @@ void ConnectionLimiter::Stop() {
   }
   wake_.Wake();
   thread_.join();
-  // If the program has closed them, others may have their numbers.
+  // If the program has closed these descriptors, other files may have their numbers.
   if (!wake_.IsIntact()) {
     listener_.Release();
     for (Connection& connection : connections_) connection.socket.Release();
@@ -77,7 +77,7 @@ void ConnectionLimiter::Run() {
       if (is_over_) return;
     }
     if (!wake_.IsIntact()) return;
-    // Before the ends of connections are handled: a client may authenticate and leave at once.
+    // Before the ends of connections are handled, because a client may authenticate and leave at once.
     DropAuthenticated();
     for (auto connection = connections_.begin(); connection != connections_.end();) {
       connection = IsKept(*connection) ? std::next(connection) : connections_.erase(connection);
@@ -92,7 +92,7 @@ bool ConnectionLimiter::Wait() {
   std::vector<pollfd> events = {{.fd = wake_.reader(), .events = POLLIN},
                                 {.fd = has_room ? listener_.get() : -1, .events = POLLIN}};
   for (const Connection& connection : connections_) {
-    // After the hand-over the server reads the bytes, and only the end is of interest here.
+    // The server reads the bytes of a connection that it has got; here only the end of the connection matters.
     events.push_back({.fd = connection.socket.get(),
                       .events = static_cast<int16_t>(connection.is_handed_over ? POLLRDHUP : POLLIN)});
   }
@@ -157,7 +157,7 @@ void ConnectionLimiter::ReplaceOne() {
   const auto first = std::min_element(connections_.begin(), connections_.end(), [this](auto& one, auto& other) {
     return ReplaceableFrom(one) < ReplaceableFrom(other);
   });
-  // Closing this descriptor would not end a connection of which the server has another one.
+  // Closing this descriptor alone would not end the connection, because the server has another descriptor.
   shutdown(first->socket.get(), SHUT_RDWR);
   connections_.erase(first);
 }

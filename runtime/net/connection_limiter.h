@@ -22,19 +22,19 @@
 
 namespace ronda {
 
-// Accepts the connections to a socket and hands them over to a server, such that clients which have not authenticated
-// cannot use up the descriptors of this process.
+// Accepts the connections to a socket and gives them to a server. It limits connections whose clients have not
+// authenticated, so that these cannot use up the descriptors of this process.
 //
-// A connection is handed over when its client has sent something. Connections that have not authenticated are limited
-// in number. At the limit, a new connection replaces the one whose time is up first: `silence` for a connection that
-// has sent nothing, and `grace` for one that has not authenticated. Until then the new one waits in the system's queue.
+// A connection goes to the server when its client has sent something. At the limit, a new connection replaces the one
+// whose time is up first: `silence` for a connection that has sent nothing, and `grace` for one that has not
+// authenticated. Until then the new one waits in the system's queue.
 //
 // Thread-safe. Owns a thread.
 class ConnectionLimiter {
  public:
   enum class Until {
-    kHandedOver,     // the server limits the connections that it has
-    kAuthenticated,  // a connection counts until Authenticated
+    kHandedOver,     // from then on the server limits the connection
+    kAuthenticated,  // a connection is limited until Authenticated
   };
   struct Options {
     size_t limit = 64;  // at least 1
@@ -45,21 +45,21 @@ class ConnectionLimiter {
     std::function<void(UniqueFd connection)> hand_over;
   };
 
-  // `listener` listens, and does not block. Errors: RESOURCE_EXHAUSTED if there is no descriptor left.
+  // `listener` is a listening socket that does not block. Errors: RESOURCE_EXHAUSTED if no descriptor is left.
   static absl::StatusOr<std::unique_ptr<ConnectionLimiter>> Create(UniqueFd listener, Options options);
   ~ConnectionLimiter() { Stop(); }
   ConnectionLimiter(const ConnectionLimiter&) = delete;
   ConnectionLimiter& operator=(const ConnectionLimiter&) = delete;
 
-  // To be called once.
+  // Call once.
   void Start();
-  // Closes the listener, and the connections that have not been handed over. No connection is handed over after it.
+  // Closes the listener and the connections that the server does not have yet. After it the server gets no connection.
   void Stop();
 
-  // The client at `address` ("127.0.0.1:4711", "[::1]:4711") has authenticated: its connection is not limited any more.
+  // The client at `address` ("127.0.0.1:4711", "[::1]:4711") has authenticated: its connection is no longer limited.
   void Authenticated(absl::string_view address);
 
-  // Connections until now that have not authenticated, those included that have been closed.
+  // The number of connections so far that have not authenticated, including those that were closed.
   int64_t unauthenticated() const { return accepted_.load() - authenticated_.load(); }
 
  private:
@@ -85,7 +85,7 @@ class ConnectionLimiter {
   void Accept();
   // Closes the connection whose time is up first.
   void ReplaceOne();
-  // Closes the connections that have sent nothing, since the process has no descriptor left.
+  // Closes the connections that have sent nothing, because the process has no descriptor left.
   void MakeRoomForDescriptors();
   // When a connection may be replaced by another.
   absl::Time ReplaceableFrom(const Connection& connection) const;
@@ -96,8 +96,8 @@ class ConnectionLimiter {
   UniqueFd listener_;
   const WakePipe wake_;
 
-  // Of the thread.
-  Connections connections_;  // in the order of their coming
+  // Only for the thread:
+  Connections connections_;  // in the order of arrival
   absl::Time accept_from_ = absl::InfinitePast();
 
   Mutex mu_;

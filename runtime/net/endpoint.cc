@@ -27,7 +27,7 @@ namespace {
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 absl::StatusOr<AddressList> Lookup(std::string host, const std::string& service, int flags) {
-  // RFC 6761 fixes the meaning of this name; bare containers often have no /etc/hosts that does.
+  // RFC 6761 defines this name; bare containers often have no /etc/hosts that does.
   if (host == "localhost") host = "127.0.0.1";
   const addrinfo hints = {.ai_flags = flags, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;
@@ -38,8 +38,8 @@ absl::StatusOr<AddressList> Lookup(std::string host, const std::string& service,
   return AddressList(found, &freeaddrinfo);
 }
 
-// The first IPv4 address, or else the first IPv6 address: a fixed choice, so that all ranks take the same one of a name
-// that has several, regardless of the order in which the system's resolver lists them.
+// The first IPv4 address, or else the first IPv6 address. The choice is fixed: if a name has several addresses, all
+// ranks choose the same one, in whatever order the system's resolver lists them.
 const addrinfo* Choose(const addrinfo* list) {
   const addrinfo* ipv6 = nullptr;
   for (const addrinfo* item = list; item != nullptr; item = item->ai_next) {
@@ -84,7 +84,7 @@ NumericAddress Read(const addrinfo& info) {
 
 using Scope = InterfaceAddress::Scope;
 
-// Their addresses look like any other, but cannot be reached from outside of the host.
+// Addresses on these look like any other, but cannot be reached from outside the host.
 constexpr absl::string_view kBridgePrefixes[] = {"docker", "virbr", "lxcbr", "cni"};
 
 Scope ScopeOf(const in_addr& address) {
@@ -121,7 +121,7 @@ std::optional<InterfaceAddress> Read(const ifaddrs& entry) {
   return found;
 }
 
-// A link's own addresses mean nothing without naming the link.
+// An address of a link has no meaning without the link's name.
 bool IsUsable(const InterfaceAddress& address) { return address.scope != Scope::kLink; }
 
 bool LeadsElsewhere(const InterfaceAddress& address) {
@@ -130,7 +130,7 @@ bool LeadsElsewhere(const InterfaceAddress& address) {
          });
 }
 
-// The first that `fits`, an IPv4 address if there is one.
+// The first address that `fits`; an IPv4 address if possible.
 template <typename Predicate>
 std::optional<Endpoint> FirstThat(const std::vector<InterfaceAddress>& addresses, const Predicate& fits) {
   for (const AddressFamily family : {AddressFamily::kIPv4, AddressFamily::kIPv6}) {

@@ -17,7 +17,7 @@ struct Endpoint {
   std::string host;                             // as the user wrote it, for messages
   AddressFamily family = AddressFamily::kIPv4;  // of `address`
   std::string address;                          // numeric: "127.0.0.1", "::1"
-  int port = 0;                                 // 0 lets the system choose, where a server listens
+  int port = 0;                                 // 0: the system chooses the port of a server
   bool loopback = false;                        // only processes of this host can reach it
 };
 
@@ -31,7 +31,7 @@ std::string ToString(const Endpoint& endpoint);
 // Errors: INVALID_ARGUMENT if the address stands for all interfaces; NOT_FOUND if there is no such host.
 absl::StatusOr<Endpoint> ResolveEndpoint(absl::string_view host, int port);
 
-// Beyond this host, joining a job takes a secret.
+// On other endpoints than loopback, joining a job needs a secret.
 // Errors: FAILED_PRECONDITION if `secret` is empty and the endpoint is not on loopback.
 absl::Status CheckSecret(const Endpoint& endpoint, absl::string_view secret);
 
@@ -43,15 +43,15 @@ struct InterfaceAddress {
   enum class Scope { kHost, kLink, kGlobal } scope = Scope::kGlobal;
 };
 
-// Of the interfaces that are up.
+// The addresses of the interfaces that are up.
 std::vector<InterfaceAddress> InterfaceAddresses();
 
 // "there are lo (127.0.0.1), eth0 (10.0.0.1)", for messages.
 std::string ListInterfaces(const std::vector<InterfaceAddress>& addresses);
 
-// Where other hosts can reach this one; the endpoint's port is 0. With `names`, the first of these interfaces that has
-// an address; else the first that has one which is valid beyond its link, not looking at bridges to containers and
-// virtual machines. IPv4 comes before IPv6.
+// An address at which other hosts can reach this one; the endpoint's port is 0. With `names`, it is on the first of
+// these interfaces that has an address. Otherwise it is on the first interface with an address that is valid beyond its
+// link; bridges to containers and virtual machines are ignored. IPv4 is preferred to IPv6.
 // Errors: NOT_FOUND that lists all interfaces.
 absl::StatusOr<Endpoint> ChooseAddress(const std::vector<InterfaceAddress>& addresses,
                                        const std::vector<std::string>& names);

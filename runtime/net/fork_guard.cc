@@ -29,7 +29,7 @@ std::array<uint8_t, 16> InIPv6sForm(const in_addr& address) {
   return bytes;
 }
 
-// The descriptors of this process. The one that reads the folder is among them, and closed by then.
+// The descriptors of this process. They include the one that reads the folder, which is closed afterwards.
 std::vector<int> OpenDescriptors() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
   std::vector<int> descriptors;
@@ -42,7 +42,7 @@ std::vector<int> OpenDescriptors() {
 
 }  // namespace
 
-// Those of all guards. fork() waits for its lock, so that a child finds it free.
+// The endpoints of all guards. fork() waits for the lock, so the lock is free in the child.
 class GuardedEndpoints {
  public:
   using Key = ForkGuard::Key;
@@ -71,7 +71,7 @@ class GuardedEndpoints {
                                []() ABSL_NO_THREAD_SAFETY_ANALYSIS { Instance().CloseInChild(); }) == 0);
   }
 
-  // The address that `read` tells of a TCP socket; nullopt if it is none, or has none.
+  // The address that `read` returns for a TCP socket; nullopt if it is no TCP socket, or has no address.
   static std::optional<Key> KeyOf(int fd, AddressReader read) {
     sockaddr_storage storage = {};
     socklen_t size = sizeof(storage);
@@ -96,7 +96,7 @@ class GuardedEndpoints {
     return false;
   }
 
-  // The lock is held, by fork().
+  // fork() holds the lock.
   void CloseInChild() ABSL_UNLOCK_FUNCTION(mu_) {
     if (!keys_.empty()) {
       for (const int fd : OpenDescriptors()) {

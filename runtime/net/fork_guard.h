@@ -9,10 +9,10 @@
 
 namespace ronda {
 
-// While it exists, children of fork() begin without copies of this process' TCP sockets at `endpoint`: where this
-// process listens, or to which it has connected. With a copy in a child that lives on, the end of this process would
-// not end its connections, and the other ranks would learn of it by its silence only. gRPC keeps its descriptors to
-// itself; so a socket is known by its addresses.
+// While it exists, children of fork() start without copies of this process' TCP sockets at `endpoint` (where this
+// process listens, or to which it has connected). If a child kept a copy and lived on, the end of this process would
+// not end its connections. The other ranks would notice the end only by its silence. gRPC does not reveal its
+// descriptors, so sockets are identified by their addresses.
 //
 // Thread-safe.
 class ForkGuard {
@@ -26,7 +26,7 @@ class ForkGuard {
  private:
   friend class GuardedEndpoints;
 
-  // An address of IPv6, or one of IPv4 in IPv6's form; and a port.
+  // An IPv6 address, or an IPv4 address in IPv6 form; and a port.
   using Key = std::pair<std::array<uint8_t, 16>, int>;
 
   Key key_;

@@ -1,4 +1,4 @@
-// libronda_hosts.so. It is built of this file and gRPC alone.
+// libronda_hosts.so. It is built only from this file and gRPC.
 #include "runtime/net/hosts_plugin.h"
 
 #include <grpcpp/generic/async_generic_service.h>
@@ -23,7 +23,7 @@ struct ronda_hosts_stream {
 
 struct ronda_hosts_channel {
   std::shared_ptr<grpc::Channel> channel;
-  std::shared_ptr<grpc::ClientContext> last_call;  // nullptr: none yet
+  std::shared_ptr<grpc::ClientContext> last_call;  // nullptr: no call yet
 };
 
 namespace {
@@ -67,7 +67,7 @@ class Stream : public Reactor, public ronda_hosts_stream {
   }
 
  private:
-  // Most messages have come in one piece.
+  // Most messages come in one piece.
   void Deliver() {
     grpc::Slice whole;
     if (!in_.TrySingleSlice(&whole).ok() && !in_.DumpToSingleSlice(&whole).ok()) return;
@@ -75,7 +75,7 @@ class Stream : public Reactor, public ronda_hosts_stream {
   }
 
   void* owner_ = nullptr;  // constant once open
-  // Written after owner_, as a stream may be cancelled, by another thread, while it is opened.
+  // Written after owner_, because another thread may cancel a stream while it is opened.
   std::atomic<const ronda_hosts_events*> events_{nullptr};
   ByteBuffer in_;
   ByteBuffer out_;
@@ -103,7 +103,7 @@ class ClientStream final : public Stream<grpc::ClientBidiReactor<ByteBuffer, Byt
 
   void Open(const ronda_hosts_events* events, void* owner) override {
     grpc::GenericStub(channel_).PrepareBidiStreamingCall(context_.get(), method_, {}, this);
-    // Until End: writes start outside of gRPC's calls too.
+    // Held until End, because writes also start outside gRPC's calls.
     AddHold();
     BeginReading(events, owner);
     StartCall();
@@ -119,8 +119,8 @@ class ClientStream final : public Stream<grpc::ClientBidiReactor<ByteBuffer, Byt
   }
 
   void OnDone(const grpc::Status& status) override {
-    // The owner may disconnect the channel when it hears of the end. If these were the last references, the channel
-    // would be destroyed here, on a thread of gRPC's that it has to join.
+    // When the owner is notified of the end, it may disconnect the channel. If these were the last references, the
+    // channel would be destroyed here, on a thread of gRPC that it has to join.
     channel_.reset();
     context_.reset();
     const std::string text = status.error_message();
@@ -129,8 +129,8 @@ class ClientStream final : public Stream<grpc::ClientBidiReactor<ByteBuffer, Byt
   }
 
  private:
-  std::shared_ptr<grpc::Channel> channel_;        // constant until it closes, like the next
-  std::shared_ptr<grpc::ClientContext> context_;  // of the channel, too
+  std::shared_ptr<grpc::Channel> channel_;        // constant until the stream closes; so is context_
+  std::shared_ptr<grpc::ClientContext> context_;  // also referenced by the channel
   const std::string method_;
 };
 
@@ -148,7 +148,7 @@ struct ronda_hosts_server final : public grpc::CallbackGenericService {
       builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, limits.window_bytes);
     }
     builder.SetMaxReceiveMessageSize(static_cast<int>(limits.max_message_bytes));
-    // The server has no port: it serves the sockets that Adopt gives it, and closes them. A port of gRPC's would take
+    // The server has no port: it serves the sockets that Adopt gives it, and closes them. A port of gRPC would accept
     // any number of connections.
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
@@ -201,13 +201,13 @@ void ShutDown(ronda_hosts_server* server, int64_t grace_ms) {
 
 ronda_hosts_channel* Connect(const char* target, const ronda_hosts_limits* limits) {
   grpc::ChannelArguments arguments;
-  // The other rank may start later than we do: by default, gRPC tries again after seconds.
+  // The other rank may start later than this one, and gRPC's default is to try again only after seconds.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
-  // Ranks talk to each other directly, regardless of http_proxy.
+  // Ranks connect directly, regardless of http_proxy.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // Channels of one process would otherwise share connections, and so the wait after a failed one.
+  // Otherwise the channels of one process would share connections, and also the pause after a failed one.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(static_cast<int>(limits->max_message_bytes));
   if (limits->window_bytes > 0) arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, limits->window_bytes);
@@ -233,7 +233,7 @@ void Open(ronda_hosts_stream* stream, const ronda_hosts_events* events, void* ow
 
 void Write(ronda_hosts_stream* stream, const void* data, size_t size) { stream->Write(data, size); }
 
-// The codes of absl::Status are gRPC's.
+// gRPC has the same codes as absl::Status.
 void End(ronda_hosts_stream* stream, int code, const char* text, size_t size) {
   // The text travels in a header, percent-encoded, and gRPC drops headers beyond 8 KiB in all.
   constexpr size_t kMaxTextBytes = 2000;

@@ -1,11 +1,12 @@
 /* The interface of libronda_hosts.so: gRPC behind a table of C functions. Only the plugin is linked with gRPC, so a
  * process that has another one, or another protobuf or OpenSSL, can load libronda.so.
  *
- * A stream carries messages of bytes in both directions, each in order. A call with one message each way is a stream
- * too. A stream is freed after `closed` or, if it was never opened, by `end`.
+ * A stream carries messages of bytes in both directions, each in order. A call with one message each way is also a
+ * stream. A stream is freed after `closed`; if it was never opened, by `end`.
  *
- * Functions do not block unless their comment says so. Each side frees its own memory: data of a callback is the
- * plugin's, and valid until the callback returns; data of a function is the caller's, until the function returns. */
+ * Functions do not block unless their comment mentions it. Each side frees its own memory: the data of a callback
+ * belongs to the plugin and is valid until the callback returns; the data of a function belongs to the caller and must
+ * be valid until the function returns. */
 #ifndef RONDA_RUNTIME_NET_HOSTS_PLUGIN_H_
 #define RONDA_RUNTIME_NET_HOSTS_PLUGIN_H_
 
@@ -24,7 +25,7 @@ typedef struct ronda_hosts_channel ronda_hosts_channel;
 typedef struct ronda_hosts_stream ronda_hosts_stream;
 
 typedef struct {
-  int64_t max_message_bytes; /* that are taken from the other end; -1: any */
+  int64_t max_message_bytes; /* of a message from the other end; -1: no limit */
   int32_t window_bytes;      /* under way to this end without an answer; 0: gRPC's choice */
 } ronda_hosts_limits;
 
@@ -33,11 +34,11 @@ typedef struct {
   void (*message)(void* owner, const void* data, size_t size);
   /* No message will come any more. */
   void (*reads_end)(void* owner);
-  /* The message of the last `write` has gone, or never will; the next can be written. */
+  /* The message of the last `write` has been sent, or never will be; the next can be written. */
   void (*written)(void* owner);
-  /* At the server's end: the other one has hung up. */
+  /* At the server's end: the client has cancelled the call, or is gone. */
   void (*cancelled)(void* owner);
-  /* The last event. `code` is an absl::StatusCode: the server's word at the client's end, and OK at the server's. */
+  /* The last event. `code` is an absl::StatusCode: at the client's end the server's result, at the server's end OK. */
   void (*closed)(void* owner, int code, const char* text, size_t size);
 } ronda_hosts_events;
 
@@ -46,38 +47,38 @@ typedef struct {
   const char* (*library)(void); /* "gRPC 1.51.1" */
 
   /* A server for the connections that `adopt` gives it. For each stream that a client opens, a thread of the plugin
-   * calls `accepted`, with the name that the client has given and the client's address ("ipv4:127.0.0.1:4711");
-   * `stream` is to be opened or ended, now or later. NULL if the server cannot start. */
+   * calls `accepted`, with the name that the client has given and the client's address ("ipv4:127.0.0.1:4711"). The
+   * caller opens or ends `stream`, now or later. NULL if the server cannot start. */
   ronda_hosts_server* (*serve)(const ronda_hosts_limits* limits,
                                void (*accepted)(void* context, const char* method, const char* client,
                                                 ronda_hosts_stream* stream),
                                void* context);
   /* Takes over a connected socket, which does not block. */
   void (*adopt)(ronda_hosts_server* server, int socket);
-  /* Takes no more streams, and cuts off those that have not ended after `grace_ms`. Blocks until all have closed;
-   * streams that were never opened have to be ended first. */
+  /* Accepts no more streams, and cuts off those that have not ended after `grace_ms`. Blocks until all have closed;
+   * streams that were never opened must be ended first. */
   void (*shut_down)(ronda_hosts_server* server, int64_t grace_ms);
 
   /* A connection to `target` ("ipv4:127.0.0.1:29500"), which may begin to listen later. */
   ronda_hosts_channel* (*connect)(const char* target, const ronda_hosts_limits* limits);
-  /* May come before its streams have closed. */
+  /* May be called before its streams have closed. */
   void (*disconnect)(ronda_hosts_channel* channel);
-  /* A stream, which begins once it is opened. `waits`: it waits for the server to listen, instead of closing at once.
-   * It is cut off `timeout_ms` from now; -1: never. */
+  /* A stream, which begins when it is opened. `waits`: if the server does not listen yet, the stream waits instead of
+   * closing at once. It is cut off `timeout_ms` from now; -1: never. */
   ronda_hosts_stream* (*call)(ronda_hosts_channel* channel, const char* method, int waits, int64_t timeout_ms);
-  /* Cuts off the last stream that was called, if it has not closed. */
+  /* Cuts off the last stream that `call` returned, if it has not closed. */
   void (*cancel)(ronda_hosts_channel* channel);
 
-  /* Begins to read. To be called once; `events` has to outlive the stream. */
+  /* Begins to read. Call once; `events` must outlive the stream. */
   void (*open)(ronda_hosts_stream* stream, const ronda_hosts_events* events, void* owner);
   /* REQUIRES: the stream is open; neither `end` nor another `write` has been called that `written` has not followed. */
   void (*write)(ronda_hosts_stream* stream, const void* data, size_t size);
-  /* Nothing more will be written; at the server's end with the word for the client. To be called once.
-   * REQUIRES: as `write`, but for being open. */
+  /* Nothing more will be written; at the server's end, with the result for the client. Call once.
+   * REQUIRES: as `write`, but the stream need not be open. */
   void (*end)(ronda_hosts_stream* stream, int code, const char* text, size_t size);
 } ronda_hosts_plugin;
 
-/* The one symbol that the plugin exports. */
+/* The only symbol that the plugin exports. */
 #define RONDA_HOSTS_PLUGIN_SYMBOL "ronda_hosts_plugin_table"
 const ronda_hosts_plugin* ronda_hosts_plugin_table(void);
 

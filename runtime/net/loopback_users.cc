@@ -19,8 +19,8 @@
 namespace ronda {
 namespace {
 
-// An address and a port. IPv4 addresses are mapped into IPv6 (::ffff:127.0.0.1): an IPv6 socket may be connected with
-// an IPv4 socket.
+// An address and a port. IPv4 addresses are mapped into IPv6 (::ffff:127.0.0.1), because an IPv6 socket may be
+// connected with an IPv4 socket.
 struct Place {
   in6_addr address = {};
   int port = 0;
@@ -39,7 +39,7 @@ in6_addr Mapped(const void* bytes) {
 }
 
 std::optional<Place> PlaceOf(const SocketAddress& address) {
-  // memcpy, since sockaddr_storage must not be accessed through another type.
+  // memcpy, because sockaddr_storage must not be accessed through another type.
   if (address.storage.ss_family == AF_INET) {
     sockaddr_in ipv4;
     std::memcpy(&ipv4, &address.storage, sizeof(ipv4));
@@ -77,7 +77,7 @@ struct Socket {
   Place local;
   Place remote;
   bool is_listening = false;
-  bool is_open = false;  // in some process; of one that all have closed the kernel does not keep the user
+  bool is_open = false;  // in some process; after all have closed it, the kernel forgets its user
   uid_t user = 0;
 };
 

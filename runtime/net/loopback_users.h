@@ -1,5 +1,5 @@
-// The user at the other end of a connection within this host, as the kernel lists it in /proc/net. A job without a
-// secret is on loopback, and its processes talk to processes of the same user only.
+// The user at the other end of a connection within this host, according to the kernel's lists in /proc/net. A job
+// without a secret is on loopback, and its processes accept only processes of the same user.
 #ifndef RONDA_RUNTIME_NET_LOOPBACK_USERS_H_
 #define RONDA_RUNTIME_NET_LOOPBACK_USERS_H_
 
@@ -12,8 +12,8 @@
 
 namespace ronda {
 
-// The user of the process that has connected to `socket`, which has been accepted. nullopt: the caller is on another
-// host, or it has closed its connection, or the kernel does not list it.
+// The user of the process that has connected to `socket`, an accepted connection. nullopt: the caller is on another
+// host, or has closed its connection, or the kernel does not list it.
 std::optional<uid_t> UserOfCaller(int socket);
 
 // The user of the process that listens at `endpoint`. nullopt: no process listens there, or the kernel does not list
@@ -21,7 +21,7 @@ std::optional<uid_t> UserOfCaller(int socket);
 std::optional<uid_t> UserOfListener(const Endpoint& endpoint);
 
 // Errors: PERMISSION_DENIED if the caller, or the listener, is a process of this host that belongs neither to this user
-// nor to root, or a caller of this host has closed its connection, so that its user cannot be known.
+// nor to root. Also if a caller of this host has closed its connection, so that its user cannot be known.
 absl::Status CheckCaller(int socket);
 absl::Status CheckListener(const Endpoint& endpoint);
 

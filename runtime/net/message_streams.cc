@@ -85,7 +85,7 @@ absl::Status MessageServer::Listen() {
   if (server_ == nullptr) return absl::UnavailableError("gRPC cannot start a server");
   ConnectionLimiter::Options connections;
   connections.limit += options_.clients;
-  // Only the user's own processes reach a socket of this host.
+  // Only processes of this user reach a socket of this host.
   if (!is_local) connections.until = ConnectionLimiter::Until::kAuthenticated;
   connections.hand_over = [this](UniqueFd socket) { HandOver(std::move(socket)); };
   RONDA_ASSIGN_OR_RETURN(limiter_, ConnectionLimiter::Create(std::move(listener), std::move(connections)));
@@ -154,7 +154,7 @@ class WaitingCall final : public MessageStreamOwner {
 
  private:
   std::optional<MessageStream> stream_;  // constant once open
-  std::string answer_;                   // of the calls for messages, which end before the stream closes
+  std::string answer_;                   // belongs to the calls for messages, which end before the stream closes
   Mutex mu_;
   CondVar closed_;
   std::optional<absl::Status> status_ ABSL_GUARDED_BY(mu_);

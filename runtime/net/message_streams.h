@@ -1,4 +1,4 @@
-// Streams of messages between processes on any hosts, through libronda_hosts.so, which is loaded by the first of them.
+// Streams of messages between processes on any hosts, through libronda_hosts.so. The first stream loads the plugin.
 #ifndef RONDA_RUNTIME_NET_MESSAGE_STREAMS_H_
 #define RONDA_RUNTIME_NET_MESSAGE_STREAMS_H_
 
@@ -20,27 +20,26 @@
 
 namespace ronda {
 
-// Loads the plugin for jobs on several hosts. `path` may be empty, as in LoadPlugin, whose errors these are.
+// Loads the plugin for jobs on several hosts. `path` may be empty, as for LoadPlugin; the errors are the same.
 absl::StatusOr<const ronda_hosts_plugin*> LoadHostsPlugin(const std::string& path);
 
-// The owner of a stream, which hears of its events from threads of the plugin: one call at a time for messages, and one
-// for writes.
+// The owner of a stream. Threads of the plugin call it: one call at a time for messages, and one for writes.
 class MessageStreamOwner {
  public:
   virtual ~MessageStreamOwner() = default;
   virtual void OnMessage(absl::string_view message) = 0;
   // No message will come any more.
   virtual void OnReadsEnd() = 0;
-  // The message of the last Write has gone, or never will; the stream takes the next.
+  // The message of the last Write has been sent, or never will be; the stream accepts the next.
   virtual void OnWritten() = 0;
-  // At the server's end: the client has hung up.
+  // At the server's end: the client has cancelled the call, or is gone.
   virtual void OnCancelled() {}
-  // The last call. `status` is the server's word at the client's end, and OK at the server's.
+  // The last call. At the client's end `status` is the server's result; at the server's end it is OK.
   virtual void OnClosed(const absl::Status& status) = 0;
 };
 
-// A reference to one end of a stream, which frees itself once it has closed: that comes some time after End, never
-// before.
+// A reference to one end of a stream. The stream frees itself after it has closed, which happens some time after End,
+// never before.
 class MessageStream {
  public:
   // At the client's end.
@@ -50,16 +49,16 @@ class MessageStream {
                 std::string client)
       : plugin_(plugin), stream_(stream), limiter_(limiter), client_(std::move(client)) {}
 
-  // Begins to read. To be called once; a stream that is not wanted may be ended instead, and no call follows.
+  // Begins to read. Call once. An unwanted stream may be ended instead; then no call follows.
   void Open(MessageStreamOwner* owner);
   // REQUIRES: neither End nor another Write has been called that OnWritten has not followed.
   void Write(absl::string_view message);
-  // Announces that nothing more will be written, at the server's end with a word for the client. To be called once.
+  // Announces that nothing more will be written; at the server's end, with a result for the client. Call once.
   // REQUIRES: as Write.
   void End(const absl::Status& status);
 
-  // At the server's end: the client has authenticated, so the server does not limit its connection any more. If the
-  // client has left before, it is still counted as unauthenticated.
+  // At the server's end: the client has authenticated, so the server no longer limits its connection. If the client has
+  // already left, it is still counted as unauthenticated.
   void Authenticated() const { limiter_->Authenticated(client_); }
 
  private:
@@ -70,14 +69,15 @@ class MessageStream {
 };
 
 struct MessageLimits {
-  std::optional<size_t> max_message_bytes = {};  // that are taken; nullopt: any
-  std::optional<int> window_bytes = {};          // under way to us without an answer; nullopt: gRPC's choice
+  std::optional<size_t> max_message_bytes = {};  // of a received message; nullopt: no limit
+  std::optional<int> window_bytes = {};          // under way to this end without an answer; nullopt: gRPC chooses
 };
 
-// Listens on one address, without sharing the port; or on a Unix domain socket, which replaces a socket of that name,
-// and whose name the caller removes. Limits the connections of clients that have not authenticated.
+// Listens on one address, without sharing the port; or on a Unix domain socket, which replaces a socket with that name.
+// The caller removes the name. Limits the connections of clients that have not authenticated.
 //
-// Thread-safe. The destructor gives answers under way `grace` to go out, and returns once all streams have closed.
+// Thread-safe. The destructor waits for at most `grace` until answers under way have been sent, and returns once all
+// streams have closed.
 class MessageServer {
  public:
   enum class Callers {
@@ -88,14 +88,14 @@ class MessageServer {
   static Callers CallersWith(absl::string_view secret) { return secret.empty() ? Callers::kThisUser : Callers::kAll; }
 
   struct Options {
-    std::string plugin;  // the path of libronda_hosts.so; empty: where plugins are
+    std::string plugin;  // the path of libronda_hosts.so; empty: the folder of plugins
     Endpoint endpoint;
     std::string socket = {};  // the path of a Unix domain socket, instead of the endpoint; empty: none
     MessageLimits limits;
     absl::Duration grace;
-    size_t clients = 0;  // that are expected to come at once; so many more connections are taken
+    size_t clients = 0;  // expected to come at once; the limit grows by this number
     Callers callers = Callers::kAll;
-    // Takes a stream, which is to be opened or ended, now or later. `method` is the client's name for it.
+    // Receives a stream, and opens or ends it, now or later. `method` is the client's name for it.
     std::function<void(absl::string_view method, MessageStream stream)> accept;
   };
 
@@ -107,7 +107,7 @@ class MessageServer {
   MessageServer& operator=(const MessageServer&) = delete;
 
   int port() const { return port_; }
-  // Connections whose clients have not authenticated, those included that have ended.
+  // Connections whose clients have not authenticated, including those that have ended.
   int64_t unauthenticated() const { return limiter_->unauthenticated(); }
 
  private:
@@ -119,15 +119,15 @@ class MessageServer {
 
   const ronda_hosts_plugin* const plugin_;
   const Options options_;
-  // Constant once started, like the next two.
+  // These three are constant once started.
   int port_ = 0;
   ronda_hosts_server* server_ = nullptr;
   std::unique_ptr<ConnectionLimiter> limiter_;
 };
 
-// A connection from one rank to another, which may start later than we do.
+// A connection from one rank to another, which may start later than this one.
 //
-// Thread-compatible, but for Cancel, which is thread-safe. May be destroyed before its streams have closed.
+// Thread-compatible, except Cancel, which is thread-safe. May be destroyed before its streams have closed.
 class MessageChannel {
  public:
   // Errors: those of LoadHostsPlugin.
@@ -140,11 +140,11 @@ class MessageChannel {
 
   enum class Absent { kIsAwaited, kIsAnError };
 
-  // A stream, which begins once it is opened and is cut off after `timeout`. `absent`: what a server is that does not
-  // listen.
+  // A stream, which begins when it is opened and is cut off after `timeout`. `absent`: whether to wait for a server
+  // that does not listen yet, or to fail.
   MessageStream Call(const std::string& method, Absent absent, absl::Duration timeout);
 
-  // Cuts off the last stream that was called.
+  // Cuts off the last stream that Call returned.
   void Cancel();
 
  private:
@@ -154,8 +154,8 @@ class MessageChannel {
   ronda_hosts_channel* const channel_;
 };
 
-// A call of one message each way, on a stream that is not open yet: waits for the answer, or the stream's end.
-// Errors: the server's word; those of gRPC.
+// A call of one message each way, on a stream that is not open yet. Waits for the answer, or for the stream's end.
+// Errors: the server's result; those of gRPC.
 absl::StatusOr<std::string> CallOnce(MessageStream stream, const std::string& request);
 
 }  // namespace ronda

@@ -1,6 +1,6 @@
 #include "runtime/net/proof.h"
 
-// The functions of SHA-256 itself: those of EVP would put OpenSSL's providers, 3.7 MB, into libronda.so.
+// Uses the functions of SHA-256 directly: those of EVP would add OpenSSL's providers, 3.7 MB, to libronda.so.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
@@ -50,7 +50,7 @@ absl::StatusOr<std::string> RandomBytes(size_t count) {
 }
 
 std::string SecretProof(absl::string_view secret, std::initializer_list<absl::string_view> fields) {
-  // Each field with its length before it, so that no two lists of fields read the same.
+  // Each field follows its length, so that two different lists of fields never give the same text.
   std::string text;
   for (const absl::string_view field : fields) absl::StrAppend(&text, field.size(), ":", field);
   return HmacSha256(secret, text);

@@ -21,20 +21,20 @@ inline constexpr size_t kProofBytes = 32;
 // Errors: INTERNAL if the system has none.
 absl::StatusOr<std::string> RandomBytes(size_t count);
 
-// Proves `fields`, and where one ends and the next begins. The first field names the purpose, which keeps proofs
-// for other purposes with the same secret apart.
+// Proves `fields`, including the borders between them. The first field names the purpose, so that a proof for one
+// purpose is not valid for another with the same secret.
 // REQUIRES: `secret` is not empty.
 std::string SecretProof(absl::string_view secret, std::initializer_list<absl::string_view> fields);
 
-// Whether `proof` is `expected`; takes the same time wherever the two first differ.
+// Whether `proof` is `expected`. Takes the same time wherever the two first differ.
 bool IsSameProof(absl::string_view proof, absl::string_view expected);
 
-// The nonces that were given out and not used yet, so that a proof counts once.
+// The nonces that were issued and not used yet, so that a proof is accepted only once.
 //
 // Thread-compatible.
 class NonceLedger {
  public:
-  // `capacity` bounds the memory that unauthenticated callers can use: beyond it, the oldest nonce is forgotten.
+  // `capacity` limits the memory that unauthenticated callers can use: beyond it, the oldest nonce is forgotten.
   explicit NonceLedger(size_t capacity) : capacity_(capacity) {}
 
   void Issue(std::string nonce) {

@@ -11,7 +11,7 @@
 
 namespace ronda {
 
-// The server's end of a call: one request, and one answer. Deletes itself once the stream has closed.
+// The server's end of a call: one request and one answer. Deletes itself after the stream has closed.
 class ServedCall : public MessageStreamOwner {
  public:
   void OnMessage(absl::string_view request) final {
@@ -28,11 +28,11 @@ class ServedCall : public MessageStreamOwner {
 
   virtual void Serve(absl::string_view request) = 0;
 
-  // The client has authenticated. To be called while its request is served, before Answer: the client may leave when it
+  // The client has authenticated. Call while its request is served, before Answer, because the client may leave when it
   // has the answer.
   void Authenticated() const { stream_.Authenticated(); }
 
-  // To be called once for a request, with the bytes of the answer or with a message of protobuf.
+  // Call once per request, with the bytes of the answer or with a message of protobuf.
   void Answer(const absl::StatusOr<std::string>& answer) {
     if (!answer.ok()) return stream_.End(answer.status());
     stream_.Write(*answer);

@@ -30,15 +30,15 @@ std::string NumericText(const SocketAddress& address);
 // The port to which a socket is bound. Errors: INTERNAL with the system's text.
 absl::StatusOr<int> BoundPort(int fd);
 
-// A socket that listens at the endpoint, whose port may be 0, and that does not block. Connections of an earlier job
-// that linger in TIME_WAIT are no obstacle.
-// Errors: ALREADY_EXISTS if another program holds the port; FAILED_PRECONDITION for any other reason.
+// A socket that listens at the endpoint, whose port may be 0, and that does not block. Connections of an earlier job in
+// TIME_WAIT do not prevent this.
+// Errors: ALREADY_EXISTS if another program uses the port; FAILED_PRECONDITION for any other reason.
 absl::StatusOr<UniqueFd> ListenAt(const Endpoint& endpoint);
 
 // Whether this host has a route to the endpoint. Errors: FAILED_PRECONDITION with the reason.
 absl::Status CheckRoute(const Endpoint& endpoint);
 
-// A socket that listens on the path of a Unix domain socket, and that does not block. It replaces a socket of that
+// A socket that listens on the path of a Unix domain socket, and that does not block. It replaces a socket with that
 // name. Errors: INVALID_ARGUMENT if the path is too long; FAILED_PRECONDITION for any other reason.
 absl::StatusOr<UniqueFd> ListenOnPath(const std::string& path);
 

@@ -22,14 +22,14 @@
 namespace ronda {
 namespace {
 
-// Of proto/ronda/v1/rendezvous.proto.
+// As in proto/ronda/v1/rendezvous.proto.
 constexpr char kChallenge[] = "/ronda.v1.Rendezvous/Challenge";
 constexpr char kJoin[] = "/ronda.v1.Rendezvous/Join";
 
-// A JoinRequest with all that the codec lets through is below 40 KiB; no caller can make this rank buffer more.
+// The largest JoinRequest that the codec accepts is below 40 KiB; no caller can make this rank buffer more than this.
 constexpr size_t kMaxRequestBytes = size_t{64} << 10;
 
-// For answers under way, when the server is destroyed.
+// How long answers under way may take when the server is destroyed.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
 
 bool Parse(absl::string_view bytes, google::protobuf::MessageLite* message) {
@@ -46,7 +46,7 @@ class ChallengeCall final : public ServedCall {
   RendezvousService* const service_;
 };
 
-// Waits for its answer without holding a thread.
+// Waits for its answer without blocking a thread.
 class JoinCall final : public ServedCall {
  public:
   JoinCall(RendezvousService* service, MessageStream stream) : ServedCall(std::move(stream)), service_(service) {}
@@ -62,7 +62,7 @@ class JoinCall final : public ServedCall {
   }
 
  private:
-  // The stream closes after this has returned, even if it is answered in between.
+  // The stream closes only after this function has returned, even if the answer comes earlier.
   void Serve(absl::string_view bytes) override {
     v1::JoinRequest request;
     if (!Parse(bytes, &request)) {
@@ -70,7 +70,7 @@ class JoinCall final : public ServedCall {
     }
     const std::optional<RendezvousService::Ticket> ticket =
         service_->Join(request, [this](const absl::StatusOr<v1::JoinResponse>& answer) {
-          // Before the answer, since its rank may leave when it has it.
+          // Before the answer, because the rank may leave when it has the answer.
           if (answer.ok()) Authenticated();
           Answer(answer);
         });
@@ -91,7 +91,7 @@ class JoinCall final : public ServedCall {
   bool is_cancelled_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// Takes a call of `service`.
+// Handles a call to `service`.
 void Accept(RendezvousService* service, absl::string_view method, MessageStream stream) {
   if (method == kChallenge) return stream.Open(new ChallengeCall(service, stream));
   if (method == kJoin) return stream.Open(new JoinCall(service, stream));
@@ -108,10 +108,10 @@ RendezvousService::Options ServiceOptions(const RendezvousServer::Options& optio
           .timeout = options.timeout};
 }
 
-// Rank 0 answers by its own deadline, with a better text than ours; this is for the answer to arrive.
+// Rank 0 answers at its own deadline, with a better text than this rank's; this is extra time for the answer to arrive.
 constexpr absl::Duration kAnswerGrace = absl::Seconds(5);
 
-// Bounds what the answer says about rank 0's deadline; the longest that RONDA_START_TIMEOUT can be.
+// Limits rank 0's deadline in the answer. It is the longest possible RONDA_START_TIMEOUT.
 constexpr absl::Duration kMaxWait = absl::Hours(24);
 
 absl::StatusOr<v1::ChallengeResponse> Challenge(MessageChannel& channel, const RendezvousClientOptions& options) {
@@ -150,7 +150,7 @@ absl::StatusOr<v1::JoinResponse> Join(MessageChannel& channel, const v1::Challen
   return response;
 }
 
-// A route to another host may come later; one to this host does not.
+// A route to another host may appear later; a route to this host does not.
 absl::Status CheckLoopback(const Endpoint& endpoint) {
   return endpoint.loopback ? CheckRoute(endpoint) : absl::OkStatus();
 }
@@ -221,26 +221,27 @@ absl::StatusOr<Membership> RendezvousServer::Await() { return impl_->Await(); }
 
 namespace {
 
-// A rank without a secret joins a rank 0 of the same user only.
+// A rank without a secret joins only a rank 0 of the same user.
 absl::Status CheckUserOfRankZero(const RendezvousClientOptions& options) {
   return options.secret.empty() ? CheckListener(options.endpoint) : absl::OkStatus();
 }
 
 absl::StatusOr<Membership> JoinOnce(const RendezvousClientOptions& options) {
-  // Takes messages of any length: the table of a large job is long, and DecodeMembership checks it.
+  // Accepts messages of any length: the table of a large job is long, and DecodeMembership checks it.
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<MessageChannel> channel,
                          MessageChannel::Connect(options.plugin, options.endpoint, {}));
-  // Rank 0 of another user would not answer this rank.
+  // A rank 0 of another user would not answer this rank.
   RONDA_RETURN_IF_ERROR(CheckUserOfRankZero(options));
   const absl::StatusOr<v1::ChallengeResponse> challenge = Challenge(*channel, options);
-  // Again, as rank 0 may have begun to listen in between.
+  // Again, because rank 0 may have begun to listen in between.
   RONDA_RETURN_IF_ERROR(CheckUserOfRankZero(options));
   RONDA_RETURN_IF_ERROR(challenge.status());
   RONDA_ASSIGN_OR_RETURN(const v1::JoinResponse response, Join(*channel, *challenge, options));
   return DecodeMembership(response, options.claim);
 }
 
-// Between two attempts to join a rank 0 that is in an earlier epoch: it has been told, and its place becomes free.
+// The pause between two attempts to join a rank 0 that is in an earlier epoch. That rank 0 has been notified and will
+// give way.
 constexpr absl::Duration kPauseBetweenEpochs = absl::Milliseconds(20);
 
 }  // namespace

@@ -12,31 +12,31 @@
 
 namespace ronda {
 
-// The rendezvous at rank 0: a gRPC server in rank 0's process that lives from the start of a job until
-// all ranks have joined. Listens on one address only. Rank 0 is a member from the start and never calls itself.
+// The rendezvous at rank 0: a gRPC server in rank 0's process. It runs from the start of a job until all ranks have
+// joined, and listens on one address only. Rank 0 is a member from the start and never calls itself.
 //
 //   RONDA_ASSIGN_OR_RETURN(auto server, RendezvousServer::Start({...}));
 //   RONDA_ASSIGN_OR_RETURN(Membership membership, server->Await());
 //
-// Thread-safe. Destroying the server lets the answers under way go out first; ranks that still wait are told.
+// Thread-safe. The destructor first lets answers under way be sent, and notifies ranks that still wait.
 class RendezvousServer {
  public:
   struct Options {
-    std::string plugin;                          // the path of libronda_hosts.so; empty: where plugins are
-    Endpoint endpoint;                           // to listen on
+    std::string plugin;                          // the path of libronda_hosts.so; empty: the folder of plugins
+    Endpoint endpoint;                           // the server listens here
     std::string secret;                          // of the job; may be empty on a loopback endpoint only
-    std::string job_id;                          // the id that the job will have
+    std::string job_id;                          // the id of the job
     JoinClaim claim;                             // of rank 0
-    absl::Duration timeout = absl::Seconds(30);  // longest wait for all ranks, counted from Start
+    absl::Duration timeout = absl::Seconds(30);  // longest wait for all ranks, from Start on
   };
 
   // Errors: FAILED_PRECONDITION without a secret beyond loopback, or if the address is not this host's; ALREADY_EXISTS
-  // if another program holds the port; those of LoadHostsPlugin.
+  // if another program uses the port; those of LoadHostsPlugin.
   static absl::StatusOr<std::unique_ptr<RendezvousServer>> Start(const Options& options);
 
   ~RendezvousServer();
 
-  // The port it listens on.
+  // The port on which it listens.
   int port() const;
 
   // Blocks until all ranks have joined.
@@ -56,7 +56,7 @@ struct RendezvousClientOptions {
   Endpoint endpoint;                           // of rank 0
   std::string secret;                          // of the job; may be empty on a loopback endpoint only
   JoinClaim claim;                             // of this rank
-  absl::Duration timeout = absl::Seconds(30);  // longest wait for rank 0 to appear; then its own timeout counts
+  absl::Duration timeout = absl::Seconds(30);  // longest wait until rank 0 appears; then rank 0's timeout applies
   // Possible reasons if rank 0 does not appear, for the message.
   std::string advice =
       "it has not started, or MASTER_ADDR and MASTER_PORT differ between ranks, or another program holds the port";
@@ -64,9 +64,9 @@ struct RendezvousClientOptions {
 
 // Joins the job whose rank 0 runs a RendezvousServer at the endpoint; blocks until all ranks have joined. Thread-safe.
 //
-// Errors: FAILED_PRECONDITION without a secret beyond loopback; DEADLINE_EXCEEDED if rank 0 does not appear, or names
-// the ranks that did not; UNAVAILABLE if rank 0 went away; those of RendezvousService::Join if this rank is refused;
-// those of LoadHostsPlugin.
+// Errors: FAILED_PRECONDITION without a secret beyond loopback; DEADLINE_EXCEEDED if rank 0 does not appear, or that
+// names the ranks that did not; UNAVAILABLE if rank 0 went away; those of RendezvousService::Join if this rank is
+// refused; those of LoadHostsPlugin.
 absl::StatusOr<Membership> JoinRendezvous(const RendezvousClientOptions& options);
 
 }  // namespace ronda

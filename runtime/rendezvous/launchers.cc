@@ -12,51 +12,26 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "runtime/base/config.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/rendezvous/slurm_variables.h"
 
 namespace ronda {
 namespace {
 
-constexpr size_t kMaxHosts = size_t{1} << 20;
-
-struct CountedHosts {
-  int tasks = 0;
-  int hosts = 1;
-};
-
-// "2(x3)" or "2"
-std::optional<CountedHosts> ParseCount(absl::string_view item) {
-  CountedHosts counted;
-  const size_t open = item.find("(x");
-  if (open != absl::string_view::npos) {
-    absl::string_view times = item.substr(open + 2);
-    if (!absl::ConsumeSuffix(&times, ")") || !absl::SimpleAtoi(times, &counted.hosts) || counted.hosts < 1) {
-      return std::nullopt;
-    }
-    item = item.substr(0, open);
-  }
-  if (!absl::SimpleAtoi(item, &counted.tasks) || counted.tasks < 0) return std::nullopt;
-  return counted;
-}
-
-// Far beyond any job, and small enough that products of ranks and sizes stay far from overflow.
+// Far beyond any job, and small enough that products of ranks and sizes do not overflow.
 constexpr int64_t kMaxSize = 1 << 20;
 constexpr size_t kMaxAddressLength = 255;
 constexpr absl::string_view kDefaultMasterAddress = "127.0.0.1";
 
-// Ports that neither well-known services nor outgoing connections use, for jobs without a port of their own.
+// Ports that neither well-known services nor outgoing connections use, for jobs that specify no port.
 constexpr int64_t kDerivedPorts = 20000;
 constexpr int64_t kDerivedPortCount = 12000;
 
-// The same for other libraries' stores.
+// Such ports for the stores of other libraries.
 constexpr int64_t kStorePorts = 10000;
 constexpr int64_t kStorePortCount = 10000;
-
-// From here on Slurm's step ids are not of srun: batch scripts, interactive shells.
-constexpr int64_t kSlurmSpecialSteps = 0xfffffff0;
 
 absl::Status MissingVariable(VariableName missing, VariableName given, const std::optional<std::string>& value) {
   return absl::InvalidArgumentError(absl::StrCat(missing.view(), " is not set, but ", given.view(), "=\"",
@@ -64,7 +39,7 @@ absl::Status MissingVariable(VariableName missing, VariableName given, const std
                                                  "\" is: set both, or neither for a job of one rank"));
 }
 
-// Names and literal addresses; whether there is such a host is found out when it is used.
+// Accepts names and literal addresses. Whether the host exists is found out when the address is used.
 bool IsValidAddress(absl::string_view address) {
   if (address.empty() || address.size() > kMaxAddressLength) return false;
   return std::all_of(address.begin(), address.end(), [](unsigned char c) {
@@ -72,21 +47,49 @@ bool IsValidAddress(absl::string_view address) {
   });
 }
 
-// Where rank 0 listens; each of the two variables replaces the values of others.
+// "alpha:29500"; an IPv6 address has two colons or more.
+bool HasPort(absl::string_view address) { return std::count(address.begin(), address.end(), ':') == 1; }
+
+// "10.0.0.1:6170" or "[fd00::1]:6170"
+bool ReadEndpoint(absl::string_view text, JobEnvironment* job) {
+  const size_t colon = text.rfind(':');
+  if (colon == absl::string_view::npos) return false;
+  absl::string_view address = text.substr(0, colon);
+  if (address.size() > 2 && address.front() == '[' && address.back() == ']') {
+    address = address.substr(1, address.size() - 2);
+  }
+  int port = 0;
+  if (!absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 1 || port > 65535) return false;
+  if (!IsValidAddress(address)) return false;
+  job->master_address = std::string(address);
+  job->master_port = port;
+  return true;
+}
+
+// The proper form of `address`, which is none: users write a port or blanks into it.
+std::string ProperAddress(absl::string_view address, VariableName port_name) {
+  constexpr absl::string_view kForm = "a host name, an IPv4 address or an IPv6 address, without blanks and brackets";
+  JobEnvironment split;
+  if (!ReadEndpoint(address, &split)) return std::string(kForm);
+  return absl::StrCat(split.master_address, " alone; the port is a variable of its own, ", port_name.view(), "=",
+                      split.master_port);
+}
+
+// Reads where rank 0 listens. Each of the two variables replaces earlier values.
 absl::Status ReadMaster(const EnvironmentVariables& variables, VariableName address_name, VariableName port_name,
                         JobEnvironment* job) {
   int64_t port = job->master_port;
   RONDA_RETURN_IF_ERROR(variables.ReadInteger(port_name, {.min = 1, .max = 65535}, &port));
   const std::string address = variables.Get(address_name).value_or(job->master_address);
-  if (variables.IsSet(address_name) && !IsValidAddress(address)) {
-    return InvalidVariable(address_name.view(), address, "a host name, an IPv4 address or an IPv6 address");
+  if (variables.IsSet(address_name) && (!IsValidAddress(address) || HasPort(address))) {
+    return InvalidVariable(address_name.view(), address, ProperAddress(address, port_name));
   }
   job->master_port = static_cast<int>(port);
   job->master_address = address;
   return absl::OkStatus();
 }
 
-// Ronda's names let Ronda live beside torchrun, which keeps a store of its own on MASTER_PORT.
+// With Ronda's names, Ronda can work beside torchrun, which has its own store on MASTER_PORT.
 absl::Status CompleteMaster(const EnvironmentVariables& variables, JobEnvironment* job) {
   RONDA_RETURN_IF_ERROR(ReadMaster(variables, "RONDA_MASTER_ADDR", "RONDA_MASTER_PORT", job));
   if (job->master_port == 0 && !job->master_address.empty()) {
@@ -107,22 +110,6 @@ absl::Status CompleteTorchrun(const EnvironmentVariables& variables, JobEnvironm
 
 absl::Status CompleteRonda(const EnvironmentVariables& variables, JobEnvironment* job) {
   return variables.IsSet("RONDA_JOB_ID") ? absl::OkStatus() : CompleteTorchrun(variables, job);
-}
-
-// "10.0.0.1:6170" or "[fd00::1]:6170"
-bool ReadEndpoint(absl::string_view text, JobEnvironment* job) {
-  const size_t colon = text.rfind(':');
-  if (colon == absl::string_view::npos) return false;
-  absl::string_view address = text.substr(0, colon);
-  if (address.size() > 2 && address.front() == '[' && address.back() == ']') {
-    address = address.substr(1, address.size() - 2);
-  }
-  int port = 0;
-  if (!absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 1 || port > 65535) return false;
-  if (!IsValidAddress(address)) return false;
-  job->master_address = std::string(address);
-  job->master_port = port;
-  return true;
 }
 
 absl::Status CompletePaddle(const EnvironmentVariables& variables, JobEnvironment* job) {
@@ -146,8 +133,8 @@ absl::Status CompletePaddle(const EnvironmentVariables& variables, JobEnvironmen
   return absl::OkStatus();
 }
 
-// `parts` name the job among all of one launcher; left alone if they cannot. The id names
-// shared memory alone, and is of use only if all ranks are known to share a host.
+// `parts` identify the job among all jobs of one launcher. If a part is missing, the id is not set. Its only use is to
+// name shared memory, which requires that all ranks share a host.
 void SetJobId(absl::string_view prefix, const std::vector<std::optional<std::string>>& parts, JobEnvironment* job) {
   if (job->local_size != job->size) return;
   std::string id(prefix);
@@ -176,7 +163,7 @@ absl::Status ReadSlurmHosts(const EnvironmentVariables& variables, JobEnvironmen
     return InvalidVariable("SLURM_STEP_TASKS_PER_NODE", *tasks,
                            absl::StrCat("counts of tasks on hosts, this one too, that add up to ", job->size));
   }
-  // With one host it does not take its number to know how many tasks it has.
+  // With only one host, its number is not needed to know how many tasks it has.
   if (node || last == 0) job->local_size = here;
   return absl::OkStatus();
 }
@@ -184,18 +171,18 @@ absl::Status ReadSlurmHosts(const EnvironmentVariables& variables, JobEnvironmen
 absl::Status CompleteSlurm(const EnvironmentVariables& variables, JobEnvironment* job) {
   RONDA_RETURN_IF_ERROR(ReadSlurmHosts(variables, job));
   SetJobId("slurm", {variables.Get("SLURM_JOB_ID"), variables.Get("SLURM_STEP_ID")}, job);
-  // Through MPI the ranks can meet without a secret, which only the user could give to all of them.
+  // Through MPI the ranks can find each other without a secret, which only the user could give to all of them.
   if (job->mpi.use == MpiEnvironment::Use::kAlways) return absl::OkStatus();
-  const std::optional<std::string> hosts = variables.Get("SLURM_STEP_NODELIST");
-  if (!hosts) return absl::OkStatus();
-  const std::optional<std::string> first = FirstSlurmHost(*hosts);
-  if (!first || !IsValidAddress(*first)) {
-    return InvalidVariable("SLURM_STEP_NODELIST", *hosts, "a list of hosts such as n[01-03,7]");
+  const std::optional<std::string> list = variables.Get("SLURM_STEP_NODELIST");
+  if (!list) return absl::OkStatus();
+  const auto hosts = SlurmHosts(*list);
+  if (!hosts || !IsValidAddress(hosts->front())) {
+    return InvalidVariable("SLURM_STEP_NODELIST", *list, "a list of hosts such as n[01-03,7]");
   }
   int64_t slurm_job = 0, step = 0;
   RONDA_RETURN_IF_ERROR(variables.ReadInteger("SLURM_JOB_ID", {.min = 0, .max = INT64_MAX}, &slurm_job));
   RONDA_RETURN_IF_ERROR(variables.ReadInteger("SLURM_STEP_ID", {.min = 0, .max = kSlurmSpecialSteps}, &step));
-  job->master_address = *first;
+  job->master_address = hosts->front();
   job->master_port = static_cast<int>(kDerivedPorts + (slurm_job % kDerivedPortCount + step) % kDerivedPortCount);
   return absl::OkStatus();
 }
@@ -207,7 +194,7 @@ struct StoreAddress {
 
 std::optional<StoreAddress> NoStore(const EnvironmentVariables&, const JobEnvironment&) { return std::nullopt; }
 
-// The job's id names a job of one host.
+// The job's id identifies a job on one host.
 std::optional<StoreAddress> StoreOfJobId(const EnvironmentVariables&, const JobEnvironment& job) {
   if (job.job_id.empty()) return std::nullopt;
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a, which is the same in every process
@@ -217,41 +204,41 @@ std::optional<StoreAddress> StoreOfJobId(const EnvironmentVariables&, const JobE
 }
 
 std::optional<StoreAddress> StoreOfSlurm(const EnvironmentVariables& variables, const JobEnvironment& job) {
-  const std::optional<std::string> first = FirstSlurmHost(variables.Get("SLURM_STEP_NODELIST").value_or(""));
+  const auto hosts = SlurmHosts(variables.Get("SLURM_STEP_NODELIST").value_or(""));
   int64_t slurm_job = 0, step = 0;
-  if (!first || !absl::SimpleAtoi(variables.Get("SLURM_JOB_ID").value_or(""), &slurm_job) ||
+  if (!hosts || !absl::SimpleAtoi(variables.Get("SLURM_JOB_ID").value_or(""), &slurm_job) ||
       !absl::SimpleAtoi(variables.Get("SLURM_STEP_ID").value_or(""), &step)) {
     return std::nullopt;
   }
-  return StoreAddress{.address = job.local_size == job.size ? std::string(kDefaultMasterAddress) : *first,
+  return StoreAddress{.address = job.local_size == job.size ? std::string(kDefaultMasterAddress) : hosts->front(),
                       .port = kStorePorts + (slurm_job % kStorePortCount + step) % kStorePortCount};
 }
 
-// One launcher's names for the same facts, as far as it has any.
+// The names of one launcher's variables for each fact, as far as it has any.
 struct LauncherVariables {
   Launcher launcher;
   const char* source;
   VariableName rank;
   VariableName size;
-  VariableName size_list;  // of which each item is a rank, if `size` is not set
-  VariableName index;      // the rank, if `rank` is not set, where another program numbers the processes
+  VariableName size_list;  // each item is a rank; used if `size` is not set
+  VariableName index;      // the rank, if `rank` is not set and another program numbers the processes
   VariableName local_rank;
   VariableName local_size;
   VariableName cross_rank;
   VariableName cross_size;
-  // Any of them shows that this launcher's job is meant, so that a part of its settings is an error and not a job of
-  // one rank.
+  // Any of them shows that this launcher started a job. Then incomplete settings are an error, instead of a job of one
+  // rank.
   VariableName signs[6] = {};
-  // Reads this launcher's further variables; rank and size are known.
+  // Reads this launcher's other variables; rank and size are known.
   absl::Status (*complete)(const EnvironmentVariables&, JobEnvironment*) = CompleteNothing;
-  // Where rank 0 may listen for another library, if the launcher does not say it in MASTER_ADDR and MASTER_PORT.
+  // Where rank 0 may listen for another library, if the launcher does not set MASTER_ADDR and MASTER_PORT.
   std::optional<StoreAddress> (*store)(const EnvironmentVariables&, const JobEnvironment&) = NoStore;
 };
 
-// Kubernetes numbers the pods of an Indexed Job, and says nothing more of the job.
+// Kubernetes numbers the pods of an Indexed Job, and provides nothing more about the job.
 constexpr VariableName kKubernetesIndex = "JOB_COMPLETION_INDEX";
 
-// The first that has given a sign counts. Slurm comes after MPICH, whose mpiexec has its agents started by srun.
+// The first one with a sign is used. Slurm comes after MPICH, because MPICH's mpiexec starts its agents by srun.
 constexpr LauncherVariables kLaunchers[] = {
     {.launcher = Launcher::kRondarun,
      .source = "rondarun",
@@ -312,8 +299,8 @@ constexpr LauncherVariables kLaunchers[] = {
      .signs = {"PMI_RANK", "PMI_SIZE"}},
 };
 
-// Variables that show that a job was meant, though no launcher has given a sign; with the variable that is missing
-// then.
+// Variables that show that a job was intended although no launcher has given a sign, each with the variable that is
+// then missing.
 struct SignOfAnyJob {
   VariableName sign;
   VariableName missing;
@@ -329,22 +316,28 @@ struct Found {
   VariableName sign;
 };
 
-// A shell or script in an allocation has Slurm's variables, but is no task of a step.
+// A shell or script in an allocation has Slurm's variables, but is not a task of a step.
 bool IsSign(const EnvironmentVariables& variables, VariableName name) {
   const std::optional<std::string> value = variables.Get(name);
   if (!value || name.view() != "SLURM_STEP_ID") return value.has_value();
-  int64_t step = 0;
-  return !absl::SimpleAtoi(*value, &step) || step < kSlurmSpecialSteps;
+  return IsStepOfSrun(*value);
 }
 
 absl::Status CheckNoJobIsMeant(const EnvironmentVariables& variables) {
   for (const auto& [sign, missing] : kSignsOfAnyJob) {
     if (variables.IsSet(sign)) return MissingVariable(missing, sign, variables.Get(sign));
   }
-  return absl::OkStatus();
+  // PRRTE by itself: the number of processes is told by the library of PMIx alone.
+  const std::optional<std::string> number = variables.Get("PMIX_RANK");
+  if (!number) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "PMIX_RANK=\"", *number,
+      "\" is the number of a process among several, but no variable says of how many: start the ranks with "
+      "rondarun or mpirun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; for a job of one rank "
+      "unset PMIX_RANK"));
 }
 
-// Reads a rank within a group and the group's size. Only one of them may be given; `limit` bounds the size.
+// Reads a rank within a group and the group's size. Either may be missing; `limit` is the largest size.
 absl::Status ReadGroup(const EnvironmentVariables& variables, VariableName rank_name, VariableName size_name, int limit,
                        std::optional<int>* rank, std::optional<int>* size) {
   if (size_name.exists()) {
@@ -393,9 +386,9 @@ std::optional<StoreAddress> StoreOf(const Found& found, const EnvironmentVariabl
   return is_complete ? found.launcher->store(variables, job) : std::nullopt;
 }
 
-// Whether the launcher that was found says the same of the ranks, and where they meet, as torchrun's variables.
-// Frameworks and users' scripts copy the place that MPI's or Slurm's launcher gives to torchrun's names, as Ronda
-// itself does for other libraries; where the ranks meet only the launcher knows then.
+// Whether torchrun's variables have the same ranks and the same address as the launcher that was found. Frameworks and
+// users' scripts copy the place from the variables of MPI's or Slurm's launcher into torchrun's, and Ronda itself does
+// so for other libraries. In that case only the launcher knows where the ranks meet.
 bool IsCopiedFrom(const Found& found, const EnvironmentVariables& variables) {
   const LauncherVariables& launcher = *found.launcher;
   const auto are_equal = [&](VariableName copy, VariableName original) {
@@ -426,7 +419,7 @@ absl::Status ReadJobId(const EnvironmentVariables& variables, JobEnvironment* jo
   return absl::OkStatus();
 }
 
-// The one variable whose value never appears in a message.
+// The only variable whose value never appears in a message.
 absl::Status ReadJobSecret(const EnvironmentVariables& variables, JobEnvironment* job) {
   const std::optional<std::string> secret = variables.Get("RONDA_JOB_SECRET");
   if (!secret) return absl::OkStatus();
@@ -438,7 +431,7 @@ absl::Status ReadJobSecret(const EnvironmentVariables& variables, JobEnvironment
   return absl::OkStatus();
 }
 
-// The MPI whose MPI_Init would find the other ranks does not depend on the launcher that set the rank: srun, and
+// The MPI whose MPI_Init would find the other ranks. It does not depend on the launcher that set the rank: srun, and
 // scripts that mpirun starts, can set any of the variables above.
 MpiEnvironment::Launcher FindMpi(const EnvironmentVariables& variables) {
   for (const VariableName sign : {VariableName("OMPI_COMM_WORLD_SIZE"), VariableName("PMIX_RANK")}) {
@@ -471,35 +464,6 @@ absl::Status CheckRanksCanMeet(const Found& found, const JobEnvironment& job) {
 }
 
 }  // namespace
-
-std::optional<std::string> FirstSlurmHost(absl::string_view list) {
-  std::string host;
-  // A name can have several numbers, and go on behind them: "rack[1-2]n[01-03]a".
-  while (!list.empty() && list.front() != ',') {
-    const size_t text_end = list.find_first_of("[],");
-    absl::StrAppend(&host, list.substr(0, text_end));
-    if (text_end == absl::string_view::npos || list[text_end] == ',') break;
-    const absl::string_view ranges = list.substr(text_end + 1);
-    const size_t number_end = ranges.find_first_of("-,]");
-    const size_t close = ranges.find(']');
-    const bool is_range = list[text_end] == '[' && close != absl::string_view::npos && number_end != 0;
-    if (!is_range) return std::nullopt;
-    absl::StrAppend(&host, ranges.substr(0, number_end));
-    list = ranges.substr(close + 1);
-  }
-  if (host.empty()) return std::nullopt;
-  return host;
-}
-
-std::optional<std::vector<int>> SlurmTaskCounts(absl::string_view list) {
-  std::vector<int> counts;
-  for (const absl::string_view item : absl::StrSplit(list, ',')) {
-    const std::optional<CountedHosts> counted = ParseCount(item);
-    if (!counted || counts.size() + static_cast<size_t>(counted->hosts) > kMaxHosts) return std::nullopt;
-    counts.insert(counts.end(), static_cast<size_t>(counted->hosts), counted->tasks);
-  }
-  return counts;
-}
 
 absl::StatusOr<JobEnvironment> ReadJob(const EnvironmentVariables& variables) {
   JobEnvironment job;

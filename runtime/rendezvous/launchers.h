@@ -1,48 +1,37 @@
 #ifndef RONDA_RUNTIME_RENDEZVOUS_LAUNCHERS_H_
 #define RONDA_RUNTIME_RENDEZVOUS_LAUNCHERS_H_
 
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "runtime/base/config.h"
 #include "runtime/base/environment.h"
 
 namespace ronda {
 
-// Reads the job from the variables of the launcher of this process. In this order: RONDA_RANK and its companions;
+// Reads the job from the variables of the launcher of this process, in this order: RONDA_RANK and related variables;
 // torchrun-style variables; Paddle-style ones; those of Open MPI's mpirun, MPICH's mpiexec, Slurm's srun, and other
 // process managers with PMI. Without any of them the job has one rank.
 //
 // Errors: INVALID_ARGUMENT that names the variable, its value, and its proper form.
 absl::StatusOr<JobEnvironment> ReadJob(const EnvironmentVariables& variables);
 
-// The launchers, in this order, as ronda_launcher numbers them.
+// The launchers, in this order; ronda_launcher has the same numbers.
 enum class Launcher { kNone, kRondarun, kTorchrun, kPaddle, kOpenMpi, kMpich, kSlurm, kPmi };
 
-// What the launcher of this process says of its place in the job.
+// The place of this process in the job, according to its launcher.
 struct Place {
   Launcher launcher = Launcher::kNone;
-  JobEnvironment job;         // of one rank without a launcher
-  std::string store_address;  // where rank 0 may listen for another library, as all ranks know; empty: not known
+  JobEnvironment job;         // a job of one rank if there is no launcher
+  std::string store_address;  // where rank 0 may listen for another library, equal on all ranks; empty: not known
   int store_port = 0;
 };
 
-// Reads the place alone. Whether the ranks can meet is not looked at, and a rest of another job's variables
-// (MASTER_PORT without RANK) is no error.
+// Reads only the place. Does not check whether the ranks can find each other. Incomplete variables of another job
+// (MASTER_PORT without RANK) are no error.
 //
 // Errors: as ReadJob().
 absl::StatusOr<Place> ReadPlace(const EnvironmentVariables& variables);
-
-// The compressed lists in which Slurm's variables name hosts and count tasks.
-
-// "n01" of "n[01-03,7],m2"; nullopt if that is no list.
-std::optional<std::string> FirstSlurmHost(absl::string_view list);
-
-// {2, 2, 2, 1} of "2(x3),1"; nullopt if that is no list, or one of more than 1048576 hosts.
-std::optional<std::vector<int>> SlurmTaskCounts(absl::string_view list);
 
 }  // namespace ronda
 

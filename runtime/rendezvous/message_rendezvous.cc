@@ -19,16 +19,16 @@
 namespace ronda {
 namespace {
 
-// Between two looks for messages.
+// The pause between two looks for messages.
 constexpr absl::Duration kNap = absl::Microseconds(200);
 
-// The other ranks wait so much longer than rank 0, which knows best which ranks are missing.
+// The other ranks wait this much longer than rank 0, which knows best which ranks are missing.
 constexpr absl::Duration kGrace = absl::Seconds(5);
 
-// For those that are there to hear why there is no job: one that is not may never.
+// How long ranks that are present have to receive why there is no job; an absent rank may never receive it.
 constexpr absl::Duration kLastWordsTime = absl::Seconds(1);
 
-// Of an answer's end: nothing, or why there is no membership.
+// The content of an answer's last frame: nothing, or why there is no membership.
 std::string EncodeVerdict(const absl::Status& status) { return status.ok() ? "" : Encode(FailureFrame{status}); }
 
 absl::Status DecodeVerdict(const std::string& content, int size) {

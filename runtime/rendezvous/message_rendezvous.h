@@ -14,25 +14,25 @@
 
 namespace ronda {
 
-// The rendezvous over messages instead of a network: every rank introduces itself to rank 0, and rank 0 answers all
-// with the membership, or with why there is none, once it has heard of all.
+// The rendezvous over messages instead of a network. Every rank introduces itself to rank 0. When rank 0 has heard from
+// all, it sends to all ranks the membership, or the reason why there is none.
 //
-// Thread-compatible. If Run fails transfers may be under way: no calls to `messages` may be made any more when this is
-// destroyed.
+// Thread-compatible. If Run fails, transfers may be under way: after this object is destroyed, no calls to `messages`
+// may be made any more.
 class MessageRendezvous {
  public:
   struct Options {
-    std::string job_id;  // rank 0's counts
+    std::string job_id;  // rank 0's is used
     JoinClaim claim;     // this rank's
     absl::Duration timeout = absl::Seconds(30);
   };
 
-  // `messages` are between all ranks of the job, and outlive it.
+  // `messages` connect all ranks of the job, and outlive this object.
   MessageRendezvous(PointToPoint& messages, Options options) : messages_(messages), options_(std::move(options)) {}
 
   // Blocks until all ranks have come.
-  // Errors: DEADLINE_EXCEEDED that names the missing ranks; FAILED_PRECONDITION if ranks differ in facts that must be
-  // the same, on all; INVALID_ARGUMENT if a claim makes no sense; the library's.
+  // Errors: DEADLINE_EXCEEDED that names the missing ranks; FAILED_PRECONDITION, on all ranks, if ranks differ in facts
+  // that must be the same; INVALID_ARGUMENT if a claim makes no sense; the library's.
   absl::StatusOr<Membership> Run();
 
  private:
@@ -43,7 +43,7 @@ class MessageRendezvous {
   absl::StatusOr<bool> TakeClaim(FrameLink& link, RendezvousTable& table);
   absl::Status Answer(const absl::StatusOr<Membership>& membership);
   absl::StatusOr<std::string> AwaitAnswer(FrameLink& link);
-  // Until all links' ends have gone.
+  // Waits until the last frames of all links have been sent.
   absl::Status AwaitSent(absl::Duration patience);
 
   PointToPoint& messages_;

@@ -27,7 +27,7 @@ struct Requirement {
   absl::string_view remedy;
 };
 
-// In the order in which a difference explains others.
+// Ordered so that a difference explains the later ones.
 constexpr Requirement kRequirements[] = {
     {kVersionFact, "install one version on all hosts"},
     {kByteOrderFact, "use hosts of one byte order"},
@@ -47,7 +47,7 @@ struct Opinion {
   std::vector<size_t> holders;
 };
 
-// The opinion of most first, in doubt rank 0's; then by their first holder.
+// The most common opinion first, in doubt rank 0's; the others by their first holder.
 std::vector<Opinion> OpinionsOn(const std::vector<Member>& members, absl::string_view fact) {
   std::vector<Opinion> opinions;
   absl::btree_map<absl::string_view, size_t> place;
@@ -94,7 +94,7 @@ constexpr char kHeartbeatTimeout[] = "RONDA_HEARTBEAT_TIMEOUT";
 constexpr absl::string_view kUnset = "unset";
 constexpr absl::string_view kMpiUses[] = {"unset", "0", "1"};  // by MpiEnvironment::Use
 
-// The longest value that the rendezvous lets through.
+// The longest value that the rendezvous accepts.
 constexpr size_t kMaxValueBytes = 200;
 
 std::string Printable(absl::string_view text) {

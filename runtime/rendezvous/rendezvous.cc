@@ -31,7 +31,7 @@ constexpr size_t kSecretBytes = 32;
 // The suffix of a job's id for each of its hosts.
 constexpr size_t kHostSuffixBytes = 8;
 
-// Of MpiSession::Connect; later calls may use it again.
+// For MpiSession::Connect; later calls may use it again.
 constexpr int kRendezvousTag = 0;
 
 constexpr char kLoopback[] = "127.0.0.1";
@@ -48,14 +48,14 @@ JoinClaim ClaimOf(const Config& config, absl::string_view mpi_library) {
           .epoch = job.epoch};
 }
 
-// The launcher's name for the job, by which it finds leftovers of it; else a random one.
+// The launcher's name for the job, with which it finds leftovers of the job; else a random name.
 absl::StatusOr<std::string> JobIdOf(const JobEnvironment& job) {
   if (!job.job_id.empty() && job.job_id.size() + kHostSuffixBytes <= kMaxJobIdLength) return job.job_id;
   RONDA_ASSIGN_OR_RETURN(const std::string id, RandomBytes(kJobIdBytes));
   return absl::BytesToHexString(id);
 }
 
-// Where other ranks reach this one: on loopback if rank 0 is met there, as all are on one host then.
+// Where other ranks reach this one. If rank 0 is reached on loopback, this rank is too: then all ranks are on one host.
 absl::StatusOr<Endpoint> OwnEndpoint(const Config& config, const Endpoint& rendezvous) {
   Endpoint endpoint = rendezvous;
   if (config.job.rank != kCoordinatorRank && !rendezvous.loopback) {
@@ -76,7 +76,7 @@ absl::StatusOr<std::unique_ptr<ControlListener>> ListenForChildren(const Config&
   return listener;
 }
 
-// nullptr where there is no place to listen: most jobs need none, and those that do say so.
+// nullptr if this rank can listen nowhere: most jobs need no listener, and those that do report it.
 std::unique_ptr<TcpListener> ListenForData(const Config& config, const Endpoint& rendezvous, Member* self) {
   const auto listen = [&]() -> absl::StatusOr<std::unique_ptr<TcpListener>> {
     RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, OwnEndpoint(config, rendezvous));
@@ -92,7 +92,7 @@ std::unique_ptr<TcpListener> ListenForData(const Config& config, const Endpoint&
   return *std::move(listener);
 }
 
-// Rank 0 before the rendezvous: the other ranks can come from now on.
+// Rank 0 before the rendezvous: from now on the other ranks can come.
 struct Host {
   std::unique_ptr<RendezvousServer> server;
   std::unique_ptr<ControlListener> listener;
@@ -143,7 +143,7 @@ absl::StatusOr<RendezvousResult> JoinAt(const Config& config, RendezvousClientOp
   return result;
 }
 
-// Where rank 0 of a job that MPI has started lets the others come.
+// Where rank 0 of a job that MPI has started accepts the other ranks.
 absl::StatusOr<Endpoint> ChooseRendezvousAddress(const Config& config) {
   if (config.job.local_size == config.job.size) return ResolveEndpoint(kLoopback, 0);
   return ChooseAddress(InterfaceAddresses(), config.network.interfaces);
@@ -159,7 +159,7 @@ absl::StatusOr<Host> OpenAnywhere(const Config& config, JoinClaim claim, v1::Mee
   return host;
 }
 
-// Without a network of ours.
+// The rendezvous without a network, over MPI.
 absl::StatusOr<RendezvousResult> RendezvousByMessages(const Config& config, MpiSession& session, JoinClaim claim) {
   std::vector<RankId> all(static_cast<size_t>(config.job.size));
   std::iota(all.begin(), all.end(), 0);
@@ -193,7 +193,7 @@ absl::StatusOr<RendezvousResult> InviteByMessages(const Config& config, MpiSessi
 absl::StatusOr<RendezvousResult> InviteThroughMpi(const Config& config, MpiSession& session, JoinClaim claim) {
   v1::MeetingPoint point;
   absl::StatusOr<Host> host = OpenAnywhere(config, claim, &point);
-  // The others must hear of it either way.
+  // The other ranks must get it in both cases.
   if (!host.ok()) point.set_error(ToString(claim.member.peer) + ": " + std::string(host.status().message()));
   RONDA_RETURN_IF_ERROR(session.Broadcast(point.SerializeAsString()).status());
   if (!host.ok()) return host.status();

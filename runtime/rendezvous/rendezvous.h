@@ -18,20 +18,21 @@ namespace ronda {
 struct RendezvousResult {
   Membership membership;
   std::string secret;                         // of the job; may be empty if all ranks are on loopback
-  std::unique_ptr<ControlListener> listener;  // of a rank that has children in the tree of control connections
-  // For messages over TCP; nullptr where this rank has no address for that. A member without a port has none either.
+  std::unique_ptr<ControlListener> listener;  // for a rank with children in the tree of control connections
+  // For messages over TCP; nullptr if this rank has no address for them. A member without a port has no listener
+  // either.
   std::unique_ptr<TcpListener> data_listener;
-  // How control messages travel across hosts; without gRPC there are no listeners.
+  // How control messages travel across hosts; without gRPC no rank has listeners.
   NetworkSettings::Control control = NetworkSettings::Control::kGrpc;
 };
 
-// The rendezvous at the master address in `config`; blocks until all ranks are there. `mpi_library` names the MPI that
+// The rendezvous at the master address in `config`; blocks until all ranks have come. `mpi_library` names the MPI that
 // this rank would use. Errors: those of ResolveEndpoint, RendezvousServer and JoinRendezvous; NOT_FOUND if no network
 // interface fits.
 absl::StatusOr<RendezvousResult> RendezvousAtAddress(const Config& config, absl::string_view mpi_library);
 
-// The rendezvous at an address that rank 0 chooses and broadcasts through MPI, with a secret that it generates; or, if
-// rank 0's control messages are to travel over MPI, by messages of MPI alone.
+// The rendezvous at an address that rank 0 chooses and broadcasts through MPI, with a secret that it generates. If rank
+// 0's control messages should travel over MPI, the rendezvous uses only messages of MPI.
 // Errors: as RendezvousAtAddress, on all ranks; those of MPI.
 absl::StatusOr<RendezvousResult> RendezvousThroughMpi(const Config& config, MpiSession& session);
 

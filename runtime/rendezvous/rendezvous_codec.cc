@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kMaxTextBytes = 255;
 constexpr int kMaxFacts = 64;
 
-// These texts end up in other ranks' messages and terminals, so nothing but printable characters is let through.
+// These texts appear in other ranks' messages and terminals, so only printable characters are accepted.
 absl::Status CheckText(absl::string_view field, absl::string_view text) {
   if (text.empty() || text.size() > kMaxTextBytes) {
     return absl::InvalidArgumentError(
@@ -96,7 +96,7 @@ bool SameProcess(const Member& a, const Member& b) {
   return a.peer.host == b.peer.host && a.peer.pid == b.peer.pid && a.host_id == b.host_id;
 }
 
-// Each text with its length before it, so that no two lists read the same.
+// Each text follows its length, so that two different lists never give the same text.
 std::string SignedFacts(const std::vector<Fact>& facts) {
   std::string text;
   for (const Fact& fact : facts) {
@@ -120,7 +120,7 @@ v1::JoinResponse EncodeMembership(const Membership& membership) {
   v1::JoinResponse response;
   response.set_job_id(membership.job_id);
   for (const Member& member : membership.members) *response.add_members() = EncodeMember(member);
-  // Those of all ranks would make the answers to a large job's ranks many times as long.
+  // The facts of all ranks would make the answers in a large job many times as long.
   EncodeFacts(membership.members.front().facts, response.mutable_facts());
   return response;
 }

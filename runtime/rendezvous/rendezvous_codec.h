@@ -11,17 +11,18 @@
 
 namespace ronda {
 
-// Between the rendezvous' messages and its plain structs. Input from the network is checked here, once.
+// Converts between the rendezvous' messages and its plain structs. Input from the network is checked here, once.
 
 // Without nonce and proof.
 v1::JoinRequest EncodeClaim(const JoinClaim& claim);
 v1::JoinResponse EncodeMembership(const Membership& membership);
 
-// Errors: INVALID_ARGUMENT that says which field is out of bounds. The rank is only known to be below the size it
-// claims.
+// Errors: INVALID_ARGUMENT that says which field is out of bounds. The rank is only checked to be below the size that
+// it claims.
 absl::StatusOr<JoinClaim> DecodeClaim(const v1::JoinRequest& request);
 
-// Checks the answer to `claim`: all ranks are there, in order, and the one that asked is as it described itself.
+// Checks the answer to `claim`: all ranks are present, in order, and the rank that sent the claim is described as in
+// the claim.
 // Errors: INVALID_ARGUMENT.
 absl::StatusOr<Membership> DecodeMembership(const v1::JoinResponse& response, const JoinClaim& claim);
 
@@ -30,7 +31,7 @@ absl::StatusOr<Membership> DecodeMembership(const v1::JoinResponse& response, co
 // REQUIRES: `secret` is not empty.
 std::string JoinProof(absl::string_view secret, absl::string_view nonce, const JoinClaim& claim);
 
-// Whether `proof` is JoinProof(secret, nonce, claim); takes the same time wherever the two first differ.
+// Whether `proof` is JoinProof(secret, nonce, claim). Takes the same time wherever the two first differ.
 // REQUIRES: `secret` is not empty.
 bool IsJoinProof(absl::string_view proof, absl::string_view secret, absl::string_view nonce, const JoinClaim& claim);
 

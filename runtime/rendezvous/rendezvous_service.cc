@@ -13,7 +13,7 @@
 namespace ronda {
 namespace {
 
-// A rank uses its nonce at once, so a few spare ones are enough for callers that ask and never come back.
+// A rank uses its nonce at once, so a few spare nonces are enough for callers that request one and never come back.
 size_t NonceCapacity(int size) { return 2 * static_cast<size_t>(size) + 64; }
 
 }  // namespace
@@ -73,8 +73,8 @@ absl::Status RendezvousService::AdmitLocked(const v1::JoinRequest& request, Tick
     table_.NoteRefusal(claim.status());
     return claim.status();
   }
-  // After the proof: only ranks of the job may learn of its failure.
-  // A rank of a later epoch is not concerned: the table tells it to come again.
+  // After the proof, because only ranks of the job may learn of its failure. It does not concern a rank of a later
+  // epoch: the table tells that rank to come again.
   if (!failure_.ok() && claim->epoch <= options_.table.epoch) return failure_;
   RONDA_RETURN_IF_ERROR(table_.Add(*claim));
   waiters_[ticket] = {.rank = claim->member.peer.rank, .done = done};
@@ -109,7 +109,8 @@ std::optional<RendezvousService::Ticket> RendezvousService::Join(const v1::JoinR
   if (admitted.ok()) return ticket;
   Log(LogLevel::kWarning, kCoordinatorRank, absl::StrCat("refused: ", admitted.message()));
   done(admitted);
-  // The job has gone on without this rank 0, which would wait in vain, and so would those that it has let in.
+  // The job has continued in a later epoch without this rank 0, so this rank 0 and the ranks that it has admitted would
+  // wait in vain.
   if (absl::IsAborted(admitted)) Fail(absl::FailedPreconditionError(admitted.message()));
   return std::nullopt;
 }
@@ -143,7 +144,7 @@ absl::StatusOr<Membership> RendezvousService::Await() {
   Fail(expired);
   MutexLock lock(&mu_);
   if (!failure_.ok()) return failure_;
-  // The last rank has come between the two locks, and its answer stands.
+  // The last rank has come between the two locks, and its answer is valid.
   return table_.membership();
 }
 

@@ -22,15 +22,15 @@
 namespace ronda {
 
 // Rank 0's half of the rendezvous, in terms of messages: admits ranks to a RendezvousTable and answers all of them at
-// once. Knows no network; RendezvousServer puts it on one.
+// once. It knows no network; RendezvousServer connects it to one.
 //
 // Thread-safe.
 class RendezvousService {
  public:
   struct Options {
     RendezvousTable::Options table;
-    std::string secret;                                 // empty: no proof is asked for
-    absl::Time deadline = absl::InfiniteFuture();       // by which everybody must have joined
+    std::string secret;                                 // empty: no proof is required
+    absl::Time deadline = absl::InfiniteFuture();       // until when all ranks must have joined
     absl::Duration timeout = absl::InfiniteDuration();  // from the start to the deadline, for messages
   };
 
@@ -43,17 +43,17 @@ class RendezvousService {
   // Errors: INTERNAL if the system gives no random bytes.
   absl::StatusOr<v1::ChallengeResponse> Challenge(absl::Time now);
 
-  // Answers through `done`, at once if the rank is refused (then there is no ticket), else when the rendezvous ends.
+  // Answers through `done`: at once if the rank is refused (then it returns no ticket), else when the rendezvous ends.
   // Errors: those of RendezvousTable::Add and Agreement; INVALID_ARGUMENT for a damaged message; UNAUTHENTICATED for an
   // unknown nonce; PERMISSION_DENIED for a wrong proof; or why the rendezvous failed.
   std::optional<Ticket> Join(const v1::JoinRequest& request, const JoinDone& done);
 
-  // The sender of a Join does not wait for its answer any more. If it had none yet, its rank's place becomes free, and
-  // its `done` is called with CANCELLED.
+  // The sender of a Join no longer waits for its answer. If it has had no answer yet, its rank's place becomes free,
+  // and its `done` is called with CANCELLED.
   void Abandon(Ticket ticket);
 
-  // Blocks until all ranks have joined. At the deadline, or if they do not fit together, the rendezvous fails.
-  // Errors: why the rendezvous failed; DEADLINE_EXCEEDED names the missing ranks.
+  // Blocks until all ranks have joined. At the deadline, or if the ranks do not fit together, the rendezvous fails.
+  // Errors: why the rendezvous failed; DEADLINE_EXCEEDED that names the missing ranks.
   absl::StatusOr<Membership> Await();
 
   // Fails the rendezvous, unless it is over: every waiting rank gets `failure`.
@@ -66,7 +66,7 @@ class RendezvousService {
   };
   using Waiters = std::map<Ticket, Waiter>;
 
-  // A claim from a rank that has proved membership.
+  // Returns the claim of a rank that has proved its membership.
   absl::StatusOr<JoinClaim> AuthenticateLocked(const v1::JoinRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckProof(const v1::JoinRequest& request, const JoinClaim& claim) const;
   absl::Status AdmitLocked(const v1::JoinRequest& request, Ticket ticket, const JoinDone& done)

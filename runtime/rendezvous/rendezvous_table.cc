@@ -11,7 +11,7 @@
 namespace ronda {
 namespace {
 
-// Enough to see the pattern; the text travels in one message to every rank.
+// Enough to see the pattern. The text travels in one message to every rank.
 constexpr size_t kMaxNotes = 4;
 
 }  // namespace
@@ -38,8 +38,8 @@ Topology TopologyOf(const Membership& membership, RankId rank) {
   topology.local_size = ranks_on_host[self.host_id];
 
   topology.cross_size = 0;
-  // One rank a host has this local rank, but hosts are numbered by their lowest rank, so the order is that of the ranks
-  // with local rank 0 on hosts that have one with `topology.local_rank`.
+  // Each host has at most one rank with this local rank. Hosts are numbered by their lowest rank, so the order is that
+  // of the ranks with local rank 0 on hosts that have a rank with `topology.local_rank`.
   for (size_t i = 0; i < local_ranks.size(); ++i) {
     const std::string& host_id = membership.members[i].host_id;
     if (local_ranks[i] != 0 || ranks_on_host[host_id] <= topology.local_rank) continue;

@@ -26,34 +26,34 @@ struct Member {
   Peer peer;
   std::string host_id;          // equal for ranks that can share memory
   std::string version;          // of Ronda
-  std::string control_address;  // where its children in the tree of control connections reach it; numeric
+  std::string control_address;  // where its children in the control tree reach it; numeric
   int control_port = 0;         // 0: nowhere
   std::string data_address;     // where other ranks reach it for messages over TCP; numeric
   int data_port = 0;            // 0: nowhere
-  std::vector<Fact> facts;      // (agreement.h)
+  std::vector<Fact> facts;      // see rank_facts.h
 };
 
-// A rank's wish to join a job.
+// The request of a rank to join a job.
 struct JoinClaim {
   Member member;
   int size = 1;       // of the job, as this rank knows it
-  int64_t epoch = 0;  // the same
+  int64_t epoch = 0;  // of the job, as this rank knows it
 };
 
 // The result of a rendezvous, the same on every rank.
 struct Membership {
   std::string job_id;           // names the shared memory
-  std::vector<Member> members;  // by rank; only on rank 0 with the facts of others than rank 0
+  std::vector<Member> members;  // by rank; only on rank 0 with the facts of other ranks
 };
 
-// The ranks of each host, ascending; hosts are told apart by their ids and numbered by their lowest rank.
+// The ranks of each host, ascending. Hosts are distinguished by their ids and numbered by their lowest rank.
 std::vector<std::vector<RankId>> HostsOf(const Membership& membership);
 
-// Where `rank` stands: hosts are told apart by their ids and numbered by their lowest rank.
+// The place of `rank`. Hosts are distinguished by their ids and numbered by their lowest rank.
 // REQUIRES: 0 <= rank < members.size().
 Topology TopologyOf(const Membership& membership, RankId rank);
 
-// The ranks that have joined a job so far. Rank 0, whose process keeps the table, is there from the start.
+// The ranks that have joined a job so far. Rank 0, whose process keeps the table, has joined from the start.
 //
 // A pure state machine: no threads, clocks or network.
 //
@@ -63,7 +63,7 @@ class RendezvousTable {
   struct Options {
     std::string job_id;
     int size = 1;       // of the job
-    int64_t epoch = 0;  // the same
+    int64_t epoch = 0;  // of the job
     Member coordinator;
   };
 
@@ -71,12 +71,12 @@ class RendezvousTable {
 
   const Options& options() const { return options_; }
 
-  // Takes a rank in. A refused claim changes nothing but the text of a later DeadlineError.
-  // Errors, all of which name both parties: INVALID_ARGUMENT (another size, no such rank); ALREADY_EXISTS (the rank is
-  // taken); FAILED_PRECONDITION (an earlier epoch of the job); ABORTED (a later one: this one is over).
+  // Admits a rank. A refused claim changes nothing except the text of a later DeadlineError.
+  // Errors, all of which name both ranks: INVALID_ARGUMENT (another size, no such rank); ALREADY_EXISTS (the rank has
+  // already joined); FAILED_PRECONDITION (an earlier epoch of the job); ABORTED (a later epoch: this one is over).
   absl::Status Add(const JoinClaim& claim);
 
-  // Forgets a rank that went away before the job was complete; its place can be taken again.
+  // Removes a rank that went away before the job was complete; its place is free again.
   // REQUIRES: `rank` is not 0, has joined, and the table is not complete.
   void Remove(RankId rank);
 
@@ -85,7 +85,7 @@ class RendezvousTable {
 
   bool complete() const { return joined_ == options_.size; }
 
-  // Whether the members, of which only all together show the odd one, can work together.
+  // Checks that the members can work together. Only all of them together show which one differs.
   // REQUIRES: complete().
   // Errors: those of CheckAgreement.
   absl::Status Agreement() const;
@@ -102,7 +102,7 @@ class RendezvousTable {
   const Options options_;
   std::vector<std::optional<Member>> members_;  // by rank
   int joined_ = 0;
-  std::vector<std::string> notes_;  // refusals and departures, the oldest kMaxNotes of them
+  std::vector<std::string> notes_;  // refusals and departures; the oldest kMaxNotes
 };
 
 }  // namespace ronda

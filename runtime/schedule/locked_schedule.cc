@@ -71,7 +71,7 @@ bool LockedSchedule::CallOff() {
 
 void LockedSchedule::CheckPatience(Surroundings surroundings, absl::Time now) {
   if (HasToUnlock() || Next() != nullptr || LacksTensors(surroundings, now)) return;
-  // A bucket that waits for the device will have moved on by itself.
+  // If a bucket waits for the device, the schedule moves on without help.
   if (!surroundings.has_submissions || has_open()) {
     stuck_since_ = awaited_since_ = absl::InfiniteFuture();
   } else {
@@ -85,13 +85,13 @@ void LockedSchedule::CheckPatience(Surroundings surroundings, absl::Time now) {
   if (now >= next_look_ || next_look_ == absl::InfiniteFuture()) next_look_ = stuck_since_ + kPatience;
 }
 
-// While a step's tensors are submitted, this is so for most of them.
+// True during most submissions of a step.
 bool LockedSchedule::LacksTensors(Surroundings surroundings, absl::Time now) const {
   return stuck_since_ <= now && now < next_look_ && awaited_since_ == absl::InfiniteFuture() &&
          !surroundings.is_awaited && surroundings.has_submissions;
 }
 
-// Threads that work at different paces wait for each other in every round. A round or two of that may be chance.
+// Threads that work at different speeds wait for each other in every round. Waits in one or two rounds may be chance.
 bool LockedSchedule::IsHeldUp(absl::Time now) const {
   return awaited_ > kPatienceOfWaiters && awaited_ > (now - began_) / 2;
 }
@@ -126,7 +126,7 @@ LockedSchedule::Entered LockedSchedule::MoveOn(absl::Time now) {
   stuck_since_ = awaited_since_ = absl::InfiniteFuture();
   Slot& slot = slots_[next_];
   if (!unlocking()) {
-    // The next round's tensors may come from now on.
+    // From now on tensors of the next round may be submitted.
     RONDA_CHECK(slot.missing == 0);
     slot.missing = slot.bucket.responses.size();
     submitted_ -= slot.missing;

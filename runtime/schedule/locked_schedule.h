@@ -15,14 +15,13 @@
 
 namespace ronda {
 
-// How far a rank may go in a locked schedule while votes are open: those on tensors in the memory of devices are
-// counted there, and are known when the device has come to the bucket.
+// Decides how many buckets of a locked schedule a rank may enter while votes are open. A vote on tensors in the memory
+// of a device is open until the device has reached the bucket, because the device counts these votes.
 //
-// The ranks stay together because each knows the outcome of bucket n before it enters bucket n + `size`, counted from
-// the beginning of the schedule. So after a veto of n all ranks have entered all buckets up to n + size - 1, and
-// unlock there. Those after n are vetoed as well, by the rank that has vetoed n and wants to unlock ever since. If one
-// of them is a bucket whose vote is known at once, all unlock there, which is the same position for all, too. Before it
-// unlocks a rank awaits the votes that are still open.
+// Each rank knows the outcome of bucket n before it enters bucket n + `size`, counted from the beginning of the
+// schedule. After a veto of bucket n all ranks therefore enter the buckets up to n + size - 1, and unlock there. The
+// rank that vetoed n also vetoes all buckets after n. If the vote on one of these is known at once, all ranks unlock at
+// that bucket instead. Before a rank unlocks, it awaits the votes that are still open.
 //
 // A value. Thread-compatible.
 class VoteWindow {
@@ -38,7 +37,7 @@ class VoteWindow {
     return open_.empty() || entered_ + 1 < open_.front() + size_;
   }
 
-  // This rank has entered the next bucket, whose vote is known at once, or is open.
+  // This rank has entered the next bucket. Enter: its vote is known at once. EnterOpen: its vote is open.
   // REQUIRES: MayEnter().
   void Enter(Outcome outcome) {
     ++entered_;
@@ -46,7 +45,7 @@ class VoteWindow {
   }
   void EnterOpen() { open_.push_back(++entered_); }
 
-  // The first open vote has ended.
+  // The oldest open vote has ended.
   // REQUIRES: has_open().
   void Settle(Outcome outcome) {
     if (outcome == Outcome::kVetoed) EndAt(open_.front() + size_ - 1);
@@ -54,13 +53,12 @@ class VoteWindow {
   }
 
   bool has_open() const { return !open_.empty(); }
-  uint64_t entered() const { return entered_; }  // buckets, so far
+  uint64_t entered() const { return entered_; }  // number of buckets so far
 
-  // Whether a vote has been lost: from now on this rank wants to unlock.
+  // Whether a vote was lost: since then this rank wants to unlock.
   bool is_lost() const { return last_.has_value(); }
 
-  // Whether all ranks enter no bucket after the last one that this rank has entered, and this one knows the outcome of
-  // all of them.
+  // Whether this rank has entered the last bucket that the ranks enter, and knows the outcome of all buckets.
   bool HasToUnlock() const { return last_ && entered_ >= *last_ && open_.empty(); }
 
   friend auto operator<=>(const VoteWindow&, const VoteWindow&) = default;
@@ -70,56 +68,61 @@ class VoteWindow {
 
   uint64_t size_;
   uint64_t entered_ = 0;
-  std::deque<uint64_t> open_;     // the numbers of the buckets whose votes are, counted from 1
+  std::deque<uint64_t> open_;     // the numbers of the buckets with open votes, counted from 1
   std::optional<uint64_t> last_;  // how many buckets all ranks enter
 };
 
-// A schedule that begins, and its buckets, looked up.
+// A schedule that is about to begin, with its buckets looked up.
 struct ResolvedSchedule {
   Schedule schedule;
   std::vector<AgreedBucket> buckets;
 };
 
-// The locked schedule, as one rank sees it: buckets that all ranks carry out over and over without being told.
+// The locked schedule, as one rank sees it: buckets that all ranks carry out again and again, without control messages.
 //
 //               Begin                   RequestUnlock, a lost vote              Unlock
 //   kUnlocked ---------->  kFollowing  ---------------------------> kUnlocking ---------> kUnlocked
 //
 // kUnlocked: no schedule is locked. Submissions are negotiated, and the coordinator's detector (schedule_planner.h)
-// watches for steps that repeat themselves.
+// looks for steps that repeat.
 //
-// kFollowing: nothing is negotiated and no control message is sent. A rank enters the next bucket when it has submitted
-// all of the bucket's tensors. Every rank takes part in every bucket (steps with smaller process sets are not locked:
-// their members shall not wait for ranks outside). Ahead of its data each bucket has a vote, and no rank touches its
-// outputs before it knows the votes of all.
+// kFollowing: the ranks negotiate nothing and send no control message. A rank enters the next bucket when it has
+// submitted all tensors of the bucket. Every rank takes part in every bucket. (Steps with smaller process sets are not
+// locked, because their members must not wait for ranks outside the set.) Each bucket has a vote, which the ranks send
+// before the data. No rank writes to its outputs before it knows the votes of all ranks.
 //
-// kUnlocking: this rank wants to unlock. It enters the next bucket at once, without its tensors and with a veto. A
-// vetoed bucket is carried out by no rank, and none enters another: the buckets before it are complete on all ranks, it
-// and those after it on none. So all ranks unlock at the same position. Then the tensors in flight are negotiated.
+// kUnlocking: this rank wants to unlock. It enters the next bucket at once, without its tensors, and vetoes it. No rank
+// carries out a vetoed bucket, and no rank enters another bucket after it. So all ranks have completed the buckets up
+// to the vetoed one, and no rank has carried out any later bucket: all ranks unlock at the same position. Then the
+// tensors in flight are negotiated.
 //
-// Causes to unlock: a tensor is submitted that is not in the schedule, or differs from it; this rank shuts down; on the
-// coordinator, autotune wants other settings; a rank has called the schedule off (CallOff). Ranks call it off when they
-// want to unlock, so that ranks that sleep wake up and vote too; and when they have waited in a bucket for longer than
-// the warning time. A rank that is merely late makes the others wait, in the bucket.
+// A rank wants to unlock in these cases:
+//  - A tensor is submitted that is not in the schedule, or that differs from the one in the schedule.
+//  - This rank shuts down.
+//  - This rank is the coordinator, and autotune wants other settings.
+//  - A rank has called the schedule off (CallOff). A rank does so when it wants to unlock, so that sleeping ranks wake
+//    up and vote. It also does so when it has waited in a bucket for longer than the warning time.
+//  - Submitted tensors have waited too long because the next bucket is not ready (CheckPatience). This happens when a
+//    program changes: if it now waits for each tensor before it submits the next, a bucket with both tensors never
+//    becomes ready on any rank. The negotiation runs each tensor as it comes. It also happens when threads of a program
+//    work at different speeds: in a schedule the fast thread would wait for the slow one in every round.
 //
-// The last cause is patience: tensors have been submitted here for long without the next bucket being ready. That is
-// for programs that have changed their ways: if one now waits for each tensor before it submits the next, a bucket with
-// both never becomes ready, on any rank; so the negotiation runs each as it comes. And it is for threads that have
-// taken to different paces: in a schedule the fast one would wait for the slow one in every round.
+// A rank that is merely late is no reason to unlock: the other ranks wait for it in the bucket.
 //
-// Votes on buckets in the memory of a device are open for a while, in which this rank goes on (VoteWindow).
+// A vote on a bucket in the memory of a device is open for a while. This rank goes on meanwhile (VoteWindow).
 //
 // A pure state machine: it sends nothing and reads no clock. Thread-compatible. One object serves all schedules of a
 // job, one after the other.
 class LockedSchedule {
  public:
-  // How many buckets a rank may be ahead of the oldest open vote, at least; the same on all ranks of a job. In a
-  // schedule of more buckets it is so many: a round never waits for its own votes.
+  // A rank may be at least this many buckets ahead of the oldest open vote; the number is equal on all ranks of a job.
+  // A schedule with more buckets uses its number of buckets, so that a round never waits for its own votes.
   static constexpr uint64_t kOpenVotes = 8;
-  // Longer than the parts of a backward pass between two tensors of a bucket usually take. Unlocking too early costs a
-  // few negotiated steps.
+  // Longer than the usual time between two tensors of a bucket in a backward pass. To unlock too early costs a few
+  // negotiated steps.
   static constexpr absl::Duration kPatience = absl::Seconds(1);
-  // If a thread sleeps until something is complete, it may well be the one that is to submit the missing tensor.
+  // Shorter if a thread sleeps until an operation is complete: that thread may be the one that submits the missing
+  // tensor.
   static constexpr absl::Duration kPatienceOfWaiters = absl::Milliseconds(20);
 
   enum class State : uint8_t { kUnlocked, kFollowing, kUnlocking };
@@ -127,62 +130,63 @@ class LockedSchedule {
   bool locked() const { return state_ != State::kUnlocked; }
   bool unlocking() const { return state_ == State::kUnlocking; }
 
-  // REQUIRES: !locked(); no bucket is empty, and no tensor is there twice (the codec has checked).
+  // REQUIRES: !locked(); no bucket is empty, and no tensor occurs twice (the codec has checked this).
   void Begin(ResolvedSchedule resolved, absl::Time now);
 
-  // This rank wants to unlock. Nothing happens if no schedule is locked.
+  // This rank wants to unlock. Does nothing if no schedule is locked.
   void RequestUnlock();
 
-  // The number of the schedule that is, or was last, locked.
+  // The number of the schedule that is locked now, or was locked last.
   uint64_t number() const { return number_; }
 
   // --- Submissions. REQUIRES: locked().
 
-  // Where a tensor is in the schedule: which bucket, and which of its tensors.
+  // The place of a tensor in the schedule: the index of its bucket, and its index in the bucket.
   struct Position {
     size_t bucket = 0;
     size_t tensor = 0;
   };
 
-  // A tensor has been submitted here; `id` is its own in the response cache, if it is there. Its position; if it is not
-  // in the schedule, nullopt, and this rank wants to unlock. From one submission to the next its bucket must have been
-  // carried out.
+  // A tensor has been submitted here; `id` is its id in the response cache, if it has one. Returns its position. If it
+  // is not in the schedule, returns nullopt, and this rank wants to unlock. Between two submissions of a tensor its
+  // bucket must have been carried out.
   std::optional<Position> Submit(std::optional<CacheId> id);
 
-  // The same for a caller that knows the position.
+  // As Submit, for a caller that knows the position.
   void SubmitAgain(Position position);
 
-  // How many tensors have been submitted here that are not carried out yet.
+  // How many tensors have been submitted here but not carried out yet.
   size_t submitted() const { return submitted_; }
 
-  // --- Calls to unlock, of this rank and others.
+  // --- Calls to unlock, by this rank and by others.
 
-  // Some rank has called off the schedule of this number, and those before.
+  // Some rank has called off the schedule with this number, and all earlier ones.
   void NoteCallOff(uint64_t schedule) { called_off_ = std::max(called_off_, schedule); }
   bool called_off() const { return locked() && called_off_ >= number_; }
-  // This rank calls the schedule off. Whether it is the first, as far as it knows: then the caller tells the others.
+  // This rank calls the schedule off. Returns whether, as far as it knows, it is the first rank to do so. If so, the
+  // caller notifies the other ranks.
   bool CallOff();
 
-  // Wants to unlock if patience is at an end (above). `surroundings`: of this rank.
+  // Requests to unlock if tensors have waited too long (see above). `surroundings` describes this rank.
   struct Surroundings {
     bool has_submissions = false;  // some operation is in flight
     bool is_awaited = false;       // a thread sleeps until an operation is complete
   };
   void CheckPatience(Surroundings surroundings, absl::Time now);
 
-  // When to call CheckPatience again though nothing has been submitted.
+  // When to call CheckPatience again even if nothing has been submitted.
   absl::Time next_look() const { return std::min(next_look_, awaited_since_ + kPatienceOfWaiters); }
 
   // --- Buckets. REQUIRES: locked().
 
-  // The bucket to enter now: approving, or with a veto while unlocking(). nullptr while this rank lacks
-  // tensors of it, or has to wait for open votes.
+  // The bucket to enter now: approving it, or with a veto if unlocking(). nullptr while this rank lacks tensors of the
+  // bucket, or must wait for open votes.
   const AgreedBucket* Next() const;
 
-  // The position of the bucket that is next, now or later.
+  // The index of the bucket that this rank enters next, now or later.
   size_t next_bucket() const { return next_; }
 
-  // This rank has entered Next() at `now`. Its vote is known at once, or is open.
+  // This rank has entered Next() at `now`. Enter: its vote is known at once. EnterOpen: its vote is open.
   using Outcome = VoteWindow::Outcome;
   void Enter(Outcome outcome, absl::Time now);
   void EnterOpen(absl::Time now);
@@ -197,35 +201,36 @@ class LockedSchedule {
   // How far the schedule has been carried out.
   const ScheduleProgress& progress() const { return progress_; }
 
-  // Whether patience came to an end in the schedule that is, or was last, locked.
+  // Whether tensors waited too long (CheckPatience) in the schedule that is locked now, or was locked last.
   bool has_lost_patience() const { return has_lost_patience_; }
 
-  // Whether all ranks unlock here.
+  // Whether all ranks unlock at this point.
   bool HasToUnlock() const { return locked() && window_.HasToUnlock(); }
 
-  // REQUIRES: HasToUnlock(). The caller submits all that is in flight to the negotiation once more. Whether this rank
-  // was one of those that brought it about.
+  // Unlocks. The caller submits everything in flight to the negotiation again. Returns whether this rank was among
+  // those that caused the unlock.
+  // REQUIRES: HasToUnlock().
   enum class Cause { kOwn, kOthers };
   Cause Unlock();
 
  private:
   struct Slot {
     AgreedBucket bucket;
-    size_t missing = 0;  // tensors that this rank has not submitted yet
+    size_t missing = 0;  // tensors of the bucket that this rank has not submitted yet
   };
-  // A vote of this rank.
+  // A bucket that this rank has entered, and its vote.
   struct Entered {
     bool has_vetoed = false;
-    bool ends_round = false;  // if it is carried out
+    bool ends_round = false;  // if the bucket is carried out
     absl::Time since;
   };
 
-  // This rank enters the next bucket and is past it.
+  // This rank enters the next bucket and moves past it.
   Entered MoveOn(absl::Time now);
   void Count(const Entered& entered, Outcome outcome);
-  // Whether the next bucket is known to lack tensors, not for too long yet, and no thread waits.
+  // Whether, at the last look, the next bucket lacked tensors, it is too early for another look, and no thread waits.
   bool LacksTensors(Surroundings surroundings, absl::Time now) const;
-  // Whether threads of this program mostly wait for each other's tensors.
+  // Whether threads of this program spend most of the time waiting for each other's tensors.
   bool IsHeldUp(absl::Time now) const;
 
   State state_ = State::kUnlocked;
@@ -236,47 +241,48 @@ class LockedSchedule {
   size_t submitted_ = 0;
   ScheduleProgress progress_;
   bool has_lost_patience_ = false;
-  uint64_t called_off_ = 0;  // the highest schedule that has been, as far as this rank knows
+  uint64_t called_off_ = 0;  // the highest number that was called off, as far as this rank knows
 
   VoteWindow window_{kOpenVotes};
-  std::deque<Entered> open_;   // in the order in which they were entered
-  Cause cause_ = Cause::kOwn;  // of the first vote that was lost
+  std::deque<Entered> open_;   // in the order of entry
+  Cause cause_ = Cause::kOwn;  // of the first lost vote
 
-  // When the schedule began, and how long threads have waited in it for buckets that lacked a tensor.
+  // When the schedule began, and how long threads have waited in it for buckets that lacked tensors.
   absl::Time began_;
   absl::Duration awaited_;
-  // Since when no bucket is ready though something is in flight; and a thread waits besides.
+  // Since when operations have been in flight but no bucket has been ready; and since when a thread has waited as well.
   absl::Time stuck_since_ = absl::InfiniteFuture();
   absl::Time awaited_since_ = absl::InfiniteFuture();
-  // When to look at stuck_since_ again. Not sooner because something is stuck no more: a deadline that moves with every
-  // bucket would wake the background thread every time.
+  // When to look at stuck_since_ again. It does not move when a bucket becomes ready: otherwise every bucket would wake
+  // the background thread to tell it a new deadline.
   absl::Time next_look_ = absl::InfiniteFuture();
 };
 
-// The launched buckets of a device of which this rank does not know yet that they are carried out. Their votes are
-// open; or they were lost, and the tensors have still to be carried out in other buckets.
+// The launched buckets of a device that, as far as this rank knows, are not carried out yet. Their votes are open; or
+// they were lost, and the tensors must still be carried out in other buckets.
 //
-// The trainer's streams may wait for such a bucket on the device: for its gate, which a lost vote leaves closed until
-// the tensors have been carried out. So Ronda's stream must not wait for anything that may be behind a closed gate: the
-// work that opens the gate comes later on that stream. The points at which tensors are ready know the last bucket that
-// they may be behind, and a tensor is given to the device, and to the negotiation, when all buckets up to that one have
-// been carried out. (That is late in a step, and early for the device: it has done the step before, and still has all
-// work between that and the tensor before it.)
+// On the device, the trainer's streams may wait for the gate of such a bucket. After a lost vote the gate stays closed
+// until the tensors have been carried out. The work that opens it comes later on Ronda's stream, so Ronda's stream must
+// not wait for anything that may be behind a closed gate. Each point at which a tensor is ready (ReadyPoint) knows the
+// last bucket that it may be behind. The tensor goes to the device, and to the negotiation, when all buckets up to that
+// one have been carried out. (The rank learns this late in its step, but early enough for the device, which still has
+// queued work to do.)
 //
 // A value. Thread-compatible.
 class UndecidedBuckets {
  public:
-  // A bucket is launched. Its number: 1, 2, ...
+  // A bucket is launched. Returns its number: 1, 2, ...
   uint64_t Add() {
     undecided_.push_back(++last_);
     return last_;
   }
 
-  // The bucket has been carried out: what opens its gate is on the device.
-  // REQUIRES: it was added, and not settled.
+  // The bucket has been carried out: the work that opens its gate is on the device.
+  // REQUIRES: the bucket was added, and not settled.
   void Settle(uint64_t number) { undecided_.erase(std::lower_bound(undecided_.begin(), undecided_.end(), number)); }
 
-  // Whether something that may be behind bucket `number` and those before it can be waited for; 0: behind none.
+  // Whether Ronda's stream may wait for something that may be behind bucket `number` or an earlier one. 0: it is behind
+  // none.
   bool MayAwait(uint64_t number) const { return undecided_.empty() || number < undecided_.front(); }
 
   bool empty() const { return undecided_.empty(); }

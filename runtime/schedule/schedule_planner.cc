@@ -52,29 +52,29 @@ std::vector<Bucket> FusionPlanner::Plan(std::vector<Agreed> agreed) const {
 namespace {
 
 constexpr int kMostSteps = 1024;
-constexpr size_t kBatchesKept = 8;  // of four steps; more would hardly tell more
+constexpr size_t kBatchesKept = 8;  // two per step; more than four steps would add little
 
-// An item is never divided: a tensor, or all tensors of a group.
+// A unit that is never divided: a single tensor, or all tensors of a group.
 struct Item {
   std::vector<const StepTensor*> tensors;
-  absl::Duration ready;  // of the last of them
+  absl::Duration ready;  // when the last of them is
   size_t bytes = 0;
 
   const TensorRequest& request() const { return tensors.front()->response->request; }
 };
 
 struct PlannedBucket {
-  const TensorRequest* kind;  // that of its first tensor
-  absl::Duration ready;       // when its last item is
+  const TensorRequest* kind;  // the request of its first tensor
+  absl::Duration ready;       // when its last item is ready
   size_t bytes = 0;
   std::vector<CacheId> ids;
 };
 
-// Successive items that were all together in some step, in their buckets: each was submitted before any other was
-// complete, so the order among them is free.
+// Successive items that were all together in some step, and their buckets. Each item was submitted before any other was
+// complete, so their order is free.
 struct Wave {
   const StepTensor* first = nullptr;
-  std::vector<size_t> places;  // of StepTensor::batches in which they are equal
+  std::vector<size_t> places;  // indices of StepTensor::batches at which all items are equal
   std::vector<PlannedBucket> buckets;
 };
 
@@ -84,7 +84,7 @@ std::vector<size_t> AllPlaces(const StepTensor& tensor) {
   return places;
 }
 
-// Those of `places` in which all of `item` was together with `first`.
+// Returns those of `places` at which all tensors of `item` were together with `first`.
 std::vector<size_t> Together(const StepTensor& first, const Item& item, std::vector<size_t> places) {
   std::erase_if(places, [&](size_t place) {
     return std::any_of(item.tensors.begin(), item.tensors.end(),
@@ -119,13 +119,13 @@ bool CanBeOneBucket(const Item& item, const SchedulePlanner::Options& options) {
                      [&](const StepTensor* tensor) { return SameKind(item.request(), tensor->response->request); });
 }
 
-// From how many bytes on a bucket need not wait for more. `is_first`: of its wave.
+// How many bytes a bucket needs before it may end early. `is_first`: it is the first bucket of its wave.
 size_t MinBucketBytes(const PlannedBucket& bucket, bool is_first, const SchedulePlanner::Options& options) {
   const bool is_large = bucket.kind->memory != Memory::kHost && !is_first;
   return options.min_bucket_bytes * (is_large ? SchedulePlanner::kDeviceFactor : 1);
 }
 
-// The bucket of the wave that takes `item`; nullptr if it needs one of its own.
+// The bucket of the wave that takes `item`; nullptr if the item needs a new one.
 PlannedBucket* FindBucket(const Item& item, const SchedulePlanner::Options& options, Wave* wave) {
   if (!TraitsOf(item.request().op).fuses || options.threshold == 0) return nullptr;
   const auto same_kind = [&](const PlannedBucket& bucket) { return SameKind(*bucket.kind, item.request()); };
@@ -143,7 +143,7 @@ void Take(const Item& item, const SchedulePlanner::Options& options, Wave* wave)
   for (const StepTensor* tensor : item.tensors) bucket->ids.push_back(tensor->id);
 }
 
-// The wave that has no more items: its buckets as they become ready.
+// Ends the wave: appends its buckets to the plan, in the order in which they become ready.
 void Finish(Wave* wave, std::vector<std::vector<CacheId>>* plan) {
   std::stable_sort(wave->buckets.begin(), wave->buckets.end(),
                    [](const PlannedBucket& a, const PlannedBucket& b) { return a.ready < b.ready; });
@@ -157,13 +157,13 @@ void ScheduleDetector::Release(CacheId id, absl::Time now) {
   if (base_ == 0 || broken_) return;
   if (!released_.insert(id).second) {
     BeginWithThisList();
-    // No rank can submit a tensor again before it has seen the list with it.
+    // A rank submits a tensor again only after it has seen the list with it, so no tensor occurs twice in one list.
     if (!released_.insert(id).second) return Break();
   }
   current_.push_back({id, now, list_, waits_});
 }
 
-// A step of another kind than the last one ends in front of the list that is being made.
+// The step differs from the last one. It ends before the current list.
 void ScheduleDetector::BeginWithThisList() {
   const auto first =
       std::find_if(current_.begin(), current_.end(), [&](const Released& entry) { return entry.list == list_; });
@@ -270,7 +270,7 @@ void ScheduleMemory::Note(CacheId id, Entry* entry) const {
   const auto it = entry->released.find(id);
   if (it == entry->released.end()) return;
   if (it->second >= entry->first_list) {
-    // The next round has begun before this one was complete, at the earliest with this list.
+    // The next round began before this one was complete. It began with this list at the earliest.
     entry->first_list = list_;
     entry->missing = static_cast<size_t>(std::count_if(entry->released.begin(), entry->released.end(),
                                                        [&](const auto& tensor) { return tensor.second < list_; }));
@@ -288,7 +288,7 @@ void ScheduleMemory::Restart(Entry* entry) const {
 const ScheduleMemory::Buckets* ScheduleMemory::EndList() {
   ++list_;
   const bool others = std::exchange(others_, false);
-  // Of two that are complete, one of which has all tensors of the other, the step was the larger one.
+  // If several are complete, the step was the largest: it contains all tensors of the others.
   Entry* next = nullptr;
   for (Entry& entry : known_) {
     if (entry.missing > 0) continue;
@@ -328,7 +328,7 @@ void ScheduleMemory::Unlocked(const ScheduleProgress& progress) {
   const bool was_wrong_guess = guessed_ && progress.rounds == 0;
   may_guess_ = has_lasted;
   for (Entry& entry : known_) Restart(&entry);
-  // A recording that is damaged may tell of more.
+  // A damaged recording may contain a higher number.
   const uint64_t carried_out = std::min<uint64_t>(progress.buckets, last.buckets.size());
   for (uint64_t bucket = 0; bucket < carried_out; ++bucket) {
     for (CacheId id : last.buckets[bucket]) {

@@ -1,4 +1,4 @@
-// Sleeping on a word of shared memory, and waking the sleepers: futexes, and a doorbell on top of them.
+// Sleeping on a word of shared memory and waking the sleepers: futexes, and a doorbell built on them.
 #ifndef RONDA_RUNTIME_SHM_DOORBELL_H_
 #define RONDA_RUNTIME_SHM_DOORBELL_H_
 
@@ -10,7 +10,7 @@
 namespace ronda {
 
 // Sleeps until FutexWake on the same word or until `timeout` has passed; may return early. Returns at once if `*word`
-// is not `expected`: the kernel compares it in one step with going to sleep. Works between processes.
+// is not `expected`: the kernel compares it in the step in which it puts the thread to sleep. Works between processes.
 void FutexWait(const std::atomic<uint32_t>& word, uint32_t expected, absl::Duration timeout);
 
 // Wakes all threads that sleep on `word`.
@@ -25,37 +25,36 @@ inline void CpuRelax() {
 #endif
 }
 
-// A doorbell in shared memory, on which a few threads sleep and which any thread rings. Zero bytes are a valid
-// doorbell.
+// A doorbell in shared memory. A few threads sleep on it, and any thread rings it. Zero bytes are a valid doorbell.
 //
 //   const uint32_t heard = bell.Rings();
 //   if (!condition) bell.Sleep(heard, timeout);   // the thread that makes the condition true rings afterwards
 //
-// A thread that looks at the condition again and again needs no ring, and the sleepers need not be woken for what it
-// sees. While it polls, rings are only counted:
+// A thread that polls the condition needs no ring, and it can act without the sleepers. While it polls, rings are only
+// counted:
 //
 //   bell.StartPolling();
 //   uint32_t seen;
 //   do seen = bell.RingsWhilePolled(); while (!condition && patient());
 //   if (bell.StopPolling(seen)) bell.Ring();   // the sleepers look, as the poller may have missed something
 //
-// A poller that has found what it waited for often comes back soon. If the ringer polls too, it can wait for that: to
-// wake a sleeper costs both of them more than what they wait for.
+// A poller that has found what it waited for often comes back soon. If the ringing thread also polls, it can wait
+// for the poller for a moment: to wake a sleeper costs both threads more than that wait.
 //
 //   if (bell.IsPollerExpected()) { ...; }   // for a moment
 //   bell.RingUnlessPolled();                // unless the condition has been seen
 //
 // Memory ordering: a sleeper announces itself (`asleep_`), then the kernel compares `rings_` as it puts the thread to
-// sleep. The ringer counts the ring, then looks for a sleeper. All four are sequentially consistent; the kernel
-// compares under a lock that FUTEX_WAKE takes too. So if the ringer sees no sleeper, its ring comes before the
-// comparison, which fails, and the thread does not sleep. A sleeper that reads the new count sees everything that the
-// ringer wrote before the ring.
+// sleep. The ringing thread counts the ring, then looks for a sleeper. All four steps are sequentially consistent; the
+// kernel compares under a lock that FUTEX_WAKE also takes. So if the ringing thread sees no sleeper, its ring comes
+// before the comparison; the comparison fails, and the thread does not sleep. A sleeper that reads the new count sees
+// everything that was written before the ring.
 //
-// A ringer counts a ring for the poller, then looks whether the poller is still there; the poller goes, then looks at
-// the count. These are sequentially consistent too: either the ringer sees that the poller has gone, and rings for the
-// sleepers, or the poller sees the ring. The same holds for a condition that the ringer makes true, with a
-// sequentially consistent store, before RingUnlessPolled, and that the poller looks at once more, with such a load,
-// after StopPolling; no ring needs to be counted for it.
+// With a poller: the ringing thread counts a ring, then looks whether the poller is still there. The poller leaves,
+// then looks at the count. These steps are also sequentially consistent: either the ringing thread sees that the poller
+// has left, and rings for the sleepers; or the poller sees the ring. A condition can take the place of the count. The
+// ringing thread makes it true with a sequentially consistent store before RingUnlessPolled, and the poller reads it
+// again with such a load after StopPolling. Then no ring needs to be counted.
 class Doorbell {
  public:
   uint32_t Rings() const { return rings_.load(std::memory_order_seq_cst); }
@@ -68,14 +67,14 @@ class Doorbell {
     RingForSleepers();
   }
 
-  // A poller that was expected has not come: it is not expected any more.
+  // If a poller was expected, it has not come: from now on it is not expected.
   void RingUnlessPolled() {
     Poller expected = Poller::kComesBack;
     poller_.compare_exchange_strong(expected, Poller::kNone, std::memory_order_seq_cst);
     if (expected != Poller::kPolls) RingForSleepers();
   }
 
-  // Sleeps until the bell has rung since `heard`, or `timeout` has passed; may return early.
+  // Sleeps until the doorbell has rung since `heard`, or until `timeout` has passed; may return early.
   void Sleep(uint32_t heard, absl::Duration timeout) {
     asleep_.fetch_add(1, std::memory_order_seq_cst);
     FutexWait(rings_, heard, timeout);
@@ -86,8 +85,8 @@ class Doorbell {
   enum class Poller : uint32_t { kNone = 0, kPolls = 1, kComesBack = 2 };
   void StartPolling() { poller_.store(Poller::kPolls, std::memory_order_seq_cst); }
   uint32_t RingsWhilePolled() const { return rings_while_polled_.load(std::memory_order_seq_cst); }
-  // Whether the bell has rung since `seen`, which was RingsWhilePolled() before the last look. `next`: what others may
-  // expect of the thread, kNone or kComesBack.
+  // Returns whether the doorbell has rung since `seen`, the value of RingsWhilePolled() before the last look. `next`:
+  // whether others may expect the thread to come back (kComesBack) or not (kNone).
   [[nodiscard]] bool StopPolling(uint32_t seen, Poller next) {
     poller_.store(next, std::memory_order_seq_cst);
     return RingsWhilePolled() != seen;

@@ -1,9 +1,9 @@
 // The layout of a job's shared memory:
 //
-//   header | one block a rank | one pair of control rings a rank | one flight recorder a rank | flat lines of each rank
-//   | one ring of data a rank
+//   header | one block per rank | one pair of control rings per rank | one flight recorder per rank
+//   | flat lines of each rank | one ring of data per rank
 //
-// Everything starts as zero bytes. Words that one rank writes and others read have a cache line of their own.
+// Everything starts as zero bytes. A word that one rank writes and others read has its own cache line.
 #ifndef RONDA_RUNTIME_SHM_LAYOUT_H_
 #define RONDA_RUNTIME_SHM_LAYOUT_H_
 
@@ -22,18 +22,18 @@ namespace ronda {
 
 // The first failure of a job, in shared memory; zero bytes are an empty record.
 //
-// Memory ordering: `state_` goes from empty to "rank r writes" by compare-and-swap, which admits one writer, and to
-// "written" by a release store after the text. A reader's acquire load of "written" thus sees the whole text.
+// Memory ordering: `state_` goes from empty to "rank r writes" by compare-and-swap, which admits one writer. It goes to
+// "written" by a release store after the text. So a reader whose acquire load returns "written" sees the whole text.
 class FailureRecord {
  public:
-  // Stores `failure` if there is none yet; returns whether it did. REQUIRES: !failure.ok().
+  // Stores `failure` if the record is empty; returns whether it did. REQUIRES: !failure.ok().
   bool Set(RankId writer, const absl::Status& failure);
 
-  // The same with code UNAVAILABLE and without a status, which would take memory; called by a rank that saw `dead` die.
-  // If `dead` died while it wrote the record, the record is taken over.
+  // As Set, with code UNAVAILABLE and without a status, which would need memory. Called by a rank that saw `dead` die.
+  // If `dead` died while it wrote the record, this call takes the record over.
   bool SetAfterDeathOf(RankId dead, RankId writer, absl::string_view text);
 
-  // The failure; OK while there is none. INTERNAL if the fields are damaged.
+  // The failure; OK if none is recorded. INTERNAL if the fields are damaged.
   absl::Status Get() const;
 
   // Whether Get would return an error; costs one load.
@@ -65,8 +65,9 @@ inline constexpr int kShmCpuMaskWords = 16;
 // The sizes that all ranks must agree on.
 struct ShmGeometry {
   int size = 1;           // ranks
-  size_t slot_bytes = 0;  // of a chunk; a multiple of kShmPageBytes
-  int slot_count = 0;     // chunks in a rank's ring; at least 3: one each in packing, reducing and unpacking
+  size_t slot_bytes = 0;  // bytes of a chunk; a multiple of kShmPageBytes
+  // chunks in a rank's ring; at least 3: one for packing, one for reducing, one for unpacking
+  int slot_count = 0;
 
   size_t RingBytes() const { return slot_bytes * static_cast<size_t>(slot_count); }
 
@@ -90,41 +91,44 @@ struct ShmHeader {
 
   alignas(kCacheLineBytes) std::atomic<uint32_t> phase;  // a ShmPhase; a futex
   std::atomic<uint32_t> attached;                        // ranks that have attached; a futex
-  std::atomic<uint64_t> cpus[kShmCpuMaskWords];          // one bit for each CPU that any of the ranks may run on
+  std::atomic<uint64_t> cpus[kShmCpuMaskWords];          // one bit per CPU that any rank may run on
 
   alignas(kCacheLineBytes) std::atomic<uint64_t> called_off;  // the highest schedule that any rank has called off
 
   alignas(kCacheLineBytes) std::atomic<uint32_t> sleepers;  // ranks asleep in a collective
-  // How data is stored to the rings (Stores, StoreTrials), as rank 0 decides it.
+  // How data is stored to the rings (Stores, StoreTrials); rank 0 decides it.
   std::atomic<uint32_t> stores;
-  std::atomic<uint64_t> stores_trial;  // the first lap of the last or the next trial; 0: there has been none
+  // the first lap of the last or the next trial; 0: no trial yet
+  std::atomic<uint64_t> stores_trial;
 
   alignas(kCacheLineBytes) FailureRecord failure;
 };
 static_assert(sizeof(ShmHeader) <= kShmPageBytes);
 
-// The progress of a rank in the stream of data that all ranks share: positions in bytes since the beginning of the job,
-// which only grow. Only the rank itself writes its own.
+// A rank's progress in the stream of data that all ranks share. Positions count bytes since the beginning of the job,
+// and only grow. Each rank writes only its own positions.
 enum class ShmStage { kPacked = 0, kReduced = 1, kDone = 2 };
 inline constexpr int kShmStageCount = 3;
 
 struct alignas(kCacheLineBytes) ShmProgress {
   std::atomic<uint64_t> position;
-  std::atomic<uint64_t> veto;  // of kPacked: 1 + the position at which the last collective began that this rank vetoed
+  // only of kPacked: 1 + the position where the collective began that this rank last vetoed
+  std::atomic<uint64_t> veto;
 };
 
-// What a rank has said about the end of its process.
+// How the process of a rank has announced its end.
 enum class ShmDeparture : uint32_t {
   kNone = 0,
-  kDeparted = 1,  // is no failure
-  kExits = 2,     // its program has ended without a departure: a failure, with a text of its own
+  kDeparted = 1,  // its end is no failure
+  kExits = 2,     // its program has ended without a departure: a failure with its own text
 };
 
 struct ShmRankBlock {
   alignas(kCacheLineBytes) std::atomic<uint32_t> claimed;  // 1 once a process has taken this rank
   std::atomic<uint32_t> attached;                          // 1 once pid and start_time are valid
   std::atomic<int32_t> pid;
-  std::atomic<uint64_t> start_time;  // of the process; tells it from a later one with the same pid
+  // of the process; a later process with the same pid has another
+  std::atomic<uint64_t> start_time;
   std::atomic<ShmDeparture> departure;
 
   alignas(kCacheLineBytes) Doorbell control;  // rung for control messages, Wake and failures
@@ -134,18 +138,19 @@ struct ShmRankBlock {
   ShmProgress progress[kShmStageCount];
 };
 
-// Data too small for a stream travels in lines, each of which carries its own sequence number. A reader needs no other
-// line to know that the data is there, so it waits for one transfer between cores instead of two.
+// Data that is too small for a stream travels in lines; each line carries its own sequence number. A reader sees from
+// the line alone that the data is there, so it waits for one transfer between cores instead of two.
 inline constexpr size_t kShmFlatPayloadBytes = kCacheLineBytes - sizeof(uint64_t);
 struct alignas(kCacheLineBytes) ShmFlatLine {
   char payload[kShmFlatPayloadBytes];
   std::atomic<uint64_t> sequence;  // the number of the payload's exchange; only grows; stored after the payload
 };
-inline constexpr size_t kShmFlatLines = 40;  // the most lines of one exchange: beyond 2 KiB a block is faster
-// Three turns would be safe. A rank that has announced the end of exchange i may still read lines of i, but not once it
-// has sent or vetoed anything of i + 1. A rank that writes the lines of i again, in exchange i + 3, has completed i +
-// 2, to which that rank has contributed. With a fourth turn, a rank can prefetch the lines of the exchange after the
-// next, which no rank reads, before it needs them.
+// maximum lines per exchange: beyond 2 KiB a block is faster
+inline constexpr size_t kShmFlatLines = 40;
+// The lines are used in turns. Three turns would be safe. A rank that has announced the end of exchange i may still
+// read lines of i, but not after it has sent or vetoed something of i + 1. A rank that writes the lines of i again, in
+// exchange i + 3, has completed exchange i + 2, to which the reading rank has contributed. The fourth turn lets a rank
+// prefetch the lines of the exchange after the next, which no rank reads, before it needs them.
 inline constexpr size_t kShmFlatTurns = 4;
 static_assert(kShmFlatTurns >= 3);
 

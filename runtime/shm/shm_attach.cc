@@ -27,7 +27,7 @@
 namespace ronda {
 namespace {
 
-// For the error of a rank that has waited in vain.
+// Appended to the error of a rank that has waited in vain.
 constexpr absl::string_view kLonger = " (RONDA_START_TIMEOUT, rondarun --start-timeout)";
 
 constexpr absl::string_view kRemedy =
@@ -37,7 +37,7 @@ constexpr absl::string_view kRemedy =
 constexpr absl::Duration kOpenInterval = absl::Milliseconds(1);
 constexpr absl::Duration kAliveCheckInterval = absl::Milliseconds(50);
 
-// `wanted` has larger slots than the memory where there is no room for these.
+// `wanted` has larger slots than the memory if these did not fit.
 void InitializeHeader(const ShmView& view, const ShmGeometry& wanted) {
   const ProcessId self = ThisProcess();
   const ShmGeometry& geometry = view.geometry();
@@ -91,8 +91,8 @@ std::string MissingRanks(const ShmView& view) {
                       view.geometry().size);
 }
 
-// Whether nobody waits for ranks to attach any more. A creator may have made the file and not yet locked it, if that is
-// younger than `may_be_new`. False in doubt: another container may have the creator's pid.
+// Whether no process waits any more for ranks to attach. If the file is younger than `may_be_new`, its creator may have
+// made it but not locked it yet. Returns false in doubt: another container may have the creator's pid.
 bool IsLeftover(const ShmFile& file, absl::Duration may_be_new) {
   if (file.HasCreator()) return false;
   const bool is_new = file.Age() <= may_be_new;
@@ -104,14 +104,14 @@ bool IsLeftover(const ShmFile& file, absl::Duration may_be_new) {
   return is_prepared ? !IsAlive(CreatorOf(header)) : !is_new;
 }
 
-// Removes what this user's jobs have left in a folder that were killed while their ranks came together.
+// Removes the files in a folder that this user's jobs left when they were killed while their ranks attached.
 void RemoveLeftovers(const std::string& folder, const std::string& job_id, int64_t epoch) {
   std::error_code error;
   for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const std::string path = it->path().string();
     if (!absl::StartsWith(path, absl::StrCat(folder, ShmNameOf("", 0)))) continue;
     const absl::StatusOr<ShmFile> file = ShmFile::Open(path);
-    // Nobody makes a file of an earlier epoch of this job any more.
+    // No process creates a file of an earlier epoch of this job any more.
     const std::optional<int64_t> its_epoch = EpochInLink(path, job_id);
     const bool is_past = its_epoch.has_value() && *its_epoch < epoch;
     const absl::Duration may_be_new = is_past ? -absl::InfiniteDuration() : absl::Minutes(1);
@@ -143,22 +143,22 @@ class Attachment {
  private:
   // The file in a folder, or why it is not there.
   struct Attempt {
-    std::optional<ShmFile> file = {};  // also if it has no memory
+    std::optional<ShmFile> file = {};  // also set if it has no memory
     int allocation_error = 0;          // an errno
     absl::Status status = {};
-    bool is_final = false;  // no other folder is tried
+    bool is_final = false;  // whether no other folder is tried
   };
   // Makes the file in the first folder that can hold it, and sets geometry_.
   absl::StatusOr<ShmFile> MakeFile();
-  // Makes the file in a folder, with smaller slots if there is not room for those wanted. Sets geometry_. `lack`: what
-  // DescribeLack has said of the folder.
+  // Makes the file in a folder, with smaller slots if the wanted ones do not fit. Sets geometry_. `lack`: what
+  // DescribeLack returned for the folder.
   Attempt MakeFileIn(const std::string& folder, const std::string& lack);
   absl::StatusOr<ShmFile> ReplaceFileOfDead(const std::string& path);
   int Allocate(const ShmFile& file);
   // "/dev/shm has 65536 bytes available, the job needs 1048576"
   std::string DescribeLack(const std::string& folder) const;
   // Warns the user if the memory is not in the first folder, or is smaller than wanted. `reasons`: why each earlier
-  // folder was not taken; `lack` as MakeFileIn's.
+  // folder was not used; `lack`: as for MakeFileIn.
   void WarnOf(const std::string& folder, const std::string& lack, const std::vector<std::string>& reasons) const;
   absl::Status WaitForAllToAttach(const ShmView& view);
 
@@ -169,14 +169,14 @@ class Attachment {
   absl::Status CheckSizes(const ShmFile& file, ShmHeader& header);
   absl::Status WaitUntilRunning(const ShmView& view);
 
-  // Makes `failure` the reason for which all other ranks give up too.
+  // Makes `failure` the reason for which all other ranks also give up.
   absl::Status FailAll(ShmHeader& header, const absl::Status& failure);
 
   bool IsLate() const { return SteadyNow() >= deadline_; }
 
-  // Whether this rank still has a job to wait for: an error if others are in a later epoch of it.
+  // Whether this rank's job can still start: returns an error if other processes are in a later epoch of the job.
   absl::Status CheckEpoch();
-  // For the error of a rank that has waited in vain: that others are in another epoch; or nothing.
+  // For the error of a rank that has waited in vain: says that others are in another epoch, or is empty.
   std::string DescribeOtherEpoch() const;
 
   const ShmAttachOptions& options_;
@@ -207,7 +207,7 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsCreator() {
 
 absl::StatusOr<ShmFile> Attachment::MakeFile() {
   std::vector<std::string> reasons;
-  Attempt first;  // that failed for lack of memory
+  Attempt first;  // the first attempt that failed for lack of memory
   absl::StatusCode code = absl::StatusCode::kOk;
   for (const std::string& folder : folders_) {
     RemoveLeftovers(folder, options_.job_id, options_.epoch);
@@ -258,7 +258,7 @@ absl::StatusOr<ShmFile> Attachment::ReplaceFileOfDead(const std::string& path) {
   if (old.ok() && old->Size() >= kShmPageBytes) {
     RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmMapping> page, old->Map(kShmPageBytes));
     const ShmHeader& header = *static_cast<const ShmHeader*>(page->base());
-    // A job that was killed while its ranks attached has left it behind.
+    // The file was left behind by a job that was killed while its ranks attached.
     if (header.magic.load(std::memory_order_acquire) == kShmMagic && !IsAlive(CreatorOf(header))) {
       old->Unlink();
       return ShmFile::Create(path);
@@ -365,7 +365,7 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::TryToJoinIn(const std::s
   ShmHeader& header = *static_cast<ShmHeader*>(page->base());
   if (header.magic.load(std::memory_order_acquire) == 0) return not_yet;
   RONDA_RETURN_IF_ERROR(CheckOrigin(header, path));
-  // The rest of a killed job, which this job's creator is about to replace.
+  // The file was left behind by a killed job; this job's creator is about to replace it.
   if (!IsAlive(CreatorOf(header))) return not_yet;
   RONDA_RETURN_IF_ERROR(CheckSizes(*file, header));
   geometry_.slot_bytes = header.slot_bytes;

@@ -17,9 +17,9 @@ struct ShmAttachOptions {
   std::string job_id;
   int64_t epoch = 0;  // of the job
   Peer self;
-  ShmGeometry geometry;  // valid; the same on every rank. Of the slots' bytes there may be fewer
+  ShmGeometry geometry;  // valid; the same on every rank. The mapping may have smaller slots
   absl::Duration timeout = absl::Seconds(30);
-  absl::Duration refusal_time = absl::Seconds(1);  // the time that the other ranks get to read why rank 0 gave up
+  absl::Duration refusal_time = absl::Seconds(1);  // how long the other ranks have to read why rank 0 gave up
 };
 
 struct ShmAttached {
@@ -27,22 +27,24 @@ struct ShmAttached {
   ShmGeometry geometry;  // of the mapping
 };
 
-// Brings the ranks of one host together in one piece of shared memory. Rank 0 creates it in the first of ShmFolders()
-// that can hold it; with a warning, if that is not /dev/shm, or if there is room for smaller slots only. The others
-// wait for it, check it, and enter their pid. When all have attached, the name is removed, so that nothing remains if
-// the ranks are killed, and the call returns.
+// Connects the ranks of one host through one piece of shared memory. Rank 0 creates it in the first of ShmFolders()
+// that can hold it. Rank 0 logs a warning if that is not /dev/shm, or if only smaller slots fit. The other ranks wait
+// for the memory, check it, and enter their pid. When all ranks have attached, the name is removed, so that nothing
+// remains if the ranks are killed, and the call returns.
 //
-// Errors, with the same reason on every rank if there is memory to tell it: RESOURCE_EXHAUSTED if no folder has room
-// for the smallest slots; DEADLINE_EXCEEDED that names the missing ranks; ALREADY_EXISTS if another job has the name or
-// another process has the rank; FAILED_PRECONDITION if the memory is of another version or size, or if other processes
-// are in a later epoch of the job already; UNAVAILABLE if rank 0 died.
+// Errors, with the same reason on every rank if there is memory to report it:
+//  - RESOURCE_EXHAUSTED if no folder has room for the smallest slots.
+//  - DEADLINE_EXCEEDED that names the missing ranks.
+//  - ALREADY_EXISTS if another job has the name, or another process has the rank.
+//  - FAILED_PRECONDITION if the memory has another version or size, or if other processes are already in a later epoch
+//    of the job.
+//  - UNAVAILABLE if rank 0 died.
 absl::StatusOr<ShmAttached> AttachAllRanks(const ShmAttachOptions& options);
 
 // AttachAllRanks for ranks that are threads of this process and share one mapping.
 absl::StatusOr<std::shared_ptr<ShmMapping>> AttachAllRanksInProcess(const ShmGeometry& geometry);
 
-// Whether the ranks together may use at least as many cores as there are ranks, so that a spinning rank takes no other
-// rank's core.
+// Whether the ranks together may use at least one core per rank; then a spinning rank takes no other rank's core.
 bool HasCoreForEachRank(const ShmView& view);
 
 }  // namespace ronda

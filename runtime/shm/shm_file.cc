@@ -33,11 +33,11 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> MapOrError(size_t bytes, int flags, 
   if (base == MAP_FAILED) {
     return absl::ResourceExhaustedError(absl::StrCat("cannot map ", bytes, " bytes: ", std::strerror(errno)));
   }
-  // Without a descriptor to spare the job runs, and nobody sees its recorders.
+  // If no descriptor is free, the job still runs, but no other process sees its recorders.
   return std::make_shared<ShmMapping>(base, bytes, UniqueFd(fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0)));
 }
 
-// Makes a file of so many bytes. Returns 0, or an errno.
+// Writes a file of `bytes` zero bytes. Returns 0, or an errno.
 int WriteZeros(int fd, size_t bytes) {
   const std::vector<char> zeros(size_t{1} << 16);
   for (size_t at = 0; at < bytes;) {
@@ -48,7 +48,7 @@ int WriteZeros(int fd, size_t bytes) {
   return 0;
 }
 
-// Beyond it the system sends SIGXFSZ.
+// Beyond the limit the system sends SIGXFSZ.
 bool IsWithinFileLimit(size_t bytes) {
   rlimit limit = {};
   return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
@@ -60,7 +60,7 @@ int TryToAllocate(int fd, size_t bytes) {
   do {
     error_number = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
   } while (error_number == EINTR);
-  // Containers' profiles may refuse it, and some systems have none.
+  // The call may be refused by a container's profile, and some systems do not have it.
   if (error_number == EPERM || error_number == ENOSYS) return WriteZeros(fd, bytes);
   return error_number;
 }
@@ -99,7 +99,8 @@ absl::StatusOr<ShmFile> ShmFile::Create(const std::string& path) {
 absl::StatusOr<ShmFile> ShmFile::Open(const std::string& path) {
   UniqueFd fd(open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!fd.valid()) return CannotOpen(path, errno);
-  // Whoever can write to the file can be a rank of the job: it has to be one of this user's, and closed to all others.
+  // Any process that can write to the file can act as a rank of the job. So the file must belong to this user and be
+  // closed to all others.
   struct stat info;
   if (fstat(fd.get(), &info) != 0) return FileError("look at", path, errno);
   const bool is_ours =
@@ -110,7 +111,7 @@ absl::StatusOr<ShmFile> ShmFile::Open(const std::string& path) {
 
 int ShmFile::Allocate(size_t bytes) const {
   const int error_number = TryToAllocate(fd_.get(), bytes);
-  if (error_number != 0 && ftruncate(fd_.get(), 0) != 0) return errno;  // gives back what there was
+  if (error_number != 0 && ftruncate(fd_.get(), 0) != 0) return errno;  // frees the memory that was allocated
   return error_number;
 }
 
@@ -135,7 +136,7 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> ShmFile::Map(size_t bytes) const {
 }
 
 void ShmFile::Refuse(int error_number) const {
-  // Extending a file takes no memory. If even that fails, the other ranks reach their deadline.
+  // Extending a file needs no memory. If even that fails, the other ranks wait until their deadline.
   [[maybe_unused]] const int result = ftruncate(fd_.get(), error_number);
 }
 

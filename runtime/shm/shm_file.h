@@ -26,7 +26,7 @@ class ShmMapping {
   void* base() const { return base_; }
   size_t bytes() const { return bytes_; }
 
-  // The file that is mapped: by this descriptor other processes of the user find it, which has no name any more
+  // The descriptor of the mapped file, which has no name any more. Other processes of the user find the file through it
   // (RankWords). -1: none.
   int descriptor() const { return file_.get(); }
 
@@ -43,28 +43,28 @@ class ShmFile {
  public:
   // Errors: ALREADY_EXISTS; others from the system.
   static absl::StatusOr<ShmFile> Create(const std::string& path);
-  // Errors: NOT_FOUND if this user can see no such file; PERMISSION_DENIED if it is not this user's alone; others from
+  // Errors: NOT_FOUND if this user can see no such file; PERMISSION_DENIED if others can access the file; others from
   // the system.
   static absl::StatusOr<ShmFile> Open(const std::string& path);
 
-  // Allocates `bytes` zero bytes of real memory, so that no access raises SIGBUS later. Returns 0; or an errno, and the
-  // file is empty: EFBIG if the process may not have such long files, and others from the system.
+  // Allocates `bytes` zero bytes of real memory, so that no access raises SIGBUS later. Returns 0; or an errno, and
+  // then the file is empty. EFBIG if the process may not have files of this size; others from the system.
   int Allocate(size_t bytes) const;
 
   // The current size.
   size_t Size() const;
 
-  // Since the content was changed by a system call.
+  // The time since the content was last changed by a system call.
   absl::Duration Age() const;
 
-  // Whether the process that has made the file, or a child that it has forked since, still has it open.
+  // Whether the file is still open in the process that created it, or in a child that this process has forked since.
   bool HasCreator() const;
 
   // Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<std::shared_ptr<ShmMapping>> Map(size_t bytes) const;
 
-  // Tells the processes that open the file that its creator gave up because of `error_number` (an errno). It does so by
-  // the file's size, because there may be no memory for any content.
+  // Tells the processes that open the file that its creator gave up because of `error_number` (an errno). The file's
+  // size carries the number, because there may be no memory for any content.
   void Refuse(int error_number) const;
   // The error number of Refuse; 0 if it was not called.
   int RefusedWith() const;

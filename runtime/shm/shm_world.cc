@@ -42,7 +42,7 @@ struct FlightMemory {
   std::shared_ptr<ShmMapping> elsewhere;
 };
 
-// The recorders of ranks on other hosts are in this process's own memory; only pages that are written take memory.
+// The recorders of ranks on other hosts are in this process's own memory. Only pages that are written use memory.
 absl::StatusOr<std::shared_ptr<FlightBoard>> MakeFlightBoard(const ShmWorld::Options& options,
                                                              const std::shared_ptr<ShmMapping>& mapping) {
   std::vector<FlightRecorder*> here;
@@ -130,7 +130,8 @@ absl::Status ShmWorld::StartMonitor() {
 
 void ShmWorld::OnPeerEnd(RankId peer) {
   if (HasDeparted(peer)) return;
-  // A rank that has run out of memory has often failed the job before: its peers end then, and there is nothing to say.
+  // A rank that has run out of memory has often failed the job earlier. Then its peers end as a result, and nothing
+  // needs to be reported.
   if (!HasFailed()) RecordDeath(peer);
   WakeAll();
 }

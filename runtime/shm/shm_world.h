@@ -19,19 +19,19 @@
 namespace ronda {
 
 // One rank's membership in a job, or in the part of a job on one host, that uses shared memory. It holds the memory,
-// the other ranks' identities, the job's first failure, and a monitor that turns the death of a peer into that failure.
-// The control plane and the communicator are built on it. Its ranks are numbered from 0; peers and flight recorders
-// carry the ranks of the job.
+// the identities of the other ranks, the job's first failure, and a monitor that turns the death of a peer into that
+// failure. The control plane and the communicator are built on it. Its ranks are numbered from 0; peers and flight
+// recorders carry the ranks of the job.
 //
 // Thread-safe.
 class ShmWorld {
  public:
   struct Options {
     std::string job_id;  // see IsValidJobId; part of the name under /dev/shm until all ranks have attached
-    int64_t epoch = 0;   // of the job; part of that name too
+    int64_t epoch = 0;   // of the job; also part of that name
     RankId rank = 0;
     int size = 1;
-    // For a job on several hosts: the job's ranks on this one, by rank here. Empty: the same numbers.
+    // For a job on several hosts: by rank in this world, the rank in the job. Empty: the numbers are the same.
     std::vector<RankId> ranks;
     int job_size = 1;                       // ranks on all hosts; used if `ranks` is not empty
     std::string hostname = "localhost";     // for messages
@@ -39,7 +39,7 @@ class ShmWorld {
     int slot_count = 4;                     // chunks in the ring of a rank
     absl::Duration connect_timeout = absl::Seconds(30);
     absl::Duration control_timeout = absl::Minutes(10);  // the longest wait for a rank to take its control messages
-    absl::Duration refusal_time = absl::Seconds(1);      // the time that the other ranks get to read why rank 0 gave up
+    absl::Duration refusal_time = absl::Seconds(1);      // how long the other ranks have to read why rank 0 gave up
   };
 
   // Waits until all ranks have connected.
@@ -59,40 +59,41 @@ class ShmWorld {
   const Options& options() const { return options_; }
   const ShmView& view() const { return view_; }
   ShmRankBlock& self() const { return view_.rank(options_.rank); }
-  // Identifies a rank of this world to users of the job.
+  // The identity of a rank of this world, for messages to users of the job.
   Peer PeerOf(RankId rank) const;
   RankId JobRank(RankId rank) const {
     return options_.ranks.empty() ? rank : options_.ranks[static_cast<size_t>(rank)];
   }
 
-  // Of all ranks of the job, by rank of the job.
+  // The flight recorders of all ranks of the job, by rank in the job.
   const std::shared_ptr<FlightBoard>& flights() const { return flights_; }
 
-  // Whether a waiter should spin before it sleeps: not if it may take the core of the rank that it waits for.
+  // Whether a waiting thread should spin before it sleeps. It should not if it might take the core of the rank that it
+  // waits for.
   bool MaySpin() const { return may_spin_; }
 
-  // The job's first failure; OK while there is none.
+  // The job's first failure; OK if it has not failed.
   absl::Status failure() const { return view_.header().failure.Get(); }
   bool HasFailed() const { return view_.header().failure.IsSet(); }
 
-  // Makes this rank's `failure` the job's failure, unless there is one already, and wakes all ranks.
+  // Makes this rank's `failure` the job's failure, unless the job has one already, and wakes all ranks.
   void Fail(const absl::Status& failure);
 
-  // Fail for a failure of the job that has arrived from elsewhere and already names its rank.
+  // As Fail, for a failure of the job that has arrived from elsewhere and already names its rank.
   void FailWith(const absl::Status& failure);
 
-  // Raises the highest schedule that has been called off to `schedule`, and rings all ranks' control bells.
+  // Raises the highest schedule that has been called off to `schedule`, and rings the control doorbells of all ranks.
   void CallOff(uint64_t schedule);
   uint64_t called_off() const { return view_.header().called_off.load(std::memory_order_acquire); }
 
-  // Declares that this rank's end is not a failure from now on.
+  // From now on the end of this rank is not a failure.
   void Depart();
-  // Fails the job if this rank has not departed. Takes no memory.
+  // Fails the job if this rank has not departed. Needs no memory.
   void Leave();
   bool HasDeparted(RankId rank) const { return DepartureOf(rank) == ShmDeparture::kDeparted; }
 
-  // Declares that the program of this rank has ended, unless the rank has departed: the failure that is its process's
-  // end says so. Takes no lock.
+  // Declares that the program of this rank has ended. If the rank has not departed, the failure after the end of its
+  // process says so. Takes no lock.
   void AnnounceExit();
 
  private:
@@ -102,7 +103,7 @@ class ShmWorld {
   ShmDeparture DepartureOf(RankId rank) const { return view_.rank(rank).departure.load(std::memory_order_seq_cst); }
   void OnPeerEnd(RankId peer);
   void RecordDeath(RankId peer);
-  // Makes "rank 1 (pid 4242) <how>" the job's failure. Takes no memory.
+  // Makes "rank 1 (pid 4242) <how>" the job's failure. Needs no memory.
   void RecordBriefly(RankId peer, const char* how);
   void WakeAll();
 

@@ -26,7 +26,7 @@
 namespace ronda {
 namespace {
 
-// Between two checks of the job's failure and of the clock.
+// The time between two checks of the job's failure and of the clock.
 constexpr absl::Duration kRound = absl::Milliseconds(50);
 constexpr absl::Duration kPauseBetweenCalls = absl::Milliseconds(100);
 // The number of unauthenticated callers that have room beside the missing ranks.
@@ -184,7 +184,7 @@ class OutgoingCall {
 struct IncomingCall {
   UniqueFd socket;
   TcpCallee callee;
-  absl::Duration end;  // of our patience
+  absl::Duration end;  // when this rank gives up
   std::string text;    // received so far
 };
 

@@ -18,7 +18,7 @@
 
 namespace ronda {
 
-// A set of ranks that exchange messages with each other, apart from those of any other level.
+// A set of ranks that exchange messages with each other. The messages of different levels are separate.
 struct TcpLevel {
   uint32_t number = 0;
   std::vector<RankId> ranks;  // of the job, in any order; the messages number them by position here

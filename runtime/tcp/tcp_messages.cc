@@ -22,7 +22,7 @@ constexpr size_t kEntriesToReclaim = 256;
 
 // Of one call to the kernel: two for each message.
 constexpr size_t kVectors = 16;
-// With so few active connections it is cheaper to try each than to ask the kernel which of them can move data.
+// If only this many connections are active, trying each is cheaper than asking the kernel which can move data.
 constexpr size_t kFew = 4;
 
 bool IsTemporary(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }

@@ -75,7 +75,7 @@ std::optional<Autotuner::Measurement> Autotuner::AddRound(absl::Duration time) {
   return measurement;
 }
 
-// The final has to be affordable too.
+// The rounds must also suffice for the final.
 bool Autotuner::CanAfford(size_t samples) const {
   const size_t all = samples + 2 * static_cast<size_t>(options_.final_pairs);
   const auto rounds_per_sample = static_cast<size_t>(options_.warm_up_rounds + options_.rounds_per_sample);
@@ -121,7 +121,7 @@ Autotuner::Decision Autotuner::ConcludeFinal() {
   return wins ? Decision::kReplaced : Decision::kKept;
 }
 
-// Two values between two measurements of the incumbent, so that each stands next to one.
+// Two values between two measurements of the incumbent, so that each value is adjacent to one.
 void Autotuner::PlanScreening() {
   stage_ = Stage::kScreening;
   plan_ = {incumbent_};
@@ -147,7 +147,7 @@ void Autotuner::PlanDuel(const TuningPoint& first, const TuningPoint& second, in
   }
 }
 
-// In every plan of a duel the challenger comes first in its pair.
+// In each pair of a duel's plan the challenger comes first.
 bool Autotuner::ChallengerWins() const {
   std::vector<Sample> challenger;
   std::vector<Sample> incumbent;

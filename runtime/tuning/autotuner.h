@@ -13,22 +13,23 @@ namespace ronda {
 
 // The times of some rounds under the same settings. Immutable.
 //
-// Medians and quartiles, because a machine that does something else now and then makes single rounds arbitrarily long.
+// It uses medians and quartiles: if the machine does something else now and then, single rounds become arbitrarily
+// long.
 class Sample {
  public:
   // REQUIRES: at least one round.
   explicit Sample(std::vector<double> microseconds);
 
-  // Linear between the rounds; `fraction` from 0 (the shortest) to 1 (the longest).
+  // Interpolates linearly between the rounds; `fraction` from 0 (the shortest) to 1 (the longest).
   double Quantile(double fraction) const;
 
   double lower_quartile() const { return Quantile(0.25); }
   double median() const { return Quantile(0.5); }
   double upper_quartile() const { return Quantile(0.75); }
 
-  // Half the width of an interval that holds the median of all rounds that there could have been, with about 95 %
-  // confidence: 1.57 interquartile ranges over the root of the number of rounds (McGill, Tukey and Larsen, Variations
-  // of Box Plots, 1978).
+  // Half the width of an interval that contains the median of all possible rounds with about 95 % confidence: 1.57
+  // interquartile ranges over the root of the number of rounds (McGill, Tukey and Larsen, Variations of Box Plots,
+  // 1978).
   double median_error() const;
 
   const std::vector<double>& microseconds() const { return microseconds_; }  // ascending
@@ -37,52 +38,51 @@ class Sample {
   std::vector<double> microseconds_;
 };
 
-// Whether the challenger is faster than the incumbent by more than noise explains: by at least `min_gain` (0.02: 2 %)
-// in each pair of samples, and so that over all pairs the intervals of the two medians do not meet. The samples of a
-// pair were measured one after the other. Rounds are compared within their pair only, so that a machine that becomes
-// slower or faster in between favours neither side.
+// Whether the challenger is faster than the incumbent by more than noise explains. It must be faster by at least
+// `min_gain` (0.02: 2 %) in each pair of samples, and over all pairs the intervals of the two medians must not meet.
+// The samples of a pair were measured one after the other. Rounds are compared only within their pair, so a machine
+// that becomes slower or faster between pairs favours neither side.
 //
-// REQUIRES: as many samples of each, at least one.
+// REQUIRES: the same number of samples of each, at least one.
 bool IsFaster(absl::Span<const Sample> challenger, absl::Span<const Sample> incumbent, double min_gain);
 
-// Settings as the tuner sees them: for each dimension the index of one of its values. All zeros: the defaults.
+// Settings for the tuner: for each dimension the index of one of its values. All zeros: the defaults.
 using TuningPoint = std::vector<size_t>;
 
-// Looks for settings under which rounds take less time than under the defaults, and goes back to the defaults where it
-// finds none.
+// Looks for settings with which rounds take less time than with the defaults. Returns to the defaults if it finds none.
 //
 //   while (!tuner.finished()) {
 //     ... put tuner.point() in force; tuner.BeginMeasuring(); ...
-//     tuner.AddRound(time);  // over and over; point() may be another one afterwards
+//     tuner.AddRound(time);  // again and again; point() may differ afterwards
 //   }
 //
-// The search goes through the dimensions one by one and changes one at a time. A *screening* measures all values of a
-// dimension, with the settings that have been best so far (the incumbent) in between. Each value is compared with the
-// measurement of the incumbent next to it; a value that looks better enters a *duel*: both are measured again in turns,
-// and the incumbent is replaced only if the challenger is faster beyond noise (IsFaster). When no dimension has
-// anything better, or rounds run out, a *final* duel sets the incumbent against the defaults. It has to win that too;
-// otherwise the choice is the defaults. A value that is no better is never chosen. A machine that changes its speed for
-// minutes is no reason to choose one: two values are compared by measurements that followed each other directly.
+// The search goes through the dimensions and changes one at a time. A *screening* measures all values of a dimension,
+// and between them the best settings so far (the incumbent). Each value is compared with the adjacent measurement of
+// the incumbent. A value that looks better enters a *duel*: both are measured again in turns, and the challenger
+// replaces the incumbent only if it is faster beyond noise (IsFaster). When no dimension has a better value, or the
+// rounds run out, a *final* duel compares the incumbent with the defaults. If the incumbent does not win it, the choice
+// is the defaults. So a value that is not better is never chosen. A machine that changes its speed for minutes does not
+// lead to a choice either, because two values are compared by measurements that followed each other directly.
 //
 // A pure state machine: no clock, no thread, no randomness. Thread-compatible.
 class Autotuner {
  public:
   struct Options {
     std::vector<size_t> grid;    // the number of values of each dimension, at least 1
-    int rounds_per_sample = 10;  // measured, after
-    int warm_up_rounds = 3;      // which are not
-    int max_rounds = 600;        // of both kinds; then it ends
-    double min_gain = 0.02;      // of a step's time: less is not worth a change
+    int rounds_per_sample = 10;  // measured rounds, after the warm-up
+    int warm_up_rounds = 3;      // rounds that are not measured
+    int max_rounds = 600;        // of both kinds; then the search ends
+    double min_gain = 0.02;      // share of a step's time; a smaller gain is not worth a change
     int duel_pairs = 2;
     int final_pairs = 3;
     int duels_per_dimension = 2;
   };
 
   enum class Stage { kScreening, kDuel, kFinal };
-  // The consequence of a sample.
+  // The result of a sample.
   enum class Decision {
-    kNone,      // its stage goes on
-    kDuel,      // a value of the screening looks better: a duel follows
+    kNone,      // the stage continues
+    kDuel,      // a screened value looks better: a duel follows
     kKept,      // the incumbent stays
     kReplaced,  // the challenger is the incumbent from now on
   };
@@ -96,16 +96,16 @@ class Autotuner {
 
   explicit Autotuner(Options options);
 
-  // The settings to put in force for the next round; once finished, the choice.
+  // The settings to apply in the next round; once finished, the choice.
   const TuningPoint& point() const { return finished_ ? incumbent_ : plan_[samples_.size()]; }
 
-  // Nothing is measured any more.
+  // Whether the search has ended: no further round is measured.
   bool finished() const { return finished_; }
 
-  // point() is in force from now on, or is again after a pause: the next rounds are not measured.
+  // point() is applied from now on, perhaps again after a pause: the next rounds are not measured.
   void BeginMeasuring() { warm_up_left_ = options_.warm_up_rounds; }
 
-  // A round under point() took `time`. Returns the sample that it completes, if it does.
+  // A round under point() took `time`. Returns the sample that this round completes, if any.
   // REQUIRES: not finished.
   std::optional<Measurement> AddRound(absl::Duration time);
 
@@ -118,8 +118,8 @@ class Autotuner {
   // A value of the dimension under screening.
   struct Candidate {
     TuningPoint point;
-    size_t sample;     // in samples_
-    size_t reference;  // the incumbent's next to it
+    size_t sample;     // index in samples_
+    size_t reference;  // index of the adjacent sample of the incumbent
   };
 
   TuningPoint defaults() const { return TuningPoint(options_.grid.size(), 0); }
@@ -146,9 +146,9 @@ class Autotuner {
   std::vector<TuningPoint> plan_;  // the points that the stage measures, in this order
   std::vector<Sample> samples_;    // of the stage, so far
   size_t dimension_ = 0;           // under screening, or in a duel
-  size_t settled_ = 0;             // how many dimensions in a row have nothing better than the incumbent
+  size_t settled_ = 0;             // how many dimensions in a row had nothing better
   std::vector<Candidate> candidates_;
-  std::vector<TuningPoint> challengers_;  // that are still to have their duel, the best last
+  std::vector<TuningPoint> challengers_;  // still waiting for their duel, the best last
 };
 
 absl::string_view Name(Autotuner::Stage stage);

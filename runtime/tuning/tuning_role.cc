@@ -54,7 +54,7 @@ std::string Describe(const TunedSettings& settings) {
       ", cycle time ", absl::FormatDuration(settings.cycle_time));
 }
 
-// A threshold of 0, no fusion at all, is not among the values: groups could not be locked then.
+// The values do not include a threshold of 0 (no fusion), because then groups could not be locked.
 TuningSpace::TuningSpace(const TunedSettings& defaults)
     : values_({Values(static_cast<int64_t>(defaults.fusion_threshold),
                       {512 * kKiB, 4 * kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB}),
@@ -126,7 +126,7 @@ void TuningRole::ScheduleBegins(absl::Time now) {
   tuner_.BeginMeasuring();
 }
 
-// After a sample that asks for other settings, rounds may go on until the ranks have unlocked the schedule.
+// After a sample that leads to other settings, rounds may continue until the ranks have unlocked the schedule.
 void TuningRole::RoundEnds(absl::Time now) {
   if (phase_ != Phase::kMeasuring) return;
   unlike_since_ = absl::InfiniteFuture();

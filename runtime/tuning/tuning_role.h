@@ -21,8 +21,8 @@ namespace ronda {
 // The settings of a job that the autotuner may change.
 struct TunedSettings {
   size_t fusion_threshold = 0;  // bytes of a bucket
-  size_t min_bucket_bytes = 0;  // from which on a bucket of the locked schedule waits for no further tensor
-  size_t chunk_bytes = 0;       // in which collectives cut their data; 0: the backend's own choice
+  size_t min_bucket_bytes = 0;  // from this size on a bucket of the locked schedule may end early
+  size_t chunk_bytes = 0;       // collectives cut their data into chunks of this size; 0: the backend chooses
   absl::Duration cycle_time;    // longest time a tensor may wait for others to be fused with
 
   friend bool operator==(const TunedSettings&, const TunedSettings&) = default;
@@ -31,12 +31,12 @@ struct TunedSettings {
 // "fusion threshold 4194304 bytes, ..."
 std::string Describe(const TunedSettings& settings);
 
-// The settings to choose from: a few values for each, a factor of four or so apart, and the defaults.
+// The settings to choose from: for each a few values, about a factor of four apart, and the default.
 //
 // Immutable.
 class TuningSpace {
  public:
-  // Point 0 is `defaults`: the user's settings, or Ronda's own.
+  // Point 0 is `defaults`: the user's settings, or Ronda's defaults.
   explicit TuningSpace(const TunedSettings& defaults);
 
   // For Autotuner::Options.
@@ -49,17 +49,17 @@ class TuningSpace {
   std::vector<std::vector<int64_t>> values_;  // of each dimension; the default first
 };
 
-// Writes the autotuner's measurements and decisions to a file, as comma-separated values: a row a sample, and as the
-// last one the choice. Every row is in the file when the call returns. docs/autotune.md explains the columns.
+// Writes the autotuner's measurements and decisions to a file, as comma-separated values: one row per sample, and the
+// choice in the last row. When a call returns, its row is in the file. docs/autotune.md explains the columns.
 //
 // Thread-compatible. Owns the open file.
 class TuningLog {
  public:
-  // Replaces a file at `path`.
-  // Errors: that of the operating system, with the path.
+  // Replaces any file at `path`.
+  // Errors: the operating system's, with the path.
   static absl::StatusOr<std::unique_ptr<TuningLog>> Create(const std::string& path);
 
-  // `rounds`: how many there have been so far.
+  // `rounds`: the number of rounds so far.
   // Errors: UNAVAILABLE with the path, if the file cannot be written.
   absl::Status AddSample(int rounds, const Autotuner::Measurement& measurement, const TunedSettings& settings);
   absl::Status AddChoice(int rounds, const TunedSettings& settings);
@@ -76,47 +76,46 @@ class TuningLog {
   const std::unique_ptr<std::FILE, Close> file_;
 };
 
-// Autotune on rank 0: measures the rounds of the locked schedule, and chooses the settings to put in force. Rounds are
-// measured in the locked schedule alone, because only there all steps are alike. Joins the autotuner, the space and the
-// log.
+// Autotune on rank 0: measures the rounds of the locked schedule, and chooses the settings. It measures only rounds of
+// the locked schedule, because only there all steps are alike. Connects the autotuner, the space and the log.
 //
-// Other settings can be put in force only while no schedule is locked. So the owner has the ranks unlock the schedule
-// when wants_change() is true, sends the settings that TakeSettings() returns, and waits for the next schedule:
+// New settings can be applied only while no schedule is locked. So when wants_change() is true, the owner makes the
+// ranks unlock the schedule, sends the settings that TakeSettings() returns, and waits for the next schedule:
 //
 //   begin schedule -> ScheduleBegins, RoundEnds, RoundEnds, ... wants_change() -> unlock -> TakeSettings -> ...
 //
-// Thread-compatible. Reads no clock; writes the log of the job and, if asked to, its own.
+// Thread-compatible. Reads no clock; writes to the job's log and, on request, to its own file.
 class TuningRole {
  public:
   struct Options {
-    TunedSettings defaults;      // in force at the beginning
+    TunedSettings defaults;      // applied at the beginning
     int rounds_per_sample = 10;  // see Autotuner
-    std::string log_path;        // empty: there is none
-    // How long steps may differ from each other until that is reported, and until the search is given up; and at least
-    // so many times the length of a step.
+    std::string log_path;        // empty: no log
+    // How long steps may differ from each other before that is reported, or before the search is given up. The time is
+    // also at least `patience_rounds` times the length of a step.
     absl::Duration patience = absl::Seconds(60);
     int patience_rounds = 40;
   };
 
   explicit TuningRole(Options options);
 
-  // To be called first: begins the log, if the options ask for one.
+  // Call first: begins the log, if the options request one.
   // Errors: the operating system's, with the path.
   absl::Status Start();
 
   // A schedule has been locked.
   void ScheduleBegins(absl::Time now);
 
-  // All of it has been carried out once more.
+  // The ranks have carried out one more round of the schedule.
   void RoundEnds(absl::Time now);
 
-  // Tensors have been agreed on outside of any schedule.
+  // Tensors have been agreed on outside any schedule.
   void Negotiated(absl::Time now);
 
-  // Settings other than those in force are to be put in force.
+  // Whether other settings than the current ones should be applied.
   bool wants_change() const { return wanted_ != in_force_; }
 
-  // These settings, which count as in force from now on; nullopt if there is nothing to change.
+  // The new settings, which are treated as applied from now on; nullopt if nothing has to change.
   // REQUIRES: no schedule is locked.
   std::optional<TunedSettings> TakeSettings();
 
@@ -135,9 +134,9 @@ class TuningRole {
   TunedSettings in_force_;
   TunedSettings wanted_;
   enum class Phase { kIdle, kMeasuring } phase_ = Phase::kIdle;
-  absl::Time last_round_;                             // when it ended; while measuring
+  absl::Time last_round_;                             // when the last round ended; while measuring
   absl::Duration round_time_;                         // of the last round
-  absl::Time unlike_since_ = absl::InfiniteFuture();  // steps have not repeated themselves since
+  absl::Time unlike_since_ = absl::InfiniteFuture();  // since when steps have not repeated
   enum class Warning { kNotYet, kGiven } warning_ = Warning::kNotYet;
 };
 

@@ -26,7 +26,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// The resources that a job must give back when it ends.
+// The resources that a job must release when it ends.
 struct Possessions {
   static long Count(const char* directory) {
     return std::distance(std::filesystem::directory_iterator(directory), std::filesystem::directory_iterator());
@@ -41,7 +41,7 @@ struct Possessions {
   long threads;
 };
 
-// A thread is listed for a moment after it has been joined.
+// The system lists a thread for a moment after it has been joined.
 void ExpectGivenBack(const Possessions& before) {
   Possessions now = Possessions::Now();
   for (int i = 0; i < 200 && now.Exceed(before); ++i) {
@@ -82,7 +82,7 @@ class Rank {
 
   void Injure(const std::vector<int32_t>& pids) {
     const Injury& injury = plan_.injury;
-    // A victim waits to be killed: after its shutdown the job would not notice its death.
+    // A victim waits until it is killed, because after its shutdown the job would not notice its death.
     while (injury.kind == Injury::Kind::kKill && IsVictim()) pause();
     std::this_thread::sleep_for(injury.after);
     if (injury.kind == Injury::Kind::kExit && IsVictim()) _exit(kExitCode);
@@ -139,7 +139,7 @@ class Rank {
     return first_failure;
   }
 
-  // Each rank has another number of steps, then joins; after that all take part again.
+  // Each rank makes a different number of steps, then joins. After that all ranks take part again.
   Status RunLastSteps() {
     const int steps = plan_.last_steps[static_cast<size_t>(rank_)];
     for (int step = 0; step < steps; ++step) {
@@ -179,7 +179,7 @@ bool EndsJob(const Injury& injury) { return injury.kind == Injury::Kind::kKill |
 void RunRound() {
   const uint64_t seed = std::strtoull(std::getenv(kSeedVariable), nullptr, 10);
   const RoundPlan plan = PlanRound(seed, kRanks);
-  std::thread([] {}).join();  // with the first one, ThreadSanitizer starts a thread that stays
+  std::thread([] {}).join();  // at the first thread, ThreadSanitizer starts a thread that stays
   const Possessions before = Possessions::Now();
   init();
   Status of_operation;

@@ -8,13 +8,13 @@ inline constexpr int kRanks = 4;
 
 // The round's seed, in the environment of its ranks.
 inline constexpr char kSeedVariable[] = "CHAOS_ROUND_SEED";
-// The line with which a rank tells the first failure it saw begins so.
+// The beginning of the line in which a rank reports the first failure that it saw.
 inline constexpr char kFailureLine[] = "FIRST FAILURE: ";
-// How the victim of Injury::Kind::kExit ends.
+// The exit code of the victim of Injury::Kind::kExit.
 inline constexpr int kExitCode = 7;
 
-// Carries out this process' part of the round, and checks results, the failure if there is one, and that nothing is
-// left over; every difference is a gtest failure.
+// Carries out this process' part of the round. Checks results, the failure if one is expected, and that nothing is left
+// over; every difference is a gtest failure.
 void RunRound();
 
 }  // namespace ronda::chaos

@@ -1,7 +1,7 @@
 // Rounds of random operations on four ranks, some of which are killed, stopped or late. In each round: no rank hangs,
 // no result is wrong, all survivors report the same first failure, and nothing is left over.
 //
-// CHAOS_ROUNDS says how many (50), and CHAOS_SEED repeats the one that was printed with it.
+// CHAOS_ROUNDS is the number of rounds (50). CHAOS_SEED, set to a printed seed, repeats that round.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -30,7 +30,7 @@ using ::testing::IsEmpty;
 using testing::JobResult;
 using testing::ProcessResult;
 
-// Rounds take less than a second; machines may be busy and sanitizers slow.
+// Rounds take less than a second, but machines may be busy and sanitizers slow.
 constexpr absl::Duration kTimeout = absl::Seconds(60);
 
 uint64_t NumberFromEnvironment(const char* name, uint64_t otherwise) {
@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(Rounds, ChaosTest,
                          ::testing::Range(0, static_cast<int>(NumberFromEnvironment("CHAOS_ROUNDS", 50))));
 
 TEST_P(ChaosTest, EndsInBoundedTimeAsPlanned) {
-  // Children that outlive the rank that started them become this process', and are found below.
+  // If children outlive the rank that started them, they become this process' children, and are found below.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   testing::ProcessJob job;
   job.env = {{kSeedVariable, absl::StrCat(seed_)}};

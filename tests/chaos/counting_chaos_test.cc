@@ -1,8 +1,8 @@
 // Every sample of every pass over the data is part of one step, while ranks of an elastic job are killed, stopped and
 // asked to leave at random, and while the job grows and shrinks.
 //
-// CHAOS_SECONDS is for how long (10); CHAOS_SEED repeats the injuries that were printed with it, as far as the job is
-// at the same point.
+// CHAOS_SECONDS is the duration (10). CHAOS_SEED, set to a printed seed, repeats its injuries, as far as the job is at
+// the same point.
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ using ::testing::SizeIs;
 
 constexpr char kTrainer[] = "tests/chaos/counting_trainer";
 
-// Where there is such a file, trainers end.
+// Trainers end when this file exists.
 class FinishFile {
  public:
   FinishFile() { std::filesystem::remove(path_); }
@@ -42,7 +42,7 @@ class FinishFile {
   const std::string path_ = absl::StrCat(::testing::TempDir(), "/finish.", getpid());
 };
 
-// All ranks say the same in the end. Returns how many they are.
+// Expects that all ranks report the same at the end. Returns the number of ranks.
 size_t ExpectCountedOnce(const std::string& output) {
   EXPECT_THAT(output, Not(HasSubstr("WRONG")));
   size_t finished = 0;
@@ -66,7 +66,7 @@ TEST(CountingChaosTest, EverySampleCountsOnceInEachPassWhoeverDies) {
                       .pause = is_short ? absl::Milliseconds(500) : absl::Seconds(2.5),
                       .stops = is_short ? 0 : static_cast<int>(absl::ToInt64Minutes(time))});
   const absl::Time begin = SteadyNow();
-  // Some epochs, also where one of them waits long for a rank that has died before it came.
+  // Waits for some epochs, even if one of them takes long because it waits for a rank that has died before it joined.
   const auto until = [](absl::Time end, int64_t epochs) {
     return [end, epochs](const JobLog& log) { return SteadyNow() >= end && log.epochs() >= epochs; };
   };
@@ -77,7 +77,7 @@ TEST(CountingChaosTest, EverySampleCountsOnceInEachPassWhoeverDies) {
   EXPECT_GE(ExpectCountedOnce(chaos.output()), 1u);
 }
 
-// By newcomers, a member that leaves, deaths of all but the oldest, and replacements of those.
+// By new members, a member that leaves, deaths of all but the oldest, and their replacements.
 TEST(CountingChaosTest, TwoBecomeFourBecomeOneBecomeThree) {
   const FinishFile finish;
   LauncherRun run({"-np", "2", "--min-np", "1", "--max-np", "4", "--blacklist-cooldown-range", "1", "8", "--verbose",
@@ -100,7 +100,7 @@ TEST(CountingChaosTest, TwoBecomeFourBecomeOneBecomeThree) {
   run.ReadUntil(has_members(3), "three members that are left");
   const int oldest = log.members().front();
   const auto only_the_oldest = [&] {
-    // Again, should a replacement have come before the oldest was alone.
+    // Again, in case a replacement has joined before the oldest was alone.
     for (const int member : log.members()) {
       if (member != oldest && IsRunning(log.pids().at(member))) strike(member, SIGKILL);
     }

@@ -1,9 +1,9 @@
-// A trainer for elastic jobs that counts how often each sample has been a part of a step.
+// A trainer for elastic jobs that counts how often each sample has been part of a step.
 //
 //   rondarun -np 4 --min-np 2 counting_trainer FILE
 //
-// Trains until there is a file FILE at the end of a pass over the data. After each pass every rank looks whether its
-// state has counted every sample once in each pass; if not, it says WRONG and exits with code 3.
+// Trains until FILE exists at the end of a pass over the data. After each pass every rank checks whether its state has
+// counted every sample once in each pass; if not, it prints WRONG and exits with code 3.
 #include <unistd.h>
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 namespace {
 
 constexpr std::int64_t kSamples = 1003;
-constexpr std::int64_t kGlobalBatch = 16;  // which does not divide the samples, nor do three ranks divide it
+constexpr std::int64_t kGlobalBatch = 16;  // does not divide the number of samples, and three ranks do not divide it
 
 using Model = ronda::testing::CountingModel;
 
@@ -75,7 +75,7 @@ class CountingTrainer {
     }
   }
 
-  // Asked before each step; the same answer on all ranks.
+  // Called before each step; returns the same answer on all ranks.
   bool IsFinished() {
     if (sampler_.cursor().taken != 0) return false;
     CheckCounts();
@@ -103,7 +103,7 @@ class CountingTrainer {
   ronda::elastic::Sampler sampler_{kSamples, kGlobalBatch, {true, 5}};
   ronda::elastic::State state_{
       {ronda::tensor("counts", model_.counts), ronda::tensor("weights", model_.weights)}, sgd_, sampler_};
-  std::int64_t said_ = 0;  // the last pass that it has told of
+  std::int64_t said_ = 0;  // the last pass that it has reported
   bool is_wrong_ = false;
 };
 

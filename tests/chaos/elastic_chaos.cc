@@ -29,14 +29,15 @@ namespace {
 
 constexpr int kMembers = 4;
 
-// What an allocator may keep, and what a trainer needs when it first has a larger share of a batch. In the ten minutes
-// of `make chaos` it is some 40 KiB an epoch.
+// Memory that an allocator may keep, and that a trainer needs when its share of a batch first grows. In the ten minutes
+// of `make chaos` it is some 40 KiB per epoch.
 constexpr int64_t kMemorySlackKib = 8192;
-// A process holds more with more members: the launcher four descriptors for each, a member one for each other one.
+// A process has more descriptors if the job has more members: the launcher four for each, a member one for each other
+// member.
 constexpr int64_t kDescriptorSlackOfLauncher = 4 * kMembers;
 constexpr int64_t kDescriptorSlackOfMember = kMembers;
 constexpr int64_t kThreadSlack = 2;  // those of a rank that is not alone
-// A process that has just begun still grows.
+// A new process still grows.
 constexpr size_t kTellingSamples = 9;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -45,7 +46,7 @@ constexpr bool kIsMemoryTelling = false;  // freed memory is kept
 constexpr bool kIsMemoryTelling = true;
 #endif
 
-// The number behind "Threads:", for instance.
+// For instance, the number after "Threads:".
 int64_t NumberIn(absl::string_view status, absl::string_view name) {
   for (const absl::string_view line : absl::StrSplit(status, '\n')) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar("\t "), absl::SkipEmpty());
@@ -76,7 +77,7 @@ std::vector<std::string> ArgumentsOfLauncher(const std::vector<std::string>& pro
 
 // One stream has all lines in their order.
 LauncherRun::Options OneStream() {
-  // Processes that outlive the launcher become this process', and are found in the end.
+  // Processes that outlive the launcher become this process' children, and are found at the end.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   return {.in_child = [] { dup2(STDOUT_FILENO, STDERR_FILENO); }};
 }
@@ -84,12 +85,12 @@ LauncherRun::Options OneStream() {
 std::string EndOf(const std::string& text) { return text.substr(text.size() - std::min<size_t>(text.size(), 8000)); }
 
 struct Range {
-  int64_t first_most = 0;  // of the first third
-  int64_t last_least = 0;  // of the last third
+  int64_t first_most = 0;  // in the first third
+  int64_t last_least = 0;  // in the last third
 };
 
-// Samples are taken while members come and go, and then a process may hold more for a moment: so the least late value
-// is compared with the greatest early one.
+// Samples are taken while members come and leave. A process may then have more for a moment, so the least late value is
+// compared with the greatest early one.
 Range RangeOf(const std::vector<int64_t>& values) {
   const auto third = static_cast<std::ptrdiff_t>((values.size() + 2) / 3);
   return {.first_most = *std::max_element(values.begin(), values.begin() + third),
@@ -157,7 +158,7 @@ void ElasticChaos::Catch() {
   killed_at_.reset();
 }
 
-// Returns whether there is a turn.
+// Returns whether the next turn takes place.
 bool ElasticChaos::AwaitTurn(const std::function<bool(const JobLog&)>& is_enough) {
   const auto half_a_pause = absl::ToChronoMicroseconds(options_.pause / 2);
   const absl::Time due = SteadyNow() + options_.pause / 2 + absl::FromChrono(random_.UpTo(2 * half_a_pause));
@@ -173,7 +174,7 @@ bool ElasticChaos::AwaitTurn(const std::function<bool(const JobLog&)>& is_enough
 void ElasticChaos::TakeSample() {
   const auto launcher = FootprintOf(run_.pid());
   const auto kept = FootprintOf(log_.pids().at(keeper_));
-  if (!launcher.has_value() || !kept.has_value()) return;  // they have just ended, which is noticed at the next turn
+  if (!launcher.has_value() || !kept.has_value()) return;  // they have just ended, which the next turn notices
   samples_.push_back({.launcher = *launcher, .keeper = keeper_, .kept = *kept});
 }
 
@@ -206,7 +207,7 @@ std::vector<int> ElasticChaos::Veterans() const {
   return veterans;
 }
 
-// To one that was a member at the last turn already: since then the job has completed a step with it.
+// Changes to a member that was a member at the last turn: since then the job has completed a step with it.
 bool ElasticChaos::ChangeKeeper() {
   const std::vector<int> candidates = Veterans();
   if (candidates.empty()) return false;
@@ -215,8 +216,8 @@ bool ElasticChaos::ChangeKeeper() {
   return true;
 }
 
-// If rank 0 dies while members meet, those that it has let in join again at once; one that comes after its death waits
-// for it, for RONDA_START_TIMEOUT, and is killed by the launcher 5 s after the others have joined.
+// If rank 0 dies while members meet, the members that it has admitted join again at once. A member that arrives after
+// the death waits for rank 0, for RONDA_START_TIMEOUT; the launcher kills it 5 s after the others have joined.
 void ElasticChaos::ReplaceKeeper() {
   ++counts_["keepers killed as late"];
   EXPECT_THAT(run_.out(),
@@ -272,8 +273,8 @@ std::vector<int> ElasticChaos::VictimsInEpoch() const {
   return victims;
 }
 
-// The launcher starts no more members where three in a row end before they join: so another newcomer is killed only
-// after one has come.
+// The launcher starts no more members if three in a row end before they join. So another new member is killed only
+// after one has joined.
 std::vector<int> ElasticChaos::Newcomers() const {
   std::vector<int> newcomers;
   bool has_one_come = !struck_newcomer_.has_value();
@@ -302,7 +303,7 @@ void ElasticChaos::ExpectNothingLeft() const {
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
     EXPECT_THAT(entry.path().string(), ::testing::Not(::testing::HasSubstr(log_.job_id())));
   }
-  // The launcher's guard ends just after it.
+  // The launcher's guard process ends just after the launcher.
   const auto is_alone = [] {
     while (waitpid(-1, nullptr, WNOHANG) > 0) {
     }

@@ -22,27 +22,27 @@ namespace ronda::chaos {
 
 // $CHAOS_SEED, or a random one.
 uint64_t SeedOfChaos();
-// $CHAOS_SECONDS, if it is set.
+// The value of $CHAOS_SECONDS, if it is set.
 std::optional<absl::Duration> TimeForChaos();
 
-// What a process holds.
+// The resources of a process.
 struct Footprint {
   int64_t descriptors = 0;
   int64_t threads = 0;
   int64_t resident_kib = 0;
 };
 
-// A job of `rondarun -np 4 --min-np 2`, and what happens to its members:
+// A job of `rondarun -np 4 --min-np 2`, and the faults of its members:
 //
 //   SIGKILL        most often; one time in three another one up to 60 ms later, while the others meet; also to members
 //                  that have just been started
 //   SIGTERM        a member leaves
 //   SIGSTOP        the launcher kills it after 10 s
-//   SIGSTOP and SIGCONT  in less than half a second: it goes on
+//   SIGSTOP and SIGCONT  in less than half a second: it continues
 //
-// Between two turns the job completes a step: the launcher gives up a job that fails three times at the same one. One
-// member at a time, the keeper, is spared, so that the state is never lost; most keepers are rank 0 sooner or later.
-// When another one takes over, the old keeper is killed.
+// Between two turns the job completes a step, because the launcher gives up a job that fails three times at the same
+// step. One member at a time, the keeper, is spared, so that the state is never lost; most keepers become rank 0 sooner
+// or later. When another member becomes the keeper, the old one is killed.
 //
 // Thread-compatible.
 class ElasticChaos {
@@ -50,25 +50,25 @@ class ElasticChaos {
   struct Options {
     std::vector<std::string> program;
     uint64_t seed = 0;
-    absl::Duration pause = absl::Seconds(1);  // from one turn to the next, in the mean
+    absl::Duration pause = absl::Seconds(1);  // mean time from one turn to the next
     int stops = 1;                            // at most
   };
   enum class Keeper { kChanges, kStays };
 
   explicit ElasticChaos(Options options);
 
-  // Injures members until `is_enough`, which is asked before each signal.
+  // Injures members until `is_enough`, which is called before each signal.
   void InjureUntil(const std::function<bool(const JobLog&)>& is_enough, Keeper keeper);
 
-  // Waits for the end of the job. Expects that it ends well, that no step was lost, that nothing is left of it, and
-  // that neither the launcher nor a keeper has grown. Tells what has happened on standard output.
+  // Waits for the end of the job. Expects that it ends without an error, that no step was lost, that nothing is left of
+  // it, and that neither the launcher nor a keeper has grown. Prints the events to standard output.
   void ExpectGoodEnd();
 
   const JobLog& log() const { return log_; }
   const std::string& output() const { return run_.out(); }
 
  private:
-  // What the launcher, and the keeper of that time, held before a turn.
+  // The resources of the launcher, and of the keeper at that time, before a turn.
   struct Sample {
     Footprint launcher;
     int keeper = 0;
@@ -79,7 +79,7 @@ class ElasticChaos {
   bool AwaitTurn(const std::function<bool(const JobLog&)>& is_enough);
   void TakeSample();
   void TakeTurn(const std::function<bool(const JobLog&)>& is_enough);
-  std::vector<int> Veterans() const;  // of VictimsInEpoch, those that certainly have the state
+  std::vector<int> Veterans() const;  // those of VictimsInEpoch that certainly have the state
   bool ChangeKeeper();
   void ReplaceKeeper();
   void KillSomebody();
@@ -87,7 +87,7 @@ class ElasticChaos {
   void Strike(int member, int signo);
 
   bool IsAlive(int member) const;
-  // Of the newest epoch, without the keeper and those that were struck.
+  // The members of the newest epoch, without the keeper and those that have got a signal.
   std::vector<int> VictimsInEpoch() const;
   std::vector<int> Newcomers() const;
   int AnyOf(const std::vector<int>& members) {
@@ -107,10 +107,10 @@ class ElasticChaos {
   std::set<int> struck_;
   std::optional<int> struck_newcomer_;
   int stops_left_;
-  std::map<std::string, int> counts_;  // of what has happened
+  std::map<std::string, int> counts_;  // of events
   std::vector<Sample> samples_;
   std::optional<absl::Time> killed_at_;     // set until the others have completed a step
-  std::vector<absl::Duration> recoveries_;  // from kills to that
+  std::vector<absl::Duration> recoveries_;  // from a kill to that step
 };
 
 }  // namespace ronda::chaos

@@ -4,9 +4,9 @@
 //
 // tries another program (examples/pytorch_elastic.py). It must understand `--epochs N`.
 //
-// The first job makes CHAOS_PASSES passes over the data (8). CHAOS_SECONDS has further ones trained, with longer
-// pauses, until the time is over. CHAOS_SEED repeats the injuries that were printed with it, as far as the job is at
-// the same point.
+// The first job makes CHAOS_PASSES passes over the data (8). With CHAOS_SECONDS, further jobs with longer pauses follow
+// until the time is over. CHAOS_SEED, set to a printed seed, repeats its injuries, as far as the job is at the same
+// point.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -40,8 +40,8 @@ int64_t ShortPasses() {
 // Few passes are enough for LeNet in C++, whose learning rate falls.
 double AccuracyAfter(int64_t passes) { return Program().front() == kLeNet || passes >= kEnoughPasses ? 0.97 : 0.95; }
 
-// Whose last member that dies has come to the end of the program decides how the job ends: the last passes are trained
-// in peace.
+// How the job ends depends on whether the member that dies last has finished the program. So the last passes are
+// trained without injuries.
 int64_t InjuredPassesOf(int64_t passes) { return passes - std::max<int64_t>(2, passes / 10); }
 
 void ExpectLearns(int64_t passes, ElasticChaos::Options options) {
@@ -62,7 +62,7 @@ TEST(ElasticChaosTest, TheModelLearnsWhoeverDies) {
   const absl::Time end = SteadyNow() + TimeForChaos().value_or(absl::ZeroDuration());
   ElasticChaos::Options options = {.seed = SeedOfChaos()};
   double passes = static_cast<double>(ShortPasses());
-  // As many passes as the time that is left is enough for, as far as the job before it tells.
+  // As many passes as the remaining time allows, estimated from the previous job.
   while (passes >= static_cast<double>(ShortPasses()) && !HasFailure()) {
     const absl::Time begin = SteadyNow();
     ExpectLearns(static_cast<int64_t>(passes), options);

@@ -93,14 +93,14 @@ void JobLog::OnEpoch(absl::string_view members) {
   }
 }
 
-// What was written before the loss has come before the line of the epoch that was placed after it.
+// Lines from before the loss have come before the line of the epoch that was placed after it.
 void JobLog::OnMet(int64_t step) {
   have_met_ = true;
   beginnings_.push_back(step);
   if (progress_ == Progress::kMeets) {
     met_after_ = step;
     progress_ = Progress::kHasMet;
-    // Nobody is lost in the first epoch yet.
+    // In the first epoch no member has been lost yet.
     if (lost_.empty()) OnStep();
   } else if (progress_ == Progress::kHasMet && step > met_after_) {
     OnStep();

@@ -1,4 +1,4 @@
-// What an elastic job says while it runs.
+// The output of an elastic job while it runs.
 #ifndef RONDA_TESTS_CHAOS_JOB_LOG_H_
 #define RONDA_TESTS_CHAOS_JOB_LOG_H_
 
@@ -15,8 +15,8 @@
 
 namespace ronda::chaos {
 
-// Reads the lines of `rondarun --verbose` and those of its trainer, both from one stream, so that they are in the order
-// in which rondarun has written them. Of a trainer it understands
+// Reads the lines of `rondarun --verbose` and those of its trainer. Both come from one stream, in the order in which
+// rondarun has written them. It understands these lines of a trainer:
 //
 //   4 ranks go on after step 17       (or: in epoch 3) the members of an epoch have met, and have the state
 //   epoch 3 is done                   (or: epoch 3: accuracy 0.97) a pass over the data is complete
@@ -28,25 +28,26 @@ class JobLog {
   // The job begins with members 0 to `first_members` - 1.
   explicit JobLog(int first_members);
 
-  // Takes the whole lines that are new: `text` begins with all that was given before.
+  // Reads the new complete lines: `text` begins with all that was given before.
   void Read(absl::string_view text);
 
   const std::string& job_id() const { return job_id_; }
-  // By member, of all that have been started.
+  // The process ids of all members that have been started, by member.
   const std::map<int, pid_t>& pids() const { return pids_; }
-  // Of the newest epoch, by rank: the oldest is the first.
+  // The members of the newest epoch, by rank: the oldest is the first.
   const std::vector<int>& members() const { return members_; }
-  // Whether they have met.
+  // Whether these members have met.
   bool have_met() const { return have_met_; }
   bool HasBeenPlaced(int member) const { return placed_.count(member) != 0; }
 
   int64_t epochs() const { return epochs_; }
   int64_t passes() const { return passes_; }
   double accuracy() const { return accuracy_; }
-  // The steps, or passes, after which epochs have gone on, one after the other.
+  // The steps, or passes, after which the epochs have continued, one after the other.
   const std::vector<int64_t>& beginnings() const { return beginnings_; }
 
-  // A member is about to be killed. From now on HasTrained() is false until an epoch without it has completed a step.
+  // Reports that a member is about to be killed. From now on HasTrained() is false until an epoch without the member
+  // has completed a step.
   void ExpectLossOf(int member);
   bool HasTrained() const { return progress_ == Progress::kTrains; }
 
@@ -71,8 +72,8 @@ class JobLog {
   std::vector<int64_t> beginnings_;
 
   Progress progress_ = Progress::kMeets;
-  std::set<int> lost_;     // since the job has trained last
-  int64_t met_after_ = 0;  // the step after which the first epoch without them has gone on
+  std::set<int> lost_;     // since the job last trained
+  int64_t met_after_ = 0;  // the step after which the first epoch without them has continued
 };
 
 }  // namespace ronda::chaos

@@ -1,4 +1,4 @@
-// Each operation of a chaos round: how one rank submits it, and which result it must have.
+// Each operation of a chaos round: how one rank submits it, and its expected result.
 #include "tests/chaos/operation.h"
 
 #include <algorithm>
@@ -23,7 +23,8 @@
 namespace ronda::chaos {
 namespace {
 
-// A small integer that depends on everything: sums and products of a few are exact in every dtype and on every wire.
+// A small integer that depends on everything. Sums and products of a few such integers are exact in every dtype and on
+// every wire.
 int ValueOf(uint64_t seed, int rank, size_t index) {
   uint64_t bits = seed + 0x9e3779b97f4a7c15u * static_cast<uint64_t>(rank + 1) + index;
   bits = (bits ^ (bits >> 31)) * 0x7fb5d329728ea185u;
@@ -42,7 +43,7 @@ size_t SomeCount(Random& random) {
   return kCounts[random.Below(std::size(kCounts))];
 }
 
-// The base of all operations: decisions are drawn in the same order on every rank.
+// The base class of all operations. All ranks draw decisions in the same order.
 class PlannedOperation : public Operation {
  public:
   PlannedOperation(const OperationPlan& plan, int rank) : plan_(plan), rank_(rank), random_(plan.seed) {}
@@ -112,14 +113,14 @@ class Broadcast : public PlannedOperation {
   Handle handle_;
 };
 
-// Operations whose result the library owns, and in which each member's number of rows is another.
+// Operations whose result the library owns, and whose number of rows differs between members.
 template <class T>
 class Moving : public PlannedOperation {
  public:
   Moving(const OperationPlan& plan, int rank) : PlannedOperation(plan, rank), rows_(DrawRows()) {
     const int64_t all = std::accumulate(rows_.begin(), rows_.end(), int64_t{0});
     const bool is_dealt = plan.kind == OperationKind::kScatter || plan.kind == OperationKind::kAlltoall;
-    // To be dealt out, every member has rows for all, by the same splits.
+    // In a scatter or alltoall, every member has rows for all members, with the same splits.
     shape_ = {is_dealt ? all : rows_[position()]};
     values_ = Contribution<T>(plan.seed, rank, static_cast<size_t>(shape_[0]));
   }
@@ -149,7 +150,7 @@ class Moving : public PlannedOperation {
     }
   }
 
-  // The rows that `from` deals to this rank.
+  // The rows that this rank gets from `from`.
   std::vector<T> Dealt(int from) const {
     const std::vector<T> all = Contribution<T>(plan_.seed, from, static_cast<size_t>(shape_[0]));
     const auto begin =
@@ -186,7 +187,8 @@ class SendRecv : public PlannedOperation {
   }
 
   Status Submit(const CallOptions& call) override {
-    // The only rank of a set has no peer; ranks between the two ends have nothing to do.
+    // If the set has only one rank, that rank has no peer. Ranks that are neither sender nor receiver have nothing to
+    // do.
     if (plan_.root == plan_.receiver || (rank_ != plan_.root && rank_ != plan_.receiver)) return {};
     const Tensor view = tensor(plan_.name, values_);
     Result<Handle> handle =
@@ -341,7 +343,7 @@ class Reducing : public PlannedOperation {
     const int choice = random_.Below(choices);
     options_.compression = kWires[choice];
     if (choice >= 3) {
-      // Two digits of each contribution and of the result are kept, and earlier errors may come back.
+      // Two digits of each contribution and of the result are kept, and error feedback may add earlier errors.
       wire_error_ = 0.5 * 4 * static_cast<double>(members() + 1);
       options_.error_feedback = random_.OneIn(2);
     } else if (options_.op != Op::Adasum && random_.OneIn(4)) {

@@ -8,8 +8,8 @@
 
 namespace ronda::chaos {
 
-// One operation as one rank carries it out, and its expected result: every rank can compute every rank's
-// contribution. Not to be moved while in flight: it owns the buffers.
+// One operation on one rank, and its expected result: every rank can compute every rank's contribution. It must not be
+// moved while in flight, because it owns the buffers.
 class Operation {
  public:
   virtual ~Operation() = default;
@@ -17,8 +17,7 @@ class Operation {
   // Errors: those of the submission.
   virtual Status Submit(const CallOptions& call) = 0;
 
-  // Waits; a result that is not as expected is a gtest failure. REQUIRES: Submit returned OK.
-  // Errors: those of the operation.
+  // Waits; an unexpected result is a gtest failure. REQUIRES: Submit returned OK. Errors: those of the operation.
   virtual Status Finish() = 0;
 };
 

@@ -1,5 +1,5 @@
-// The operations of the ranks of a chaos test, and the injuries of the ranks: a function of a seed, so that every rank
-// and the test know the whole round.
+// The operations and the injuries of the ranks of a chaos test. They are a function of a seed, so that every rank and
+// the test know the whole round.
 #ifndef RONDA_TESTS_CHAOS_ROUND_PLAN_H_
 #define RONDA_TESTS_CHAOS_ROUND_PLAN_H_
 
@@ -45,7 +45,7 @@ enum class OperationKind {
   kSendRecv,
   kBroadcastObject,
   kAllgatherObject,
-  // Of these the submission waits for the result.
+  // The submission of the following kinds waits for the result.
   kSparseAllreduce,
   kBarrier,
 };
@@ -56,10 +56,10 @@ inline constexpr int kAsynchronousKindCount = 12;  // the first ones
 struct OperationPlan {
   OperationKind kind = OperationKind::kAllreduce;
   std::string name;
-  int set = 0;               // of those in RoundPlan::sets
+  int set = 0;               // index in RoundPlan::sets
   std::vector<int> members;  // of that set; ascending
   int root = 0;              // one of them
-  int receiver = 0;          // another one, if there is one
+  int receiver = 0;          // another one, if the set has more than one
   uint64_t seed = 0;
 };
 
@@ -67,7 +67,7 @@ struct Injury {
   enum class Kind { kNone, kKill, kExit, kStop };
   Kind kind = Kind::kNone;
   int attacker = 0;          // the rank that sends the signals; not a victim
-  std::vector<int> victims;  // kKill: at the same moment; kStop: one after the other; kExit: one, by itself
+  std::vector<int> victims;  // kKill: all at the same moment; kStop: one after the other; kExit: one, by itself
   std::chrono::microseconds after{0};
 };
 
@@ -76,7 +76,7 @@ struct RoundPlan {
   std::vector<std::vector<int>> sets;               // process sets; the first one has all ranks
   std::vector<std::vector<OperationPlan>> batches;  // each is in flight as a whole, submitted in any order;
   std::vector<OperationPlan> in_turn;               // and is followed by one of these, which wait
-  std::vector<int> last_steps;                      // by rank: the allreduces it takes part in before it joins
+  std::vector<int> last_steps;                      // by rank: the number of allreduces before it joins
   Injury injury;
 };
 

@@ -18,7 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A number that a C caller may write into an enum of the C ABI, also where it is no enumerator.
+// A number that a C caller may write into an enum of the C ABI, even if no enumerator has it.
 template <typename Enum>
 void SetRaw(Enum* value, int raw) {
   std::memcpy(value, &raw, sizeof(raw));
@@ -42,7 +42,7 @@ class ArgumentsTest : public ::testing::Test {
     allreduce_.output = buffer_;
   }
 
-  // That the arguments are refused, with a text that has all of `parts`.
+  // Expects that the arguments are refused, with a text that has all of `parts`.
   void ExpectAllreduceRefused(const std::vector<std::string>& parts) {
     const auto submission = Converted(&allreduce_);
     EXPECT_EQ(submission.status().code(), absl::StatusCode::kInvalidArgument);
@@ -171,7 +171,7 @@ TEST_F(ArgumentsTest, ALongerStructIsAcceptedUnlessItsNewFieldsAreUsed) {
   EXPECT_THAT(std::string(submission.status().message()), HasSubstr("newer ronda.h"));
 }
 
-// Before GPUs the struct ended so: what follows in the caller's memory is not looked at.
+// Before Ronda supported GPUs the struct ended here: the library must not read the memory after it.
 TEST_F(ArgumentsTest, AStructOfTheFirstVersionIsOnHostMemory) {
   allreduce_.struct_size = offsetof(ronda_allreduce_args, call) + offsetof(ronda_call_options, memory);
   allreduce_.call.process_set = 5;
@@ -482,7 +482,7 @@ TEST(Utf8Test, RefusesControlCharacters) {
   EXPECT_FALSE(IsPrintableUtf8(absl::string_view("a\0b", 3)));
 }
 
-// Long names are looked at eight bytes at a time: every byte, at every place, among printable ASCII.
+// Long names are checked eight bytes at a time: tests every byte, at every position, among printable ASCII.
 TEST(Utf8Test, EveryByteIsJudgedAtEveryPlace) {
   for (int byte = 0; byte < 256; ++byte) {
     for (size_t place = 0; place < 20; ++place) {

@@ -1,4 +1,4 @@
-// The C ABI's operations that wait, and its statistics: on ranks that are threads, and on a rank of its own.
+// The C ABI's operations that wait, and its statistics: on ranks that are threads, and on a single rank.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ ronda_status RunRanks(int size, const std::function<void()>& body) {
   return ronda_run_threads(nullptr, size, Call, const_cast<std::function<void()>*>(&body));
 }
 
-// Arguments for a float32 tensor of one dimension, the number of `values`, which must outlive them.
+// Arguments for a float32 tensor of one dimension with all of `values`, which must outlive the arguments.
 template <typename Args>
 Args WithTensor(Args args, const char* name, const int64_t* count) {
   args.tensor = {name, RONDA_FLOAT32, 1, count};
@@ -143,7 +143,7 @@ TEST(CBlockingTest, ThreadsOfOneRankMayWaitAtOnce) {
   EXPECT_EQ(RunRanks(2, body), RONDA_OK) << ronda_last_error();
 }
 
-// The end of a rank waits for threads that use it; a thread that waits for other ranks is none of these.
+// The end of a rank waits for threads that use it, but not for a thread that waits for other ranks.
 TEST(CBlockingTest, ABodyThatThrowsEndsTheJobAlsoForAThreadThatWaits) {
   std::thread waiting;
   std::atomic<int> status{RONDA_OK};

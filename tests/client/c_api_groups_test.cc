@@ -73,7 +73,7 @@ TEST(CGroupsTest, MembersAreReducedInEveryStepInWhicheverOrderTheyBecomeReady) {
     ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
     for (size_t step = 0; step < 30; ++step) {
       gradients.Set(static_cast<float>(ronda_rank()));
-      // 7 and 100 have no common divisor; every rank has an order of its own.
+      // 7 and 100 have no common divisor; every rank has a different order.
       const size_t first = step + static_cast<size_t>(ronda_rank());
       for (size_t i = 0; i < kCount; ++i) {
         ASSERT_EQ(ronda_group_ready(gradients.group(), (first + 7 * i) % kCount), RONDA_OK) << ronda_last_error();
@@ -94,7 +94,7 @@ TEST(CGroupsTest, ThreadsMayAnnounceMembersAtTheSameTime) {
       const auto own = static_cast<float>(ronda_rank());
       std::vector<std::thread> threads;
       for (size_t t = 0; t < kThreads; ++t) {
-        // Neighbours are announced by different threads, which write the inputs, too.
+        // Different threads announce neighbours. These threads also write the inputs.
         threads.emplace_back([&, t] {
           for (size_t i = t; i < kCount; i += kThreads) {
             gradients.values()[i].assign(gradients.values()[i].size(), own);
@@ -178,10 +178,11 @@ TEST(CGroupsTest, MembersThatLeaveTheGroupMustBeWrittenSomewhere) {
   });
 }
 
-// Rank 0 announces one member, and sees it reduced, before it announces the other, which is not its neighbour.
+// Rank 0 announces one member, and waits until it is reduced, before it announces the other, which is not its
+// neighbour.
 TEST(CGroupsTest, AMemberTravelsBeforeTheLastIsReady) {
   RunRanks([] {
-    const int64_t shape[1] = {1 << 18};  // 1 MiB: a batch of its own
+    const int64_t shape[1] = {1 << 18};  // 1 MiB: a separate batch
     std::vector<float> first(1 << 18, 1), second(1 << 18, 1);
     ronda_allreduce_args args[2] = {RONDA_ALLREDUCE_ARGS_INIT, RONDA_ALLREDUCE_ARGS_INIT};
     args[0].tensor = {"first", RONDA_FLOAT32, 1, shape};
@@ -202,7 +203,7 @@ TEST(CGroupsTest, AMemberTravelsBeforeTheLastIsReady) {
     ronda_group group = nullptr;
     ASSERT_EQ(ronda_prepare_group(args, 2, "g", &group), RONDA_OK) << ronda_last_error();
     ASSERT_EQ(ronda_group_ready(group, 0), RONDA_OK) << ronda_last_error();
-    // The other ranks receive this once they have the first result; until then the second is not announced.
+    // The other ranks receive this after the first result. Before that, the second member is not announced.
     for (int to = 1; to < kRanks; ++to) {
       int32_t word = 1;
       ronda_send_args send = RONDA_SEND_ARGS_INIT;
@@ -236,7 +237,7 @@ TEST(CGroupsTest, AWaitThatGivesUpChangesNothing) {
       EXPECT_EQ(ronda_group_wait_for(gradients.group(), 0.01, &done), RONDA_OK) << ronda_last_error();
       EXPECT_EQ(done, 0);
     }
-    EXPECT_EQ(ronda_barrier(0), RONDA_OK) << ronda_last_error();  // until then the others have announced nothing
+    EXPECT_EQ(ronda_barrier(0), RONDA_OK) << ronda_last_error();  // before this, the others have announced nothing
     if (ronda_rank() != 0) announce();
     EXPECT_EQ(ronda_group_wait_for(gradients.group(), -1, &done), RONDA_OK) << ronda_last_error();
     EXPECT_EQ(done, 1);
@@ -309,7 +310,7 @@ TEST(CGroupsTest, ANameInFlightIsAnErrorOfTheCallAndOfTheStep) {
   RunRanks([] {
     Gradients gradients(2);
     ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
-    // Nothing submits the rest on the other ranks before rank 0 is done with this.
+    // On the other ranks nothing submits the rest before rank 0 has finished this part.
     if (ronda_rank() == 0) {
       ronda_handle handle = 0;
       ASSERT_EQ(ronda_allreduce_async(&gradients.args()[1], &handle), RONDA_OK) << ronda_last_error();

@@ -1,4 +1,4 @@
-// The C ABI's calls for many handles at once, and barriers that have a handle: on ranks that are threads.
+// The C ABI's calls for many handles at once, and barriers with a handle, on ranks that are threads.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -36,7 +36,7 @@ ronda_handle SumAsync(const std::string& name, float* value, ronda_reduce_op op 
   return handle;
 }
 
-// One message from rank 0 to rank `to`, which waits for it.
+// Rank 0 sends one message to rank `to`, which waits for it.
 void Tell(int to) {
   int32_t word = 1;
   if (ronda_rank() == 0) {
@@ -79,7 +79,7 @@ TEST(CHandlesTest, AnOperationInFlightIsSeenAmongThoseThatAreDone) {
       EXPECT_EQ(ronda_poll_all(handles.data(), 2, &done), RONDA_OK) << ronda_last_error();
       EXPECT_EQ(done, 0);
     }
-    Tell(1);  // until then rank 1 has not submitted the second
+    Tell(1);  // before this, rank 1 has not submitted the second one
     if (ronda_rank() != 0) handles.push_back(SumAsync("second", &second));
     EXPECT_EQ(ronda_synchronize_all(handles.data(), 2), RONDA_OK) << ronda_last_error();
     EXPECT_EQ(second, kRanks);
@@ -113,7 +113,7 @@ TEST(CHandlesTest, AWaitGivesUpAfterItsTimeout) {
       EXPECT_EQ(ronda_synchronize_for(handle, 0.01, &done), RONDA_OK) << ronda_last_error();
       EXPECT_EQ(done, 0);
     }
-    Tell(1);  // until then rank 1 has not submitted it
+    Tell(1);  // before this, rank 1 has not submitted it
     if (ronda_rank() != 0) handle = SumAsync("t", &value);
     EXPECT_EQ(ronda_synchronize_for(handle, -1, &done), RONDA_OK) << ronda_last_error();
     EXPECT_EQ(done, 1);
@@ -152,7 +152,7 @@ TEST(CHandlesTest, ABlockingCallThatGivesUpLeavesAHandle) {
       ASSERT_EQ(ronda_allreduce_for(&args, 0.01, &handle), RONDA_OK) << ronda_last_error();
       EXPECT_GT(handle, 0);
     }
-    Tell(1);  // until then rank 1 has not submitted it
+    Tell(1);  // before this, rank 1 has not submitted it
     if (ronda_rank() == 0) {
       EXPECT_EQ(ronda_synchronize(handle), RONDA_OK) << ronda_last_error();
       EXPECT_EQ(ronda_release(handle), RONDA_OK) << ronda_last_error();
@@ -198,9 +198,9 @@ TEST(CHandlesTest, ABarrierWithAHandleEndsWhenEveryRankHasSubmittedIt) {
       EXPECT_EQ(ronda_poll(handle, &done), RONDA_OK) << ronda_last_error();
       EXPECT_EQ(done, 0);
     }
-    Tell(2);  // until then rank 2 is not at the barrier
+    Tell(2);  // before this, rank 2 is not at the barrier
     if (ronda_rank() != 0) {
-      // The two forms meet.
+      // A barrier with a handle and one without match.
       EXPECT_EQ(ronda_barrier(0), RONDA_OK) << ronda_last_error();
       return;
     }

@@ -26,14 +26,14 @@ void RunRanks(const std::function<void()>& body) {
       << ronda_last_error();
 }
 
-// Sets what the arguments of all operations on tensors have: a float32 tensor of `shape`, which must outlive them.
+// Sets the arguments that all operations on tensors have: a float32 tensor of `shape`, which must outlive them.
 template <typename Args>
 Args WithTensor(Args args, const char* name, const std::vector<int64_t>& shape) {
   args.tensor = {name, RONDA_FLOAT32, static_cast<int>(shape.size()), shape.data()};
   return args;
 }
 
-// `handle` is by reference: the call that writes it may be evaluated after the argument.
+// `handle` is a reference, because the call that writes it may be evaluated after the argument.
 void ExpectDone(ronda_status submitted, const ronda_handle& handle) {
   ASSERT_EQ(submitted, RONDA_OK) << ronda_last_error();
   EXPECT_EQ(ronda_synchronize(handle), RONDA_OK) << ronda_last_error();
@@ -44,7 +44,7 @@ struct Result {
   std::vector<int64_t> rows_per_member;
 };
 
-// The output, of `row` elements a row; gives the handle back.
+// Returns the output, with `row` elements per row; releases the handle.
 Result TakeOutput(ronda_handle handle, int64_t row = 1) {
   const void* data = nullptr;
   int64_t rows = 0;
@@ -273,7 +273,7 @@ TEST(COperationsTest, OverflowAndCompletionAreReported) {
     args.detect_overflow = 1;
     ronda_handle handle = 0;
     ASSERT_EQ(ronda_allreduce_async(&args, &handle), RONDA_OK) << ronda_last_error();
-    // Completes before the handle is released, and has run when the job has ended.
+    // The operation completes before the handle is released, and the callback has run when the job has ended.
     static thread_local int calls;
     calls = 0;
     const auto count = [](void* context, ronda_status status, const char* message) {
@@ -292,7 +292,8 @@ TEST(COperationsTest, OverflowAndCompletionAreReported) {
   });
 }
 
-// Wrong arguments, and the words that the error text must contain. A tensor of 6 rows "t", without buffers, on rank 0.
+// Wrong arguments, and the words that the error text must contain. The tensor "t" has 6 rows, without buffers, on rank
+// 0.
 struct WrongCall {
   const char* what;
   std::function<ronda_status(ronda_handle*)> call;

@@ -1,4 +1,4 @@
-// Outputs of the caller's through the C ABI, on three ranks that are threads.
+// Outputs that the caller provides through the C ABI, on three ranks that are threads.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +27,7 @@ void RunRanks(const std::function<void()>& body) {
       << ronda_last_error();
 }
 
-// An operation on 3 rows of 2 elements, each the rank, with an output of the caller's.
+// An operation on 3 rows of 2 elements, whose values are the rank, with an output that the caller provides.
 template <typename Args>
 class Operation {
  public:
@@ -50,7 +50,7 @@ class Operation {
     return submitted != RONDA_OK ? submitted : ronda_synchronize(handle_);
   }
 
-  // That the result of the last Run is at `output` and has `rows` rows; gives the handle back.
+  // Expects that the result of the last Run is at `output` and has `rows` rows; releases the handle.
   void ExpectAt(const std::vector<float>& output, int64_t rows) {
     const void* data = nullptr;
     int64_t found = -1;
@@ -101,7 +101,7 @@ TEST(COutputsTest, OnlyTheRootOfAGatherHasAnOutputAndEveryRankOfAScatter) {
     std::vector<float> all(6 * kRanks, kUntouched), part(2, kUntouched);
     Gather gather(ronda_gather_async, RONDA_GATHER_ARGS_INIT, "gather");
     gather.args().root = 1;
-    // Elsewhere the room is not looked at.
+    // On other ranks the size of the output is ignored.
     ASSERT_EQ(gather.Run(&all, ronda_rank() == 1 ? all.size() : 1), RONDA_OK) << ronda_last_error();
     if (ronda_rank() == 1) {
       gather.ExpectAt(all, 3 * kRanks);
@@ -118,7 +118,7 @@ TEST(COutputsTest, OnlyTheRootOfAGatherHasAnOutputAndEveryRankOfAScatter) {
   });
 }
 
-// Rank 1 has too little room: it alone has the error, and its memory is as it was.
+// Rank 1 has too little room: only rank 1 gets the error, and its memory is unchanged.
 template <typename Args>
 void ExpectTooSmallOnRank1(ronda_status (*function)(const Args*, ronda_handle*), Args args, const char* name,
                            size_t elements) {
@@ -145,7 +145,7 @@ void ExpectTooSmallOnRank1(ronda_status (*function)(const Args*, ronda_handle*),
 
 TEST(COutputsTest, TooLittleRoomIsAnErrorOfThatRankAlone) {
   RunRanks([] {
-    // Also where the ranks have the operation in their caches, and in a locked schedule.
+    // The same if the ranks have the operation in their caches, and in a locked schedule.
     for (int step = 0; step < 20; ++step) {
       ExpectTooSmallOnRank1<ronda_allgather_args>(ronda_allgather_async, RONDA_ALLGATHER_ARGS_INIT, "allgather", 18);
       ExpectTooSmallOnRank1<ronda_alltoall_args>(ronda_alltoall_async, RONDA_ALLTOALL_ARGS_INIT, "alltoall", 6);
@@ -205,7 +205,7 @@ TEST(COutputsTest, OutputsThatCannotBeAreRefused) {
   });
 }
 
-// One buffer may hold both, next to each other.
+// One buffer may hold input and output, next to each other.
 TEST(COutputsTest, InputAndOutputMayBeNeighbours) {
   RunRanks([] {
     std::vector<float> both(2 + kRanks, static_cast<float>(ronda_rank()));

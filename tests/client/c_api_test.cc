@@ -46,7 +46,7 @@ TEST_F(CApiTest, CallsBeforeInitSayWhatToDo) {
                                               ronda_synchronize(1000000),
                                               ronda_shutdown()};
   EXPECT_THAT(statuses, ::testing::Each(RONDA_ERROR_NOT_INITIALIZED));
-  // Other cases of this process may have had a job.
+  // Other tests in this process may have had a job.
   EXPECT_THAT(ronda_last_error(), ::testing::AnyOf(HasSubstr("is not initialized: call ronda_init() first"),
                                                    HasSubstr("has been shut down: call ronda_init()")));
   EXPECT_EQ(handle_, 0);
@@ -73,7 +73,7 @@ TEST_F(CApiTest, AProcessWithoutLauncherIsAJobOfOneRank) {
   EXPECT_EQ(ronda_cross_size(), 1);
 }
 
-// Variables of the environment for the time of a test.
+// Variables of the environment for the duration of a test.
 class PlaceTest : public CApiTest {
  protected:
   ~PlaceTest() override {
@@ -120,7 +120,7 @@ TEST_F(PlaceTest, HasTheAddressThatFollowsFromTheNameOfTheJob) {
   EXPECT_EQ(place.launcher, RONDA_LAUNCHER_OPEN_MPI);
   EXPECT_STREQ(place.store_address, "127.0.0.1");
   EXPECT_GT(place.store_port, 0);
-  ronda_place earlier;  // of a version that had no address
+  ronda_place earlier;  // of a version without an address
   std::memset(&earlier, 0x7f, sizeof(earlier));
   earlier.struct_size = offsetof(ronda_place, store_port);
   ASSERT_EQ(ronda_get_place(&earlier), RONDA_OK) << ronda_last_error();

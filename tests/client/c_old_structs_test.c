@@ -1,5 +1,5 @@
-/* Programs that were built with an older ronda.h: their argument structs are smaller. The layouts of those versions
- * stand here as they were, and each is followed by memory that the library must not read. */
+/* Programs that were built with an older ronda.h: their argument structs are smaller. This file has the layouts of
+ * those versions, unchanged. After each struct comes memory that the library must not read. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ typedef struct first_call_options {
   double deadline_s;
 } first_call_options;
 
-/* The options that operations ended with, before some of them had fields behind these. */
+/* The options at the end of all operations, before some operations got further fields. */
 typedef struct second_call_options {
   ronda_process_set process_set;
   double warning_s;
@@ -99,7 +99,7 @@ static void expect_output(ronda_status submitted, ronda_handle handle, const cha
   expect(ronda_release(handle) == RONDA_OK, what);
 }
 
-/* Runs an operation on `values` with a struct of a version, as one rank, which has them all. */
+/* Runs an operation on `values` with a struct of an old version, in a job of one rank. */
 #define EXPECT_OPERATION(version, operation)                                                                 \
   do {                                                                                                       \
     struct {                                                                                                 \

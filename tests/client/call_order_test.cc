@@ -11,7 +11,7 @@
 namespace ronda {
 namespace {
 
-// Makes a call for each letter. The names that they got.
+// Makes one call for each letter. Returns the names that the calls got.
 std::vector<uint64_t> Call(CallOrder& order, const std::string& letters) {
   std::vector<uint64_t> names;
   for (char letter : letters) {
@@ -27,7 +27,7 @@ std::string Times(int count, const std::string& letters) {
   return all;
 }
 
-// Whether `step` has come to have the same names in each repetition, all of them different.
+// Expects that `step` gets the same names in each repetition, and that all of them are different.
 void ExpectSettled(CallOrder& order, const std::string& step) {
   const std::vector<uint64_t> first = Call(order, step);
   EXPECT_EQ(std::set<uint64_t>(first.begin(), first.end()).size(), step.size()) << step;
@@ -87,7 +87,7 @@ TEST(CallOrderTest, RememberedNamesAreThoseThatWereGiven) {
   EXPECT_EQ(order.count(), names.size());
 }
 
-// Two ranks differ in one call, and learn of it at different times; later calls are alike.
+// Two ranks differ in one call, and notice it at different times; later calls are the same.
 TEST(CallOrderTest, RanksThatHaveDifferedAgreeAgain) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {

@@ -18,7 +18,7 @@ namespace {
 using ronda::Op;
 using ::testing::ElementsAre;
 
-// Conversions of small whole numbers, which every dtype represents exactly.
+// Converts small whole numbers, which every dtype represents exactly.
 template <class T>
 T from_int(int value) {
   return static_cast<T>(value);
@@ -45,7 +45,7 @@ bool same(T a, T b) {
 bool same(ronda::float16 a, ronda::float16 b) { return a.bits == b.bits; }
 bool same(ronda::bfloat16 a, ronda::bfloat16 b) { return a.bits == b.bits; }
 
-// Rank r's element i. Between 0 and 3, so that products and sums over few ranks stay small.
+// Rank r's element i. It is between 0 and 3, so that products and sums over few ranks stay small.
 int input_of(int rank, int i) { return (rank + i) % 4; }
 
 int expected(Op op, int i, int ranks) {
@@ -73,7 +73,7 @@ int expected(Op op, int i, int ranks) {
   }
 }
 
-// In and out of place. Bools and averages have tests of their own.
+// In place and out of place. Bools and averages have separate tests.
 template <class T>
 void CheckAllreduce(Op op, const std::string& dtype) {
   constexpr int kCount = 1003;
@@ -111,7 +111,7 @@ void AllreduceEveryDtypeAndOp() {
 void AllreduceBools() {
   ronda::init();
   const int rank = ronda::rank();
-  // False everywhere, true on rank 0 alone, true everywhere.
+  // False everywhere, true only on rank 0, true everywhere.
   const bool input[3] = {false, rank == 0, true};
   bool flags[3];
   const auto reduce = [&](Op op) {
@@ -186,7 +186,7 @@ void BroadcastFromEveryRoot() {
 
 void AllgatherWithDifferingFirstDimensions() {
   ronda::init();
-  // Rank r gives r rows of 2 elements, rank 0 none.
+  // Rank r contributes r rows of 2 elements, so rank 0 contributes none.
   const int rank = ronda::rank();
   const std::vector<std::int32_t> rows(2 * rank, rank);
   auto handle = ronda::allgather_async("rows", rows.data(), {rank, 2});
@@ -231,8 +231,8 @@ void SubmitInDifferentOrders() {
   ronda::shutdown();
 }
 
-// The first step of a large model: what the ranks tell each other about it is longer than what their rings hold, and it
-// comes while they are busy.
+// The first step of a large model: the ranks' messages about it are longer than their rings, and arrive while the ranks
+// are busy.
 void SubmitMoreThanAControlRingHolds() {
   ronda::init();
   constexpr int kTensors = 2000;

@@ -33,7 +33,7 @@ void ProcessSetsOperateAmongThemselves() {
   EXPECT_THAT(ronda::process_sets(), ElementsAre(ProcessSet(), evens, everybody));
   if (evens.included()) {
     EXPECT_EQ(evens.rank(), rank / 2);
-    // One name in flight in several sets at once.
+    // The same name is in flight in several sets at once.
     float in_evens = 1, in_all = 10;
     Handle first = ronda::allreduce_async(ronda::tensor("w", &in_evens), {Op::Sum}, {evens});
     Handle second = ronda::allreduce_async(ronda::tensor("w", &in_all), {Op::Sum}, {everybody});
@@ -159,7 +159,7 @@ void JoinedRanksMayCountAsZeros() {
   const int size = ronda::size();
   const bool last = ronda::rank() == size - 1;
   if (last) {
-    // Completes once the others have joined, for they do not submit it.
+    // Completes after the others have joined, because they do not submit it.
     std::vector<float> gradient(5, static_cast<float>(size));
     ronda::allreduce(ronda::tensor("w", gradient));
     EXPECT_THAT(gradient, Each(1));
@@ -176,7 +176,7 @@ void WhatNeedsARankThatHasJoinedFails() {
     return;
   }
   float value = 1;
-  // Rank 0 has joined, or will do so next.
+  // Rank 0 has joined, or will join next.
   Status status = ronda::try_broadcast(ronda::tensor("from 0", &value), 0);
   EXPECT_EQ(status.code(), RONDA_ERROR_MISMATCH) << status.message();
   EXPECT_THAT(status.message(), AllOf(HasSubstr("rank 0"), HasSubstr("joined")));
@@ -185,7 +185,7 @@ void WhatNeedsARankThatHasJoinedFails() {
   ronda::join();
 }
 
-// Operations without a name match their like, also if a rank has missed some after it had joined.
+// Operations without a name match operations of the same kind, even if a rank has missed some after it had joined.
 void BarriersAndMessagesGoOnAfterAJoin() {
   if (ronda::size() == 1) return;
   constexpr CallOptions kSoon = {.deadline = std::chrono::seconds(20)};
@@ -193,7 +193,7 @@ void BarriersAndMessagesGoOnAfterAJoin() {
   for (int epoch = 0; epoch < 2; ++epoch) {
     if (ronda::rank() != 0) {
       ronda::monitored_barrier(std::chrono::seconds(20));
-      // Rank 0 has joined: the barrier was not waiting for it.
+      // Rank 0 has joined: the barrier did not wait for it.
       EXPECT_EQ(ronda::try_add_process_set({0}).status().code(), RONDA_ERROR_MISMATCH);
     }
     if (ronda::rank() == 1) {
@@ -242,7 +242,7 @@ void BarriersMayBeMonitored() {
   EXPECT_EQ(ronda::try_monitored_barrier(std::chrono::seconds(0)).code(), RONDA_ERROR_INVALID_ARGUMENT);
 }
 
-// Rank 0 alone comes, gives up, and meets the others in its next barrier.
+// Only rank 0 comes to this barrier, and gives up. It meets the others in its next barrier.
 void AMonitoredBarrierNamesWhoIsMissing() {
   const int size = ronda::size();
   float go = 0;
@@ -278,7 +278,7 @@ void CallbacksRunOnce() {
     done.set_value(value);
   });
   EXPECT_EQ(done.get_future().get(), ronda::size());
-  // Of an operation that has ended, and of one that fails.
+  // A callback for an operation that has ended, and one for an operation that fails.
   std::promise<void> late;
   handle.on_completion([&](const Status&) { late.set_value(); });
   late.get_future().get();

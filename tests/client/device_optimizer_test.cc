@@ -1,4 +1,4 @@
-// DistributedOptimizer with gradients in GPUs' memory, against the same training in host memory.
+// DistributedOptimizer with gradients in GPUs' memory, compared with the same training in host memory.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -36,12 +36,12 @@ class DeviceOptimizerTest : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Backends, DeviceOptimizerTest, ::testing::Values("nccl", "staged"),
                          [](const auto& backend) { return backend.param; });
 
-// The gradients of backward: they depend on the parameters, the rank and the step.
+// The gradients of backward. They depend on the parameters, the rank and the step.
 float Gradient(float parameter, int rank, int step, std::size_t i) {
   return parameter * 0.25f + static_cast<float>(rank + 1) / static_cast<float>(step + 3) + static_cast<float>(i % 7);
 }
 
-// One tensor's training, wherever its memory is.
+// One tensor's training, in any kind of memory.
 void Backward(const float* parameters, float* gradients, std::size_t size, int rank, int step) {
   for (std::size_t i = 0; i < size; ++i) gradients[i] = Gradient(parameters[i], rank, step, i);
 }
@@ -77,7 +77,7 @@ struct HostModel {
   std::vector<std::vector<float>> parameters, velocities, gradients;
 };
 
-// The same, where all arithmetic is work of a stream.
+// The same, but all arithmetic is work of a stream.
 struct DeviceModel {
   explicit DeviceModel(const FakeGpuStream& stream) : stream(stream) {
     for (const std::size_t size : kSizes) {
@@ -112,7 +112,7 @@ struct DeviceModel {
   int steps = 0;
 };
 
-// Trains; some gradients are not announced in some steps.
+// Trains; in some steps, some gradients are not announced.
 template <class Model>
 void Train(Model& model, const Options& options) {
   ronda::DistributedOptimizer optimizer(model, model.gradient_views(), options);

@@ -1,4 +1,4 @@
-// Tensors in GPUs' memory, as trainers submit them: ranks are threads, GPUs are fake, NCCL too.
+// Tensors in GPUs' memory, as trainers submit them: ranks are threads; GPUs and NCCL are fake.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -41,7 +41,7 @@ ronda::Tensor View(const std::string& name, const FakeGpuArray<float>& array, co
   return ronda::cuda_tensor(name, array.data(), {static_cast<std::int64_t>(array.size())}, stream.handle());
 }
 
-// Keeps a stream from going on until it is opened.
+// Stops a stream until it is opened.
 class Gate {
  public:
   explicit Gate(const FakeGpuStream& stream) {
@@ -53,7 +53,7 @@ class Gate {
   void Open() { *is_open_ = true; }
 
  private:
-  // The stream looks at it once more after it has been opened.
+  // The stream reads it once more after it has been opened.
   const std::shared_ptr<std::atomic<bool>> is_open_ = std::make_shared<std::atomic<bool>>(false);
 };
 
@@ -117,7 +117,7 @@ TEST_F(DeviceTest, AWaitForAStreamsTurnMayGiveUp) {
         EXPECT_EQ(wait(0.01, &done), RONDA_OK) << ronda_last_error();
         EXPECT_EQ(done, 0);
       }
-      ronda::barrier();  // until then the other rank has not submitted it
+      ronda::barrier();  // before this, the other rank has not submitted it
       if (ronda::rank() != 0) {
         ASSERT_EQ(submit(), RONDA_OK) << ronda_last_error();
       }
@@ -189,7 +189,7 @@ TEST_F(DeviceTest, AHandleThatIsKeptTellsHowItEndedOnTheDevice) {
   });
 }
 
-// step() has returned by then.
+// By then, step() has returned.
 TEST_F(DeviceTest, WhatFailsOnTheDeviceAfterAStepTheOptimizerTells) {
   struct Descent {
     void step() { ++steps; }
@@ -269,7 +269,7 @@ TEST_F(DeviceTest, ResultsMayGoToTheCallersMemoryOfTheGpu) {
   });
 }
 
-// The first callback finds the stream ordered while the device has not begun; the other ranks come later.
+// The first callback runs when the stream is ordered, while the device has not begun. The other ranks come later.
 TEST_F(DeviceTest, AStreamMayBeMadeToWaitWithoutBlockingTheHost) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream stream(ronda::rank());
@@ -278,7 +278,7 @@ TEST_F(DeviceTest, AStreamMayBeMadeToWaitWithoutBlockingTheHost) {
     Gate gate(stream);
     array.Set(std::vector<float>(100, Own()));
     std::promise<ronda_status> ordered;
-    // Rank 1 submits once rank 0 has asked for the order: that cannot have waited for rank 1.
+    // Rank 1 submits after rank 0 has asked for the order, so rank 0 cannot have waited for rank 1.
     if (ronda::rank() == 1) {
       float word = 0;
       ronda::recv(ronda::tensor("", &word), /*from=*/0);
@@ -314,14 +314,14 @@ TEST_F(DeviceTest, TheCallbackOfAStreamGetsTheErrorOfTheOperation) {
   });
 }
 
-// An average that the program makes of gathered rows divides by the ranks that took part.
+// If the program averages gathered rows, it divides by the ranks that took part.
 TEST_F(DeviceTest, OnceAStreamWaitsItIsKnownHowManyRanksTookPart) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream stream(ronda::rank());
     const FakeGpuArray<float> array(stream, std::vector<float>{Own()});
     for (const int expected : {kRanks, 1}) {
       if (expected == kRanks || ronda::rank() == 0) {
-        const Gate gate(stream);  // so the operation has not ended when it is asked
+        const Gate gate(stream);  // so the operation has not ended at the query
         auto rows = ronda::allgather_async<float>(View("x", array, stream));
         int ranks = 0;
         rows.synchronize_on(stream.handle());
@@ -343,7 +343,7 @@ TEST_F(DeviceTest, OnceAStreamWaitsItIsKnownWhoHasSent) {
     const FakeGpuArray<float> array(stream, std::vector<float>{Own()});
     const ronda::Tensor view = View("", array, stream);
     {
-      const Gate gate(stream);  // so the operation has not ended when it is asked
+      const Gate gate(stream);  // so the operation has not ended at the query
       const ronda::Handle handle =
           ronda::rank() == 0 ? ronda::recv_async(view, RONDA_ANY_SOURCE) : ronda::send_async(view, 0);
       handle.synchronize_on(stream.handle());
@@ -355,8 +355,7 @@ TEST_F(DeviceTest, OnceAStreamWaitsItIsKnownWhoHasSent) {
   });
 }
 
-// The result is read by work that the stream comes to only after the handle was given back and other results of the
-// same size have been made.
+// The stream reads the result only after the handle was released and other results of the same size have been made.
 TEST_F(DeviceTest, AHandleMayBeGivenBackWhileAStreamReadsTheResult) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream stream(ronda::rank()), reader(ronda::rank());
@@ -380,7 +379,7 @@ TEST_F(DeviceTest, AHandleMayBeGivenBackWhileAStreamReadsTheResult) {
     }
     reader.Synchronize();
     EXPECT_THAT(read, ElementsAre(1, 10, 2, 20));
-    // Without an output of Ronda's it is like any release.
+    // If Ronda owns no output, this is an ordinary release.
     ronda::Handle reduced = ronda::allreduce_async(view);
     EXPECT_TRUE(reduced.try_release_on(stream.handle()).ok());
     EXPECT_TRUE(ronda::Handle().try_release_on(stream.handle()).ok());
@@ -407,7 +406,7 @@ TEST_F(DeviceTest, AStreamMayWaitForAPreparedGroup) {
   });
 }
 
-// Backward may compute a gradient on another stream than in the step before, and later than the host announces it.
+// Backward may compute a gradient on another stream than in the previous step, and later than the host announces it.
 TEST_F(DeviceTest, AMemberOfAGroupMayMoveToAnotherStream) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream first(ronda::rank()), second(ronda::rank());
@@ -441,7 +440,7 @@ TEST_F(DeviceTest, AGroupsTensorsAreInLargeBucketsButForTheFirst) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       group.ready(i);
       while (i == 1 && ronda::statistics().buckets_agreed < 1) std::this_thread::yield();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // in which small buckets would go
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // small buckets would run meanwhile
     }
     group.synchronize();
     EXPECT_EQ(ronda::statistics().buckets_agreed, 2);

@@ -1,5 +1,5 @@
-// Elastic jobs whose state is in the memory of GPUs: each member has a fake one, and keeps it from epoch to epoch. The
-// test is their launcher.
+// Elastic jobs whose state is in the memory of GPUs. Each member has a fake GPU, and keeps it between epochs. The test
+// is the launcher.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -50,7 +50,7 @@ std::string Variable(const char* name, const char* otherwise = "") {
 
 std::int64_t Member() { return std::stoll(Variable("ELASTIC_MEMBER")); }
 
-// By how much a step moves every weight, whoever the members are.
+// The change of every weight in a step, independent of the members.
 float MoveOf(std::int64_t step) { return static_cast<float>(step % 7 + 1); }
 
 float WeightAfter(std::int64_t steps) {
@@ -59,7 +59,7 @@ float WeightAfter(std::int64_t steps) {
   return weight;
 }
 
-// What this rank adds to that: no rank's own part is the sum.
+// This rank's contribution to it: no single rank's contribution equals the sum.
 float PartOf(std::int64_t step, int rank, int size) {
   const auto part_of_others = [](int other) { return static_cast<float>(16 * (other + 1)); };
   if (rank < size - 1) return part_of_others(rank);
@@ -68,7 +68,7 @@ float PartOf(std::int64_t step, int rank, int size) {
   return rest;
 }
 
-// A model and its optimizer, in the memory of a GPU, and only there.
+// A model and its optimizer, only in the memory of a GPU.
 class Model {
  public:
   std::vector<ronda::Tensor> tensors() const { return {View("weights", weights_)}; }
@@ -104,14 +104,14 @@ class Model {
   }
 
   const FakeGpuStream stream_{static_cast<int>(Member())};
-  // Only the first member begins with what all are to begin with.
+  // Only the first member begins with the state that all members must get.
   const FakeGpuArray<float> weights_{stream_, std::vector<float>(kWeights, -1000.0f * static_cast<float>(Member()))};
   const FakeGpuArray<float> moves_{stream_, std::vector<float>(kWeights, -1000.0f * static_cast<float>(Member()))};
   const FakeGpuArray<float> gradient_{stream_, kWeights};
 };
 
-// Where a member is killed, "20:computing": when its GPU comes to that point of the step, or its host does. "20:busy",
-// "20:stuck": its GPU takes long for the computation of that step, or never comes to its end.
+// The point at which a member is killed, for example "20:computing": when its GPU, or its host, reaches that point of
+// the step. "20:busy", "20:stuck": its GPU takes long for the computation of that step, or never completes it.
 class Plan {
  public:
   Plan() {
@@ -121,7 +121,8 @@ class Plan {
     point_ = parts[1];
   }
 
-  void At(std::int64_t step, const std::string& point, const Model& model) const {
+  void At(std::int64_t step, const std::string& point, const Model& model) {
+    while (is_dying_) pause();  // not beyond this point, even if the thread that kills is late
     if (step != step_ || point != point_) return;
     if (point == "busy") {
       model.stream().Enqueue([] { std::this_thread::sleep_for(std::chrono::seconds(3)); });
@@ -130,12 +131,13 @@ class Plan {
         for (;;) pause();
       });
     } else if (point == "computing") {
-      // The host goes on meanwhile, as far as it can: so do those of the others.
+      // The host continues meanwhile, as far as it can, and so do the other members' hosts.
       model.stream().Enqueue([] {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
         raise(SIGKILL);
       });
     } else if (point == "reducing") {
+      is_dying_ = true;
       std::thread([] {
         std::this_thread::sleep_for(std::chrono::microseconds(std::random_device()() % 5000));
         raise(SIGKILL);
@@ -148,10 +150,11 @@ class Plan {
  private:
   std::int64_t step_ = -1;
   std::string point_;
+  bool is_dying_ = false;
 };
 
-// The step at which the job is over, as rank 0 knows: that of ELASTIC_STEPS, or some steps after the ranks have been as
-// many as ELASTIC_SIZES says, one after the other.
+// The last step of the job, which rank 0 knows: ELASTIC_STEPS, or some steps after the number of ranks has had the
+// values of ELASTIC_SIZES, one after the other.
 class Goal {
  public:
   std::int64_t LastStep(std::int64_t step) {
@@ -168,7 +171,7 @@ class Goal {
 };
 
 void Train(const Model& model) {
-  const Plan plan;
+  Plan plan;
   Goal goal;
   ronda::elastic::State state(model.tensors(), model);
   ronda::elastic::RunOptions options;
@@ -202,7 +205,7 @@ void Train(const Model& model) {
 }
 
 void TrainsOnGpu() {
-  // A test that is killed leaves nobody who trains for ever.
+  // If a test is killed, no member trains for ever.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const auto model = std::make_unique<const Model>();
   const std::string before = ronda::testing::FakeGpuLeaks();
@@ -260,7 +263,7 @@ class ElasticGpuTest : public ::testing::Test {
 
 class ElasticGpuDeathTest : public ElasticGpuTest, public ::testing::WithParamInterface<std::string> {};
 
-// The survivors' GPUs are in the middle of NCCL's kernels, which wait for the dead rank.
+// The survivors' GPUs are in NCCL kernels, which wait for the dead rank.
 TEST_P(ElasticGpuDeathTest, SurvivorsGoOnFromTheNewestCompleteStep) {
   for (const std::size_t victim : {0, 1, 2}) {
     SCOPED_TRACE(absl::StrCat("member ", victim));
@@ -279,7 +282,7 @@ TEST_P(ElasticGpuDeathTest, SurvivorsGoOnFromTheNewestCompleteStep) {
 INSTANTIATE_TEST_SUITE_P(Points, ElasticGpuDeathTest, ::testing::Values("before", "computing", "reducing", "updated"),
                          [](const auto& info) { return info.param; });
 
-// All members but one are to die, each at a random point of a random step, and are replaced.
+// All members but one die, each at a random point of a random step, and are replaced.
 TEST_F(ElasticGpuTest, ManyDeathsAtRandomPointsLeaveTheStateRightAndNothingElse) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -290,7 +293,7 @@ TEST_F(ElasticGpuTest, ManyDeathsAtRandomPointsLeaveTheStateRightAndNothingElse)
     Start(1, absl::StrCat(step + 1 + static_cast<std::int64_t>(random() % 40), ":", points[random() % 4]));
   };
   start_a_mortal_one(0);
-  Start(1);  // which has the state all the time
+  Start(1);  // this member always has the state
   start_a_mortal_one(0);
   launcher_->Run([&](int size) {
     if (size < 3 && launcher_->results().size() < 12) start_a_mortal_one(result(1).joins.back().step);
@@ -302,7 +305,7 @@ TEST_F(ElasticGpuTest, ManyDeathsAtRandomPointsLeaveTheStateRightAndNothingElse)
   }
 }
 
-// Its GPU has still to compute when the others have left the epoch.
+// Its GPU has not finished computing when the others have left the epoch.
 TEST_F(ElasticGpuTest, AMemberWhoseStepTakesLongComesLater) {
   Start(1);
   Start(1, "20:busy");
@@ -312,7 +315,7 @@ TEST_F(ElasticGpuTest, AMemberWhoseStepTakesLongComesLater) {
   ExpectFinished({0, 1}, "finished with 2 at 40");
 }
 
-// Nothing can end the work of the program's own on which the GPU is stuck, and nothing else goes on there.
+// The GPU is stuck in work of the program. Nothing can end that work, and nothing else runs there.
 TEST_F(ElasticGpuTest, AMemberWhoseGpuIsStuckEndsAndIsReplacedWhileTheOthersGoOn) {
   Begin({{"ELASTIC_SIZES", "2,3"}});
   Start(1);

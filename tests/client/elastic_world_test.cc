@@ -1,4 +1,4 @@
-// Elastic jobs of processes that train, die, come and go. The test is their launcher.
+// Elastic jobs of processes that train, die, join and leave. The test is the launcher.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -48,7 +48,7 @@ std::string Variable(const char* name, const char* otherwise = "") {
   return value == nullptr ? otherwise : value;
 }
 
-// What a member is to do to itself in a step: "20:submitted:kill".
+// A member's action on itself in a step: "20:submitted:kill".
 class Plan {
  public:
   Plan() {
@@ -65,7 +65,7 @@ class Plan {
     todo_.erase(found);
     if (what == "kill") raise(SIGKILL);
     if (what == "leave") raise(SIGTERM);
-    // An operation of one rank alone, which fails as soon as its deadline has passed.
+    // An operation of only one rank, which fails as soon as its deadline has passed.
     if (what == "late") ronda::monitored_barrier(ronda::CallOptions::Seconds(0.05));
     if (what == "operate") {
       std::vector<float> small(3);
@@ -102,9 +102,9 @@ class Sgd {
   std::vector<float> velocity_ = std::vector<float>(5000);
 };
 
-// When the job is over, as rank 0 knows, which is the same process in all epochs of the tests that count the epochs'
-// sizes: after ELASTIC_EPOCHS of the data, or two after the body has run with the numbers of ranks of ELASTIC_SIZES,
-// one after the other. (A job whose rank dies before it has the state has no body to run.)
+// The last epoch of the data, which rank 0 knows: ELASTIC_EPOCHS, or two after the body has run with the numbers of
+// ranks of ELASTIC_SIZES, one after the other. In tests that count the epochs' sizes, rank 0 is the same process in all
+// epochs. (If a rank dies before it has the state, the job does not run the body.)
 class Goal {
  public:
   std::int64_t LastEpoch(int size, std::int64_t epoch) {
@@ -122,7 +122,7 @@ class Goal {
 };
 
 void Trains() {
-  // A test that is killed leaves nobody who trains for ever.
+  // If a test is killed, no member trains for ever.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   Plan plan;
   Model model(kSamples, std::stof(Variable("ELASTIC_MEMBER")));
@@ -196,7 +196,7 @@ class ElasticWorldTest : public ::testing::Test {
     }
   }
 
-  // Those that are to finish do, with the same weights and every sample once; returns the hash of the weights.
+  // Expects that these members finish, with the same weights and every sample once; returns the hash of the weights.
   std::string ExpectFinished(const std::vector<std::size_t>& members, const std::string& beginning) {
     std::string hash;
     for (const std::size_t i : members) {
@@ -233,7 +233,7 @@ TEST_F(ElasticWorldTest, WithoutAnyChangeAllFinishWithTheStateOfTheOldest) {
 
 class ElasticDeathTest : public ElasticWorldTest, public ::testing::WithParamInterface<std::string> {};
 
-// Whichever rank dies, wherever in a step: the survivors have lost nothing but the step under way.
+// Whichever rank dies, at any point of a step: the survivors have lost only the current step.
 TEST_P(ElasticDeathTest, SurvivorsGoOnFromTheNewestCompleteStep) {
   for (const std::size_t victim : {0, 1, 2}) {
     SCOPED_TRACE(absl::StrCat("member ", victim));
@@ -297,7 +297,7 @@ TEST_F(ElasticWorldTest, AllMembersMayBeAskedToLeaveAndTheJobIsOver) {
   }
 }
 
-// By newcomers that get the state, deaths of all but the oldest, and newcomers again.
+// By new members that get the state, deaths of all but the oldest, and new members again.
 TEST_F(ElasticWorldTest, TwoBecomeFourBecomeOneBecomeThree) {
   launcher_ = Make({{"ELASTIC_SIZES", "2,1,3"}});
   Start(2);
@@ -314,7 +314,8 @@ TEST_F(ElasticWorldTest, TwoBecomeFourBecomeOneBecomeThree) {
   ExpectFinished({0, 4, 5}, "finished with 3");
 }
 
-// All members but one are to die, each at a random point of a random step; each is replaced, and so are most of those.
+// All members but one die, each at a random point of a random step. Each is replaced, and most replacements also die
+// and are replaced.
 TEST_F(ElasticWorldTest, ManyDeathsAtRandomPointsCostNoSample) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -325,7 +326,7 @@ TEST_F(ElasticWorldTest, ManyDeathsAtRandomPointsCostNoSample) {
     Start(1, absl::StrCat(step + 1 + static_cast<std::int64_t>(random() % 40), ":", points[random() % 4], ":kill"));
   };
   start_a_mortal_one(0);
-  Start(1);  // which has the state all the time
+  Start(1);  // this member always has the state
   for (int i = 0; i < 2; ++i) start_a_mortal_one(0);
   launcher_->Run([&](int size) {
     if (size >= 4 || launcher_->results().size() >= 16) return;
@@ -340,7 +341,7 @@ TEST_F(ElasticWorldTest, ManyDeathsAtRandomPointsCostNoSample) {
   ExpectFinished(finished, absl::StrCat(" at ", 20 * kStepsOfEpoch, " in epoch 20"));
 }
 
-// While it takes over the state, perhaps, or just after.
+// It dies while it receives the state, or just after.
 TEST_F(ElasticWorldTest, ANewcomerThatDiesAtOnceIsNoLoss) {
   launcher_ = Make({{"ELASTIC_SIZES", "2,2"}});
   Start(2);
@@ -353,7 +354,7 @@ TEST_F(ElasticWorldTest, ANewcomerThatDiesAtOnceIsNoLoss) {
   ExpectFinished({0, 1}, "finished with 2");
 }
 
-// Every rank fails in the update itself, by an operation that should not be there.
+// Every rank fails within the update, by an operation that does not belong there.
 TEST_F(ElasticWorldTest, AStateThatIsTornEverywhereGoesBackToTheSnapshot) {
   launcher_ = Make({{"ELASTIC_SNAPSHOT_EVERY", "8"}});
   Start(2, "20:updated:operate");
@@ -373,7 +374,7 @@ TEST_F(ElasticWorldTest, WithoutASnapshotAStateThatIsTornEverywhereIsAnErrorThat
   }
 }
 
-// No rank has died: one gives up an operation that the others do not come to.
+// No rank has died: one rank gives up an operation that the others do not submit.
 TEST_F(ElasticWorldTest, ADeadlineIsAReasonToMeetAgain) {
   Start(1, "20:before:late");
   Start(2);

@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// r times r, for the ranks up to `size`.
+// r copies of r, for each rank r below `size`.
 std::vector<std::int32_t> EachRankTimesItself(int size) {
   std::vector<std::int32_t> values;
   for (int rank = 0; rank < size; ++rank) values.insert(values.end(), static_cast<std::size_t>(rank), rank);
@@ -56,7 +56,7 @@ void ScatterFromEveryRoot() {
                              rank == root ? splits : Dims()),
               expected);
   }
-  // As even as possible, the first ranks getting one more.
+  // As even as possible; the first ranks get one more.
   std::vector<float> values(static_cast<std::size_t>(size + 1));
   std::iota(values.begin(), values.end(), 0.0f);
   const std::vector<float> part = ronda::scatter("even", values.data(), {size + 1}, 0);
@@ -103,7 +103,7 @@ void WrongSplitsAreExplained() {
   EXPECT_THAT(explain(too_few), HasSubstr("12 rows"));
 }
 
-// Every rank has a row, its number; the results go straight to the caller's memory.
+// Every rank has one row, with its number; the results go directly into the caller's memory.
 void ResultsMayGoToMemoryOfTheCallers() {
   const int rank = ronda::rank(), size = ronda::size();
   const auto count = static_cast<std::size_t>(size);
@@ -145,7 +145,7 @@ void TooLittleRoomForAResultIsExplained() {
   EXPECT_THROW(gathered.result(), Error);
 }
 
-// A ring, twice around, on two tags: the messages of one tag do not overtake each other.
+// A ring, twice around, with two tags: the messages of one tag stay in order.
 void SendAndReceiveInARing() {
   const int rank = ronda::rank(), size = ronda::size();
   const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
@@ -193,7 +193,7 @@ void BroadcastObjects() {
 
 void RootsOfObjectsMustAgree() {
   if (ronda::size() == 1) return;
-  const int root = ronda::rank() == 0 ? 0 : 1;  // ranks 0 and 1 take themselves for the root
+  const int root = ronda::rank() == 0 ? 0 : 1;  // ranks 0 and 1 name themselves as the root
   const auto result = ronda::try_broadcast_object("text", std::string("a"), root);
   EXPECT_EQ(result.status().code(), RONDA_ERROR_MISMATCH) << result.status().message();
   EXPECT_THAT(result.status().message(), AllOf(HasSubstr("'text'"), HasSubstr("root")));

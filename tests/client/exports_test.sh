@@ -1,6 +1,6 @@
 #!/bin/bash
-# libronda.so exports what the C headers declare, and nothing else; and needs no shared library but glibc's and libgcc_s, no
-# newer glibc than it promises, and little room.
+# libronda.so exports the functions that the C headers declare, and nothing else. It needs no shared library except
+# glibc's and libgcc_s, no newer glibc than it promises, and little memory.
 set -euo pipefail
 
 readonly library=client/libronda.so
@@ -30,13 +30,13 @@ newest=$(objdump --dynamic-syms "$library" | sed -n 's/.*(GLIBC_\([0-9.]*\)).*/\
 [[ -n $newest && $(printf '%s\n' "$newest" "$glibc" | sort --version-sort | tail -n 1) == "$glibc" ]] ||
   { echo "FAILED: $library needs glibc '$newest', newer than $glibc" && failures=$((failures + 1)); }
 
-# Another version of protobuf, Abseil, gRPC or libstdc++ in the process is no concern of its own.
+# Another version of protobuf, Abseil, gRPC or libstdc++ in the process does not matter to it.
 needed=$(readelf --dynamic "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | sort | tr '\n' ' ')
 [[ $needed == "ld-linux-x86-64.so.2 libc.so.6 libgcc_s.so.1 libm.so.6 " ]] ||
   { echo "FAILED: $library needs $needed" && failures=$((failures + 1)); }
 # The loader binds a unique symbol to that of another library, even one that is not visible otherwise.
 ! nm --dynamic "$library" | grep " u " || { echo "FAILED: $library has unique symbols" && failures=$((failures + 1)); }
-# A library that is loaded late has to share about 1,600 bytes for these with all others (glibc.rtld.optional_static_tls).
+# For these, all libraries that are loaded late share about 1,600 bytes (glibc.rtld.optional_static_tls).
 tls=$((16#$(readelf --segments --wide "$library" | awk '$1 == "TLS" { print substr($6, 3) }')))
 ((tls <= 640)) || { echo "FAILED: $library has $tls bytes of thread-local variables" && failures=$((failures + 1)); }
 

@@ -1,4 +1,4 @@
-// A rank that fails, in every possible way: the others learn which one, and no rank hangs.
+// A rank that fails, in every possible way: the others learn its number, and no rank hangs.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,8 +33,8 @@ using ::testing::Not;
 
 constexpr int kFailingRank = 1;
 
-// The view of the surviving ranks: the failure of kFailingRank, by name, at once and not by any deadline; then, and
-// from then on, from every call.
+// The view of the surviving ranks: they get the failure of kFailingRank, with its name, at once and not after a
+// deadline; and every later call returns it.
 void ExpectPeerFailure(const ronda::Status& status) {
   EXPECT_EQ(status.code(), RONDA_ERROR_PEER_FAILED) << status.message();
   EXPECT_THAT(status.message(), HasSubstr("rank 1"));
@@ -89,7 +89,7 @@ std::uint64_t ReportsSent() {
   return statistics.reports_sent;
 }
 
-// The call of the other thread does not return: an error would be news to a program that has ended.
+// The other thread's call does not return: an error would be of no use to a program that has ended.
 void ExitsBesideACall() {
   BeginTogether();
   if (ronda::rank() != kFailingRank) return LearnHowItEnds(kExitText);
@@ -102,7 +102,7 @@ void ExitsBesideACall() {
   std::exit(3);
 }
 
-// The end of a child is not its parent's.
+// The end of a child does not end its parent.
 void IsKilledAfterTheExitOfAChild() {
   BeginTogether();
   if (ronda::rank() != kFailingRank) {
@@ -115,7 +115,7 @@ void IsKilledAfterTheExitOfAChild() {
   raise(SIGKILL);
 }
 
-// What a program has registered before init() still runs after its end, and may end the job in good order.
+// Functions that a program has registered before init() still run at its end, and may shut the job down in order.
 void ShutsDownAtExit() {
   std::atexit([] {
     float value = 1;
@@ -125,7 +125,7 @@ void ShutsDownAtExit() {
   BeginTogether();
 }
 
-// Several allreduces are under way on all ranks when one dies: the first of them is complete, the last is not.
+// Several allreduces are under way on all ranks when one rank dies: the first of them is complete, the last is not.
 void IsKilledInTheMiddleOfAnAllreduce() {
   ronda::Options options;
   options.fusion_threshold = 0;
@@ -148,7 +148,7 @@ void IsKilledInTheMiddleOfAnAllreduce() {
   ReduceUntilItFails();
 }
 
-// By which rank 0 tells kFailingRank that it may go on: a collective cannot, as it would be late itself.
+// With this file rank 0 tells kFailingRank to continue. A collective cannot do that, because it would be late itself.
 std::string GoAheadFile() { return ::testing::TempDir() + "/" + std::getenv("RONDA_JOB_ID") + ".go"; }
 
 void AwaitGoAhead() {
@@ -218,7 +218,7 @@ const std::vector<ronda::testing::RankProgram> kPrograms = {
     {"BadEnvironment", BadEnvironment},
 };
 
-// All ranks but kFailingRank have found what they expected.
+// All ranks except kFailingRank have met their expectations.
 void ExpectSurvivorsSucceed(const JobResult& result) {
   for (int rank = 0; rank < static_cast<int>(result.ranks.size()); ++rank) {
     if (rank == kFailingRank) continue;
@@ -298,7 +298,7 @@ TEST(FailureWorldTest, ARankThatNeverSubmitsIsWarnedAboutAndThenAnError) {
 }
 
 TEST(FailureWorldTest, ARankThatLeavesEarlyFailsWhatTheOthersSubmit) {
-  // Two ranks: with more, those that have got the error and leave would be named to those that submit later.
+  // Two ranks. With more, ranks that have got the error and leave would be named to ranks that submit later.
   const JobResult result = RunRankProgram("LeavesEarly", 2);
   ExpectSurvivorsSucceed(result);
   EXPECT_EQ(result.ranks[kFailingRank].exit_code, 0) << result.ranks[kFailingRank].output;

@@ -1,5 +1,5 @@
-// Ranks that fork in the middle of training, as data loaders do. The children are no ranks: they find Ronda
-// uninitialised, and neither their work nor their end touches the job.
+// Ranks that fork in the middle of training, as data loaders do. The children are not ranks: for them Ronda is
+// uninitialised, and neither their work nor their end affects the job.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -31,9 +31,9 @@ using ::testing::HasSubstr;
 constexpr int kWorkers = 8;
 
 #ifdef __SANITIZE_ADDRESS__
-// Ends a child that leaves through exit(0) after all other destructors, and before LeakSanitizer, which has been there
-// first, looks for leaks. In a child it takes for lost what only the stacks of its parent's other threads refer to, as
-// these threads are not in the child ("Running thread ... was not suspended. False leaks are possible.").
+// Ends a child that leaves through exit(0). It runs after all other destructors, but before LeakSanitizer, which was
+// there first, looks for leaks. The parent's other threads do not exist in the child, so LeakSanitizer reports memory
+// as lost that only their stacks refer to ("Running thread ... was not suspended. False leaks are possible.").
 struct LastDestructorOfAChild {
   ~LastDestructorOfAChild() {
     if (getpid() != parent) _exit(0);
@@ -43,7 +43,7 @@ struct LastDestructorOfAChild {
 __attribute__((init_priority(101))) const LastDestructorOfAChild last_destructor_of_a_child;
 #endif
 
-// Exits with the line of the first expectation that fails: the child is no process of GoogleTest's.
+// Exits with the line of the first expectation that fails, because the child is not a process of GoogleTest.
 void Require(bool holds, int line) {
   if (holds) return;
   std::fprintf(stderr, "a worker's expectation fails in line %d: %s\n", line, ronda_last_error());
@@ -51,7 +51,7 @@ void Require(bool holds, int line) {
 }
 #define REQUIRE(condition) Require(condition, __LINE__)
 
-// What a child sees of a rank.
+// A rank as its child sees it.
 void RequireUninitialized(ronda_handle in_flight) {
   REQUIRE(ronda_is_initialized() == 0);
   REQUIRE(ronda_rank() == -1);
@@ -89,14 +89,14 @@ Pipe MakePipe() {
   std::exit(0);
 }
 
-// The program that is executed has the three standard descriptors, and the one with which it lists them.
+// The executed program has the three standard descriptors, and the one with which it lists them.
 [[noreturn]] void ExecuteAnother() {
   execl("/bin/sh", "sh", "-c", "set -- /proc/self/fd/*; for fd; do [ ${fd##*/} -le 2 ] || [ ! -e $fd ] || exit 7; done",
         nullptr);
   _exit(8);
 }
 
-// Even workers live on during the training; odd ones execute another program, which ends at once.
+// Even workers live during the training; odd workers execute another program, which ends at once.
 std::vector<pid_t> StartWorkers(Pipe stop, ronda_handle in_flight) {
   std::vector<pid_t> workers;
   for (int i = 0; i < kWorkers; ++i) {
@@ -128,7 +128,7 @@ void Step(const std::string& name, std::vector<float>* values) {
   ASSERT_EQ(values->back(), static_cast<float>(ronda::size()));
 }
 
-// One thread trains all the time, so that the locks of the runtime may be held when another one forks.
+// One thread trains all the time, so that the runtime's locks may be held when another thread forks.
 void TrainsWhileItForks() {
   ronda::init();
   constexpr int kTrainingSteps = 400;
@@ -152,7 +152,7 @@ void TrainsWhileItForks() {
   ronda::shutdown();
 }
 
-// A rank that asks for SIGTERM with should_stop() keeps the signal from its workers' ends.
+// If a rank handles SIGTERM by should_stop(), the signal still ends its workers.
 void TerminatesAWorker() {
   ronda::init();
   EXPECT_FALSE(ronda::should_stop());
@@ -172,16 +172,17 @@ void TerminatesAWorker() {
   ronda::shutdown();
 }
 
-// Reads a byte of each of the two survivors. `fifo` is never at its end, as the worker could write to it too.
+// Reads one byte per survivor, of which there are two. `fifo` never reaches its end, because the worker could also
+// write to it.
 [[noreturn]] void WorkUntilTwoSurvivorsKnow(const std::string& fifo) {
-  alarm(60);  // should the test fail
+  alarm(60);  // in case the test fails
   const int fd = open(fifo.c_str(), O_RDWR);
   char bytes[2];
   for (char& byte : bytes) REQUIRE(read(fd, &byte, 1) == 1);
   _exit(0);
 }
 
-// The rank dies, and its worker, which holds copies of all its descriptors, does not.
+// The rank dies, but not its worker, which holds copies of all its descriptors.
 void DiesBeforeItsWorker() {
   const std::string fifo = std::getenv("TEST_FIFO");
   ronda::testing::MoveToAHostOfItsOwnIfAsked();

@@ -69,7 +69,7 @@ TEST(OptionsTest, SenselessValuesAreNamed) {
   EXPECT_THAT(std::string(ApplyOptions(&options, &client).message()), HasSubstr("RONDA_OPTIONS_INIT"));
 }
 
-// The first version ended with padding, which its programs leave as it is.
+// The first version ended with padding, which its programs do not set.
 TEST(OptionsTest, AnOldProgramsStructIsReadUpToItsEnd) {
   ronda_options options = RONDA_OPTIONS_INIT;
   std::memset(&options, 0xff, sizeof(options));
@@ -85,7 +85,7 @@ TEST(OptionsTest, AnOldProgramsStructIsReadUpToItsEnd) {
   EXPECT_EQ(variables->reader("RONDA_RANK"), std::nullopt);
 }
 
-// The second version ended with padding too, where the epoch would not have fitted.
+// The second version also ended with padding, in which the epoch would not have fitted.
 TEST(OptionsTest, AProgramWithoutEpochsHasNone) {
   ronda_options options = RONDA_OPTIONS_INIT;
   std::memset(&options, 0xff, sizeof(options));

@@ -1,6 +1,6 @@
-// Calls of the C ABI when little of a thread is left: in destructors of thread_local objects and of thread keys, and in
-// the main thread in functions of atexit() and destructors of static objects. A job of one rank, so that a result is
-// what was given in. A program of its own, whose exit code tells.
+// Calls of the C ABI at the end of a thread: in destructors of thread_local objects and of thread keys, and in the main
+// thread in functions of atexit() and destructors of static objects. The job has one rank, so the result equals the
+// input. This is a separate program, which reports by its exit code.
 #include <pthread.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ void Fail(const char* where, const char* what) {
   std::_Exit(1);
 }
 
-// The memory that earlier calls of the thread may have had and given back is the caller's here.
+// If earlier calls of the thread have allocated and freed memory, the caller now gets that memory.
 void Check(const char* where) {
   std::vector<std::unique_ptr<float[]>> memory;
   for (const int count : {2, 4, 8, 16, 32, 64}) {

@@ -1,4 +1,4 @@
-// Ranks that disagree are told so, every one of them, and the job goes on.
+// If ranks disagree, every rank gets an error, and the job goes on.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -15,8 +15,8 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-// Rank 1 contradicts all others. The text names the tensor, rank 1 and one of the others (whichever was there first),
-// and what each of the two said.
+// Rank 1 contradicts all others. The text names the tensor, rank 1 and one of the others (the one that came first), and
+// the values of both.
 void ExpectMismatch(const ronda::Status& status, const std::string& said_by_others, const std::string& said_by_1) {
   EXPECT_EQ(status.code(), RONDA_ERROR_MISMATCH) << status.message();
   EXPECT_THAT(status.message(),
@@ -100,7 +100,7 @@ void TrailingDimensions() {
   ronda::shutdown();
 }
 
-// A step of a training loop in which one rank holds a gradient of another shape.
+// The optimizer of a training loop in which one rank has a gradient of another shape for a step.
 struct CountingOptimizer {
   void step() { ++steps; }
   int steps = 0;
@@ -173,7 +173,7 @@ void DuplicateName() {
   float first = 1, second = 1, go = 0;
   const ronda::Tensor again = ronda::tensor("twice", &second);
   if (ronda::rank() == 0) {
-    // Rank 1 does not submit it before it has received "go": it stays in flight.
+    // Rank 1 does not submit it before it has received "go", so it stays in flight.
     ronda::Handle handle = ronda::allreduce_async(ronda::tensor("twice", &first), {ronda::Op::Sum});
     const ronda::Status status = ronda::try_allreduce(again);
     EXPECT_EQ(status.code(), RONDA_ERROR_DUPLICATE_NAME);

@@ -45,7 +45,7 @@ TEST(OperationTest, RowsComeFromMembersWhereTheyAreGathered) {
   EXPECT_THAT(scatter.output().rows_per_member, IsEmpty());
 }
 
-// On host memory there is nothing for a stream to wait for.
+// With host memory a stream has nothing to wait for.
 TEST(OperationTest, ToOrderAStreamBehindHostMemoryIsToWait) {
   Operation operation(Gathered("abc", {3}), OpType::kAllgather);
   EXPECT_FALSE(operation.is_ordered());
@@ -69,7 +69,7 @@ TEST(OperationTest, OnlySomeHaveAnOutputAndOnlySomeReduce) {
   EXPECT_FALSE(Operation(handle, OpType::kAllgather).Reduces());
 }
 
-// The submission of `bytes` on a rank that takes `root` for the root.
+// The submission of `bytes` on a rank that names `root` as the root.
 Submission Object(const std::string& bytes, RankId root) {
   return {.request = {.name = "o",
                       .op = OpType::kAllgather,
@@ -101,7 +101,7 @@ TEST(ObjectBroadcastTest, ARootOutsideTheSetAndMissingBytesAreRefused) {
               HasSubstr("data is NULL, but there are 3 bytes"));
 }
 
-// The status on rank 0, which takes 1 for the root, for bytes that came from the ranks.
+// The operation on rank 0, which names 1 as the root, for bytes that came from the ranks.
 Operation Received(const std::string& bytes, RowCounts sizes) {
   Submission submission = Object("", 1);
   auto plan = ObjectBroadcast::Prepare(ThreeRanks(), 0, &submission);

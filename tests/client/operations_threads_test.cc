@@ -1,4 +1,4 @@
-// Every operation of the C++ API where ranks are threads.
+// Every operation of the C++ API, with ranks that are threads.
 #include <string>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Every operation of the C++ API where ranks are processes.
+// Every operation of the C++ API, with ranks that are processes.
 #include <string>
 #include <vector>
 
@@ -11,7 +11,7 @@
 namespace ronda::testing {
 namespace {
 
-// A job runs all bodies of a kind in turn: what one leaves behind would trouble the next.
+// A job runs all bodies of a kind, one after the other, so that leftovers of one would disturb the next.
 void RunAll(const std::vector<RankBody>& bodies) {
   ronda::init();
   for (const RankBody& body : bodies) {

@@ -51,7 +51,7 @@ void AveragesGradients() {
   ronda::shutdown();
 }
 
-// Counts what it is given.
+// Counts the gradients that it gets.
 struct Recorder {
   void step() { ++steps; }
   int steps = 0;
@@ -66,7 +66,7 @@ void MissingGradientsCountAsZeros() {
   ronda::DistributedOptimizer optimizer(recorder, {ronda::tensor("used", used), ronda::tensor("unused", unused)},
                                         options);
   optimizer.gradient_ready("used");
-  // A branch of the model that only rank 0 went through.
+  // A branch of the model that only rank 0 has used.
   if (ronda::rank() == 0) optimizer.gradient_ready("unused");
   optimizer.step();
   EXPECT_THAT(used, Each(6 * ronda::size()));
@@ -98,8 +98,8 @@ void GradientReadyDoesNotWait() {
   float go = 0;
   Recorder recorder;
   ronda::DistributedOptimizer optimizer(recorder, {ronda::tensor("early", early), ronda::tensor("late", late)});
-  // The other ranks announce nothing before rank 0 has come back from gradient_ready(): if that waited for them, no
-  // rank would get further.
+  // The other ranks announce nothing before rank 0 has returned from gradient_ready(). If that call waited for them, no
+  // rank would continue.
   if (ronda::rank() == 0) optimizer.gradient_ready("early");
   ronda::broadcast(ronda::tensor("go", &go), 0);
   if (ronda::rank() != 0) optimizer.gradient_ready("early");

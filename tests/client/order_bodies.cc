@@ -23,7 +23,7 @@ std::vector<int> RanksFrom(int first, int last) {
   return ranks;
 }
 
-// --- Process sets of their members' own ---
+// --- Process sets that their members create ---
 
 void DisjointSetsAreCreatedAtTheSameTime() {
   const int size = ronda::size(), rank = ronda::rank();
@@ -41,7 +41,7 @@ void DisjointSetsAreCreatedAtTheSameTime() {
   EXPECT_THAT(ronda::process_sets(), ElementsAre(ProcessSet()));
 }
 
-// The last rank only trains while the others make sets, use them and end them.
+// The last rank only trains while the others create sets, use them and end them.
 void TheOthersGoOnMeanwhile() {
   const int size = ronda::size();
   if (size == 1) return;
@@ -86,7 +86,7 @@ void BadCreationsAreExplained() {
 
 // --- Tensors without a name ---
 
-// One step of a program that names nothing: operations of several kinds, two of them alike.
+// One step of a program without tensor names: operations of several kinds, two of them alike.
 void Step(const CallOptions& call = {}) {
   const ProcessSet set = call.process_set;
   const int size = set.size(), rank = set.rank();
@@ -124,7 +124,7 @@ void EachProcessSetHasAnOrderOfItsOwn() {
   ronda::remove_process_set(set);
 }
 
-// More than fit into the names of a step that repeats: those of one name follow each other.
+// More than the names of a repeated step allow: operations with the same name run one after the other.
 void ManyAlikeMayBeInFlight() {
   constexpr int kMany = 200;
   for (int round = 0; round < 3; ++round) {
@@ -141,7 +141,7 @@ void ManyAlikeMayBeInFlight() {
   }
 }
 
-// Rank r has r + 1 batches; then it joins, and all count anew.
+// Rank r has r + 1 batches; then it joins, and all ranks count from the beginning again.
 void UnnamedTensorsGoOnAfterAJoin() {
   for (int epoch = 0; epoch < 3; ++epoch) {
     for (int batch = 0; batch <= ronda::rank(); ++batch) {
@@ -155,7 +155,7 @@ void UnnamedTensorsGoOnAfterAJoin() {
   }
 }
 
-// Rank 0 alone comes, gives up, and meets the others in its next call.
+// Only rank 0 comes to this call, and gives up. It meets the others in its next call.
 void ALateRankIsMetByTheNextCall() {
   float go = 0, value = 1;
   if (ronda::rank() == 0 && ronda::size() > 1) {
@@ -170,7 +170,7 @@ void ALateRankIsMetByTheNextCall() {
   Step();
 }
 
-// `status` of a call in which rank 1 has broadcast an int32 where the others have reduced.
+// Checks the `status` of a call in which rank 1 has broadcast an int32 and the others have reduced.
 void ExpectMismatch(const Status& status, int call) {
   EXPECT_EQ(status.code(), RONDA_ERROR_MISMATCH) << status.message();
   EXPECT_THAT(status.message(), AllOf(HasSubstr("unnamed call " + std::to_string(call) + ", counted alike"),
@@ -178,7 +178,7 @@ void ExpectMismatch(const Status& status, int call) {
                                       HasSubstr("says broadcast of int32 []")));
 }
 
-// Ranks differ in the order of two calls: at once, and when their steps have repeated for long.
+// Ranks differ in the order of two calls: immediately, and after their steps have repeated for long.
 void AnotherOrderIsAMismatchWithItsPosition() {
   const int size = ronda::size();
   if (size == 1) return;

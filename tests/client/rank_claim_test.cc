@@ -17,7 +17,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A job of this test's own.
+// A job that only this test has.
 JobEnvironment RankOf(const char* name, int rank) {
   JobEnvironment job;
   job.rank = rank;
@@ -52,7 +52,7 @@ TEST(RankClaimTest, AProcessThatARankHasStartedIsToldSo) {
   const std::string wanted = absl::StrCat("was started by rank 1 (process ", getpid(), "), and is no rank itself");
   const pid_t child = fork();
   if (child == 0) {
-    // One that has been started by another that is no rank.
+    // A process whose parent is a process that is not a rank.
     const pid_t grandchild = fork();
     if (grandchild == 0) {
       RankClaim of_child;
@@ -74,7 +74,7 @@ TEST(RankClaimTest, ARankWhoseChildHasTakenItsPlaceIsToldSo) {
   ASSERT_EQ(pipe(taken), 0);
   const pid_t child = fork();
   if (child == 0) {
-    // Started by another that is no rank.
+    // Its parent is a process that is not a rank.
     const pid_t grandchild = fork();
     if (grandchild == 0) {
       static RankClaim of_child;

@@ -1,5 +1,5 @@
 // Ranks leave a job, because one has died or as planned, and meet again in its next epoch in the same processes. The
-// test is their launcher: it says who is a member, and which rank has which number.
+// test is the launcher: it decides which processes are members, and the rank of each.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ using ::testing::StartsWith;
 using ::testing::TestWithParam;
 using ::testing::Values;
 
-// -- The member's side: a program that obeys --
+// -- The member's side: a program that obeys commands --
 
 int CountEntries(const char* folder) {
   const std::filesystem::directory_iterator entries(folder);
@@ -64,7 +64,7 @@ int64_t ResidentKilobytes() {
   return resident * (getpagesize() / 1024);
 }
 
-// A trainer's memory on its GPU, which it keeps from epoch to epoch.
+// A trainer's memory on its GPU, which it keeps between epochs.
 struct Gpu {
   explicit Gpu(int device) : stream(device) {}
 
@@ -117,7 +117,7 @@ class Member {
     Answer("joined", ronda::try_init(options));
   }
 
-  // train STEP: announces that step, if it is not negative, and trains until it is told to stop, or the job fails.
+  // train STEP: announces that step, if it is not negative, and trains until the job has to stop, or fails.
   void Train(std::istream& words) {
     int announced = -1;
     words >> announced;
@@ -134,7 +134,7 @@ class Member {
     Say(is_right_ ? "stopped" : "stopped with wrong sums");
   }
 
-  // Sums that every rank can check, small and large, and whether some rank has been told to stop.
+  // Sums that every rank can check, small and large, and a vote on whether some rank has to stop.
   bool Step(int step) {
     const auto own = static_cast<float>(ronda::rank() + 1 + step % 100);
     const int size = ronda::size();
@@ -177,7 +177,7 @@ class Member {
 };
 
 void Obeys() {
-  // A test that is killed leaves nobody who trains for ever.
+  // If a test is killed, no member trains for ever.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   Member().Obey();
 }
@@ -231,7 +231,7 @@ class ReformTest : public TestWithParam<Meeting> {
     return std::make_unique<CommandedProcess>("Obeys", env);
   }
 
-  // A GPU of its own: a member keeps it, and its memory there, whatever its rank becomes.
+  // The member's GPU: the member keeps it, and its memory there, whatever its rank becomes.
   static void AddGpu(std::vector<std::pair<std::string, std::string>>* env) {
     static std::atomic<int> gpus{0};
     const int gpu = gpus++;
@@ -260,7 +260,7 @@ class ReformTest : public TestWithParam<Meeting> {
     for (const auto& member : members_) EXPECT_THAT(member->Hear(), StartsWith(beginning));
   }
 
-  // All members meet in the next epoch; ranks in their order, beginning with `first`.
+  // All members meet in the next epoch; ranks follow the members' order, beginning with `first`.
   void Meet(size_t first = 0) {
     ++epoch_;
     const size_t size = members_.size();
@@ -268,7 +268,7 @@ class ReformTest : public TestWithParam<Meeting> {
     ExpectOfAll("joined 0");
   }
 
-  // All train, and one is killed when it has begun the step `step`. The others learn it, and leave.
+  // All train, and one is killed when it has begun step `step`. The others notice it, and leave.
   void KillInTraining(size_t victim, int step) {
     for (size_t i = 0; i < members_.size(); ++i) members_[i]->Tell(absl::StrCat("train ", i == victim ? step : -1));
     EXPECT_EQ(members_[victim]->Hear(), "step");
@@ -335,7 +335,7 @@ TEST_P(ReformTest, TheOldestSurvivorTakesThePlaceOfRankZero) {
   TrainAndLeave();
 }
 
-// The others wait for it as long as they were told to, or hear of its death, and meet in the epoch after.
+// The others wait for it up to their time limit, or notice its death, and meet in the following epoch.
 TEST_P(ReformTest, AMemberThatDiesWhileTheyMeetIsLeftBehind) {
   constexpr char kSeconds[] = "1";
   for (const size_t victim : {2, 0}) {
@@ -358,7 +358,7 @@ TEST_P(ReformTest, AMemberThatDiesWhileTheyMeetIsLeftBehind) {
   }
 }
 
-// In every epoch one of three is killed and replaced. The first member lives on, with another rank each time.
+// In every epoch one of three members is killed and replaced. The first member survives, with another rank each time.
 TEST_P(ReformTest, NothingOfAnEpochIsLeftInASurvivor) {
   constexpr int kWarmUp = 5;
   const char* const wanted = std::getenv("REFORM_EPOCHS");
@@ -378,7 +378,7 @@ TEST_P(ReformTest, NothingOfAnEpochIsLeftInASurvivor) {
   EXPECT_EQ(after.of_gpus, before.of_gpus);
   EXPECT_EQ(after.live_communicators, 0);
   EXPECT_EQ(after.aborted_communicators, after.made_communicators) << "those of a failed epoch are not used again";
-  // Two an epoch, but where a rank has died before they were made.
+  // Two per epoch, unless a rank has died before they were created.
   if (GetParam() == Meeting::kWithTensorsOnGpus) {
     EXPECT_GT(after.made_communicators, epochs);
   }
@@ -446,7 +446,7 @@ INSTANTIATE_TEST_SUITE_P(Meetings, ReformInSharedMemoryTest, Values(Meeting::kIn
 
 class ReformAtAnAddressTest : public ReformTest {};
 
-// It holds the port of the epoch in which it should be.
+// It holds the port of the later epoch, in which it should be.
 TEST_P(ReformAtAnAddressTest, ARankZeroOfAnEarlierEpochIsToldByARankOfALaterOneThatWaitsForIt) {
   AddMembers(2);
   TellToJoin(*members_[0], 2, 0, 2);

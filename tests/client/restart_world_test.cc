@@ -1,4 +1,4 @@
-// shutdown() and init() again in the same process: after a job that went well, and after one that failed.
+// shutdown() and init() again in the same process: after a job that succeeded, and after one that failed.
 #include <signal.h>
 
 #include <chrono>
@@ -47,7 +47,7 @@ void StartsAgainWithoutTheRankThatDied() {
   ronda::shutdown();
 }
 
-// A call's deadline does not end the job, which goes on and ends in order.
+// A call's deadline does not end the job, which goes on and shuts down in order.
 void StartsAgainAfterADeadline() {
   for (int round = 0; round < 2; ++round) {
     ronda::init();
@@ -64,8 +64,8 @@ void StartsAgainAfterADeadline() {
   }
 }
 
-// A callback that throws fails the job while all ranks are alive; all of them leave it and begin anew, under the name
-// that they had, though some may still be in the job that failed.
+// A callback that throws fails the job while all ranks are alive. All of them leave it and start again, under the same
+// name, though some may still be in the failed job.
 void StartsAgainAfterAFailureThatAllSurvive() {
   for (int round = 0; round < 2; ++round) {
     ronda::init();
@@ -82,7 +82,7 @@ void StartsAgainAfterAFailureThatAllSurvive() {
   ronda::shutdown();
 }
 
-// Process sets and handles of one job are nothing in the next.
+// Process sets and handles of one job do not exist in the next.
 void NothingIsLeftOfAnEarlierJob() {
   ronda::Options options;
   options.process_sets = {{0}, {0, 1}};

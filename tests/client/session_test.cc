@@ -52,7 +52,7 @@ TEST(SessionTest, TooManyBarriersAtOnceAreRefusedWithoutLosingCount) {
     Session session(Join(rank, 2, std::move(transport)), {});
     std::vector<std::shared_ptr<Handle>> barriers;
     if (rank == 0) {
-      // Rank 1 does not take part in barriers before it has seen this tensor: until then none completes.
+      // Rank 1 does not take part in barriers before it has received this tensor, so none completes before.
       for (uint64_t i = 0; i < Session::kConcurrentOfAKind; ++i) barriers.push_back(*session.SubmitNumbered(Barrier()));
       const absl::Status refused = session.SubmitNumbered(Barrier()).status();
       EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists);
@@ -81,7 +81,7 @@ TEST(SessionTest, TooManyMessagesAtOnceAreRefusedWithTheirRanks) {
     float values[Session::kConcurrentOfAKind] = {}, go = 0;
     std::vector<std::shared_ptr<Handle>> messages;
     if (rank == 1) {
-      // Rank 0 does not receive before it has seen the tensor below.
+      // Rank 0 does not receive before it has got the tensor below.
       for (float& value : values) messages.push_back(*session.SubmitNumbered(message(&value)));
       EXPECT_EQ(
           session.SubmitNumbered(message(&go)).status().message(),
@@ -172,7 +172,7 @@ TEST(NumberSequenceTest, OtherEndsUseANumberUp) {
   Begin(sequence, good);
   Begin(sequence, mismatch);
   good->Complete(absl::OkStatus());
-  // All ranks came, and all have this error.
+  // All ranks submitted it, and all have this error.
   mismatch->Complete(absl::FailedPreconditionError("ranks disagree"));
   EXPECT_EQ(sequence.Next(), 2u);
 }

@@ -1,4 +1,4 @@
-// What ronda_init() takes from the environment and from its options.
+// The settings that ronda_init() reads from the environment and from its options.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -44,7 +44,7 @@ TEST(EnvironmentTest, OneRankWarnsOnceOfAMisspeltVariable) {
   EXPECT_THAT(job.ranks[1].output, Not(HasSubstr(kMisspelt)));
 }
 
-// Takes a value out of the environment, for programs that pass it as an option.
+// Removes a value from the environment and returns it, for programs that pass it as an option.
 std::string Take(const char* name) {
   const char* const value = std::getenv(name);
   if (value == nullptr) return "";
@@ -82,7 +82,7 @@ void MeetsByOptions() {
   ExpectThreeRanksAddUp();
 }
 
-// The variables are another launcher's, of another job.
+// The variables come from another launcher, for another job.
 void MeetsByOptionsInSpiteOfVariables() {
   const ronda::Options options = WithoutVariables();
   setenv("RONDA_RANK", "0", 1);
@@ -104,7 +104,7 @@ void MeetsWithLocalRanksByOptions() {
   ExpectThreeRanksAddUp();
 }
 
-// The address alone is an option, as a framework does that knows no more than a free port.
+// Only the address is an option, as from a framework that only knows a free port.
 void TakesThePlaceFromTheEnvironment() {
   ronda::Options options;
   options.master_port = std::stoi(Take("TEST_PORT"));
@@ -122,7 +122,7 @@ TEST(JobOptionsTest, RanksMeetWithoutVariables) {
   }
 }
 
-// In a process that is no rank of any job.
+// For a process that is not a rank of any job.
 ronda::Status TryInit(const ronda::Options& options) {
   ronda::Status status = ronda::try_init(options);
   EXPECT_EQ(status.code(), RONDA_ERROR_INVALID_ARGUMENT);

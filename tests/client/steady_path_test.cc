@@ -1,4 +1,4 @@
-// Steps that are like those before: no control message travels, and nothing is allocated, in the whole process.
+// Steps that repeat: no control message travels, and the whole process allocates nothing.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -60,13 +60,13 @@ Cost Measure(const std::function<void()>& step) {
     for (int i = 0; i < kMeasured; ++i) step();
   });
   cost.after = ronda::statistics();
-  step();  // no rank goes on, to leave, before the others have read their statistics
+  step();  // no rank continues, to leave, before the others have read their statistics
   return cost;
 }
 
 // Repeats `step` until a schedule must have been locked, and then counts. A busy machine can stop a rank for so long
 // that a schedule is unlocked, or that more operations are in flight at once than ever before, for which pools grow
-// once. Such a measurement is made again: costs of every step would be in all of them.
+// once. Such a measurement is repeated: the costs of every step would be in all repetitions.
 void ExpectSteady(const std::function<void()>& step) {
   for (int i = 0; i < kWarmUp; ++i) step();
   Cost cost = Measure(step);

@@ -32,8 +32,8 @@ Request Call(Runtime& runtime, StopAgreement& agreement, const StopAgreement::Kn
   return answer.value_or(Request::kNone);
 }
 
-// The calls that answered with a request, of `calls` where `asked` gets its request with its call `when`; the same on
-// every rank. Counted from 0.
+// The numbers of the calls, out of `calls` and from 0, that returned a request. Rank `asked` gets its request with its
+// call number `when`. Expects the same on every rank.
 std::vector<int> CallsThatSayStop(int size, RankId asked, int when, int calls) {
   std::vector<std::vector<int>> of_ranks(size);
   testing::RunRanks(size, [&](RankId rank, Transport transport) {
@@ -67,7 +67,7 @@ TEST(StopAgreementTest, AfterAJoinTheFirstAnswerIsNoAndTheRequestIsNotForgotten)
   testing::RunRanks(2, [&](RankId rank, Transport transport) {
     const std::unique_ptr<Runtime> runtime = Join(rank, 2, std::move(transport));
     StopAgreement agreement;
-    // Rank 1 makes more calls than rank 0, and learns alone of its request.
+    // Rank 1 makes more calls than rank 0, and only rank 1 knows of its request.
     Call(*runtime, agreement, {});
     for (int i = 0; i < 3 * rank; ++i) Call(*runtime, agreement, {.request = Request::kStop});
     const auto join = runtime->Submit({.request = {.name = std::string(kJoinName), .op = OpType::kJoin}});
@@ -112,7 +112,7 @@ TEST(StopAgreementTest, AnErrorIsReportedAndTheNextCallBeginsAnew) {
 
 }  // namespace
 
-// Each case has a process of its own, as signal handlers are the process'.
+// Each case has a separate process, because signal handlers belong to the process.
 
 namespace {
 
@@ -143,7 +143,7 @@ struct sigaction Installed() {
   return action;
 }
 
-// Ends the process well if `holds`.
+// Ends the process with exit code 0 if `holds`, else with 1.
 [[noreturn]] void Exit(const std::function<bool()>& holds) { std::_Exit(holds() ? 0 : 1); }
 
 using ::testing::ExitedWithCode;

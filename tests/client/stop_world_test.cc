@@ -1,4 +1,4 @@
-// A job whose ranks are asked to stop: all hear of it in the same call, and end well.
+// A job whose ranks are asked to stop: all ranks see it in the same call, and end without an error.
 #include <signal.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 constexpr int kRanks = 3;
 constexpr int kSignalStep = 20;   // late enough for a locked schedule
-constexpr int kLastStep = 10000;  // which no job of these tests comes to
+constexpr int kLastStep = 10000;  // which no job of these tests reaches
 
 void TrainStep() {
   std::vector<float> first(7, 1), second(1000, 1);
@@ -31,13 +31,14 @@ void TrainStep() {
   two.synchronize();
 }
 
-// All ranks have come to the same step.
+// All ranks have reached the same step.
 void ExpectTheSameEverywhere(std::int64_t step) {
   EXPECT_THAT(ronda::allgather("step", &step, {1}), Each(step));
   EXPECT_LT(step, kLastStep);
 }
 
-// Trains until the job is to stop; rank `asked` gets the signal in step kSignalStep. The step that was not made.
+// Trains until the job has to stop; rank `asked` gets the signal in step kSignalStep. Returns the first step that was
+// not made.
 std::int64_t TrainUntilStopped(int asked) {
   std::int64_t step = 0;
   for (; step < kLastStep && !ronda::should_stop(); ++step) {
@@ -57,7 +58,7 @@ void OneIsAsked() {
   EXPECT_EQ(ronda::try_should_stop().status().code(), RONDA_ERROR_NOT_INITIALIZED);
 }
 
-// As the next job of a process that is to end.
+// Like the next job of a process that has to end.
 void TheNextJobHearsOfItToo() {
   ronda::init();
   TrainUntilStopped(0);
@@ -69,7 +70,7 @@ void TheNextJobHearsOfItToo() {
   ronda::shutdown();
 }
 
-// Rank r has r + 1 batches more than rank 0 in every epoch, and the last rank is asked when the others have joined.
+// Rank r has r + 1 batches in every epoch, so the last rank gets the signal after the others have joined.
 void AskedWhileTheOthersHaveJoined() {
   ronda::init();
   std::int64_t epochs = 0;
@@ -97,7 +98,7 @@ void NotWhileARankHasJoined() {
     const ronda::Status status = ronda::try_should_stop().status();
     EXPECT_EQ(status.code(), RONDA_ERROR_INVALID_ARGUMENT);
     EXPECT_THAT(status.message(), HasSubstr("this rank has joined"));
-    ronda::barrier(apart);  // in which it has not
+    ronda::barrier(apart);  // rank 0 has not joined in this set
     join.synchronize();
   } else {
     ronda::barrier(apart);
@@ -119,7 +120,7 @@ void PeerFails() {
   EXPECT_EQ(ronda::try_shutdown().code(), RONDA_ERROR_PEER_FAILED);
 }
 
-// Ranks that are threads share the signal, which comes between two of their calls; they agree all the same.
+// Ranks that are threads share the signal. It comes between two of their calls, but they agree.
 void RanksAreThreads() {
   EXPECT_EQ(ronda_should_stop(nullptr), RONDA_ERROR_NOT_INITIALIZED);
   ronda::run_threads(kRanks, [] {

@@ -23,7 +23,7 @@ TEST(ThreadLimitsTest, AContainersProfileIsNamed) {
   EXPECT_THAT(DescribeThreadError(EPERM), HasSubstr("Operation not permitted; older profiles of containers"));
 }
 
-// As in a container with as many processes as it may have.
+// As in a container that already has its maximum of processes.
 [[noreturn]] void InitWithoutRoomForAThread() {
   constexpr uid_t kNobody = 65534;
   const bool is_limited = geteuid() != 0 || setresuid(kNobody, kNobody, kNobody) == 0;  // root has no limit

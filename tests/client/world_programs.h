@@ -1,5 +1,5 @@
-// The rank programs of the tests in this folder whose ranks are processes. All of them are one binary, worlds_test.cc,
-// which starts itself once a rank.
+// The rank programs of the tests in this folder whose ranks are processes. They are all in one binary, worlds_test.cc,
+// which starts itself once per rank.
 #ifndef RONDA_TESTS_CLIENT_WORLD_PROGRAMS_H_
 #define RONDA_TESTS_CLIENT_WORLD_PROGRAMS_H_
 
@@ -24,11 +24,12 @@ const std::vector<RankProgram>& RestartPrograms();
 const std::vector<RankProgram>& StartupPrograms();
 const std::vector<RankProgram>& StopPrograms();
 
-// Jobs whose ranks meet over TCP, and are on a host each, as far as they can see: control messages go over gRPC there.
+// Jobs whose ranks meet over TCP. With AHostARank(), each rank sees itself on a separate host, so control messages use
+// gRPC.
 ProcessJob OverTcp(const std::vector<std::pair<std::string, std::string>>& variables = {});
 ProcessJob AHostARank();
 
-// For the programs of ranks that AHostARank() starts too; to be called before init().
+// For programs of ranks that AHostARank() may also start; to be called before init().
 void MoveToAHostOfItsOwnIfAsked();
 
 }  // namespace ronda::testing

@@ -1,4 +1,4 @@
-// Adasum on every communicator, against a plain one in fp64.
+// Adasum on every communicator, compared with a plain one in fp64.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -96,7 +96,7 @@ class AdasumConformanceTest : public ConformanceTest {
   bool IsOnDevice() const { return ranks_.front().is_on_device(); }
   AdasumOnRank& OnRank(RankId rank) { return ranks_[static_cast<size_t>(rank)]; }
 
-  // The outputs of all members; ranks outside of the group only make the call.
+  // The outputs of all members. Ranks outside the group only make the call.
   std::vector<std::string> Run(const ReduceCase& c, const Group& group) {
     std::vector<std::string> outputs(group.size());
     OnEveryRank([&](RankId rank, Transport&) {
@@ -126,7 +126,7 @@ class AdasumConformanceTest : public ConformanceTest {
     EXPECT_EQ(OnRank(rank).Run(call), absl::OkStatus()) << ToString(c);
   }
 
-  // Of float32: the same bits for tensors of the host. Devices add up the dot products in other orders.
+  // For float32. Tensors of the host give the same bits. Devices add up the dot products in other orders.
   void ExpectAgreement(const std::string& output, const std::string& other) const {
     ASSERT_EQ(output.size(), other.size());
     if (!IsOnDevice()) {
@@ -140,7 +140,7 @@ class AdasumConformanceTest : public ConformanceTest {
     }
   }
 
-  // Against the tree in fp64, tensor by tensor.
+  // Compares with the tree in fp64, tensor by tensor.
   static void CompareWithTree(const ReduceCase& c, int members, const std::string& output) {
     size_t begin = 0;
     for (size_t count : SegmentCounts(c)) {
@@ -191,7 +191,7 @@ TEST_P(AdasumConformanceTest, IsTheTreeOfPairsOnEveryMember) {
   }
 }
 
-// Another backend gives the same bits for the host's tensors, and so does a tensor alone.
+// For tensors of the host, another backend gives the same bits, and a tensor gives the same bits alone.
 TEST_P(AdasumConformanceTest, NeitherBackendNorFusionChangesResults) {
   const Group all = Group::All(size());
   const ReduceCase fused = {.count = 5000, .cut = Cut::kPieces, .seed = 77};
@@ -217,7 +217,7 @@ TEST_P(AdasumConformanceTest, NeitherBackendNorFusionChangesResults) {
 TEST_P(AdasumConformanceTest, TheSameTensorsHaveTheSameBitsAgain) {
   const ReduceCase c = {.count = 3000, .wire = WireFormat::kBfloat16, .cut = Cut::kPieces, .seed = 78};
   const std::string first = Run(c, Group::All(size()))[0];
-  Run({.count = 20000, .dtype = DType::kFloat64, .seed = 79}, Group::All(size()));  // leaves other bytes behind
+  Run({.count = 20000, .dtype = DType::kFloat64, .seed = 79}, Group::All(size()));  // leaves other bytes in memory
   EXPECT_TRUE(Run(c, Group::All(size()))[0] == first);
 }
 
@@ -227,7 +227,7 @@ TEST_P(AdasumConformanceTest, ManyTensorsAreWeighedEachForItself) {
     std::vector<float> values(2 * kTensors);
     std::vector<Segment> segments;
     for (size_t i = 0; i < kTensors; ++i) {
-      // Every second tensor is the same on all ranks; the others are orthogonal for the first two.
+      // Every second tensor is the same on all ranks. The others are orthogonal on the first two ranks.
       values[2 * i] = static_cast<float>(i % 2 == 0 ? i : rank == 0 ? i : 0);
       values[2 * i + 1] = static_cast<float>(i % 2 == 0 ? 1 : rank == 1 ? i : 0);
       segments.push_back({.input = &values[2 * i], .output = &values[2 * i], .count = 2});

@@ -1,4 +1,4 @@
-// Votes ahead of a call's data, on every communicator: after a veto no rank's memory has changed.
+// Votes before a call's data, on every communicator: after a veto no rank's memory has changed.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -121,7 +121,8 @@ TEST_P(BallotConformanceTest, CallThatAllStayInGivesTheSameBitsAsOneWithoutAVote
   });
 }
 
-// Vetoes of each rank alone, of all ranks and of none in turn: a vetoed call must not disturb the next one.
+// Vetoes of each rank alone, of all ranks and of none, one after the other: a vetoed call must not disturb the next
+// one.
 TEST_P(BallotConformanceTest, OneVetoKeepsTheOutputsOfAllRanks) {
   const std::vector<ReduceCase> cases = Cases();
   OnEveryRank([&](RankId rank, Transport& transport) {
@@ -148,8 +149,8 @@ TEST_P(BallotConformanceTest, BarriersVoteToo) {
   });
 }
 
-// Votes and calls without a vote in random order, back to back: a rank that has vetoed runs ahead of the others, which
-// may not have looked yet when it vetoes again.
+// Votes and calls without a vote in random order, back to back. A rank that has vetoed runs ahead of the others, which
+// may not have read its vote yet when it vetoes again.
 TEST_P(BallotConformanceTest, RandomVetoesAreSeenByAllRanks) {
   const uint64_t seed = std::random_device()();
   std::cout << "seed " << seed << "\n";
@@ -170,10 +171,10 @@ TEST_P(BallotConformanceTest, RandomVetoesAreSeenByAllRanks) {
   });
 }
 
-// The last rank arrives after all others have been told that a rank is late, and vetoes or approves.
+// The last rank arrives after all others have been notified that a rank is late, and vetoes or approves.
 TEST_P(BallotConformanceTest, ALongWaitIsReportedOnceAndTheVoteGoesOn) {
   if (size() == 1) GTEST_SKIP() << "nobody to wait for";
-  // Backends that connect on first use wait for all ranks without a vote.
+  // If backends connect on first use, they wait for all ranks without a vote.
   OnEveryRank([](RankId, Transport& transport) {
     ASSERT_EQ(transport.communicator->Barrier(Info("first")), absl::OkStatus());
   });

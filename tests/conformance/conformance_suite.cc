@@ -20,9 +20,9 @@ size_t AddedUpByNccl(Backend backend, const HostMap& levels, size_t contribution
   return 0;
 }
 
-// How often a result is rounded that has other bits than in the order of the ranks, because NCCL has added up; 0: it
-// has those bits. NCCL rounds more than two contributions in another order, and sums of 16 bits after every addition
-// and after the factors.
+// The number of roundings of a result whose bits differ from those in the order of the ranks, because NCCL has added
+// up; 0: the bits are the same. NCCL adds more than two contributions in another order, and rounds 16-bit sums after
+// every addition and after the factors.
 int RoundingsOfNccl(Backend backend, const ReduceCase& c, const HostMap& levels, size_t contributions) {
   const DType wire = WireDType(c.dtype, c.wire);
   const bool is_fp8 = c.wire == WireFormat::kFp8E4M3 || c.wire == WireFormat::kFp8E5M2;

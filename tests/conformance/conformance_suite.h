@@ -28,14 +28,14 @@ class ConformanceTest : public BackendTest {
     return {.label = label, .group = group, .limits = {.deadline = absl::Seconds(50)}};
   }
 
-  // The hosts on which the members are reduced first with this delivery; none: one level.
+  // The hosts on which the members are reduced first when the result is delivered in this way; none: one level.
   HostMap LevelsOf(Receives receives, const Group* group = nullptr) const;
 
   // Returns "" if `output` is the result that the backend must deliver: the exact bits or, if it adds up in another
   // order, a value near the result in fp64.
   std::string CheckResult(const ReduceCase& c, const std::vector<std::string>& inputs, const std::string& output) const;
 
-  // Groups of all shapes: all ranks, each end alone, every second one, all but the first.
+  // Groups of all shapes: all ranks, each end alone, every second rank, all but the first.
   std::vector<Group> Groups() const;
 
   // Runs the cases one after the other, in the group (nullptr: all ranks), and checks the outputs of all members: bit
@@ -53,7 +53,7 @@ class ConformanceTest : public BackendTest {
   static void RunAsOutsider(const ReduceCase& c, const Group* group, Communicator& communicator);
 };
 
-// The call, but for its segments.
+// The call without its segments.
 ReduceCall CallOf(const ReduceCase& c, const CallInfo& info);
 
 }  // namespace ronda::testing

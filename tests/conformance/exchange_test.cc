@@ -1,4 +1,4 @@
-// Operations that move bytes without looking at them, on every communicator and in groups of every shape.
+// Operations that move bytes without reading them, on every communicator and in groups of every shape.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -174,14 +174,14 @@ TEST_P(ExchangeConformanceTest, NoRankPassesABarrierBeforeAllHaveArrived) {
   }
 }
 
-// Members do not wait for ranks outside the group, which may come to the call later.
+// Members do not wait for ranks outside the group, which may make the call later.
 TEST_P(ExchangeConformanceTest, AGroupDoesNotWaitForRanksOutside) {
   if (size() < 4) GTEST_SKIP() << "two groups of two need four ranks";
   const Group first({0, 1});
   const Group second({2, 3});
   std::atomic<int> first_is_done{0};
   OnEveryRank([&](RankId rank, Transport& transport) {
-    // The second group's operation is the first in order, and its members hold it up.
+    // The second group's operation is the first in order, and its members delay it.
     if (!first.Contains(rank)) {
       while (first_is_done.load() < first.size()) std::this_thread::yield();
     }

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The conformance tests on real devices: tensors that go through pinned memory, and over NCCL with as many ranks as there
-# are devices. Without a device they are skipped.
+# The conformance tests on real devices: tensors that go through pinned memory, and over NCCL with as many ranks as the
+# machine has devices. Without a device the tests are skipped.
 set -uo pipefail
 
 export RONDA_TEST_CUDA_PLUGIN=$PWD/runtime/cuda/libronda_cuda.so

@@ -10,7 +10,7 @@ namespace ronda::testing {
 
 enum class Alignment { kOdd, kAligned };
 
-// A buffer with guard bytes around it that no code may change.
+// A buffer between guard bytes, which no code may change.
 class GuardedBytes {
  public:
   explicit GuardedBytes(absl::string_view content, Alignment alignment = Alignment::kOdd)
@@ -22,7 +22,7 @@ class GuardedBytes {
   explicit GuardedBytes(size_t size, Alignment alignment = Alignment::kOdd)
       : GuardedBytes(std::string(size, '?'), alignment) {}
 
-  // The guards keep the string's memory off the stack: this does not change when the buffer is moved.
+  // The guards keep the string's memory off the stack, so that a move of the buffer does not change the memory.
   char* data() { return memory_.data() + guard_bytes_; }
   std::string content() const { return memory_.substr(guard_bytes_, size_); }
 

@@ -1,4 +1,4 @@
-// Checks of a communicator by one rank of a job of processes. Every rank makes the same calls.
+// One rank's checks of a communicator in a job of processes. Every rank makes the same calls.
 #ifndef RONDA_TESTS_CONFORMANCE_ONE_RANK_H_
 #define RONDA_TESTS_CONFORMANCE_ONE_RANK_H_
 
@@ -9,8 +9,8 @@
 
 namespace ronda::testing {
 
-// Reductions of no elements to many, in several wire formats, for all and for some: compared with the kernels' bits.
-// `hosts`: the hosts that are reduced first when all receive all; none: one level.
+// Reductions of zero to many elements, in several wire formats, for all members and for some, compared with the
+// kernels' bits. `hosts`: the hosts that are reduced first when all members receive all; none: one level.
 void CheckReductions(uint64_t seed, const HostMap& hosts, Communicator& communicator);
 
 // Operations in random order, until the first failure.

@@ -11,7 +11,7 @@ namespace ronda::testing {
 namespace {
 
 // The only tolerance table. It gives the error of one rounding to a wire's format, relative and (below the normal
-// numbers) absolute, and the error of one operation in its accumulator. In the 8-bit formats the absolute error is for
+// numbers) absolute, and the error of one operation in its accumulator. In the 8-bit formats the absolute error assumes
 // a largest magnitude of 1 in the block, whose scale maps that to at least half of the format's range.
 struct Precision {
   double rounding;
@@ -32,7 +32,7 @@ Precision PrecisionOf(const ReduceCase& c) {
     case DType::kFloat32:
       return {.rounding = 0x1p-24, .smallest = 0x1p-149, .accumulation = 0x1p-24};
     case DType::kFloat64:
-      // The oracle itself is no better than this.
+      // The oracle itself is no more precise than this.
       return {.rounding = 0x1p-52, .smallest = 0x1p-1074, .accumulation = 0x1p-52};
     default:
       return {.rounding = 0, .smallest = 0, .accumulation = 0};
@@ -64,8 +64,8 @@ OracleValue FloatOracle(const ReduceCase& c, const std::vector<std::string>& inp
     magnitude = c.op == ReduceOp::kProduct ? std::abs(value) : magnitude + std::abs(next);
   }
   const Precision precision = PrecisionOf(c);
-  // Each contribution is rounded to the wire's format, and then the result, once a level. A sum takes two roundings; a
-  // product on one level takes one a factor and one more.
+  // Each contribution is rounded to the wire's format, and then the result, once per level. A sum takes two roundings;
+  // a product on one level takes one per factor and one more.
   const double roundings = c.op == ReduceOp::kProduct ? ranks * levels + 1 : 1 + levels;
   const double relative = std::pow(1 + precision.rounding, roundings) - 1 + (ranks + 2) * precision.accumulation;
   // No input is larger than 2.
@@ -88,7 +88,7 @@ double Wrapped(DType dtype, uint64_t bits) {
   });
 }
 
-// Modulo 2^64. Inputs are small numbers, so that they compare as signed ones whatever their type.
+// Modulo 2^64. Inputs are small numbers, so they compare as signed numbers whatever their type.
 uint64_t ApplyToIntegers(ReduceOp op, uint64_t a, uint64_t b) {
   switch (op) {
     case ReduceOp::kSum:

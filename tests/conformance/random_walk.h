@@ -24,12 +24,12 @@ class RandomWalk {
 
  private:
   void DrawGroup();
-  // Draws a vote, if the job's ranks are to hold one. In every other vote one rank vetoes.
+  // Draws a vote, if the job's ranks have to vote. In every second vote one rank vetoes.
   void DrawBallot();
   CallInfo Info(absl::string_view label) const;
   // For calls that may have a vote.
   CallInfo InfoWithBallot(absl::string_view label);
-  // Whether the call was vetoed, as the votes that were drawn demand.
+  // Whether the call was vetoed, as the drawn votes require.
   bool IsVetoedAsDrawn() const;
   void Reduce();
   void Barrier();

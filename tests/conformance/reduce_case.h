@@ -49,7 +49,7 @@ std::string MakeInput(const ReduceCase& c, int member);
 // The bits of the whole result that every backend must deliver: the kernels applied to whole segments at once.
 std::string ExpectedBits(const ReduceCase& c, const std::vector<std::string>& inputs);
 
-// The same where the ranks of each host are reduced first, then the hosts' results. None: as above.
+// The same, but first reduces the ranks of each host, and then the hosts' results. None: as above.
 std::string ExpectedBits(const ReduceCase& c, const std::vector<std::string>& inputs, const HostMap& hosts);
 
 // The parts of `whole` that the member receives, one after the other.
@@ -59,8 +59,8 @@ std::string ReceivedBy(const ReduceCase& c, const std::string& whole, int member
 std::string WithParts(const ReduceCase& c, const std::string& whole, const std::string& received, int member,
                       int members);
 
-// "" if every element of `output` is near the result in fp64 (integers: exactly the result); else the first that is
-// not. The result was rounded once on each of `levels`.
+// "" if every element of `output` is near the result in fp64 (integers: equals it); otherwise text about the first one
+// that is not. The result was rounded once on each of `levels`.
 std::string CompareWithOracle(const ReduceCase& c, const std::vector<std::string>& inputs, const std::string& output,
                               int levels);
 

@@ -16,15 +16,15 @@ constexpr Receives kParts[] = {Receives::kRootAll, Receives::kRows, Receives::kA
 
 class ReduceConformanceTest : public ConformanceTest {
  protected:
-  // Varies the layout in memory with the seed, so that all cases meet all layouts.
+  // Varies the layout in memory with the seed, so that over all cases all layouts occur.
   static ReduceCase LaidOut(ReduceCase c) {
     c.cut = c.seed % 2 == 0 ? Cut::kWhole : Cut::kPieces;
     c.placement = c.seed / 2 % 2 == 0 ? Placement::kInPlace : Placement::kOutOfPlace;
     return c;
   }
 
-  // Every dtype, operator and wire format; `repeats` counts each, round and round: over the suite every dtype meets
-  // every count.
+  // Every dtype, operator and wire format, `repeats` times each. The counts of elements take turns: over the suite
+  // every dtype meets every count.
   static std::vector<ReduceCase> EveryKind(int repeats, uint64_t seed) {
     std::vector<ReduceCase> cases;
     for (int type = 0; type < kDTypeCount; ++type) {
@@ -75,7 +75,7 @@ TEST_P(ReduceConformanceTest, EveryCountInEveryLayout) {
   CheckReduces(cases);
 }
 
-// Shared memory carries up to 2,240 bytes (with 8 ranks: 2,048) by another algorithm.
+// Up to 2,240 bytes (with 8 ranks: 2,048), shared memory uses another algorithm.
 TEST_P(ReduceConformanceTest, SizesAroundTheLimitOfTheSmallAlgorithm) {
   std::vector<ReduceCase> cases;
   uint64_t seed = 2500;
@@ -134,7 +134,7 @@ TEST_P(ReduceConformanceTest, LargeOnesTakeManyChunks) {
                 {.count = kLargeCount / 4, .receives = Receives::kRootAll, .cut = Cut::kPieces, .seed = 4}});
 }
 
-// A tensor has the same bits in a bucket of its own and in one with others, for any wire.
+// A tensor has the same bits alone in a bucket and together with others, for any wire.
 TEST_P(ReduceConformanceTest, FusionDoesNotChangeBits) {
   for (WireFormat wire : kWires) {
     const ReduceCase fused = {.count = 3000, .wire = wire, .cut = Cut::kPieces, .seed = 17};
@@ -162,7 +162,7 @@ TEST_P(ReduceConformanceTest, FusionDoesNotChangeBits) {
   }
 }
 
-// Inputs are only read: segments may have the same one, or overlapping ones, and different outputs.
+// Inputs are only read: segments may have the same input, or overlapping ones, and different outputs.
 TEST_P(ReduceConformanceTest, SegmentsMayShareInputs) {
   constexpr size_t kCount = 3000;
   constexpr size_t kShift = 7;

@@ -11,7 +11,7 @@
 
 namespace ronda::testing {
 
-// How a tensor is cut into the segments of a bucket.
+// How a tensor is divided into the segments of a bucket.
 enum class Cut {
   kWhole,   // one segment
   kPieces,  // several, some empty
@@ -22,22 +22,22 @@ enum class Placement { kInPlace, kOutOfPlace };
 // The elements of each segment.
 std::vector<size_t> CutIntoSegments(size_t count, Cut cut, uint64_t seed);
 
-// What of a segment's result a rank receives.
+// The part of a segment's result that a rank receives.
 struct Part {
   size_t begin = 0;
   size_t count = 0;
 };
 
-// A tensor in memory as a trainer might have it: in segments with guard bytes around them, which nobody may touch. None
-// lies next to another, and if there are several, none is aligned.
+// A tensor in memory as a trainer might have it: in segments between guard bytes, which no code may touch. No segment
+// is next to another, and if there are several, none is aligned.
 class ScatteredTensor {
  public:
-  // Copies `content`, elements of `element_bytes` each, into the segments' inputs. Outputs are the inputs, or have room
-  // for as much.
+  // Copies `content`, elements of `element_bytes` each, into the segments' inputs. Outputs are the inputs, or have the
+  // same size.
   ScatteredTensor(const std::string& content, size_t element_bytes, const std::vector<size_t>& counts,
                   Placement placement);
 
-  // Outputs have room for `parts`, one a segment.
+  // Outputs have room for `parts`, one per segment.
   ScatteredTensor(const std::string& content, size_t element_bytes, const std::vector<size_t>& counts,
                   const std::vector<Part>& parts);
 
@@ -46,7 +46,7 @@ class ScatteredTensor {
   // The outputs, one after the other.
   std::string Output() const;
 
-  // Whether all guard bytes, and all inputs that are not outputs, are what they were.
+  // Whether all guard bytes, and all inputs that are not outputs, are unchanged.
   bool IsUntouchedElsewhere() const;
 
  private:
@@ -57,7 +57,7 @@ class ScatteredTensor {
 
   const size_t element_bytes_;
   const std::string content_;
-  std::vector<GuardedBytes> inputs_;   // one a segment
+  std::vector<GuardedBytes> inputs_;   // one per segment
   std::vector<GuardedBytes> outputs_;  // the same; none if in place
   std::vector<Segment> segments_;
 };

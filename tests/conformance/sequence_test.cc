@@ -1,4 +1,4 @@
-// Operations in random order, of random size and in random groups, back to back: one operation must not disturb the
+// Operations in random order, of random size and in random groups, back to back. One operation must not disturb the
 // next, and a rank that is ahead must not overwrite data that another rank still reads.
 #include <gtest/gtest.h>
 

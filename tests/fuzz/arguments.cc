@@ -1,4 +1,4 @@
-// The command line of rondarun, a word a line, and behind a zero byte the content of any file that it names.
+// The command line of rondarun, one word per line; after a zero byte, the content of any file that it names.
 #include "runtime/launch/options/arguments.h"
 
 #include <optional>

@@ -1,5 +1,5 @@
-// The argument structs of the C ABI, whose fields hold anything. Pointers are null or valid: nothing can be checked of
-// others.
+// The argument structs of the C ABI, with arbitrary fields. Pointers are null or valid, because other pointers cannot
+// be checked.
 #include <cstddef>
 #include <iterator>
 #include <string>
@@ -16,7 +16,7 @@ namespace {
 constexpr int kWorldSize = 3;
 constexpr int kMostNumbers = RONDA_MAX_NDIM;
 
-// The targets of pointers in the arguments: taken from the input, which also chooses null pointers.
+// The targets of pointers in the arguments. The input provides them, and also chooses null pointers.
 class Pointers {
  public:
   explicit Pointers(FuzzInput& input) : name_(input.Text()) {
@@ -39,11 +39,11 @@ class Pointers {
 
   const std::string name_;
   int64_t numbers_[kMostNumbers] = {};
-  char buffer_[16] = {};  // its address is all that is looked at
+  char buffer_[16] = {};  // only its address is used
   uint8_t choices_ = 0;
 };
 
-// A struct of the caller's: as long as it says, as far as it can be, and aligned.
+// A struct of the caller: aligned, and as long as it claims to be, up to the limit.
 template <typename Args>
 class CallersStruct {
  public:
@@ -63,7 +63,7 @@ class CallersStruct {
     if constexpr (requires { args().name; }) args().name = pointers.name();
     if constexpr (requires { args().input; }) point(args().input, pointers.buffer());
     if constexpr (requires { args().output; }) point(args().output, pointers.buffer());
-    // Near 16, the size of the buffer, or anything.
+    // A value near 16, the size of the buffer, or any value.
     if constexpr (requires { args().output_bytes; }) {
       if (input.Below(2) == 0) args().output_bytes = input.Below(32);
     }

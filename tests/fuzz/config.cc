@@ -1,4 +1,4 @@
-// The environment, a variable a line.
+// The environment, one variable per line.
 #include "runtime/base/config.h"
 #include "runtime/backends/read_config.h"
 

@@ -1,4 +1,4 @@
-// A configuration file of rondarun, and the options that it becomes.
+// A configuration file of rondarun, and the options that result from it.
 #include "runtime/launch/options/config_file.h"
 
 #include "runtime/launch/options/option_table.h"

@@ -1,4 +1,4 @@
-// A rank of the control plane across hosts, fed with its neighbours' bytes and other events.
+// A rank of the control plane across hosts, which gets its neighbours' bytes and other events.
 #include "runtime/control/tree/control_node.h"
 
 #include "tests/fuzz/fuzz_input.h"
@@ -19,7 +19,7 @@ ControlNode MakeNode() {
   return ControlNode(std::move(options));
 }
 
-// Bytes as they come in over a stream, cut by the input.
+// Bytes as they arrive over a stream, cut by the input.
 void TakeBytes(ControlNode& node, RankId from, FrameAssembler& assembler, absl::string_view bytes, absl::Duration now) {
   assembler.Append(bytes);
   std::string frame;
@@ -47,7 +47,7 @@ void Act(ControlNode& node, FuzzInput& input) {
   }
 }
 
-// Everything that goes out are frames that the others decode.
+// All outgoing bytes are frames that the other ranks can decode.
 void CheckOutput(ControlNode& node) {
   for (const RankId neighbour : kNeighbours) {
     FrameAssembler assembler(kMaxControlFrame);

@@ -1,4 +1,4 @@
-// A peer's flight recorder, whose memory may hold anything.
+// A peer's flight recorder, whose memory may have any content.
 #include "runtime/monitor/flight_recorder.h"
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Both ends of a control ring in shared memory, while somebody else writes to that memory too.
+// Both ends of a control ring in shared memory, while another process also writes to that memory.
 #include <memory>
 #include <string>
 

@@ -21,21 +21,21 @@ inline void Require(bool holds, const char* requirement) {
   std::abort();
 }
 
-// Input from outside is accepted, or refused as INVALID_ARGUMENT with a text.
+// Input from outside must be accepted, or refused as INVALID_ARGUMENT with a text.
 inline void RequireOkOrRefused(const absl::Status& status) {
   if (status.ok()) return;
   const bool refused = status.code() == absl::StatusCode::kInvalidArgument && !status.message().empty();
   Require(refused, status.ToString().c_str());
 }
 
-// Reads decisions off the front of an input; of an exhausted one, zeros. Thread-compatible.
+// Reads decisions from the front of an input; zeros after its end. Thread-compatible.
 class FuzzInput {
  public:
   FuzzInput(const uint8_t* data, size_t size) : rest_(reinterpret_cast<const char*>(data), size) {}
 
   bool empty() const { return rest_.empty(); }
 
-  // The next `size` bytes, or as many as there are.
+  // The next `size` bytes, or fewer at the end of the input.
   absl::string_view Take(size_t size) {
     const absl::string_view taken = rest_.substr(0, size);
     rest_.remove_prefix(taken.size());

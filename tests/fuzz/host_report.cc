@@ -1,4 +1,4 @@
-// Reports of other hosts' monitors: refused, or ranks that a monitor can watch and describe.
+// Reports of other hosts' monitors. Each is refused, or has ranks that a monitor can watch and describe.
 #include <algorithm>
 #include <map>
 #include <string>

@@ -1,4 +1,4 @@
-// A request to the monitor, which may hold anything: it gets the page only with the token and under the right name.
+// A request to the monitor, which may have any content: it gets the page only with the token and under the right name.
 #include "runtime/monitor/serve/http.h"
 
 #include <optional>
@@ -27,7 +27,7 @@ void AnswerBytes(absl::string_view request, size_t piece) {
   const std::string lower = absl::AsciiStrToLower(request);
   const bool may_have = absl::StrContains(lower, "localhost") && absl::StrContains(lower, "authorization");
   fuzz::Require(!has_page || may_have, "the page is for those who have the token");
-  // Without the token in plain text or in base64 no other bytes lead to the page.
+  // Without the token in plain text or in base64, no other bytes lead to the page.
   const bool has_token = absl::StrContains(request, kToken) || absl::StrContains(lower, "basic");
   fuzz::Require(!has_page || has_token, "the token is needed");
 }
@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t piece = input.Number<uint16_t>() % 4096 + size_t{1};
   const absl::string_view request = input.TakeRest();
   ronda::AnswerBytes(request, piece);
-  // The parts that are ours alone.
+  // The parsers that are our own code.
   const auto name = ronda::NameInHost(request);
   ronda::fuzz::Require(!name || (!name->empty() && name->size() <= request.size()), "a name is part of the header");
   const auto token = ronda::TokenInAuthorization(request);

@@ -1,5 +1,5 @@
-// The messages between the members of an elastic job and its launcher: each is refused, or says the same after another
-// way.
+// The messages between the members of an elastic job and its launcher. Each is refused, or has the same meaning after
+// another encoding and decoding.
 #include "runtime/elastic/membership_message.h"
 
 #include "absl/strings/string_view.h"

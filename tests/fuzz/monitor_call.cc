@@ -1,4 +1,4 @@
-// Calls of MonitorService, as clients may send them: refused, or answered for a job that there is.
+// Calls of MonitorService, as clients may send them. Each is refused, or answered for an existing job.
 #include <string>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// The negotiation, driven by reports that no correct rank would send among some that one would.
+// The negotiation, with reports that no correct rank would send among some that a correct rank would.
 #include <optional>
 #include <set>
 #include <string>
@@ -17,7 +17,7 @@ constexpr int kWorldSize = 3;
 constexpr int kNames = 3;
 constexpr size_t kCacheCapacity = 2;  // small, so that entries are evicted
 
-// Reads a request from few alternatives, so that requests often meet, and often contradict each other a little.
+// Reads a request from few alternatives, so that requests often match, and often contradict each other a little.
 TensorRequest ReadRequest(FuzzInput& input) {
   TensorRequest request{.name = std::string(1, static_cast<char>('a' + input.Below(kNames))),
                         .process_set = static_cast<ProcessSetId>(input.Below(3)),
@@ -48,7 +48,7 @@ class Job {
     }
   }
 
-  // False once a message has been refused: the job has failed.
+  // False after a message has been refused: the job has failed.
   bool Step(FuzzInput& input) {
     const RankId rank = input.Below(kWorldSize);
     switch (input.Below(7)) {
@@ -124,7 +124,7 @@ class Job {
     return received->job == ResponseList::Job::kGoesOn;
   }
 
-  // All ranks enter the next bucket of the schedule, if there is one that all can enter.
+  // All ranks enter the next bucket of the schedule, if all can enter one.
   void VoteOnBucket() {
     if (!schedules_[0].locked()) return;
     bool veto = false;
@@ -170,7 +170,7 @@ class Job {
                           .schedule = {.identical_steps = 1}}};
   std::vector<Reporter> reporters_;
   LockedSchedule schedules_[kWorldSize];
-  std::set<TensorKey> in_schedule_[kWorldSize];  // the submissions of each rank to the locked one
+  std::set<TensorKey> in_schedule_[kWorldSize];  // the submissions of each rank to the locked schedule
   absl::Time now_ = absl::UnixEpoch();
 };
 

@@ -1,4 +1,4 @@
-// A rank's report, as the coordinator rank decodes it.
+// A rank's report, as the coordinator decodes it.
 #include "runtime/negotiation/messages.h"
 #include "tests/fuzz/fuzz_input.h"
 

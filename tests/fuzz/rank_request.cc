@@ -1,4 +1,5 @@
-// What a process asks of a rank, in memory that both have: the rank refuses it, or gets a path that it can use.
+// A request that a process makes of a rank, in memory that both share: the rank refuses it, or gets a path that it can
+// use.
 #include "runtime/monitor/rank_request.h"
 
 #include <algorithm>

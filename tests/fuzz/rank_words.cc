@@ -14,7 +14,7 @@
 namespace ronda {
 namespace {
 
-// Words that are in order, for damage to begin with.
+// Valid words, to which damage is added.
 void FillIn(RankWords* words) {
   words->bytes = sizeof(RankWords);
   words->pid = getpid();

@@ -1,4 +1,4 @@
-// A recorded negotiation, as a file holds it.
+// A recorded negotiation, in the format of a file.
 #include "runtime/negotiation/recording.h"
 
 #include "tests/fuzz/fuzz_input.h"
@@ -6,7 +6,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto recording = ronda::DecodeRecording({reinterpret_cast<const char*>(data), size});
   ronda::fuzz::RequireOkOrRefused(recording.status());
-  // A job of very many ranks takes memory before its first report.
+  // A job with very many ranks uses memory before its first report.
   constexpr int kMostRanks = 64;
   if (!recording.ok() || recording->options.world_size > kMostRanks) return 0;
   const absl::Status replayed = ronda::Replay(*recording);

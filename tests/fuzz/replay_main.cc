@@ -1,4 +1,4 @@
-// Runs a fuzz target on each file of the directories that are its arguments: one test case a file.
+// Runs a fuzz target on each file of the directories in its arguments: one test case per file.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class Replay : public ::testing::Test {
   void TestBody() override {
     std::ostringstream contents;
     contents << std::ifstream(file_, std::ios::binary).rdbuf();
-    // A copy of exactly this size: AddressSanitizer then sees reads past its end.
+    // A copy of exactly this size, so that AddressSanitizer detects reads past its end.
     const std::string text = contents.str();
     const std::vector<uint8_t> input(text.begin(), text.end());
     EXPECT_EQ(LLVMFuzzerTestOneInput(input.data(), input.size()), 0);

@@ -1,4 +1,4 @@
-// The coordinator rank's answer, as every rank decodes and applies it.
+// The coordinator's answer, as every rank decodes and applies it.
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/reporter.h"
 #include "tests/fuzz/fuzz_input.h"

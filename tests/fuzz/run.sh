@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# run.sh [TARGET...]: builds fuzz targets (all of them) and runs each for FUZZ_SECONDS (60), one a core, from the inputs
-# in corpus/. Prints a line a target; the input that made one fail is kept under .fuzz/, with the target's output.
-# FUZZ_KEEP=1 then replaces the inputs in corpus/ that have a hash for a name by the fewest that reach as much code as
-# all inputs together.
+# run.sh [TARGET...]: builds fuzz targets (all of them by default) and runs each for FUZZ_SECONDS (60), one per core,
+# from the inputs in corpus/. Prints one line per target. The input that made a target fail is kept under .fuzz/, with
+# the target's output. With FUZZ_KEEP=1, the inputs in corpus/ that have a hash as their name are replaced by the fewest
+# inputs that reach as much code as all inputs together.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 bazel=${BAZEL:-bazel}
-progress=() && [ -t 2 ] || progress=(--show_progress_rate_limit=60)  # a line a minute
+progress=() && [ -t 2 ] || progress=(--show_progress_rate_limit=60)  # one line per minute
 export FUZZ_SECONDS=${FUZZ_SECONDS:-60} FUZZ_KEEP=${FUZZ_KEEP:-0}
 export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1
 

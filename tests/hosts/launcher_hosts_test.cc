@@ -19,10 +19,11 @@ using ::testing::StartsWith;
 
 // The hosts have an interface of this name too, and it leads to themselves.
 TEST_F(LauncherHostsTest, InterfaceThatLeadsElsewhereIsNoWaitForEver) {
-  LauncherRun run(Joined({"-np", "2", "-H", absl::StrCat(hosts_->NameOf(0), ":1,", hosts_->NameOf(1), ":1"),
-                          "--launch-agent", hosts_->agent(), "--network-interfaces", "lo", "--start-timeout", "2"},
-                         {"sleep", "600"}),
-                  Options());
+  LauncherRun run(
+      Joined({"-np", "2", "-H", absl::StrCat(hosts_->NameOf(0), ":1,", hosts_->NameOf(1), ":1"), "--launcher", "mpirun",
+              "--launch-agent", hosts_->agent(), "--network-interfaces", "lo", "--start-timeout", "2"},
+             {"sleep", "600"}),
+      Options());
   EXPECT_EQ(run.Finish(), 1);
   EXPECT_THAT(run.LastLine(), StartsWith(absl::StrCat("rondarun: ranks 0, 1 (hosts ", hosts_->NameOf(0), ", ",
                                                       hosts_->NameOf(1), ") were not started within 2s: ")));
@@ -60,10 +61,11 @@ TEST_F(SshHostsTest, RefusedKeyIsSaidWithItsHost) {
   LauncherRun agents(Joined(TwoOnEach(servers_->foreign_identity()), {"--launcher", "ssh", "true"}), SshOptions());
   EXPECT_EQ(agents.Finish(), 1);
   EXPECT_THAT(agents.LastLine(), AllOf(StartsWith("rondarun: host 10."), HasSubstr("Permission denied (publickey")));
-  LauncherRun mpirun(Joined(TwoOnEach(servers_->foreign_identity()), {"true"}), SshOptions());
-  EXPECT_NE(mpirun.Finish(), 0);
-  EXPECT_THAT(mpirun.err(), HasSubstr("rondarun: mpirun: root@10."));
-  EXPECT_THAT(mpirun.err(), HasSubstr("Permission denied (publickey"));
+  LauncherRun mpirun(Joined(TwoOnEach(servers_->foreign_identity()), {"--launcher", "mpirun", "true"}), SshOptions());
+  EXPECT_EQ(mpirun.Finish(), 1);
+  EXPECT_THAT(Lines(mpirun.err()),
+              ElementsAre(AllOf(StartsWith("rondarun: mpirun cannot start the ranks: root@10."),
+                                HasSubstr("Permission denied (publickey"), HasSubstr("; rondarun --check -H 10."))));
 }
 
 TEST_F(SshHostsTest, UnknownHostIsSaidWithTheReason) {
@@ -72,10 +74,13 @@ TEST_F(SshHostsTest, UnknownHostIsSaidWithTheReason) {
   EXPECT_EQ(agents.Finish(), 1);
   EXPECT_EQ(agents.LastLine(), absl::StrCat("rondarun: host ", hosts_->AddressOf(1),
                                             ": the connection to its agent exited with code 255 (Host key verification "
-                                            "failed.)"));
-  LauncherRun mpirun(Joined(TwoOnEach(), {"true"}), SshOptions());
-  EXPECT_NE(mpirun.Finish(), 0);
-  EXPECT_THAT(mpirun.err(), HasSubstr(absl::StrCat("key is known for [", hosts_->AddressOf(1), "]")));
+                                            "failed.); rondarun --check -H ",
+                                            hosts_->AddressOf(1), ":2 tells more"));
+  LauncherRun mpirun(Joined(TwoOnEach(), {"--launcher", "mpirun", "true"}), SshOptions());
+  EXPECT_EQ(mpirun.Finish(), 1);
+  EXPECT_THAT(Lines(mpirun.err()),
+              ElementsAre(AllOf(HasSubstr(absl::StrCat("key is known for [", hosts_->AddressOf(1), "]")),
+                                HasSubstr(" Host key verification failed.; rondarun --check -H "))));
 }
 
 }  // namespace

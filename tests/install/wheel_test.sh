@@ -5,7 +5,7 @@ set -euo pipefail
 
 readonly work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/wheel.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-readonly most_bytes=16000000  # 15.04 MB now, most of it gRPC and libcrypto
+readonly most_bytes=16000000  # 15.7 MB now, most of it gRPC and libcrypto
 
 fail() {
   echo "FAILED: $*" >&2
@@ -31,6 +31,19 @@ for file in "$library"/../_native.abi3.so "$library"/libronda.so.0 "$library"/ro
   ! objdump -T "$file" | grep -E 'GLIBC_2\.(3[5-9]|[4-9][0-9])|GLIBCXX_3\.4\.[3-9][0-9]' || fail "$file needs a newer system"
 done
 
+# The licenses are there, and NOTICE names the projects of all libraries that are copies, and no others.
+readonly info=$(echo venv/lib/python3*/site-packages/ronda-*.dist-info)
+grep -qx "License-Expression: Apache-2.0" "$info/METADATA" || fail "METADATA names no license: $(< "$info/METADATA")"
+for file in $(sed -n 's/^License-File: //p' "$info/METADATA"); do
+  [[ -s $info/licenses/$file ]] || fail "the license $file is not in the wheel"
+done
+grep -q "Apache License" "$info/licenses/LICENSE" || fail "LICENSE: $(head -5 "$info/licenses/LICENSE")"
+copied=$(basename -a "$library"/lib*-????????.so* | sed -E 's/-[0-9a-f]{8}\.so.*//; s/^libabsl_.*/libabsl_*/' | sort -u)
+named=$(awk -F '  +' 'table && $3 != "-" { print $3 } /^Project / { table = 1 }' "$info/licenses/NOTICE" | tr ' ' '\n' | sort -u)
+[[ $copied == *libgrpc* ]] || fail "the wheel has no copies of libraries: $copied"
+difference=$(diff <(echo "$copied") <(echo "$named")) ||
+  fail "libraries that the wheel has copies of (<) and that NOTICE names (>) differ: $difference"
+
 [[ -f $library/../paddle/fleet/__init__.py ]] || fail "ronda.paddle.fleet is missing"
 
 venv/bin/python -m ronda.check > check.log || fail "ronda.check: $(< check.log)"
@@ -55,7 +68,12 @@ output=$(venv/bin/rondarun -np 2 sh -c '
 if ronda.rank() == 0: subprocess.run([\"venv/bin/rondactl\", \"ranks\", os.environ[\"RONDA_JOB_ID\"]], check=True)
 ronda.barrier()"') || fail "rondactl: $output"
 [[ $output == *negotiated* ]] || fail "rondactl: $output"
-[[ $(venv/bin/ronda-monitor --version) == "ronda-monitor "* ]] || fail "ronda-monitor"
+for name in ronda-monitor ronda-bench; do
+  [[ $(venv/bin/$name --version) == "$name "* ]] || fail "$name"
+done
+for name in rondarun horovodrun rondactl ronda-monitor ronda-bench; do
+  [[ -s venv/share/man/man1/$name.1 && -s venv/share/bash-completion/completions/$name ]] || fail "the manual page or the completion of $name"
+done
 output=$(venv/bin/rondarun --monitor --dry-run -np 1 true) || fail "rondarun --monitor: $output"
 [[ $output == *"/ronda/lib/ronda-monitor --wait --port 0 "* ]] || fail "rondarun --monitor: $output"
 echo "all is well: $(< wheel.log)"

@@ -19,7 +19,7 @@ namespace {
 // Every test runs on every SIMD target.
 class ConvertTest : public ::testing::TestWithParam<int64_t> {
  protected:
-  // Converts `src` to a buffer and returns how it differs from the reference; "" if it does not.
+  // Converts `src` to a buffer. Returns how the result differs from the reference, or "" if it does not.
   static std::string Check(const void* src, DType from, DType to, size_t count, const Scale& scale,
                            size_t misalignment = 0) {
     Buffer expected(to, count);
@@ -37,7 +37,7 @@ class ConvertTest : public ::testing::TestWithParam<int64_t> {
     return dst;
   }
 
-  Random random_{20240607};  // fixed: a failure repeats
+  Random random_{20240607};  // fixed, so that a failure repeats
   ForcedTarget target_{GetParam()};
 };
 
@@ -56,7 +56,7 @@ TEST_P(ConvertTest, EveryPatternOf16BitsConverts) {
   }
 }
 
-// Mantissas around everything that matters to rounding at any of `places`: zeros, ones, ties, and their neighbours.
+// Returns the mantissas that matter to rounding at any of `places`: zeros, ones, ties, and their neighbours.
 std::vector<uint64_t> TellingMantissas(int mantissa_bits, const std::vector<int>& places, Random& random) {
   const uint64_t mask = (uint64_t{1} << mantissa_bits) - 1;
   std::vector<uint64_t> mantissas = {0, 1, mask, mask - 1};
@@ -213,7 +213,7 @@ TEST_P(ConvertTest, ScaledIntegersSaturateAndTruncate) {
   constexpr auto kMax64 = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(Converted<int64_t>(DType::kInt64, DType::kInt64, {kMax64, -kMax64, 10}, {.multiplier = 1.5}),
             (std::vector<int64_t>{kMax64, std::numeric_limits<int64_t>::min(), 15}));
-  // 2^63 is a double although it is not an int64.
+  // A double can hold 2^63, an int64 cannot.
   EXPECT_EQ(Converted<int64_t>(DType::kInt64, DType::kInt64, {int64_t{1} << 62}, {.multiplier = 2})[0], kMax64);
   constexpr auto kMaxUnsigned = std::numeric_limits<uint64_t>::max();
   EXPECT_EQ(Converted<uint64_t>(DType::kUint64, DType::kUint64, {uint64_t{1} << 63, 4, 4}, {.multiplier = 2}),
@@ -238,7 +238,7 @@ using ::ronda::testing::WriteElement;
 
 constexpr DType kNarrowDTypes[] = {DType::kFloat16, DType::kBfloat16};
 
-// The specification, element by element.
+// Follows the specification, element by element.
 void ReferenceConvertWithFeedback(const ConvertWithFeedbackArgs& args) {
   const double factor = args.scale.multiplier / static_cast<double>(args.scale.divisor);
   for (size_t i = 0; i < args.count; ++i) {
@@ -266,7 +266,7 @@ class FeedbackTest : public ::testing::TestWithParam<int64_t> {
                          .residual = residual.data()});
   }
 
-  Random random_{20240611};  // fixed: a failure repeats
+  Random random_{20240611};  // fixed, so that a failure repeats
   ForcedTarget target_{GetParam()};
 };
 
@@ -364,7 +364,7 @@ TEST_P(FeedbackTest, WhatIsSentAndWhatIsKeptAddUp) {
         sent[i] += ReadElement(dst.data(), to, i);
       }
     }
-    // One round may lose a hundred times as much as all rounding in fp32.
+    // A single round may lose a hundred times as much as all rounding in fp32 together.
     for (size_t i = 0; i < kCount; ++i) {
       ASSERT_NEAR(sent[i] + static_cast<double>(residual[i]), meant[i], 1e-4) << Name(to);
       ASSERT_LE(std::fabs(residual[i]), 0x1p-7) << Name(to);

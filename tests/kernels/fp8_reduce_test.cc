@@ -22,10 +22,10 @@ constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, Red
 
 enum class Codes {
   kOrdinary,  // encoded numbers between -2 and 2
-  kAny,       // every code, and scales of many magnitudes; rubbish where the last block has no elements
+  kAny,       // every code, and scales of many magnitudes; random bytes after the last element
 };
 
-// Random sources of a reduction, each with an alignment of its own.
+// Random sources of a reduction, each with its own alignment.
 class Sources {
  public:
   Sources(Random& random, Codes codes, Fp8Format format, size_t source_count, size_t count)
@@ -68,7 +68,7 @@ class Sources {
   std::vector<const void*> pointers_;
 };
 
-// Where the result on any SIMD target differs from the reference; "" if nowhere. Ignores `args.dst`.
+// Returns where the result of a SIMD target differs from the reference, or "" if none differs. Ignores `args.dst`.
 std::string Check(ReduceFp8Args args, size_t dst_misalignment = 0) {
   const DType dtype = args.dst_dtype.value_or(DType::kUint8);
   const size_t elements = args.dst_dtype.has_value() ? args.count : Fp8Bytes(args.count);
@@ -94,7 +94,7 @@ class Fp8ReduceTest : public ::testing::TestWithParam<std::tuple<Fp8Format, Redu
  protected:
   const Fp8Format format_ = std::get<0>(GetParam());
   const ReduceOp op_ = std::get<1>(GetParam());
-  Random random_{20240610};  // fixed: a failure repeats
+  Random random_{20240610};  // fixed, so that a failure repeats
 };
 
 INSTANTIATE_TEST_SUITE_P(FormatsAndOps, Fp8ReduceTest,

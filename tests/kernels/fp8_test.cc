@@ -25,7 +25,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 // Every test runs on every SIMD target, for both formats.
 class Fp8Test : public ::testing::TestWithParam<std::tuple<int64_t, Fp8Format>> {
  protected:
-  // Encodes and returns how the bytes differ from the reference; "" if they do not.
+  // Encodes. Returns how the bytes differ from the reference, or "" if they do not.
   std::string CheckEncode(const void* src, DType src_dtype, size_t count, const Scale& scale,
                           size_t misalignment = 0) const {
     Buffer expected(DType::kUint8, Fp8Bytes(count));
@@ -76,7 +76,7 @@ class Fp8Test : public ::testing::TestWithParam<std::tuple<int64_t, Fp8Format>> 
     return scale;
   }
 
-  // The codes of finite numbers that are not negative, in their order.
+  // Returns the codes of finite numbers that are not negative, in ascending order.
   std::vector<uint8_t> MagnitudeCodes() const {
     std::vector<uint8_t> codes;
     for (uint8_t code = 0; code < 0x80; ++code) {
@@ -86,7 +86,7 @@ class Fp8Test : public ::testing::TestWithParam<std::tuple<int64_t, Fp8Format>> 
   }
 
   const Fp8Format format_ = std::get<1>(GetParam());
-  Random random_{20240609};  // fixed: a failure repeats
+  Random random_{20240609};  // fixed, so that a failure repeats
   ForcedTarget target_{std::get<0>(GetParam())};
 };
 
@@ -123,7 +123,7 @@ TEST_P(Fp8Test, EveryFiniteCodeSurvivesTheRoundTripAtEveryScale) {
   }
 }
 
-// Between each code and the next: the tie, and the numbers just beside it.
+// Tests the tie between each code and the next, and the numbers just beside the tie.
 TEST_P(Fp8Test, RoundsToNearestEvenAtEveryBoundary) {
   const std::vector<uint8_t> codes = MagnitudeCodes();
   for (int exponent : {-126, -120, -1, 0, 7, 112}) {
@@ -139,7 +139,7 @@ TEST_P(Fp8Test, RoundsToNearestEvenAtEveryBoundary) {
         values.push_back(value);
         values.push_back(-value);
       }
-      // Keeps the six of a boundary in one block.
+      // Keeps the six numbers of a boundary in one block.
       if (values.size() % kFp8BlockElements > kFp8BlockElements - 6) {
         values.resize((values.size() / kFp8BlockElements + 1) * kFp8BlockElements);
       }
@@ -189,7 +189,7 @@ TEST_P(Fp8Test, NonFiniteNumbersSpoilOnlyThemselves) {
   FillRandom(random_, Numbers::kOrdinary, DType::kFloat32, values.size(), values.data());
   const std::vector<float> undisturbed = Decoded(Encoded(values), values.size());
   const float scale = ScaleOf(Encoded(values));
-  // Where the largest number is not disturbed.
+  // Puts special numbers only where they do not replace the largest number.
   for (float special : {kInfinity, -kInfinity, kNan, -kNan}) {
     std::vector<float> disturbed = values;
     const float largest =
@@ -310,7 +310,7 @@ TEST_P(Fp8Test, FeedbackMatchesItsDefinition) {
   }
 }
 
-// A number far too small for its block's scale arrives in the end.
+// In the end, even a number arrives that is far too small for its block's scale.
 TEST_P(Fp8Test, FeedbackDeliversWhatEachRoundLoses) {
   std::vector<float> values(kFp8BlockElements, 1e-7f);
   values[0] = 1.0f;

@@ -18,7 +18,7 @@ using ::ronda::testing::WriteElement;
 
 constexpr DType kDTypes[] = {DType::kFloat32, DType::kFloat64};
 
-// One dot product in the order that adasum.h promises.
+// Returns one dot product, added in the order that kernels/cpu/gradients.h promises.
 double ReferenceDot(const void* a, const void* b, DType dtype, size_t count) {
   std::vector<double> sums(16, 0.0);
   for (size_t i = 0; i < count; ++i) {
@@ -36,7 +36,7 @@ double ReferenceDot(const void* a, const void* b, DType dtype, size_t count) {
 // Every test runs on every SIMD target.
 class AdasumTest : public ::testing::TestWithParam<int64_t> {
  protected:
-  // Adasum of two whole vectors.
+  // Returns the Adasum of two whole vectors.
   static std::vector<double> Adasum(const std::vector<double>& a, const std::vector<double>& b) {
     const AdasumWeights weights = WeightsOf(Dots(a.data(), b.data(), DType::kFloat64, a.size()));
     std::vector<double> result(a.size());
@@ -49,7 +49,7 @@ class AdasumTest : public ::testing::TestWithParam<int64_t> {
     return result;
   }
 
-  Random random_{20240613};  // fixed: a failure repeats
+  Random random_{20240613};  // fixed, so that a failure repeats
   ForcedTarget target_{GetParam()};
 };
 
@@ -149,7 +149,7 @@ TEST(AdasumWeightsTest, FollowTheFormula) {
 // Every test runs on every SIMD target.
 class NonFiniteTest : public ::testing::TestWithParam<int64_t> {
  protected:
-  Random random_{20240612};  // fixed: a failure repeats
+  Random random_{20240612};  // fixed, so that a failure repeats
   ForcedTarget target_{GetParam()};
 };
 

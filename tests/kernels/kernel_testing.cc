@@ -64,7 +64,7 @@ void FillRandom(Random& random, Numbers numbers, DType dtype, size_t count, void
       const uint64_t bits = random();
       std::memcpy(bytes + i * size, &bits, size);
     } while (numbers == Numbers::kNoNan && IsNan(buffer, dtype, i));
-    // Otherwise a quarter of the bytes, not one in 256, are false.
+    // Makes a quarter of the bytes false. Otherwise only one byte in 256 would be false.
     if (dtype == DType::kBool && random() % 4 == 0) bytes[i] = 0;
   }
 }

@@ -1,4 +1,4 @@
-// Helpers of the kernels' tests.
+// Helpers for the kernels' tests.
 #ifndef RONDA_TESTS_KERNELS_KERNEL_TESTING_H_
 #define RONDA_TESTS_KERNELS_KERNEL_TESTING_H_
 
@@ -26,10 +26,10 @@ inline constexpr ReduceOp kAllOps[] = {ReduceOp::kSum,    ReduceOp::kMin,   Redu
                                        ReduceOp::kBitAnd, ReduceOp::kBitOr, ReduceOp::kBitXor};
 static_assert(std::size(kAllOps) == kReduceOpCount);
 
-// The SIMD targets that this CPU can run and the kernels were compiled for, as Highway's bits.
+// Returns the SIMD targets that this CPU can run and for which the kernels were compiled, as Highway's bits.
 std::vector<int64_t> SimdTargets();
 
-// While one lives, kernels run on `target`.
+// While an object of this class exists, kernels run on `target`.
 class ForcedTarget {
  public:
   explicit ForcedTarget(int64_t target);
@@ -47,7 +47,7 @@ class Buffer {
   const uint8_t* data() const { return bytes_.data() + offset_; }
   size_t size() const { return size_; }
 
-  // True if only the elements were written.
+  // Whether the guard bytes are unchanged.
   bool GuardsIntact() const;
 
  private:
@@ -57,15 +57,15 @@ class Buffer {
 };
 
 enum class Numbers {
-  kOrdinary,  // small enough that sums of ten and products of ten stay in range, for floating point
+  kOrdinary,  // in floating point, sums and products of ten numbers stay in range
   kAnyBits,   // every pattern: subnormals, infinities, NaN
   kNoNan,     // every pattern but NaN
 };
 
 void FillRandom(Random& random, Numbers numbers, DType dtype, size_t count, void* buffer);
 
-// Empty if `actual` equals `expected` bit for bit, else where not and how. All NaNs are equal: which of two an
-// operation returns is the compiler's choice.
+// Returns "" if `actual` equals `expected` bit for bit, else the first difference. All NaNs are treated as equal,
+// because the compiler chooses which of two NaNs an operation returns.
 std::string Difference(DType dtype, size_t count, const void* expected, const void* actual);
 
 }  // namespace ronda::kernels

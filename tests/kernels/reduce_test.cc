@@ -19,7 +19,7 @@
 namespace ronda::kernels {
 namespace {
 
-// Random sources of a reduction, each with an alignment of its own.
+// Random sources of a reduction, each with its own alignment.
 class Sources {
  public:
   Sources(Random& random, Numbers numbers, DType dtype, size_t source_count, size_t count)
@@ -31,7 +31,7 @@ class Sources {
     }
   }
 
-  // A reduction of all elements, to `dst` of the sources' type.
+  // Returns the arguments of a reduction of all elements, to `dst` of the sources' type.
   ReduceArgs Args(ReduceOp op, void* dst) const {
     return {
         .sources = pointers_, .dtype = dtype_, .op = op, .scale = {}, .dst = dst, .dst_dtype = dtype_, .count = count_};
@@ -46,7 +46,7 @@ class Sources {
   std::vector<const void*> pointers_;
 };
 
-// Where the result on any SIMD target differs from the reference; "" if nowhere. Ignores `args.dst`.
+// Returns where the result of a SIMD target differs from the reference, or "" if none differs. Ignores `args.dst`.
 std::string Check(ReduceArgs args, size_t dst_misalignment = 0) {
   Buffer expected(args.dst_dtype, args.count);
   args.dst = expected.data();
@@ -80,7 +80,7 @@ class ReduceTest : public ::testing::TestWithParam<std::tuple<DType, ReduceOp>> 
  protected:
   const DType dtype_ = std::get<0>(GetParam());
   const ReduceOp op_ = std::get<1>(GetParam());
-  Random random_{20240608};  // fixed: a failure repeats
+  Random random_{20240608};  // fixed, so that a failure repeats
 };
 
 INSTANTIATE_TEST_SUITE_P(TypesAndOps, ReduceTest, ::testing::ValuesIn(TypesAndOps()), [](const auto& info) {
@@ -172,7 +172,7 @@ TEST_P(ReduceTest, TargetsAgreeBitForBit) {
   }
 }
 
-// Reduces one element a source, on the best target.
+// Reduces one element per source, on the best target.
 template <class T>
 T ReduceOne(DType dtype, ReduceOp op, const std::vector<T>& elements, const Scale& scale = {}) {
   std::vector<const void*> sources;
@@ -204,7 +204,7 @@ TEST(ReduceValuesTest, AnAverageOfIntegersIsRightWhereTheirSumDoesNotFit) {
             UINT64_MAX);
   EXPECT_EQ(ReduceOne(DType::kUint8, ReduceOp::kSum, std::vector<uint8_t>{200, 200}, {.multiplier = 0.5}), 200);
   EXPECT_EQ(ReduceOne(DType::kUint8, ReduceOp::kSum, std::vector<uint8_t>{200, 200}, {.multiplier = 2.0}), 255);
-  // Without a scale the type is the caller's choice.
+  // Without a scale the sum wraps around, because the caller has chosen the type.
   EXPECT_EQ(ReduceOne(DType::kUint8, ReduceOp::kSum, std::vector<uint8_t>{200, 200}), 144);
 }
 
@@ -217,7 +217,7 @@ TEST(ReduceValuesTest, SumsOf16BitTypesRoundOnce) {
             half(2050));
   EXPECT_EQ(ReduceOne(DType::kBfloat16, ReduceOp::kSum, std::vector<uint16_t>{brain(256), brain(1), brain(1)}),
             brain(258));
-  // The sum is out of range, the average is not.
+  // The sum is out of range, but the average is not.
   EXPECT_EQ(ReduceOne(DType::kFloat16, ReduceOp::kSum, std::vector<uint16_t>{half(60000), half(60000)}), half(1e9));
   EXPECT_EQ(ReduceOne(DType::kFloat16, ReduceOp::kSum, std::vector<uint16_t>{half(60000), half(60000)}, {.divisor = 2}),
             half(60000));

@@ -24,11 +24,11 @@ float ScaleOf(const uint8_t* block) {
   return scale;
 }
 
-// The scale of a block whose largest finite magnitude is `largest`.
+// Returns the scale of a block whose largest finite magnitude is `largest`.
 float ScaleFor(Fp8Format format, double largest) {
   if (largest == 0) return 1;
   double scale = std::ldexp(1.0, -126);
-  // 1.75 is the mantissa of the formats' maxima: a scale twice as large would give its codes infinite values.
+  // The largest numbers of both formats have the mantissa 1.75. A scale twice as large would make them infinite.
   while (largest > scale * LargestCode(format) && scale * LargestCode(format) < std::ldexp(1.75, 127)) scale *= 2;
   return static_cast<float>(scale);
 }

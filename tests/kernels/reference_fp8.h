@@ -9,16 +9,16 @@
 
 namespace ronda::kernels {
 
-// The functions of kernels/cpu/fp8.h element by element, from their specification.
+// The functions of kernels/cpu/fp8.h, which follow their specification element by element.
 void ReferenceEncodeFp8(const EncodeFp8Args& args);
 void ReferenceDecodeFp8(const void* blocks, Fp8Format format, void* dst, DType dst_dtype, size_t count);
 void ReferenceReduceFp8(const ReduceFp8Args& args);
 
-// One code.
+// Returns the number for which `code` stands.
 double DoubleFromCode(Fp8Format format, uint8_t code);
 uint8_t CodeFromDouble(Fp8Format format, double value);
 
-// The largest finite number that a code stands for.
+// Returns the largest finite number for which a code stands.
 double LargestCode(Fp8Format format);
 
 }  // namespace ronda::kernels

@@ -28,12 +28,12 @@ void StoreInteger(void* buffer, size_t index, T value) {
   std::memcpy(static_cast<char*>(buffer) + index * sizeof(T), &value, sizeof(T));
 }
 
-// Holds every sum of a few integers.
+// A type for every sum of a few integers.
 __extension__ using Sum = __int128;
 
 template <class T>
 T ScaledInteger(Sum value, const Scale& scale) {
-  // long double holds every 64-bit integer, so that its limits compare exactly.
+  // long double can hold every 64-bit integer, so comparisons with the limits are exact.
   long double scaled =
       scale.multiplier == 1.0
           ? static_cast<long double>(value / scale.divisor)
@@ -44,7 +44,7 @@ T ScaledInteger(Sum value, const Scale& scale) {
   return static_cast<T>(scaled);
 }
 
-// The function of two integers or booleans.
+// Returns the operator's result for two integers or booleans.
 template <class T>
 T Combine(ReduceOp op, T a, T b) {
   using Wrapping = uint64_t;

@@ -8,11 +8,12 @@
 
 namespace ronda::kernels {
 
-// Convert (kernels/cpu/convert.h) and Reduce (kernels/cpu/reduce.h) element by element, from their specification.
+// Convert (kernels/cpu/convert.h) and Reduce (kernels/cpu/reduce.h), which follow their specification element by
+// element.
 void ReferenceConvert(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count, const Scale& scale);
 void ReferenceReduce(const ReduceArgs& args);
 
-// a op b; NaN if either is.
+// Returns a op b, or NaN if either is NaN.
 float CombinedFloats(ReduceOp op, float a, float b);
 
 }  // namespace ronda::kernels

@@ -8,7 +8,7 @@
 namespace ronda::kernels {
 namespace {
 
-// Every alignment of either side, and every length up to several lines: the bytes arrive and none beside them changes.
+// Many alignments of both sides, and many lengths up to several lines. The bytes arrive, and no other byte changes.
 TEST(StreamCopyTest, CopiesAnyLengthBetweenAnyAlignments) {
   constexpr size_t kRoom = 64 + 400;
   std::string source(kRoom, '\0');

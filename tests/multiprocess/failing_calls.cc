@@ -1,13 +1,19 @@
 // Preloaded into the launcher and its ranks: fails one call of one process with an error number.
 //
 //   FAILING_CALL="<function> <error number> <which call, from 1> <process>"
+//       the function: * for all of them
+//       the error number: or what failing_calls.h has
 //       the process: a rank; in an elastic job a member's place on its host; or - for the launcher
-//   FAILING_CALL_MARK=<a file that is made when the call has failed>
+//   FAILING_CALL_UNDER=<only calls on this folder, and on what is in it, count>
+//   FAILING_CALL_MARK=<a file that is made when the call has failed, with the function's name>
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -15,10 +21,15 @@
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
+
+#include "tests/multiprocess/failing_calls.h"
+#include "tests/multiprocess/unsynced_files.h"
 
 namespace {
 
@@ -27,6 +38,7 @@ struct Plan {
   int error_number = 0;
   int which = 0;
   bool is_of_this_process = false;
+  const char* under = nullptr;
   const char* mark = nullptr;
 };
 
@@ -41,22 +53,65 @@ Plan ReadPlan() {
   const char* own = std::getenv("RONDA_RANK");
   if (own == nullptr) own = std::getenv("RONDA_LOCAL_RANK");
   plan.is_of_this_process = std::strcmp(own == nullptr ? "-" : own, rank) == 0;
+  plan.under = std::getenv("FAILING_CALL_UNDER");
   plan.mark = std::getenv("FAILING_CALL_MARK");
   return plan;
+}
+
+// What a call is about: a file, by its path or its descriptor, or something else.
+class Subject {
+ public:
+  Subject() = default;
+  explicit Subject(const char* path) : path_(path) {}
+  explicit Subject(int fd) : fd_(fd) {}
+  explicit Subject(FILE* file) : fd_(file == nullptr ? -1 : fileno(file)) {}
+  explicit Subject(DIR* folder) : fd_(dirfd(folder)) {}
+
+  bool IsUnder(const char* folder) const {
+    const std::string path = fd_ >= 0 ? ronda::PathOf(fd_) : path_ == nullptr ? "" : path_;
+    return path.compare(0, std::strlen(folder), folder) == 0;
+  }
+
+ private:
+  const char* path_ = nullptr;
+  int fd_ = -1;
+};
+
+// Whether it was made; not if the call has failed for a member that this one replaces.
+bool MakeMark(const char* path, const char* function) {
+  const long mark = syscall(SYS_openat, AT_FDCWD, path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+  if (mark < 0) return false;
+  syscall(SYS_write, mark, function, std::strlen(function));
+  syscall(SYS_close, mark);
+  return true;
+}
+
+const Plan& ThePlan() {
+  static const Plan plan = ReadPlan();
+  return plan;
+}
+
+// Of this process, if it is to lose its power. One of its threads alone works on the folder.
+ronda::UnsyncedFiles* Unsynced(const Subject& subject) {
+  const Plan& plan = ThePlan();
+  if (!plan.is_of_this_process || plan.error_number != ronda::kLosePower || !subject.IsUnder(plan.under))
+    return nullptr;
+  static auto* const files = new ronda::UnsyncedFiles(std::string(plan.mark) + ".lost");
+  return files;
 }
 
 std::atomic<int> calls{0};
 
 // Whether this call is the one; then errno is set.
-bool Fails(const char* function) {
-  static const Plan plan = ReadPlan();
-  if (!plan.is_of_this_process || std::strcmp(plan.function, function) != 0) return false;
+bool Fails(const char* function, const Subject& subject = Subject()) {
+  const Plan& plan = ThePlan();
+  if (!plan.is_of_this_process) return false;
+  if (std::strcmp(plan.function, "*") != 0 && std::strcmp(plan.function, function) != 0) return false;
+  if (plan.under != nullptr && !subject.IsUnder(plan.under)) return false;
   if (calls.fetch_add(1) + 1 != plan.which) return false;
-  if (plan.mark != nullptr) {
-    const long mark = syscall(SYS_openat, AT_FDCWD, plan.mark, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
-    if (mark < 0) return false;  // it has failed for a member that this one replaces
-    syscall(SYS_close, mark);
-  }
+  if (plan.mark != nullptr && !MakeMark(plan.mark, function)) return false;
+  if (auto* const unsynced = Unsynced(subject)) unsynced->LosePower();
+  if (plan.error_number <= ronda::kKillProcess) raise(SIGKILL);
   errno = plan.error_number;
   return true;
 }
@@ -68,18 +123,39 @@ Function* Next(const char* name) {
 
 }  // namespace
 
-#define FAILING(type, name, failure, parameters, arguments)                \
-  extern "C" __attribute__((visibility("default"))) type name parameters { \
-    static auto* const next = Next<type parameters>(#name);                \
-    if (Fails(#name)) return failure;                                      \
-    return next arguments;                                                 \
+#define STANDS_IN extern "C" __attribute__((visibility("default")))
+
+// A function that fails without having done anything. What it is about follows its arguments, if that is a file.
+#define FAILING(type, name, failure, parameters, arguments, ...) \
+  STANDS_IN type name parameters {                               \
+    static auto* const next = Next<type parameters>(#name);      \
+    if (Fails(#name, Subject(__VA_ARGS__))) return failure;      \
+    return next arguments;                                       \
   }
 
 FAILING(void*, mmap, MAP_FAILED, (void* at, size_t size, int protection, int flags, int fd, off_t offset),
-        (at, size, protection, flags, fd, offset))
-FAILING(int, posix_fallocate, errno, (int fd, off_t offset, off_t size), (fd, offset, size))
-FAILING(ssize_t, write, -1, (int fd, const void* data, size_t size), (fd, data, size))
-FAILING(ssize_t, read, -1, (int fd, void* data, size_t size), (fd, data, size))
+        (at, size, protection, flags, fd, offset), fd)
+FAILING(int, posix_fallocate, errno, (int fd, off_t offset, off_t size), (fd, offset, size), fd)
+FAILING(ssize_t, write, -1, (int fd, const void* data, size_t size), (fd, data, size), fd)
+FAILING(ssize_t, read, -1, (int fd, void* data, size_t size), (fd, data, size), fd)
+FAILING(int, fstat, -1, (int fd, struct stat* info), (fd, info), fd)
+FAILING(int, stat, -1, (const char* path, struct stat* info), (path, info), path)
+FAILING(int, remove, -1, (const char* path), (path), path)
+FAILING(int, unlink, -1, (const char* path), (path), path)
+FAILING(dirent*, readdir, nullptr, (DIR * folder), (folder), folder)
+FAILING(size_t, fread, 0, (void* data, size_t size, size_t count, FILE* file), (data, size, count, file), file)
+FAILING(int, fseek, -1, (FILE * file, long offset, int from), (file, offset, from), file)
+FAILING(int, fflush, EOF, (FILE * file), (file), file)
+FAILING(int, access, -1, (const char* path, int mode), (path, mode), path)
+FAILING(ssize_t, readlink, -1, (const char* path, char* target, size_t size), (path, target, size), path)
+FAILING(int, munmap, -1, (void* at, size_t size), (at, size))
+FAILING(int, flock, -1, (int fd, int operation), (fd, operation))
+FAILING(int, dup2, -1, (int from, int to), (from, to))
+FAILING(int, socketpair, -1, (int domain, int type, int protocol, int* ends), (domain, type, protocol, ends))
+FAILING(int, getsockname, -1, (int fd, sockaddr* address, socklen_t* size), (fd, address, size))
+FAILING(ssize_t, send, -1, (int fd, const void* data, size_t size, int flags), (fd, data, size, flags))
+FAILING(ssize_t, recv, -1, (int fd, void* data, size_t size, int flags), (fd, data, size, flags))
+FAILING(int, signalfd, -1, (int fd, const sigset_t* signals, int flags), (fd, signals, flags))
 FAILING(int, socket, -1, (int domain, int type, int protocol), (domain, type, protocol))
 FAILING(int, bind, -1, (int fd, const sockaddr* address, socklen_t size), (fd, address, size))
 FAILING(int, listen, -1, (int fd, int queue), (fd, queue))
@@ -87,34 +163,83 @@ FAILING(int, pipe2, -1, (int* ends, int flags), (ends, flags))
 FAILING(int, poll, -1, (pollfd * fds, nfds_t count, int timeout), (fds, count, timeout))
 FAILING(int, memfd_create, -1, (const char* name, unsigned flags), (name, flags))
 FAILING(pid_t, fork, -1, (), ())
-FAILING(int, fstat, -1, (int fd, struct stat* info), (fd, info))
 FAILING(int, pthread_create, errno,
         (pthread_t * thread, const pthread_attr_t* attributes, void* (*body)(void*), void* argument),
         (thread, attributes, body, argument))
 
-// The kernel closes a descriptor whatever it returns.
-extern "C" __attribute__((visibility("default"))) int close(int fd) {
-  static auto* const next = Next<int(int)>("close");
-  const int result = next(fd);
-  return Fails("close") ? -1 : result;
+// The name of recv in programs that are compiled with _FORTIFY_SOURCE.
+STANDS_IN ssize_t __recv_chk(int fd, void* data, size_t size, size_t room, int flags) {
+  static auto* const next = Next<ssize_t(int, void*, size_t, size_t, int)>("__recv_chk");
+  return Fails("recv") ? -1 : next(fd, data, size, room, flags);
 }
 
-#define FAILING_OPEN(name)                                                                       \
-  extern "C" __attribute__((visibility("default"))) int name(const char* path, int flags, ...) { \
-    static auto* const next = Next<int(const char*, int, ...)>(#name);                           \
-    std::va_list arguments;                                                                      \
-    va_start(arguments, flags);                                                                  \
-    const int mode = va_arg(arguments, int);                                                     \
-    va_end(arguments);                                                                           \
-    return Fails("open") ? -1 : next(path, flags, mode);                                         \
+// A function that has closed what it was given, whatever it returns.
+#define FAILING_CLOSE(name, type)                       \
+  STANDS_IN int name(type opened) {                     \
+    static auto* const next = Next<int(type)>(#name);   \
+    const bool fails = Fails("close", Subject(opened)); \
+    const int error_number = errno;                     \
+    const int result = next(opened);                    \
+    if (fails) errno = error_number;                    \
+    return fails ? -1 : result;                         \
+  }
+FAILING_CLOSE(close, int)
+FAILING_CLOSE(fclose, FILE*)
+FAILING_CLOSE(closedir, DIR*)
+
+STANDS_IN int mkdir(const char* path, mode_t mode) {
+  static auto* const next = Next<int(const char*, mode_t)>("mkdir");
+  if (Fails("mkdir", Subject(path))) return -1;
+  const int result = next(path, mode);
+  if (auto* const unsynced = Unsynced(Subject(path)); result == 0 && unsynced != nullptr) unsynced->Made(path);
+  return result;
+}
+
+STANDS_IN int rename(const char* from, const char* to) {
+  static auto* const next = Next<int(const char*, const char*)>("rename");
+  if (Fails("rename", Subject(to))) return -1;
+  const int result = next(from, to);
+  if (auto* const unsynced = Unsynced(Subject(to)); result == 0 && unsynced != nullptr) unsynced->Renamed(from, to);
+  return result;
+}
+
+// The disk is left alone: no test is to wait for it.
+STANDS_IN int fsync(int fd) {
+  if (Fails("fsync", Subject(fd))) return -1;
+  if (auto* const unsynced = Unsynced(Subject(fd))) unsynced->Synced(fd);
+  return 0;
+}
+
+// A disk that is full takes a part.
+STANDS_IN size_t fwrite(const void* data, size_t size, size_t count, FILE* file) {
+  static auto* const next = Next<size_t(const void*, size_t, size_t, FILE*)>("fwrite");
+  if (!Fails("fwrite", Subject(file))) return next(data, size, count, file);
+  const int error_number = errno;
+  const size_t part = next(data, size, count / 2, file);
+  errno = error_number;
+  return part;
+}
+
+#define FAILING_OPEN(name)                                              \
+  STANDS_IN int name(const char* path, int flags, ...) {                \
+    static auto* const next = Next<int(const char*, int, ...)>(#name);  \
+    std::va_list arguments;                                             \
+    va_start(arguments, flags);                                         \
+    const int mode = va_arg(arguments, int);                            \
+    va_end(arguments);                                                  \
+    return Fails("open", Subject(path)) ? -1 : next(path, flags, mode); \
   }
 FAILING_OPEN(open)
 FAILING_OPEN(open64)
 
-#define FAILING_FOPEN(name)                                                                          \
-  extern "C" __attribute__((visibility("default"))) FILE* name(const char* path, const char* mode) { \
-    static auto* const next = Next<FILE*(const char*, const char*)>(#name);                          \
-    return Fails("open") ? nullptr : next(path, mode);                                               \
+#define FAILING_FOPEN(name)                                                                       \
+  STANDS_IN FILE* name(const char* path, const char* mode) {                                      \
+    static auto* const next = Next<FILE*(const char*, const char*)>(#name);                       \
+    if (Fails("open", Subject(path))) return nullptr;                                             \
+    FILE* const file = next(path, mode);                                                          \
+    auto* const unsynced = Unsynced(Subject(path));                                               \
+    if (mode[0] == 'w' && file != nullptr && unsynced != nullptr) unsynced->Opened(fileno(file)); \
+    return file;                                                                                  \
   }
 FAILING_FOPEN(fopen)
 FAILING_FOPEN(fopen64)

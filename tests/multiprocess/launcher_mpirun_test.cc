@@ -53,9 +53,16 @@ class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
   }
 
   // On hosts a (two ranks) and b (one), as far as mpirun knows.
-  std::vector<std::string> OnTwoHosts(const std::string& script) const {
-    return {"-np", "3",         "-H", "a:2,b:1", "--launch-agent", directory_ + "/agent", "--grace-period", "1",
-            "-x",  "MY_SECRET", "sh", "-c",      WithRank(script)};
+  std::vector<std::string> OnTwoHosts(const std::vector<std::string>& more) const {
+    std::vector<std::string> words = {
+        "-np", "3", "-H", "a:2,b:1", "--launcher", "mpirun", "--launch-agent", directory_ + "/agent"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  // The same, with $RANK in `script`.
+  std::vector<std::string> ScriptOnTwoHosts(const std::string& script) const {
+    return OnTwoHosts({"--grace-period", "1", "-x", "MY_SECRET", "sh", "-c", WithRank(script)});
   }
 
   static std::string WithRank(const std::string& script) {
@@ -90,6 +97,15 @@ class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Both, LauncherMpirunTest, ::testing::Values("openmpi", "mpich"),
                          [](const auto& test) { return test.param; });
 
+TEST_P(LauncherMpirunTest, HostThatSshDoesNotReachIsToldInOneLine) {
+  const std::string words = "ssh: Could not resolve hostname b: Name or service not known";
+  WriteScript("agent", absl::StrCat("[ $1 = a ] || { echo '", words, "' >&2; exit 255; }; shift; exec sh -c \"$*\""));
+  LauncherRun run(ScriptOnTwoHosts("exec sleep 600"), Options());
+  EXPECT_EQ(run.Finish(), 1);
+  EXPECT_EQ(run.err(), absl::StrCat("rondarun: mpirun cannot start the ranks: ", words,
+                                    "; rondarun --check -H a:2,b:1 looks at the hosts\n"));
+}
+
 TEST_P(LauncherMpirunTest, OutputIsMarkedAsTheLaunchersOwnRanksIs) {
   LauncherRun run(OnThisHost(2, "printf 'half '; sleep 0.1; echo line $RANK; echo oops >&2"), Options());
   EXPECT_EQ(run.Finish(), 0);
@@ -104,7 +120,7 @@ TEST_P(LauncherMpirunTest, RanksKnowTheirPlaceBeforeTheyBegin) {
   EXPECT_EQ(run.Finish(), 0) << run.err();
   EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: 0/2 0/2 host=0 1", "[1]<stdout>: 1/2 1/2 host=0 1"));
   // Hosts that differ have no number that follows from the rank.
-  LauncherRun hosts({"-np", "3", "-H", "a:2,b:1", "--launch-agent", directory_ + "/agent", "sh", "-c", say}, Options());
+  LauncherRun hosts(OnTwoHosts({"sh", "-c", say}), Options());
   EXPECT_EQ(hosts.Finish(), 0) << hosts.err();
   for (const std::string& line : Lines(hosts.out())) {
     EXPECT_THAT(line, MatchesRegex("\\[([0-2])\\]<stdout>: [0-2]/3 [0-1]/[1-3] host="));
@@ -142,7 +158,7 @@ TEST_P(LauncherMpirunTest, ExitCodeOfTheFirstRankThatFailedIsOurs) {
 }
 
 TEST_P(LauncherMpirunTest, RanksStartOnOtherHostsThroughTheAgent) {
-  LauncherRun run(OnTwoHosts("echo $RANK $MY_SECRET"), Options());
+  LauncherRun run(ScriptOnTwoHosts("echo $RANK $MY_SECRET"), Options());
   EXPECT_EQ(run.Finish(), 0) << run.err();
   EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: 0 hidden", "[1]<stdout>: 1 hidden", "[2]<stdout>: 2 hidden"));
 }
@@ -150,7 +166,7 @@ TEST_P(LauncherMpirunTest, RanksStartOnOtherHostsThroughTheAgent) {
 TEST_P(LauncherMpirunTest, HostThatDoesNotAnswerIsNamedAfterTheStartTimeout) {
   WriteScript("agent", absl::StrCat("[ $1 = b ] && { echo $$ > ", directory_,
                                     "/pid; exec sleep 600; }; shift; exec sh -c \"$*\""));
-  std::vector<std::string> words = OnTwoHosts("exec sleep 600");
+  std::vector<std::string> words = ScriptOnTwoHosts("exec sleep 600");
   words.insert(words.begin(), {"--start-timeout", "4"});
   LauncherRun run(words, Options());
   EXPECT_EQ(run.Finish(), 1);
@@ -190,7 +206,7 @@ TEST_P(LauncherMpirunTest, RanksHaveThePidThatTheLauncherTells) {
 }
 
 TEST_P(LauncherMpirunTest, DryRunPrintsTheCommandWithoutSecretsAndStartsNothing) {
-  std::vector<std::string> words = OnTwoHosts("echo started");
+  std::vector<std::string> words = ScriptOnTwoHosts("echo started");
   words.insert(words.begin(), "--dry-run");
   LauncherRun run(words, Options());
   EXPECT_EQ(run.Finish(), 0);

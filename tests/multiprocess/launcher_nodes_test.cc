@@ -117,6 +117,54 @@ TEST_F(LauncherNodesTest, ANodeJoinsTheRunningJob) {
                                  EndsWith("rondarun: the job has ended well\n")));
 }
 
+// -- Nodes that get their numbers by arrival --
+
+constexpr char kSayPlace[] = "echo $RANK/$WORLD_SIZE node $GROUP_RANK at $RONDA_MASTER_ADDR:$RONDA_MASTER_PORT";
+
+TEST_F(LauncherNodesTest, NodesGetTheirNumbersInTheOrderOfTheirComing) {
+  const Words two_ranks = {"--rdzv-backend", "c10d", "--nproc-per-node", "2"};
+  const Words say = {"sh", "-c", kSayPlace};
+  const auto first = Run("3", two_ranks, say);
+  first->WaitForErr(absl::StrCat("rondarun: leads the job; nodes join it at ", Address()));
+  // A node that goes before all are there leaves its number to others.
+  const auto gone = Run("3", two_ranks, say);
+  first->WaitForErr(" has come, with 2 slots");
+  gone->Signal(SIGKILL);
+  EXPECT_EQ(gone->Finish(), -SIGKILL);
+  first->WaitForErr(" has gone");
+  const auto second = Run("3", two_ranks, say);
+  first->WaitForErr(" has come, with 2 slots", 2);
+  const auto third = Run("3", two_ranks, say);
+  int number = 0;
+  for (LauncherRun* node : {first.get(), second.get(), third.get()}) {
+    EXPECT_EQ(node->Finish(), 0) << node->err();
+    Words places;
+    for (int rank = 2 * number; rank < 2 * number + 2; ++rank) {
+      places.push_back(absl::StrCat("[", rank, "]<stdout>: ", rank, "/6 node ", number, " at ", Address()));
+    }
+    EXPECT_EQ(node->SortedOut(), places);
+    ++number;
+  }
+  EXPECT_THAT(third->err(), HasSubstr("rondarun: this is node 2 of 3\n"));
+}
+
+TEST_F(LauncherNodesTest, NodesWithoutNumbersNeedAsManyRanksEach) {
+  const auto first = Run("2", {"--nproc-per-node", "2"}, {"true"});
+  first->WaitForErr("rondarun: leads the job");
+  const auto second = Run("2", {"--nproc-per-node", "1"}, {"true"});
+  for (LauncherRun* node : {first.get(), second.get()}) {
+    EXPECT_EQ(node->Finish(), 1);
+    EXPECT_THAT(node->LastLine(), AllOf(StartsWith("rondarun: --nproc-per-node is 2 on node "),
+                                        HasSubstr(", and 1 on node "), EndsWith(": give the same on all nodes")));
+  }
+}
+
+TEST_F(LauncherNodesTest, NodeThatWaitsInVainForOthersSaysHowManyHaveCome) {
+  const auto node = Run("2", {"--start-timeout", "0.1"}, {"true"});
+  EXPECT_EQ(node->Finish(), 1);
+  EXPECT_EQ(node->LastLine(), "rondarun: 1 of 2 nodes have come within 100ms (--start-timeout)");
+}
+
 TEST_F(LauncherNodesTest, TheJobBeginsWithTheLeastNumberOfNodes) {
   const auto leader = StartLeader("2:3", {"--nproc-per-node", "2"});
   const auto node = Start("2:3", {"--nproc-per-node", "2"});

@@ -110,10 +110,9 @@ TEST_F(LauncherSshTest, HostThatCannotBeReachedIsNamedWithTheReason) {
       "shift; exec sh -c \"$*\"");
   LauncherRun run(OnTwoHosts("exec sleep 600"));
   EXPECT_EQ(run.Finish(), 1);
-  EXPECT_EQ(run.LastLine(),
+  EXPECT_EQ(run.err(),
             "rondarun: host beta: the connection to its agent exited with code 255 (ssh: connect to host beta port 22: "
-            "No route "
-            "to host)");
+            "No route to host); rondarun --check -H beta:1 tells more\n");
 }
 
 TEST_F(LauncherSshTest, HostThatDoesNotAnswerIsNamedAfterTheStartTimeout) {

@@ -201,8 +201,30 @@ TEST(LauncherUsageTest, RanksSeeTheDevicesGiven) {
   EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: 2,3", "[1]<stdout>: 2,3"));
 }
 
+TEST(LauncherUsageTest, InterfaceThatThisHostHasNotIsRefusedWithThoseThatItHas) {
+  LauncherRun run({"-np", "2", "--network-interfaces", "no-such0", "true"});
+  EXPECT_EQ(run.Finish(), 2);
+  EXPECT_THAT(run.err(), AllOf(StartsWith("rondarun: --network-interfaces no-such0: this host has no such interface"),
+                               HasSubstr("there are lo (127.0.0.1)")));
+}
+
+TEST(LauncherUsageTest, MoreRanksThanCoresAreNotBoundToOneEach) {
+  LauncherRun run({"--binding", "core", "-np", "1024", "true"});
+  EXPECT_EQ(run.Finish(), 2);
+  EXPECT_THAT(run.err(), StartsWith("rondarun: --binding core: 1024 ranks on this host, and it has "));
+}
+
+TEST(LauncherUsageTest, HorovodsVariablesAreTakenAndItsGlooIsNoted) {
+  LauncherRun run({"-np", "1", "--gloo", "sh", "-c", "echo $RONDA_CYCLE_TIME $RONDA_FUSION_THRESHOLD"},
+                  {.environment = {"HOROVOD_CYCLE_TIME=3", "HOROVOD_FUSION_THRESHOLD=1048576", "HOROVOD_CCL_CACHE=1"}});
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_EQ(run.out(), "[0]<stdout>: 3ms 1MiB\n");
+  EXPECT_THAT(run.err(), AllOf(HasSubstr("rondarun: --gloo has no effect: "),
+                               HasSubstr("rondarun: HOROVOD_CCL_CACHE has no effect: ")));
+}
+
 TEST(LauncherUsageTest, BoundRanksRunOnCoresOfTheirOwn) {
-  LauncherRun bound({"--binding", "core", "-np", "2", "sh", "-c", "echo cpus=$(nproc)"});
+  LauncherRun bound({"--binding", "core", "-np", "1", "sh", "-c", "echo cpus=$(nproc)"});
   EXPECT_EQ(bound.Finish(), 0);
   LauncherRun free({"-np", "1", "sh", "-c", "echo cpus=$(nproc)"});
   EXPECT_EQ(free.Finish(), 0);
@@ -232,6 +254,18 @@ TEST(LauncherUsageTest, ThisHostMayBeNamed) {
   LauncherRun run({"--num-proc=2", "-H", "localhost:4", "--", "echo", "hello"});
   EXPECT_EQ(run.Finish(), 0);
   EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: hello", "[1]<stdout>: hello"));
+}
+
+// Both names are this host's.
+TEST(LauncherUsageTest, SchedulersAllocationSaysTheHostsAndTheRanks) {
+  const std::vector<std::string> slurm = {"SLURM_JOB_NODELIST=localhost,127.0.0.1", "SLURM_TASKS_PER_NODE=2,1"};
+  LauncherRun run({"sh", "-c", "echo $RANK of $WORLD_SIZE, host $GROUP_RANK"}, {.environment = slurm});
+  EXPECT_EQ(run.Finish(), 0) << run.err();
+  EXPECT_THAT(run.SortedOut(),
+              ElementsAre("[0]<stdout>: 0 of 3, host 0", "[1]<stdout>: 1 of 3, host 0", "[2]<stdout>: 2 of 3, host 1"));
+  EXPECT_EQ(run.err(),
+            "rondarun: the hosts are those of Slurm's allocation (SLURM_JOB_NODELIST): localhost:2,127.0.0.1:1; -H or "
+            "--hostfile names others\n");
 }
 
 TEST(LauncherUsageTest, JobIdAndSecretAreSharedByAJobAndNewForTheNext) {

@@ -1,4 +1,4 @@
-"""Every operation on arrays, on any number of ranks, against what NumPy makes of the same."""
+"""Compares every operation on arrays, on any number of ranks, with NumPy's result."""
 
 import array
 import functools
@@ -11,7 +11,7 @@ from ronda import ReduceOp
 _FLOATS = ("float16", "float32", "float64")
 _INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
 
-# What NumPy does for each operation, pair by pair, and the types that have it.
+# NumPy's function for each operation, pair by pair, and the types that support it.
 _REDUCTIONS = {
     ReduceOp.SUM: (np.add, _FLOATS + _INTEGERS),
     ReduceOp.MIN: (np.minimum, _FLOATS + _INTEGERS),
@@ -38,7 +38,7 @@ def total(dtype, shape=(5, 3)):
 
 
 def rows_for(rank, rows):
-    """Which of `rows` rows a rank gets when they are dealt out."""
+    """The rows, out of `rows`, that a rank gets."""
     each, more = divmod(rows, ronda.size())
     begin = rank * each + min(rank, more)
     return slice(begin, begin + each + (rank < more))

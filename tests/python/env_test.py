@@ -1,4 +1,4 @@
-"""What other libraries are told of a process' place in its job."""
+"""The description of a process' place in its job that other libraries get."""
 
 import os
 import unittest
@@ -10,7 +10,7 @@ _STORE = ("MASTER_ADDR", "MASTER_PORT")
 
 
 def exported(env):
-    """What export() changes in such an environment."""
+    """The changes that export() makes in such an environment."""
     with mock.patch.dict(os.environ, env, clear=True):
         _env.export()
         changed = {name: value for name, value in os.environ.items() if env.get(name) != value}
@@ -46,11 +46,11 @@ class LauncherTest(unittest.TestCase):
             "GROUP_RANK": "1",
         }
         self.assertEqual(exported(env), expected)
-        # A rank of another job has started this one's launcher.
+        # A rank of another job has started the launcher of this one.
         self.assertEqual(
             exported({**env, "RANK": "0", "WORLD_SIZE": "2", "HOROVOD_RANK": "0"}), expected
         )
-        # The launcher's choice, or the user's.
+        # The launcher, or the user, has chosen it.
         store = {"MASTER_ADDR": "alpha", "MASTER_PORT": "1"}
         self.assertEqual(exported({**env, **store}), expected)
 
@@ -183,7 +183,7 @@ class JobTest(unittest.TestCase):
                 (os.environ["RANK"], os.environ["WORLD_SIZE"], store[0]), ("0", "1", "127.0.0.1")
             )
             job.shutdown()
-            # What was exported is no launcher's variable for the next job.
+            # The next job does not treat exported variables as a launcher's.
             os.environ["RONDA_JOB_ID"] = "alone"
             os.environ.update({"RONDA_RANK": "0", "RONDA_SIZE": "1"})
             job.init()

@@ -1,4 +1,4 @@
-"""What happens to a job when one of its ranks ends in another way than it should."""
+"""The effects on a job when one of its ranks ends unexpectedly."""
 
 import os
 import re
@@ -8,7 +8,7 @@ import unittest
 
 import ronda_test
 
-# The program of a rank that loops until an error; then it tells the error, and the seconds since
+# The program of a rank that loops until an error; then it prints the error, and the seconds since
 # the time in the file $TIME.
 _TRAINER = """
     import os, signal, sys, time
@@ -33,11 +33,12 @@ class FailureTest(unittest.TestCase):
 
     def train(self, deed, **options):
         program = _TRAINER.format(deed=deed)
-        # rondarun would end the other ranks: each is to find out by itself.
+        # Without this, rondarun would end the other ranks; here each has to notice the failure by
+        # itself.
         return ronda_test.run(program, ranks=3, env={"TIME": self._time}, **options)
 
     def expect_others_learn_of_it(self, finished, culprit):
-        """Ranks 0 and 2 have got an error that names rank 1, in less than a second."""
+        """Expects that ranks 0 and 2 got an error that names rank 1, in less than a second."""
         for rank in (0, 2):
             line = re.search(
                 rf"\[{rank}\]<stdout>: PeerFailedError after (\S+) s: (.*)", finished.out

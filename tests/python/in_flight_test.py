@@ -9,7 +9,7 @@ from ronda._in_flight import InFlight, Span, first_conflict
 
 
 class Operation:
-    """Ends when it is told to, or when somebody waits for it."""
+    """An operation that ends when the test ends it, or when it is waited for."""
 
     def __init__(self) -> None:
         self.has_ended = False
@@ -34,7 +34,7 @@ def random_span(source: random.Random) -> Span:
 
 class InFlightTest(unittest.TestCase):
     def test_those_whose_memory_is_used_are_awaited(self):
-        """And no others, in random programs."""
+        """No others are awaited, in random programs."""
         source = random.Random(7)
         for _ in range(200):
             record, alive = InFlight(), {}

@@ -35,7 +35,7 @@ def run_launch(*arguments: str):
 
 
 def options(*arguments: str) -> list[str]:
-    """What rondarun is given."""
+    """The options that rondarun gets."""
     words = launch.command([*arguments, "train.py"])
     return words[1 : words.index("--")]
 
@@ -86,8 +86,8 @@ class OptionsTest(unittest.TestCase):
         self.assertEqual(options("--nnodes=1:2")[:2], ["--nnodes", "1:2"])
 
     def test_rondarun_knows_each_option(self):
-        """With a word that is a value of none: its error names the option, and is not that there is
-        no such option.
+        """Passes a word that no option accepts as its value. The error must name the option, and
+        not say that the option is unknown.
         """
         for name in launch._WITH_VALUE:
             checked = subprocess.run(

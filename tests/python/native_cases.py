@@ -1,4 +1,4 @@
-"""What tests of the low-level binding share: arrays with addresses, and a job for each case."""
+"""Helpers for tests of the low-level binding: arrays with addresses, and a job per test."""
 
 import array
 import unittest
@@ -11,7 +11,7 @@ INT = DType.INT32
 
 
 class Buffer:
-    """Numbers with an address, that tell when they are given up."""
+    """Numbers with an address. It is visible when they are released."""
 
     def __init__(self, numbers, code="f"):
         self.array = array.array(code, numbers)
@@ -47,7 +47,7 @@ def allreduce_async(name, buffer, op=ReduceOp.SUM, *others):
 
 
 def finish(handle):
-    """Waits, and gives the handle back."""
+    """Waits, and releases the handle."""
     try:
         return native.synchronize(handle)
     finally:
@@ -55,7 +55,7 @@ def finish(handle):
 
 
 def tensor(handle, code="f"):
-    """The numbers that Ronda owns, and how many rows each member has sent."""
+    """The numbers that Ronda owns, and the number of rows from each member."""
     native.synchronize(handle)
     address, rows, by_member = native.output(handle)
     data = native.output_bytes(handle, array.array(code).itemsize)

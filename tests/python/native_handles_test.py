@@ -1,6 +1,6 @@
-"""Handles of the low-level binding: what they keep, threads, signals, leaks and fork().
+"""Handles of the low-level binding: references that they keep, threads, signals, leaks and fork().
 
-RONDA_PYTHON_BINDING says which of the two implementations is tested.
+RONDA_PYTHON_BINDING selects which of the two implementations is tested.
 """
 
 import gc
@@ -32,7 +32,7 @@ from ronda.types import ReduceOp
 
 class HandlesTest(JobTest):
     def submit_alone(self, name, buffer):
-        """Rank 0 submits a tensor. Every other rank does so in meet()."""
+        """Rank 0 submits a tensor. Every other rank submits it in meet()."""
         return allreduce_async(name, buffer) if native.rank() == 0 else None
 
     def meet(self, name):
@@ -74,11 +74,11 @@ class HandlesTest(JobTest):
             dropped = threading.Event()
             weakref.finalize(buffer, dropped.set)
             handle = self.submit_alone("x", buffer)
-            native.release(handle)  # waits for nobody
+            native.release(handle)  # waits for no rank
             del buffer
             self.assertIsNone(native.keep(handle))
             self.assertIsNotNone(gone(), "the operation may still write to it")
-            native.release_on_stream(self.submit_alone("y", floats(1)), 0)  # nor does this
+            native.release_on_stream(self.submit_alone("y", floats(1)), 0)  # does not wait either
         native.monitored_barrier()
         self.meet("x")
         self.meet("y")
@@ -128,7 +128,7 @@ class HandlesTest(JobTest):
         buffers = [floats(1) for _ in range(2000)]
         handles = [allreduce_async(f"t{i}", buffer) for i, buffer in enumerate(buffers)]
         native.synchronize_all(handles)
-        # In an order that makes holes everywhere in the table.
+        # This order makes holes everywhere in the table.
         for i in sorted(range(len(handles)), key=lambda i: (i * 7919) % len(handles)):
             self.assertIs(native.keep(handles[i]), buffers[i])
             native.release(handles[i])
@@ -241,7 +241,7 @@ class ThreadsTest(JobTest):
         self.assertEqual(failures, [])
 
     def test_others_run_while_one_waits(self):
-        """A thread that waits for another rank has given up the GIL."""
+        """A thread that waits for another rank has released the GIL."""
         if native.size() == 1:
             self.skipTest("a single rank's tensors are done at once")
         waits = [
@@ -256,7 +256,7 @@ class ThreadsTest(JobTest):
                 thread.start()
                 for turn in range(1000):
                     self.assertTrue(turn or thread.is_alive())
-                # Only now, by this thread, the other ranks learn that they may come.
+                # Only now does this thread tell the other ranks to continue.
                 for other in range(1, native.size()):
                     finish(native.send_async(INT, (0,), 0, None, other, 1))
             else:
@@ -266,7 +266,7 @@ class ThreadsTest(JobTest):
 
 
 class StressTest(JobTest):
-    """Threads submit; handles are waited for, awaited by callbacks, or given back at once."""
+    """Threads submit; handles are waited for, awaited by callbacks, or released at once."""
 
     THREADS = 4
     OPERATIONS = 200
@@ -313,10 +313,10 @@ class StressTest(JobTest):
 
 
 class InterruptTest(JobTest):
-    """Ctrl-C on rank 0 while it waits for ranks that do not come before."""
+    """Ctrl-C on rank 0 while it waits for ranks that come only afterwards."""
 
     def interrupt(self, wait):
-        """`wait` on rank 0, which is interrupted; then the others come."""
+        """Runs `wait` on rank 0, where it is interrupted; then the others come."""
         if native.rank() == 0:
             killer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
             begin = time.monotonic()
@@ -456,7 +456,7 @@ class LeakTest(JobTest):
         self.assertLess(ronda_test.resident_bytes() - memory, 4 << 20)
 
     def test_jobs(self):
-        """Init and shutdown, over and over."""
+        """Repeated init and shutdown."""
         for turn in range(120):
             native.shutdown()
             native.init()
@@ -500,7 +500,7 @@ class ForkTest(JobTest):
         native.release(handle or 1)  # as the parent's objects do when they are dropped
 
     def test_workers_of_a_pool(self):
-        """As those of a data loader."""
+        """Workers like those of a data loader."""
         with multiprocessing.get_context("fork").Pool(2) as pool:
             for step in range(5):
                 buffer = floats(1)

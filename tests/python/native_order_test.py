@@ -1,6 +1,6 @@
 """Operations without a name, and sets that are removed, on any number of ranks.
 
-RONDA_PYTHON_BINDING says which of the two implementations is tested.
+RONDA_PYTHON_BINDING selects which of the two implementations is tested.
 """
 
 import os
@@ -24,7 +24,7 @@ class SeveralRanksTest(JobTest):
 
 class BarrierTest(JobTest):
     def assert_names_the_missing(self, wait):
-        """On rank 0, before the others come."""
+        """Calls `wait` on rank 0 before the others come."""
         if native.rank() == 0:
             for other in range(1, native.size()):
                 with self.assertRaisesRegex(errors.DeadlineError, rf"missing: .*rank {other}\b"):
@@ -46,7 +46,7 @@ class BarrierTest(JobTest):
 
 
 class RefusalTest(SeveralRanksTest):
-    """The last rank finds its arguments wrong."""
+    """The last rank refuses its own arguments."""
 
     def setUp(self):
         super().setUp()
@@ -72,7 +72,7 @@ class RefusalTest(SeveralRanksTest):
             self.add_up(None, process_set)
 
     def test_ends_a_repeated_step(self):
-        """The job's schedule is locked by then."""
+        """At that point the job's schedule is locked."""
         for round in range(3):
             for _ in range(40):
                 self.add_up()
@@ -262,7 +262,7 @@ class RemovalTest(SeveralRanksTest):
         own, other = self.make("own"), self.make("other")
         handle = native.remove_process_set_async(own if native.rank() == 0 else other)
         for each in (own, other):
-            self.use(each)  # until all have given it up
+            self.use(each)  # until all have released it
         native.shutdown()
         if native.size() > 1:
             with self.assertRaises(errors.RondaError):

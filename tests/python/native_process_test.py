@@ -42,7 +42,7 @@ def start_rank(source, rank, size, port):
 
 
 class ExitTest(unittest.TestCase):
-    """An interpreter that ends, in whatever state."""
+    """The interpreter ends without an error, in any state."""
 
     def assert_ends(self, source, ranks=0, out=None):
         result = run(source, ranks)
@@ -62,7 +62,7 @@ class ExitTest(unittest.TestCase):
         self.assert_ends("job.init(); handles = [submit(str(i)) for i in range(100)]")
 
     def test_without_the_shutdown_at_exit(self):
-        """The program has not used ronda.job: a single rank may end as it likes."""
+        """The program has not used ronda.job: a single rank may end in any way."""
         self.assert_ends("native.init(); handles = [submit(str(i)) for i in range(100)]")
 
     def test_operations_in_flight(self):
@@ -79,7 +79,7 @@ native.monitored_barrier()
         self.assertIn("True", result.out)
 
     def test_callbacks_that_run_at_exit(self):
-        """The interpreter waits for a callback that has begun; later ones are not called."""
+        """The interpreter waits for a callback that has begun, but does not call later ones."""
         self.assert_ends(
             """
 native.init()
@@ -119,7 +119,7 @@ native.monitored_barrier()
         self.assertEqual(result.code, 4, result.err)
 
     def test_forked_children(self):
-        """They end as Python programs do, with the functions at exit."""
+        """They end as Python programs do, and run the functions registered at exit."""
         source = """
 job.init()
 entered, go_on = threading.Event(), threading.Event()
@@ -142,7 +142,7 @@ say(code, native.synchronize(submit("y")))
 
 
 class InterruptTest(unittest.TestCase):
-    """Ctrl-C where this process waits for ranks that will not come."""
+    """Ctrl-C while this process waits for ranks that will not come."""
 
     def interrupt(self, source):
         process = start_rank(source, 1, 2, free_port())
@@ -181,7 +181,7 @@ native.shutdown()
 
 class FailureTest(unittest.TestCase):
     def test_a_killed_rank(self):
-        """Whoever waits for it learns its name at once, wherever it waits."""
+        """Every rank that waits for it gets its name at once, whatever the call."""
         source = """
 native.init()
 native.monitored_barrier()
@@ -215,7 +215,7 @@ except errors.PeerFailedError:
             self.assertEqual((result.code, result.out), (0, "told\n"), result.err)
 
     def test_an_aborted_job(self):
-        """Both learn why, and meet again."""
+        """Both ranks get the reason, and meet again."""
         source = """
 native.init()
 native.job_status()

@@ -1,6 +1,6 @@
 """The functions of the low-level binding and their errors, on any number of ranks.
 
-RONDA_PYTHON_BINDING says which of the two implementations is tested.
+RONDA_PYTHON_BINDING selects which of the two implementations is tested.
 """
 
 import array
@@ -355,7 +355,7 @@ class OperationsTest(JobTest):
             allreduce_async("x", buffer, 0, 0, 1.0, 1.0, 0, False, False, 0.0, 0)
         with self.assertRaises(errors.RondaError):
             native.cuda_zero(buffer.address, 4, 0)
-        # Operations on host memory are waited for.
+        # For operations on host memory the call waits.
         handle = allreduce_async("y", buffer)
         native.synchronize_on_stream(handle, 0)
         ended = threading.Event()
@@ -458,7 +458,7 @@ class ErrorsTest(JobTest):
             self.assertIsInstance(caught.exception, TimeoutError)
             with self.assertRaisesRegex(errors.DeadlineError, "1"):
                 native.monitored_barrier(0, 0.2)
-        # A send says when rank 0 has done with it; the number of the barrier is given out again.
+        # A send reports when rank 0 has finished it; the number of the barrier is used again.
         if native.rank() == 0:
             for other in range(1, native.size()):
                 finish(native.send_async(INT, (0,), 0, None, other, 0))

@@ -94,7 +94,7 @@ class ProcessSetsTest(unittest.TestCase):
 
 
 def _size():
-    """Of the job, before it begins."""
+    """The number of ranks, before the job begins."""
     return int(os.environ.get("RONDA_SIZE", "1"))
 
 

@@ -3,9 +3,9 @@
 def ronda_python_test(name, srcs, ranks = 0, needs = [], data = [], tags = [], **kwargs):
     """Runs the TestCases of `srcs` on `ranks` ranks that rondarun starts; rank 0's results are the test's.
 
-    A failure on any rank fails the test. The interpreter is $TEST_PYTHON, or else the first one that has all
-    modules of `needs`: Debian's /usr/bin/python3, then the one in PATH. Without any the test is skipped, and says so.
-    tests/python/ronda_test.py has helpers.
+    A failure on any rank fails the test. The interpreter is $TEST_PYTHON, or else the first one that has all modules of
+    `needs`: Debian's /usr/bin/python3, then the one in PATH. Without such an interpreter the test is skipped, with a
+    message. tests/python/ronda_test.py has helpers.
 
     Args:
       name: of the target; with a list of ranks, of a suite with a target <name>_np<ranks> for each.
@@ -13,10 +13,10 @@ def ronda_python_test(name, srcs, ranks = 0, needs = [], data = [], tags = [], *
       ranks: 0 for a process without rondarun, a number, or a list of these.
       needs: modules that the tests import, beside the standard library: "numpy", "torch".
       data: files that the tests use.
-      tags: as of every test; "asanonly" is added, as the interpreter is built without sanitizers, and AddressSanitizer
-        alone can be preloaded; and "torch" or "paddle" if that is needed: tests/run_every_test.sh runs these targets
-        with the newest version.
-      **kwargs: passed to sh_test; the size is "medium" by default, the timeout at least "long" where torch is needed.
+      tags: as of every test. "asanonly" is added, because the interpreter is built without sanitizers, and only
+        AddressSanitizer can be preloaded. "torch" or "paddle" is added if needed: tests/run_every_test.sh runs these
+        targets with the newest version.
+      **kwargs: passed to sh_test; the size is "medium" by default, the timeout at least "long" if torch is needed.
     """
     if type(ranks) != "list":
         _test(name, srcs, ranks, needs, data, tags, **kwargs)

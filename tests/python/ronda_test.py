@@ -1,10 +1,10 @@
-"""Runs the test cases of modules as one rank, or alone; and what tests of the Python package share.
+"""Runs the test cases of modules as one rank, or alone; has helpers for the package's tests.
 
     ronda_test.py MODULE.py...
 
-The results of rank 0 go to $XML_OUTPUT_FILE, in the form of GoogleTest's, which tests/run_tests.sh
-counts. The first failure ends a rank: the others learn of its end and name it, instead of waiting
-for what it does not submit any more.
+The results of rank 0 go to $XML_OUTPUT_FILE, in GoogleTest's format, which tests/run_tests.sh
+counts. The first failure ends a rank. The others then get an error that names it, instead of
+waiting for operations that it no longer submits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RONDARUN = PACKAGE / "lib" / "rondarun"
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]
 
 
-# -- For tests that start jobs of their own --
+# -- For tests that start their own jobs --
 
 
 @dataclasses.dataclass
@@ -45,8 +45,8 @@ class Finished:
 
 
 def program(source: str) -> str:
-    """Writes an indented program to a file, which the end of the test removes, and returns its
-    path.
+    """Writes an indented program to a file, and returns its path. The end of the test removes the
+    file.
     """
     folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
     path = folder / "program.py"
@@ -57,11 +57,11 @@ def program(source: str) -> str:
 def start(
     source: str, ranks: int = 0, options: Sequence[str] = (), env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[str]:
-    """Starts a Python program, given as its source: alone, or on `ranks` ranks with `options` of
-    rondarun's.
+    """Starts a Python program, given as its source: alone, or on `ranks` ranks, with rondarun's
+    `options`.
 
-    Standard output and standard error are pipes. The environment has no place in a job, and `env`
-    added.
+    Standard output and standard error are pipes. The environment describes no place in a job, and
+    has `env` added.
     """
     launch = [str(RONDARUN), "-np", str(ranks), *options] if ranks else []
     return subprocess.Popen(
@@ -98,10 +98,10 @@ def run(
 
 
 def environment() -> dict[str, str]:
-    """This process' environment without what tells a rank its place in a job.
+    """This process' environment without the variables that give a rank its place in a job.
 
-    Also without the functions that Bazel's shell exports, for which rondarun below mpirun sets no
-    variables.
+    It also lacks the functions that Bazel's shell exports, because rondarun below mpirun sets no
+    variables for them.
     """
     place = (
         "BASH_FUNC_",
@@ -124,19 +124,19 @@ def environment() -> dict[str, str]:
 
 UNDER_ASAN = "libasan" in os.environ.get("LD_PRELOAD", "")
 # With GCC 12's AddressSanitizer, a child may wait for ever for a lock of the sanitizer's allocator,
-# which another thread of the parent had at the fork.
+# if another thread of the parent had it at the fork.
 forks = unittest.skipIf(UNDER_ASAN, "AddressSanitizer does not survive fork() beside threads")
 
 
 def resident_bytes() -> int:
-    """What this process occupies; 0 under AddressSanitizer, which keeps memory that was freed."""
+    """The resident memory of this process; 0 under AddressSanitizer, which keeps freed memory."""
     if UNDER_ASAN:
         return 0
     return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def eventually(condition: Callable[[], bool], timeout: float = 10) -> bool:
-    """Whether the condition becomes true in `timeout` seconds; looks every 10 ms."""
+    """Whether the condition becomes true within `timeout` seconds; checks every 10 ms."""
     end = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > end:
@@ -157,7 +157,7 @@ class _Case:
 
 
 class _Result(unittest.TextTestResult):
-    """Remembers each case for the report."""
+    """Records each case for the report."""
 
     cases: list[_Case]
 
@@ -171,7 +171,7 @@ class _Result(unittest.TextTestResult):
         self.cases[-1].seconds = time.monotonic() - self._began
 
     def _case(self, test: unittest.TestCase) -> _Case:
-        # Fixtures of classes and modules that fail are no started test.
+        # If fixtures of classes and modules fail, no test has been started.
         if not self.cases or self.cases[-1].name != test.id():
             self.cases.append(_Case(test.id()))
         return self.cases[-1]
@@ -204,7 +204,7 @@ class _Result(unittest.TextTestResult):
 
 
 def _report(cases: Sequence[_Case]) -> str:
-    """The cases as GoogleTest writes them; each <testcase> is one line, as tests/run_tests.sh
+    """The cases in GoogleTest's format; each <testcase> is one line, because tests/run_tests.sh
     counts lines.
     """
     failures = sum(case.failure is not None for case in cases)
@@ -244,7 +244,7 @@ def _load(paths: Sequence[str]) -> unittest.TestSuite:
 
 
 def _use_device(device: str) -> None:
-    """Has tests that name no device make their tensors there."""
+    """Tests that name no device then create their tensors on this device."""
     if device == "cpu":
         return
     torch = importlib.import_module("torch")
@@ -258,7 +258,7 @@ def _use_device(device: str) -> None:
 
 
 def main(paths: Sequence[str]) -> int:
-    """Returns the exit code."""
+    """Runs the tests and returns the exit code."""
     is_rank = "RONDA_RANK" in os.environ
     _use_device(os.environ.get("TEST_TORCH_DEVICE", "cpu"))
     cases: list[_Case] = []
@@ -273,6 +273,6 @@ def main(paths: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    # Test modules that import this one get it, and not a second copy.
+    # Test modules that import this one get this copy, and not a second one.
     sys.modules["ronda_test"] = sys.modules["__main__"]
     sys.exit(main(sys.argv[1:]))

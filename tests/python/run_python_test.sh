@@ -5,7 +5,7 @@ set -euo pipefail
 readonly ranks=$1 needs=$2
 shift 2
 
-# Looks for the modules without importing them, which takes PyTorch seconds.
+# Looks for the modules without importing them, because PyTorch's import takes seconds.
 has_modules() {
   "$1" -c 'import importlib.util as u, sys; sys.exit(any(not u.find_spec(m) for m in sys.argv[1:]))' \
     ${needs//[,-]/ } > /dev/null 2>&1
@@ -31,12 +31,12 @@ done
 
 readonly package=$PWD/client/python/package
 unset RONDA_HOSTS_PLUGIN  # the package has it
-# Paddle 3.3.1 damages its heap at the end of a process that has this variable (docs/python.md, "Paddle's Fleet").
+# With this variable, Paddle 3.3.1 damages its heap at the end of a process (docs/python.md, "Paddle's Fleet").
 if [[ $needs == *paddle* ]]; then unset TEST_TMPDIR; fi
 
-# Has AddressSanitizer check Python's processes too where libronda.so is built with it (bazel test --config=asan). Its
-# runtime must be the first library of a process. It looks for the functions of the C++ library as it starts, which is
-# before Python loads that library with PyTorch. With PYTHONMALLOC, it sees each of Python's objects.
+# If libronda.so is built with AddressSanitizer (bazel test --config=asan), AddressSanitizer also checks Python's
+# processes. Its runtime must be the first library of a process. At its start, before Python loads the C++ library with
+# PyTorch, it looks for the functions of that library. With PYTHONMALLOC, it sees each of Python's objects.
 preload_address_sanitizer() {
   local runtime
   runtime=$(ldd "$package/ronda/lib/libronda.so.0" | sed -nE 's/.* => (.*libasan[^ ]*) .*/\1/p')
@@ -47,7 +47,7 @@ preload_address_sanitizer() {
 }
 
 export PYTHONPATH=$package:$PWD/tests/python PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
-# A rank that waits for a tensor which another one does not submit says so before the test's time is over.
+# If a rank waits for a tensor that another one does not submit, it reports that before the test's time is over.
 export RONDA_STALL_WARNING=${RONDA_STALL_WARNING:-5s} RONDA_STALL_DEADLINE=${RONDA_STALL_DEADLINE:-30s}
 preload_address_sanitizer
 launch=()

@@ -31,7 +31,7 @@ class ValueTest(unittest.TestCase):
                     ronda.grouped_allreduce([own])[0],
                     ronda.reducescatter(own),
                     ronda.allreduce(own, ReduceOp.SUM, postscale=1 / ronda.size())
-                    if ronda.size() != 3 and own.itemsize < 8  # a third is no binary fraction
+                    if ronda.size() != 3 and own.itemsize < 8  # a third is not a binary fraction
                     else own,
                 ):
                     self.assertTrue((result == value).all(), (dtype, value, result))
@@ -80,7 +80,8 @@ class OrderTest(unittest.TestCase):
         array, names = np.ones(10), ("read first", "read last")
         if ronda.rank() == 0:
             names = reversed(names)
-        # If a rank waited for its first before it submitted its second, both would wait for ever.
+        # If a rank waited for its first operation before it submitted its second, both ranks would
+        # wait for ever.
         handles = {name: ronda.allreduce_async(array, name=name) for name in names}
         for handle in handles.values():
             self.assertTrue((handle.wait() == 1).all())
@@ -109,10 +110,10 @@ class OrderTest(unittest.TestCase):
 
 
 class RefusalTest(unittest.TestCase):
-    """One rank's arguments are wrong."""
+    """The arguments of one rank are wrong."""
 
     def check_refused(self, call, good, bad, text):
-        """call(bad) on rank 0, call(good) on the others."""
+        """Calls call(bad) on rank 0, and call(good) on the others."""
         needs_other_ranks(self)
         error = (ValueError, TypeError) if ronda.rank() == 0 else ronda.MismatchError
         with self.assertRaisesRegex(error, text) as raised:

@@ -17,13 +17,13 @@ namespace ronda::simulation {
 namespace {
 
 constexpr absl::Duration kLaunchersPeriod = absl::Milliseconds(2);
-// A job must end so long after its last fault, or its start: several rounds of the longest timeouts.
+// The longest time from a job's last fault, or its start, to its end: several rounds of the longest timeouts.
 constexpr absl::Duration kTimeToEnd = absl::Seconds(180);
-// Between the first and the last member that leave a failed epoch.
+// The longest time between the first and the last member that leave a failed epoch.
 constexpr absl::Duration kTimeToHear = absl::Milliseconds(500);
-// In which a member that was frozen, or cut off, may still be late.
+// For this time, a member that was frozen, or cut off, may still be late.
 constexpr absl::Duration kTimeToRecover = absl::Seconds(10);
-// The launcher may give up only if so many faults have come.
+// The launcher may give up only after this many faults.
 constexpr size_t kFaultsToGiveUp = 3;
 
 JobMembership::Options MembershipOptions(const Scenario& scenario) {
@@ -63,6 +63,7 @@ void Job::Run() {
   faults.join();
   counts_.messages += network_.messages();
   counts_.halves += network_.halves();
+  counts_.descriptors_failed += VirtualWorld::Get().descriptors_failed();
 }
 
 void Job::Step() {
@@ -83,7 +84,7 @@ void Job::Step() {
 void Job::ReadFrom(int member) {
   while (!end_) {
     const absl::StatusOr<std::string> text = ReceiveMembershipMessage(members_[member].socket.get());
-    if (!text.ok() || text->empty()) return;  // its end is noted by its exit
+    if (!text.ok() || text->empty()) return;  // its exit reports its end
     const absl::StatusOr<MemberMessage> message = DecodeMemberMessage(*text);
     if (message.ok()) Note(member, *message);
     Take(message.ok() ? membership_.OnMessage(member, *message, Now())
@@ -96,8 +97,8 @@ void Job::Note(int member, const MemberMessage& message) {
   if (const auto* join = std::get_if<JoinRequest>(&message)) NoteJoin(member, *join);
 }
 
-// Where every member can run, and every message arrives, all of them hear of a failure at about the same time. Not
-// while they meet: then they wait for each other.
+// If every member can run, and every message arrives, all of them notice a failure at about the same time. This is not
+// so while they meet, because then they wait for each other.
 void Job::NoteJoin(int member, const JoinRequest& join) {
   if (epoch_ < 0 || join.last_epoch != epoch_ || met_ < epochs_[epoch_].size()) return;
   const absl::Duration now = VirtualWorld::Get().now();
@@ -113,7 +114,7 @@ void Job::NoteExits() {
   for (auto& [member, state] : members_) {
     if (end_ || state.socket.get() < 0 || world.IsAlive(state.process)) continue;
     const int exit_code = world.ExitCode(state.process);
-    // Of one that was killed the connections are as the fault has left them.
+    // The fault has already decided the state of a killed member's connections.
     if (exit_code != VirtualWorld::kKilledExit) network_.Drop(state.process, VirtualNetwork::End::kReset);
     ReadFrom(member);
     state.socket = UniqueFd();
@@ -153,11 +154,11 @@ int Job::RunMember(int member, UniqueFd socket) {
   try {
     return simulation::Member(*this, member, std::move(socket)).Run();
   } catch (const std::exception&) {
-    return VirtualWorld::kTerminatedExit;  // as a program's that catches nothing
+    return VirtualWorld::kTerminatedExit;  // as of a program that catches nothing
   }
 }
 
-// All members of an epoch are placed before a thread other than the launcher's goes on.
+// The launcher places all members of an epoch before any other thread runs.
 void Job::Place(int member, const EpochPlace& place) {
   if (place.epoch > epoch_) {
     epoch_ = place.epoch;
@@ -169,7 +170,7 @@ void Job::Place(int member, const EpochPlace& place) {
   epochs_[place.epoch][static_cast<size_t>(place.topology.rank)] = member;
 }
 
-// A member that can run hears of a failure in time: the launcher need not kill it to end the epoch.
+// A member that can run notices a failure in time, so the launcher need not kill it to end the epoch.
 void Job::Kill(const JobMembership::KillMember& kill) {
   const Member& member = members_[kill.member];
   VirtualWorld& world = VirtualWorld::Get();
@@ -183,6 +184,16 @@ void Job::Kill(const JobMembership::KillMember& kill) {
 void Job::EndProcess(ProcessId process, VirtualNetwork::End how) {
   VirtualWorld::Get().Kill(process);
   network_.Drop(process, how);
+}
+
+void Job::NoteEpoch(int member, int64_t epoch) {
+  members_[member].epoch = epoch;
+  if (epoch < 0) return;
+  for (const auto& [other, state] : members_) {
+    if (state.epoch < 0 || state.epoch == epoch || !VirtualWorld::Get().IsAlive(state.process)) continue;
+    Violate(absl::StrCat("member ", member, " has entered epoch ", epoch, ", and member ", other,
+                         " has not left epoch ", state.epoch));
+  }
 }
 
 void Job::NoteOperation(int member, int64_t epoch) {
@@ -229,12 +240,12 @@ uint64_t Job::StateAfter(int64_t steps) {
 void Job::CheckEnd() {
   const bool is_done = completed_ == scenario_.steps;
   if (end_->exit_code == 0) {
-    // The last one that leaves has nobody to leave the job to.
+    // When the last member leaves, no other can continue the job.
     if (!is_done && !has_last_left_) Violate(absl::StrCat("the job has ended well after step ", completed_));
     return;
   }
   if (end_->why.empty()) Violate("the job has failed, and does not say why");
-  if (is_done) return;  // a member has ended badly when others had all steps
+  if (is_done) return;  // a member has failed after others had all steps
   ++counts_.given_up;
   if (scenario_.faults.size() < kFaultsToGiveUp) Violate(absl::StrCat("the job has given up: ", end_->why));
 }
@@ -271,7 +282,7 @@ void Job::Bring(const Fault& fault) {
     case Fault::Kind::kKill:
       return EndProcess(process, VirtualNetwork::End::kReset);
     case Fault::Kind::kPowerLoss:
-      Hurt(*victim, absl::ZeroDuration());  // the ranks below it in the tree hear nothing more
+      Hurt(*victim, absl::ZeroDuration());  // the ranks below it in the tree get no more messages
       return EndProcess(process, VirtualNetwork::End::kSilence);
     case Fault::Kind::kFreeze:
       Hurt(*victim, fault.lasts);
@@ -287,6 +298,8 @@ void Job::Bring(const Fault& fault) {
     case Fault::Kind::kNoMemory:
       Hurt(*victim, absl::InfiniteDuration());
       return world.FailAllocation(process, {.after = among_calls, .times = 1 + static_cast<int>(fault.choice % 5)});
+    case Fault::Kind::kNoDescriptor:
+      return world.FailDescriptor(process, {.after = among_calls % 4, .times = 1 + static_cast<int>(fault.choice % 5)});
     case Fault::Kind::kNoThread:
       return world.FailThread(process, among_calls % 4);
     case Fault::Kind::kClockJump:

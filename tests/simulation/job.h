@@ -20,7 +20,7 @@
 
 namespace ronda::simulation {
 
-// How often each thing has happened: a simulation in which nothing happens proves nothing.
+// How often each thing has happened. A simulation in which nothing happens would prove nothing.
 struct Counts {
   uint64_t scenarios = 0;
   uint64_t epochs = 0;
@@ -31,14 +31,15 @@ struct Counts {
   uint64_t late = 0;     // operations that a rank has left out
   uint64_t callbacks = 0;
   uint64_t states_moved = 0;
-  uint64_t restarts = 0;  // from the first step, as no member that had a state was left
+  uint64_t restarts = 0;  // from the first step, because no member with a state was left
   uint64_t given_up = 0;  // jobs that their launcher has ended, with the reason
   uint64_t messages = 0;
   uint64_t halves = 0;
-  std::array<uint64_t, Fault::kKinds> faults = {};  // that met a member
+  uint64_t descriptors_failed = 0;
+  std::array<uint64_t, Fault::kKinds> faults = {};  // that hit a member
 };
 
-// All but the faults, as they are printed.
+// All counts except those of faults, in the order in which they are printed.
 struct CountName {
   uint64_t Counts::*count;
   const char* name;
@@ -57,15 +58,17 @@ inline constexpr CountName kCountNames[] = {
     {&Counts::given_up, "jobs given up"},
     {&Counts::messages, "messages"},
     {&Counts::halves, "messages of which a half arrived"},
+    {&Counts::descriptors_failed, "descriptors that could not be made"},
 };
 
-// Decides who is a member as rondarun does, by the production class, and starts members as processes of the world.
+// Decides which processes are members as rondarun does, by the production class, and starts members as processes of the
+// world.
 //
-// Checks what the whole job must keep, whatever happens: no two epochs live at once; a member's state is that of its
-// step; no state is lost while a member lives that has it; the job ends in time. The first violation ends the
-// operating system's process, by `violate`.
+// Checks the promises of the whole job: no two epochs live at once; a member's state is that of its step; no state is
+// lost while a member that has it lives; the job ends in time. At the first violation, `violate` ends the operating
+// system's process.
 //
-// Used by virtual threads alone.
+// Only virtual threads use it.
 class Job {
  public:
   Job(const Scenario& scenario, Counts* counts, std::function<void(const std::string& what)> violate);
@@ -77,32 +80,35 @@ class Job {
   VirtualNetwork& network() { return network_; }
   Counts& counts() { return counts_; }
 
-  // Members' part. Violate does not return.
+  // Called by members. Violate does not return.
   [[noreturn]] void Violate(const std::string& what);
   // The members of an epoch, by rank.
   const std::vector<int>& MembersOf(int64_t epoch) const { return epochs_.at(epoch); }
   // Whether the member has been asked to leave.
   bool IsAskedToLeave(int member) const { return members_.at(member).is_asked; }
-  // An operation of the epoch has ended well on the member.
+  // The member is in this epoch from now on; -1: in none any more.
+  void NoteEpoch(int member, int64_t epoch);
+  // An operation of the epoch has succeeded on the member.
   void NoteOperation(int member, int64_t epoch);
-  // The member has a state that has seen so many steps.
+  // The member has a state after `steps` steps.
   void NoteState(int member, int64_t steps, uint64_t state);
   // The member leaves the job, as it was asked to.
   void NoteLeft(int member) { members_[member].has_left = true; }
-  // The members of an epoch go on with the state of this step.
+  // The members of an epoch continue with the state of this step.
   void NoteSource(int member, int64_t epoch, int64_t step);
 
  private:
   struct Member {
     ProcessId process = 0;
-    UniqueFd socket;  // the launcher's end
+    UniqueFd socket;     // the launcher's end
+    int64_t epoch = -1;  // that it is in; -1: in none
     int64_t steps = -1;
-    // Of the last fault that the member is not to blame for if it is late.
+    // Until this time, the member may be late because of its last fault.
     absl::Duration hurt_until = -absl::InfiniteDuration();
     bool is_asked = false;
     bool has_left = false;
   };
-  // What the launcher is told by others than its members.
+  // An event for the launcher that does not come from its members.
   using News = std::function<JobMembership::Actions(absl::Time now)>;
 
   absl::Time Now() const { return absl::FromUnixSeconds(1'000'000'000) + VirtualWorld::Get().now(); }
@@ -120,7 +126,7 @@ class Job {
   void CheckEnd();
   int RunMember(int member, UniqueFd socket);
 
-  // Faults, from a thread of the launcher's.
+  // Faults, made by a thread of the launcher.
   void BringFaults();
   void Bring(const Fault& fault);
   void Hurt(int member, absl::Duration lasts);
@@ -135,16 +141,16 @@ class Job {
   JobMembership membership_;
   std::map<int, Member> members_;               // all that were ever started
   std::map<int64_t, std::vector<int>> epochs_;  // by rank
-  std::vector<uint64_t> states_;                // of the model, by steps, which no fault may change
+  std::vector<uint64_t> states_;                // of the model, by steps; no fault may change them
   int64_t epoch_ = -1;                          // the newest that has been placed
   std::deque<News> news_;
   std::optional<JobMembership::EndJob> end_;
-  int64_t completed_ = -1;      // the most steps of a member that has ended well
-  bool has_last_left_ = false;  // the member that has ended last had been asked to leave
+  int64_t completed_ = -1;      // the most steps of a member that has ended without an error
+  bool has_last_left_ = false;  // the member that ended last had been asked to leave
   absl::Duration last_fault_;
-  absl::Duration hurt_until_ = -absl::InfiniteDuration();  // of all members
+  absl::Duration hurt_until_ = -absl::InfiniteDuration();  // the latest of all members
   size_t met_ = 0;                                         // members of the newest epoch that have met the others
-  absl::Duration first_left_ = absl::InfiniteDuration();   // when the first member has left the newest epoch
+  absl::Duration first_left_ = absl::InfiniteDuration();   // when the first member left the newest epoch
 };
 
 }  // namespace ronda::simulation

@@ -16,12 +16,12 @@ namespace {
 constexpr absl::Duration kHeartbeat = absl::Milliseconds(200);
 constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(2);
 constexpr absl::Duration kJoinTimeout = absl::Minutes(10);
-// No wait for an operation lasts longer: the longest deadline of the job, and time to spread the failure.
+// The longest wait for an operation: the longest deadline of the job, and time to spread the failure.
 constexpr absl::Duration kLongestWait = absl::Seconds(60);
 constexpr WaitLimits kShortLimits = {.warning = absl::Milliseconds(50), .deadline = absl::Milliseconds(100)};
 constexpr int kCallbacksOneIn = 4;
 
-// Calls production code, in which allocations may fail; the C ABI makes an error of that as well.
+// Calls production code, in which allocations may fail. The C ABI also turns that into an error.
 template <typename Call>
 auto Exposed(const Call& call) -> decltype(call()) {
   try {
@@ -44,7 +44,9 @@ int Member::Run() {
         channel_.Join({.last_epoch = epoch_, .step = marks_.steps(), .reason = reason}, kJoinTimeout);
     if (!place.ok()) return 1;
     epoch_ = place->epoch;
+    job_.NoteEpoch(id_, epoch_);
     const absl::StatusOr<Left> left = RunEpoch(*place);
+    job_.NoteEpoch(id_, -1);
     if (left.ok() && *left == Left::kDone) return 0;
     if (left.ok() && *left == Left::kLeaves) {
       channel_.Leave().IgnoreError();
@@ -170,7 +172,7 @@ absl::Status Member::MakeStep() {
   return absl::OkStatus();
 }
 
-// In an order of this rank's own.
+// In an order that only this rank has.
 absl::Status Member::SubmitAll(const std::vector<std::unique_ptr<Part>>& parts) {
   VirtualWorld& world = VirtualWorld::Get();
   std::vector<size_t> order(parts.size());
@@ -202,7 +204,7 @@ absl::Status Member::Await(const std::vector<std::unique_ptr<Part>>& parts) {
   return absl::OkStatus();
 }
 
-// One rank says something else than the others: the operation fails on all of them, and the job goes on.
+// One rank contradicts the others: the operation fails on all of them, and the job continues.
 absl::Status Member::ContradictSometimes() {
   const int64_t every = job_.scenario().contradiction_every, step = marks_.steps();
   const Topology& topology = runtime_->topology();
@@ -217,7 +219,7 @@ absl::Status Member::ContradictSometimes() {
   return absl::OkStatus();
 }
 
-// One rank leaves an operation out: it fails on the others after its deadline, and the job goes on.
+// One rank leaves an operation out. It fails on the other ranks after its deadline, and the job continues.
 absl::Status Member::OmitSometimes() {
   const int64_t every = job_.scenario().omission_every, step = marks_.steps();
   const Topology& topology = runtime_->topology();

@@ -19,16 +19,16 @@
 
 namespace ronda::simulation {
 
-// Joins an epoch, takes the newest state, trains, and joins the next epoch after a failure or a change, as the
-// programs of docs/elastic.md do. The runtime, its control plane and collectives over messages, the agreement about
-// changes, the choice of the state, and the words to the launcher are those of production.
+// Joins an epoch, takes the newest state, trains, and joins the next epoch after a failure or a change, as the programs
+// of docs/elastic.md do. The following is production code: the runtime, its control plane and collectives over
+// messages, the agreement about changes, the choice of the state, and the messages to the launcher.
 //
-// Checks that each operation ends once and in time: with the right values, or with an error.
+// Checks that each operation ends once and in time, with the right values or with an error.
 class Member {
  public:
   Member(Job& job, int id, UniqueFd socket) : job_(job), id_(id), channel_(std::move(socket)) {}
 
-  // Its exit code.
+  // Returns its exit code.
   int Run();
 
  private:
@@ -50,7 +50,7 @@ class Member {
   void Compute();
   void CheckCallbacks();
 
-  // The callbacks of a handle that were asked for, and that came.
+  // A callback that was requested for a handle, and the number of its calls.
   struct Callback {
     std::string tensor;
     int calls = 0;
@@ -62,7 +62,7 @@ class Member {
   StepMarks marks_;
   uint64_t state_ = 0;
   int64_t epoch_ = -1;
-  // Of the present epoch.
+  // Of the current epoch.
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<StopAgreement> agreement_;
   std::vector<std::shared_ptr<Handle>> handles_;

@@ -1,4 +1,4 @@
-// The C library's own functions, which virtual_calls.cc stands in front of.
+// The C library's own functions, which virtual_calls.cc replaces.
 #ifndef RONDA_TESTS_SIMULATION_REAL_CALLS_H_
 #define RONDA_TESTS_SIMULATION_REAL_CALLS_H_
 
@@ -24,6 +24,8 @@ struct RealCalls {
   int (*sleep)(const timespec*, timespec*);
   int (*yield)();
   int (*poll)(pollfd*, nfds_t, int);
+  int (*open)(const char*, int, ...);
+  int (*create_memory_file)(const char*, unsigned);
 
   // Thread-safe.
   static const RealCalls& Get();

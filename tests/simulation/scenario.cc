@@ -9,10 +9,13 @@
 namespace ronda::simulation {
 namespace {
 
-constexpr const char* kNames[Fault::kKinds] = {"kill",      "power loss", "freeze",     "stop",  "reset",  "silence",
-                                               "no memory", "no thread",  "clock jump", "leave", "resize", "misbehave"};
+constexpr const char* kNames[Fault::kKinds] = {"kill",    "power loss", "freeze",       "stop",       "reset",
+                                               "silence", "no memory",  "no thread",    "clock jump", "leave",
+                                               "resize",  "misbehave",  "no descriptor"};
 constexpr int kMostFaults = 5;
-// About the time in which a job without a fault ends.
+// All kinds except kNoDescriptor, which is drawn apart.
+constexpr int kOtherKinds = Fault::kKinds - 1;
+// The approximate time in which a job without a fault ends.
 constexpr absl::Duration kUsualTime = absl::Seconds(1);
 constexpr absl::Duration kLongestFault = absl::Seconds(3);
 
@@ -43,13 +46,15 @@ Scenario MakeScenario(uint64_t seed) {
                        .stall_deadline = absl::Seconds(30),
                        .start_timeout = absl::Seconds(5),
                        .lock_after = up_to(3) == 0 ? 0 : 2 + up_to(3)};
+  const auto add_fault = [&](Fault::Kind kind) {
+    scenario.faults.push_back(
+        {.kind = kind, .at = time(kUsualTime), .lasts = time(kLongestFault), .choice = random(), .choice2 = random()});
+  };
   for (int faults = up_to(kMostFaults); faults > 0; --faults) {
-    scenario.faults.push_back({.kind = static_cast<Fault::Kind>(up_to(Fault::kKinds - 1)),
-                               .at = time(kUsualTime),
-                               .lasts = time(kLongestFault),
-                               .choice = random(),
-                               .choice2 = random()});
+    add_fault(static_cast<Fault::Kind>(up_to(kOtherKinds - 1)));
   }
+  // A member makes descriptors where an epoch begins, and other faults are what ends the one before.
+  if (scenario.faults.size() >= 2 && up_to(1) == 0) add_fault(Fault::Kind::kNoDescriptor);
   std::sort(scenario.faults.begin(), scenario.faults.end(), [](const Fault& a, const Fault& b) { return a.at < b.at; });
   return scenario;
 }

@@ -1,4 +1,4 @@
-// What a seed stands for: a job, its machine, and the faults that come upon it.
+// The meaning of a seed: a job, its machine, and its faults.
 #ifndef RONDA_TESTS_SIMULATION_SCENARIO_H_
 #define RONDA_TESTS_SIMULATION_SCENARIO_H_
 
@@ -11,29 +11,30 @@
 
 namespace ronda::simulation {
 
-// A thing that goes wrong, or changes, at some moment. The numbers choose among the members that live then.
+// A fault, or a change, at some moment. The numbers choose among the members that are alive then.
 struct Fault {
   enum class Kind {
-    kKill,       // SIGKILL: the connections are reset
-    kPowerLoss,  // the process is gone, and its connections stay silent
-    kFreeze,     // nothing of the process runs for some time, and its launcher does not know
-    kStop,       // SIGSTOP, and SIGCONT some time later: the launcher knows
-    kReset,      // the connections between two members break
-    kSilence,    // nothing arrives between two members for some time
-    kNoMemory,   // an allocation fails
-    kNoThread,   // a thread cannot be started
-    kClockJump,  // the machine's date is set, by hours
-    kLeave,      // SIGTERM: the member is to leave
-    kResize,     // the host has another number of slots
-    kMisbehave,  // the member says nonsense to its launcher
+    kKill,          // SIGKILL: the connections are reset
+    kPowerLoss,     // the process is gone, and its connections stay silent
+    kFreeze,        // the process does not run for some time, and its launcher does not know
+    kStop,          // SIGSTOP, and SIGCONT some time later; the launcher knows
+    kReset,         // the connections between two members break
+    kSilence,       // nothing arrives between two members for some time
+    kNoMemory,      // an allocation fails
+    kNoThread,      // a thread cannot be started
+    kClockJump,     // the machine's date is set, by hours
+    kLeave,         // SIGTERM: the member has to leave
+    kResize,        // the host has another number of slots
+    kMisbehave,     // the member sends nonsense to its launcher
+    kNoDescriptor,  // a descriptor cannot be made
   };
-  static constexpr int kKinds = 12;
+  static constexpr int kKinds = 13;
 
   Kind kind = Kind::kKill;
   absl::Duration at;
   absl::Duration lasts;
   uint64_t choice = 0;   // of the member
-  uint64_t choice2 = 0;  // of the other one, or of a number
+  uint64_t choice2 = 0;  // of the other member, or of a number
 };
 
 // "kill", "power loss", ...
@@ -45,12 +46,12 @@ struct Scenario {
   int min_members = 1;
   int max_members = 2;
   int64_t steps = 100;
-  int64_t contradiction_every = 0;  // so many steps a rank contradicts the others; 0: never
-  int64_t omission_every = 0;       // so many steps a rank leaves an operation out; 0: never
-  uint64_t corrupted = 0;           // the number of a message of tensors of which a bit is changed; 0: none
+  int64_t contradiction_every = 0;  // steps between contradictions of a rank; 0: never
+  int64_t omission_every = 0;       // steps between omissions of an operation by a rank; 0: never
+  uint64_t corrupted = 0;           // the number of the tensor message in which one bit is changed; 0: none
   absl::Duration compute;           // longest time between operations
-  absl::Duration latency;           // longest of a message
-  absl::Duration tick;              // between looks at the clock
+  absl::Duration latency;           // the longest of a message
+  absl::Duration tick;              // between two reads of the clock
   Tunables tunables;
   std::vector<Fault> faults;  // in their order
 };

@@ -1,11 +1,11 @@
-// simulate: runs scenarios of elastic jobs under faults, in virtual time, each in a process of its own.
+// simulate: runs scenarios of elastic jobs under faults, in virtual time, each in a separate process.
 //
 //   simulate --scenarios=1000          seeds 1 to 1000
 //   simulate --seconds=60 --first=7    seeds from 7, for a minute
-//   simulate --seed=42                 one, and what happens in it
+//   simulate --seed=42                 one scenario, with its events
 //   simulate --corrupted=100           with a wrong bit in the 100th message of tensors, which the checks must find
 //
-// Exit code 1 if a promise was broken in some scenario; the seed and the promise are printed.
+// Exit code 1 if a scenario broke a promise; the seed and the promise are printed.
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
@@ -33,7 +33,7 @@
 namespace ronda::simulation {
 namespace {
 
-// In real time, for a scenario that takes a second.
+// The limit in real time for a scenario, which takes a second.
 constexpr unsigned kWatchdogSeconds = 120;
 constexpr int kViolatedExit = 2;
 
@@ -46,11 +46,11 @@ struct Flags {
   uint64_t corrupted = 0;
 };
 
-// What a worker and its scenarios tell, in memory that they share.
+// The results of a worker and its scenarios, in memory that they share.
 struct Report {
   Counts counts;
   uint64_t trace = 0;     // of the newest scenario
-  char broken[512] = {};  // the promise that it has broken
+  char broken[512] = {};  // the broken promise
   uint64_t failed = 0;
 };
 
@@ -96,7 +96,7 @@ void RunAndNote(const Scenario& scenario, Report* report) {
 
 double Seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// The threads of a scenario take turns: on one core that is quicker.
+// The threads of a scenario take turns, which is faster on one core.
 void StayOnCore(int core) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -130,7 +130,7 @@ void Print(const Counts& counts) {
   }
 }
 
-// Whether no promise was broken.
+// Whether all promises were kept.
 bool Conclude(const Flags& flags, const Report* reports) {
   Counts all;
   uint64_t failed = 0;
@@ -161,7 +161,7 @@ bool ReadFlag(absl::string_view text, Flags* flags) {
 }
 
 int Main(int argc, char** argv) {
-  // Hash tables put things in the order of addresses, which are to be the same in every run.
+  // Hash tables order their elements by addresses, which have to be the same in every run.
   if (const int was = personality(0xffffffff); was >= 0 && (was & ADDR_NO_RANDOMIZE) == 0) {
     if (personality(static_cast<unsigned>(was) | ADDR_NO_RANDOMIZE) >= 0) execv("/proc/self/exe", argv);
   }

@@ -1,4 +1,4 @@
-// Runs simulate, and holds it to what it is for: promises that hold, things that happen, runs that repeat themselves.
+// Runs simulate and checks its purpose: the promises hold, the faults happen, and equal seeds give equal runs.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace {
 struct Result {
   int exit_code = 0;
   std::string output;
-  std::map<std::string, uint64_t> counts;  // by what was counted
+  std::map<std::string, uint64_t> counts;  // by the name of the count
 };
 
 Result Simulate(const std::string& flags) {
@@ -69,8 +69,8 @@ TEST(SimulationTest, AWrongBitIsFound) {
   EXPECT_TRUE(absl::StrContains(run.output, "is wrong")) << run.output;
 }
 
-// Each has found a bug that few scenarios find. A seed means another run when the code changes, so these bugs have
-// tests of their own as well (ControlPlaneTest, ControlCoreTest).
+// Each seed has found a bug that few scenarios find. When the code changes, a seed gives another run, so these bugs
+// also have separate tests (ControlPlaneTest, ControlCoreTest).
 TEST(SimulationTest, SeedsThatHaveFoundBugs) {
   constexpr struct {
     uint64_t seed;

@@ -13,7 +13,7 @@ namespace ronda::simulation {
 namespace {
 
 constexpr int64_t kWidth = 3;    // of rows, in operations by rows
-constexpr int kEverySoMany = 9;  // steps one has an operation that the others do not have
+constexpr int kEverySoMany = 9;  // one of this many steps has an additional operation
 constexpr DType kDTypes[] = {DType::kInt32, DType::kInt64, DType::kFloat32, DType::kFloat64};
 
 uint64_t Mix(uint64_t a, uint64_t b) {
@@ -53,7 +53,7 @@ int64_t Part::Value(int64_t index) const {
   return static_cast<int64_t>(Mix(salt_, static_cast<uint64_t>(index)) % 64) - 32;
 }
 
-// Of an allreduce: the ranks' contributions differ, and their sum is that of equal ones.
+// For an allreduce: the ranks' contributions differ, but their sum equals that of equal contributions.
 int64_t Part::Contribution(RankId rank, int64_t index) const { return Value(index) + 2 * rank - (size_ - 1); }
 
 int64_t Part::RowsOf(RankId rank) const { return submission_.request.op == OpType::kAllgather ? rank % 3 + 1 : rows_; }

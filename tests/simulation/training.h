@@ -1,4 +1,4 @@
-// The training of a simulated job: which operations a step has, what each rank contributes, and what must come out.
+// The training of a simulated job: the operations of a step, each rank's contributions, and the expected results.
 #ifndef RONDA_TESTS_SIMULATION_TRAINING_H_
 #define RONDA_TESTS_SIMULATION_TRAINING_H_
 
@@ -15,10 +15,10 @@
 
 namespace ronda::simulation {
 
-// One rank's part in an operation of a step, with its buffers. Stays where it is while the operation is under way.
+// One rank's part in an operation of a step, with its buffers. It must not move while the operation is under way.
 class Part {
  public:
-  // `salt` decides the values, the same on all ranks. REQUIRES: `op` is one of those that PlanStep uses.
+  // `salt` decides the values, which are the same on all ranks. REQUIRES: `op` is one of those that PlanStep uses.
   Part(std::string name, OpType op, DType dtype, int64_t rows, uint64_t salt, const Topology& topology);
 
   Part(const Part&) = delete;
@@ -26,13 +26,13 @@ class Part {
 
   const Submission& submission() const { return submission_; }
   void SetLimits(const WaitLimits& limits) { submission_.request.limits = limits; }
-  // So that it contradicts the other ranks'.
+  // Makes this part contradict the other ranks' parts.
   void Contradict() { submission_.request.prescale = 0.5; }
 
-  // Whether the values that the operation has left are right; a text that names the first that is not, or "".
+  // "" if the operation's results are right; otherwise a text that names the first wrong value.
   std::string Check(const OperationResult& result) const;
 
-  // A number that stands for the right result, the same for any number of ranks.
+  // A number that identifies the right result, the same for any number of ranks.
   uint64_t Digest() const { return digest_; }
 
  private:
@@ -54,10 +54,11 @@ class Part {
   Submission submission_;
 };
 
-// The operations of a step, by which a model's state goes from `step` to the next one. Most steps have the same ones.
+// The operations of a step, which take a model's state from `step` to the next one. Most steps have the same
+// operations.
 std::vector<std::unique_ptr<Part>> PlanStep(uint64_t seed, int64_t step, const Topology& topology);
 
-// The model's state after a step with these operations, from the one before.
+// The model's state after a step with these operations, given the previous state.
 uint64_t NextState(uint64_t state, const std::vector<std::unique_ptr<Part>>& parts);
 
 }  // namespace ronda::simulation

@@ -1,13 +1,16 @@
-// The functions of the C library by which production code meets other threads and time, for programs that link this
-// file: called by a virtual thread they are the simulation's, called by another they are the C library's.
+// The functions of the C library by which production code deals with other threads and time, for programs that link
+// this file. If a virtual thread calls them, they are the simulation's; if another thread calls them, they are the C
+// library's.
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>
 
 #include <algorithm>
+#include <cstdarg>
 #include <cstdlib>
 #include <limits>
 #include <new>
@@ -21,10 +24,10 @@
 namespace ronda::simulation {
 namespace {
 
-// Of the clocks at the beginning: not 0, which programs take for "never".
+// The initial times of the clocks. They are not 0, which programs take for "never".
 constexpr absl::Duration kMonotonicBase = absl::Hours(1);
 constexpr absl::Duration kCalendarBase = absl::Hours(24 * 365 * 50);
-// How often a virtual thread looks whether a descriptor is ready.
+// The time between two checks of a virtual thread whether a descriptor is ready.
 constexpr absl::Duration kPollPeriod = absl::Milliseconds(2);
 
 template <typename Function>
@@ -42,6 +45,13 @@ bool IsVirtual(clockid_t clock) {
 
 absl::Duration BaseOf(clockid_t clock) {
   return IsCalendar(clock) ? kCalendarBase + VirtualWorld::Get().calendar() : kMonotonicBase;
+}
+
+// Whether the call that wants a new descriptor is to fail; then errno is set.
+bool LacksDescriptor() {
+  if (!VirtualWorld::IsInside() || !VirtualWorld::Get().FailsDescriptor()) return false;
+  errno = EMFILE;
+  return true;
 }
 
 int WaitUntil(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const timespec* time) {
@@ -68,6 +78,8 @@ const RealCalls& RealCalls::Get() {
     Find("nanosleep", &found->sleep);
     Find("sched_yield", &found->yield);
     Find("poll", &found->poll);
+    Find("open", &found->open);
+    Find("memfd_create", &found->create_memory_file);
     return found;
   }();
   return *calls;
@@ -171,7 +183,20 @@ RONDA_VIRTUAL int poll(pollfd* descriptors, nfds_t count, int milliseconds) {
   }
 }
 
-// Memory, of which a process of the world may find none left.
+// A new descriptor, which a process of the world may not get. The simulated parts make descriptors by these calls.
+RONDA_VIRTUAL int open(const char* path, int flags, ...) {
+  std::va_list arguments;
+  va_start(arguments, flags);
+  const int mode = va_arg(arguments, int);
+  va_end(arguments);
+  return ronda::simulation::LacksDescriptor() ? -1 : RealCalls::Get().open(path, flags, mode);
+}
+
+RONDA_VIRTUAL int memfd_create(const char* name, unsigned flags) noexcept {
+  return ronda::simulation::LacksDescriptor() ? -1 : RealCalls::Get().create_memory_file(name, flags);
+}
+
+// An allocation, which may fail in a process of the world.
 void* operator new(size_t bytes) {
   if (VirtualWorld::IsInside() && VirtualWorld::Get().FailsAllocation()) throw std::bad_alloc();
   void* const memory = std::malloc(std::max<size_t>(bytes, 1));

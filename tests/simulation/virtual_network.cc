@@ -62,7 +62,7 @@ class VirtualNetwork::PeerEnd : public PointToPoint {
     return static_cast<uint64_t>(peer) << 1 | static_cast<uint64_t>(side);
   }
 
-  // Moves what has come from `peer` to the buffers that wait for it.
+  // Moves the data that has come from `peer` to the waiting buffers.
   void TakeArrived(RankId peer) {
     Channel& channel = mesh_.At(peer, rank_);
     while (!channel.under_way.empty() && channel.under_way.front().arrival <= VirtualWorld::Get().now()) {
@@ -77,7 +77,7 @@ class VirtualNetwork::PeerEnd : public PointToPoint {
     }
   }
 
-  // The half of a message that was under way has come.
+  // Half of the message that was under way arrives.
   absl::Status Broken(RankId peer) {
     Channel& channel = mesh_.At(peer, rank_);
     const auto buffer = buffers_.find({peer, channel.taken});

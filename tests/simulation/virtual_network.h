@@ -1,4 +1,4 @@
-// Messages between the processes of a virtual world: they take time, and connections break.
+// Messages between the processes of a virtual world. They take time, and connections can break.
 #ifndef RONDA_TESTS_SIMULATION_VIRTUAL_NETWORK_H_
 #define RONDA_TESTS_SIMULATION_VIRTUAL_NETWORK_H_
 
@@ -17,33 +17,33 @@
 
 namespace ronda::simulation {
 
-// The network of a world. The messages of a sender to a receiver arrive in their order, each some time after it was
-// sent. The end of a process breaks its connections: the others hear of it some time later, or never, as where a host
-// has lost its power. A message that is under way when its connection breaks arrives by half.
+// The network of a world. The messages of a sender to a receiver arrive in order, each some time after it was sent. The
+// end of a process breaks its connections. The other processes notice this some time later, or never if the host has
+// lost its power. If a connection breaks, half of the message under way arrives.
 //
-// Used by virtual threads alone, one of which runs at a time: needs no lock. Outlives its ends.
+// Only virtual threads use it, one of which runs at a time, so it needs no lock. It must outlive its ends.
 class VirtualNetwork {
  public:
   struct Options {
-    absl::Duration latency;  // the longest of a message, if nothing is wrong
-    // In the message of this number, from 1, of those in meshes for tensors, a bit is changed: no network does that,
-    // but whoever checks the values must find it. 0: none.
+    absl::Duration latency;  // the longest of a message, without faults
+    // In the message with this number (from 1) among those in meshes for tensors, one bit is changed. No network does
+    // that, but the checks of values must find it. 0: none.
     uint64_t corrupted = 0;
   };
   explicit VirtualNetwork(const Options& options) : options_(options) {}
 
-  // Tensors, or other things.
+  // The use of a mesh: for tensors, or for other messages.
   enum class Use { kTensors, kControl };
 
-  // The end of `rank` in the mesh of this name, which the calling process is to have. The ranks of a mesh may come in
-  // any order; messages to one that has not come wait for it.
+  // The calling process' end: `rank` in the mesh of this name. The ranks of a mesh may connect in any order; messages
+  // to a rank wait until it has connected.
   std::unique_ptr<PointToPoint> Connect(const std::string& mesh, Use use, RankId rank, int size);
 
-  // Faults. The connections between two processes are reset now, those that they will make are not.
+  // Faults. Resets the current connections between two processes, but not later ones.
   void Reset(ProcessId a, ProcessId b);
-  // Nothing arrives between them before `until`; then all does that was sent.
+  // Nothing arrives between them before `until`; then all that was sent arrives.
   void Silence(ProcessId a, ProcessId b, absl::Duration until);
-  // The process ends; its connections are reset, or stay silent for ever.
+  // The process ends. Its connections are reset, or stay silent for ever.
   enum class End { kReset, kSilence };
   void Drop(ProcessId process, End how);
 
@@ -57,23 +57,23 @@ class VirtualNetwork {
     std::string content;
     absl::Duration arrival;
   };
-  // From one rank to another.
+  // The messages from one rank to another.
   struct Channel {
     std::deque<Message> under_way;
     uint64_t taken = 0;  // messages that have been received
     absl::Duration last_arrival = -absl::InfiniteDuration();
-    absl::Duration broken_at = absl::InfiniteDuration();  // when its ends hear of it
+    absl::Duration broken_at = absl::InfiniteDuration();  // when its ends notice it
   };
   struct Mesh {
     Use use;
-    std::vector<ProcessId> processes;  // by rank; kNobody: has not come yet
+    std::vector<ProcessId> processes;  // by rank; kNobody: has not connected yet
     std::vector<Channel> channels;     // [from * size + to]
     int size() const { return static_cast<int>(processes.size()); }
     Channel& At(RankId from, RankId to) { return channels[static_cast<size_t>(from * size() + to)]; }
   };
   static constexpr ProcessId kNobody = -1;
 
-  // Of the process' connections with `other`, or with all others if that is kNobody.
+  // Breaks the process' connections with `other`, or with all others if `other` is kNobody.
   void Break(ProcessId process, ProcessId other);
   absl::Duration Arrival(const Mesh& mesh, RankId from, RankId to) const;
 

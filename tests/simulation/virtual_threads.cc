@@ -15,10 +15,10 @@
 namespace ronda::simulation {
 namespace {
 
-// How many looks at the clock, and takings of a lock, pass on average before another thread goes on.
+// After this many reads of the clock, or locks, on average another thread runs.
 constexpr uint64_t kLooksAThread = 12;
 constexpr uint64_t kLocksAThread = 24;
-// How many waits on average end without a notification, as they may.
+// One of this many waits, on average, ends without a notification, which is allowed.
 constexpr uint64_t kWaitsASpuriousEnd = 200;
 
 void Mix(uint64_t value, uint64_t* hash) { *hash = (*hash ^ value) * 1099511628211u; }
@@ -93,15 +93,19 @@ void VirtualWorld::Freeze(ProcessId process, absl::Duration until) {
   frozen_until = std::max(frozen_until, until);
 }
 
-bool VirtualWorld::FailsAllocation() {
-  if (shields_ > 0) return false;
-  Shortage& shortage = processes_[static_cast<size_t>(self_->process)].memory;
-  if (shortage.times == 0) return false;
-  if (shortage.after > 0) {
-    --shortage.after;
+bool VirtualWorld::Fails(Shortage* shortage) {
+  if (shortage->times == 0) return false;
+  if (shortage->after > 0) {
+    --shortage->after;
     return false;
   }
-  --shortage.times;
+  --shortage->times;
+  return true;
+}
+
+bool VirtualWorld::FailsDescriptor() {
+  if (!Fails(&processes_[static_cast<size_t>(self_->process)].descriptors)) return false;
+  ++descriptors_failed_;
   return true;
 }
 
@@ -142,7 +146,7 @@ VirtualWorld::Thread* VirtualWorld::Choose() {
   }
 }
 
-// To the next moment at which a thread may run.
+// Advances time to the next moment at which a thread may run.
 void VirtualWorld::PassTime() {
   absl::Duration next = absl::InfiniteDuration();
   for (const std::unique_ptr<Thread>& thread : threads_) {
@@ -218,7 +222,7 @@ int VirtualWorld::CreateThread(pthread_t* thread, void* (*start)(void*), void* a
   const Shield shield;
   Thread& created = AddThread(self_->process, [start, argument] { start(argument); });
   if (const int error = RealCalls::Get().create_thread(&created.real, nullptr, RunThread, &created); error != 0) {
-    abort();  // the machine's limits are not a part of the simulation
+    abort();  // the machine's limits are not part of the simulation
   }
   *thread = HandleOf(created);
   Look();
@@ -236,7 +240,7 @@ void* VirtualWorld::RunThread(void* argument) {
   world.Wake(thread, world.threads_.size());
   Thread* const next = world.Choose();
   self_ = nullptr;
-  // The destructors of this thread's variables run before the next thread goes on.
+  // The destructors of this thread's variables run before the next thread continues.
   next->to_reap = thread;
   next->state = Thread::State::kReady;
   next->turn.store(1, std::memory_order_release);

@@ -1,4 +1,4 @@
-// A world in which threads, processes and time are simulated, so that a run of production code repeats itself.
+// A world with simulated threads, processes and time, so that a run of production code can be repeated exactly.
 #ifndef RONDA_TESTS_SIMULATION_VIRTUAL_THREADS_H_
 #define RONDA_TESTS_SIMULATION_VIRTUAL_THREADS_H_
 
@@ -18,31 +18,31 @@
 
 namespace ronda::simulation {
 
-// A group of threads that live and die together, as those of a process of the operating system do.
+// A group of threads that live and die together, like the threads of an operating system's process.
 using ProcessId = int;
 
-// Real threads, of which one runs at a time. A thread runs until it comes to a scheduling point: a lock, a wait, a
-// sleep, a yield, a look at the clock, or a message. There a random number decides whether another thread goes on.
-// Time passes a little with each look at the clock; it jumps to the next deadline when all threads sleep. So the seed
-// decides everything, and equal seeds run equally.
+// The threads are real, but only one runs at a time. A thread runs until it reaches a scheduling point: a lock, a wait,
+// a sleep, a yield, a read of the clock, or a message. There a random number decides whether another thread runs next.
+// Each read of the clock advances time a little; when all threads sleep, time jumps to the next deadline. So the seed
+// decides everything, and equal seeds give equal runs.
 //
-// Production code takes part without a change: virtual_calls.cc has the C library's functions for threads, locks,
-// sleeps and clocks. Called by a virtual thread they end here; called by any other thread they do what they always do.
+// Production code takes part without a change: virtual_calls.cc replaces the C library's functions for threads, locks,
+// sleeps and clocks. If a virtual thread calls them, they end here; if any other thread calls them, they work as usual.
 //
-// A process of the operating system has one world, which it enters once and leaves by its own end.
+// A process of the operating system has one world. It enters the world once, and leaves it by ending.
 //
-// Only the virtual thread that runs calls it.
+// Only the running virtual thread calls it.
 class VirtualWorld {
  public:
-  // The only one.
+  // The only world of this process.
   static VirtualWorld& Get();
 
   // Whether the calling thread is a virtual one.
   static bool IsInside();
 
-  // Makes the calling thread the first virtual thread, of process 0. `tick` is the mean time between two looks at the
-  // clock. `report` is called, before the operating system's process ends with kStuckExit, if no thread can ever run
-  // again.
+  // Makes the calling thread the first virtual thread, in process 0. `tick` is the mean time between two reads of the
+  // clock. If no thread can ever run again, `report` is called, and then the operating system's process ends with
+  // kStuckExit.
   struct Options {
     uint64_t seed = 0;
     absl::Duration tick = absl::Microseconds(2);
@@ -61,22 +61,22 @@ class VirtualWorld {
     return absl::Nanoseconds(static_cast<int64_t>(Random(static_cast<uint64_t>(absl::ToInt64Nanoseconds(most)) + 1)));
   }
 
-  // Processes. `main` runs in the first thread of a new one; its result is the exit code.
+  // Processes. `main` runs in the first thread of a new process; its result is the exit code.
   ProcessId StartProcess(std::string name, std::function<int()> main);
   ProcessId current_process() const;
   // Ends the process of the calling thread.
   [[noreturn]] void Exit(int exit_code);
-  // No thread of the process runs any more. Those that hold a lock go on until they hold none: some locks belong to the
-  // whole world, such as the logger's.
+  // Stops all threads of the process for ever. Threads that hold a lock continue until they hold none, because some
+  // locks belong to the whole world, such as the logger's.
   void Kill(ProcessId process);
-  // The same until `until`.
+  // The same, but only until `until`.
   void Freeze(ProcessId process, absl::Duration until);
   bool IsAlive(ProcessId process) const { return processes_[static_cast<size_t>(process)].is_alive; }
   // REQUIRES: the process is not alive.
   int ExitCode(ProcessId process) const { return processes_[static_cast<size_t>(process)].exit_code; }
   static constexpr int kKilledExit = 137, kTerminatedExit = 134, kStuckExit = 3;
 
-  // While it lives no allocation of the calling thread fails: for the simulation's own.
+  // While it lives, no allocation of the calling thread fails. For the simulation's own allocations.
   class Shield {
    public:
     Shield() { ++shields_; }
@@ -85,7 +85,7 @@ class VirtualWorld {
     Shield& operator=(const Shield&) = delete;
   };
 
-  // Inside a Shield: they may fail again.
+  // Used inside a Shield: allocations may fail again.
   class Exposure {
    public:
     Exposure() : shields_before_(std::exchange(shields_, 0)) {}
@@ -97,7 +97,8 @@ class VirtualWorld {
     const int shields_before_;
   };
 
-  // Faults of one process: so many allocations fail, after so many that succeed; and the next start of a thread, too.
+  // Faults of one process: after some allocations or new descriptors that succeed, some fail; after `after` starts of
+  // threads, one fails.
   struct Shortage {
     int after = 0;
     int times = 0;
@@ -105,16 +106,21 @@ class VirtualWorld {
   void FailAllocation(ProcessId process, Shortage shortage) {
     processes_[static_cast<size_t>(process)].memory = shortage;
   }
+  void FailDescriptor(ProcessId process, Shortage shortage) {
+    processes_[static_cast<size_t>(process)].descriptors = shortage;
+  }
   void FailThread(ProcessId process, int after) { processes_[static_cast<size_t>(process)].threads = after; }
-  // Whether the calling thread's allocation is the one to fail.
-  bool FailsAllocation();
-  // The calendar's time jumps.
+  // Whether the calling thread's allocation, or new descriptor, has to fail.
+  bool FailsAllocation() { return shields_ == 0 && Fails(&processes_[static_cast<size_t>(self_->process)].memory); }
+  bool FailsDescriptor();
+  uint64_t descriptors_failed() const { return descriptors_failed_; }
+  // Makes the calendar's time jump.
   void JumpCalendar(absl::Duration by) { calendar_ += by; }
   absl::Duration calendar() const { return calendar_; }
 
   // The scheduling points.
-  void Look();   // at the clock
-  void Yield();  // another thread goes on
+  void Look();   // a read of the clock
+  void Yield();  // another thread runs
   void SleepUntil(absl::Duration time);
 
   // The C library's calls.
@@ -135,12 +141,12 @@ class VirtualWorld {
     pthread_t real = {};
     enum class State { kReady, kBlocked, kOver } state = State::kReady;
     const void* blocked_on = nullptr;
-    absl::Duration deadline = absl::InfiniteDuration();  // of a blocked one
+    absl::Duration deadline = absl::InfiniteDuration();  // of a blocked thread
     bool is_woken = false;                               // before the deadline
     int locks = 0;                                       // that it holds
     std::function<void()> body;
-    std::atomic<int> turn{0};   // a futex: 1 when it is its turn
-    Thread* to_reap = nullptr;  // has ended just now: to be joined before this one goes on
+    std::atomic<int> turn{0};   // a futex: 1 when the thread may run
+    Thread* to_reap = nullptr;  // has just ended: to be joined before this thread continues
   };
   struct Process {
     std::string name;
@@ -148,12 +154,15 @@ class VirtualWorld {
     int exit_code = 0;
     absl::Duration frozen_until = -absl::InfiniteDuration();
     Shortage memory;
-    int threads = -1;  // that still start; negative: all do
+    Shortage descriptors;
+    int threads = -1;  // thread starts that still succeed; negative: all
   };
 
   VirtualWorld() = default;
 
-  // Not the real handle, which the system gives to another thread once this one has ended.
+  static bool Fails(Shortage* shortage);
+
+  // Not the real handle, which the system gives to another thread after this one has ended.
   static pthread_t HandleOf(const Thread& thread) { return reinterpret_cast<pthread_t>(&thread); }
   Thread& AddThread(ProcessId process, std::function<void()> body);
   static void* RunThread(void* thread);
@@ -163,7 +172,7 @@ class VirtualWorld {
   void PassTime();
   void HandOver(Thread* next);
   static void AwaitTurn(Thread* thread);
-  // Whether it was woken.
+  // Returns whether it was woken.
   bool Block(const void* on, absl::Duration deadline);
   void Wake(const void* on, size_t most);
   [[noreturn]] void ReportStuck();
@@ -175,6 +184,7 @@ class VirtualWorld {
   uint64_t trace_ = 14695981039346656037u;
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<Process> processes_;
+  uint64_t descriptors_failed_ = 0;
   static thread_local Thread* self_;
   static thread_local int shields_;
 };

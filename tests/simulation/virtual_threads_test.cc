@@ -1,10 +1,13 @@
-// The world itself. A process has one, so each test has a process of its own.
+// Tests of the world itself. A process has one world, so each test has a separate process.
 #include "tests/simulation/virtual_threads.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -16,12 +19,13 @@
 #include "absl/time/time.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/unique_fd.h"
 #include "tests/simulation/virtual_network.h"
 
 namespace ronda::simulation {
 namespace {
 
-// Runs `body` in a world; whether what it says is true decides the exit code.
+// Runs `body` in a world; the exit code is 0 if `body` returns true.
 [[noreturn]] void RunInWorld(const std::function<bool()>& body) {
   VirtualWorld::Get().Enter({.seed = 1, .report = [](const std::string&) {}});
   _exit(body() ? 0 : 1);
@@ -73,7 +77,7 @@ TEST(VirtualWorldTest, OneThreadAtATimeHasALock) {
       for (int i = 0; i < 200; ++i) {
         MutexLock lock(&mu);
         was_alone = was_alone && ++inside == 1;
-        MonotonicTime();  // another thread may go on
+        MonotonicTime();  // another thread may run
         --inside;
       }
     };
@@ -165,6 +169,26 @@ TEST(VirtualWorldTest, AllocationsAndThreadsFailWhereTheyAreTo) {
     world().FailThread(process, 0);
     absl::SleepFor(absl::Seconds(2));
     return world().ExitCode(process) == 102;
+  });
+}
+
+// Whether there is none, as none could be made.
+bool IsLacking(const UniqueFd& file) { return !file.valid() && errno == EMFILE; }
+
+TEST(VirtualWorldTest, DescriptorsFailWhereTheyAreTo) {
+  EXPECT_IN_WORLD([] {
+    std::string failed;
+    const ProcessId process = world().StartProcess("victim", [&failed] {
+      absl::SleepFor(absl::Seconds(1));
+      for (int i = 0; i < 3; ++i) {
+        failed += IsLacking(UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC))) ? "x" : ".";
+        failed += IsLacking(UniqueFd(memfd_create("test", MFD_CLOEXEC))) ? "x" : ".";
+      }
+      return 0;
+    });
+    world().FailDescriptor(process, {.after = 1, .times = 3});
+    absl::SleepFor(absl::Seconds(2));
+    return failed == ".xxx.." && world().descriptors_failed() == 3;
   });
 }
 

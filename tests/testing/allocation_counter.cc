@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <sstream>
 
-// The linker's: where the program was loaded.
+// Defined by the linker: the address at which the program was loaded.
 extern "C" const char __executable_start;
 
-// The C library's own functions, under the names that it keeps for programs that replace malloc.
+// The C library's own functions, under the names that it provides for programs that replace malloc.
 extern "C" {
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);
@@ -25,7 +25,7 @@ constexpr int kDepth = 32;
 
 std::atomic<bool> counting{false};
 std::atomic<int64_t> count{0};
-// Of the first allocation; written by the thread that made it.
+// The stack of the first allocation; the thread that made the allocation writes it.
 void* first_stack[kDepth];
 std::atomic<int> first_depth{0};
 

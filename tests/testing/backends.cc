@@ -85,14 +85,15 @@ using Across = DeviceHierarchyOptions::Across;
 bool Alone(int size) { return size == 1; }
 bool Any(int) { return true; }
 bool Several(int size) { return size > 1; }
-// More ranks find nothing new in layers below messages, or on top of another backend.
+// Layers below messages, or on top of another backend, show nothing new with more ranks.
 bool TwoOrThree(int size) { return size == 2 || size == 3; }
 bool UpToFour(int size) { return size <= 4; }
-// Ranks on hosts of equal sizes and not; on three hosts, and in no order.
+// Three ranks: hosts of different sizes. Four: hosts of equal sizes. Eight: three hosts, whose ranks are not
+// consecutive.
 bool ThreeOrFour(int size) { return size == 3 || size == 4; }
 bool ThreeOrEight(int size) { return size == 3 || size == 8; }
 
-// What the suites know of a backend; a new one is one more line.
+// The facts about a backend that the suites need. For a new backend, add a line.
 struct Entry {
   Backend backend;
   const char* name;
@@ -147,14 +148,15 @@ bool IsTestable(Backend backend, int size) {
   if (backend == Backend::kStaged) return HasDevices();
   const bool is_nccl = backend == Backend::kNccl || backend == Backend::kNcclInRankOrder;
   if (is_nccl && std::getenv(kRealPlugin) != nullptr) return HasNcclDevices(size);
-  // ThreadSanitizer knows memory by its address: it would see no synchronisation between two mappings of one word.
+  // ThreadSanitizer identifies memory by its address: it would not see the synchronisation between two mappings of one
+  // word.
   return backend != Backend::kShmSeparately || !kThreadSanitizer;
 }
 
 HostMap HostsOf(Backend backend, int size) {
   HostMap map;
   if (!HasHosts(backend)) return map;
-  // Of equal sizes and not, and with ranks in order and not.
+  // Hosts of equal and of different sizes, with consecutive ranks or not.
   const int hosts = size == 8 ? 3 : 2;
   map.hosts.resize(hosts);
   for (RankId rank = 0; rank < size; ++rank) map.hosts[size == 8 ? rank % hosts : rank * hosts / size].push_back(rank);

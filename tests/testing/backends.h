@@ -15,42 +15,42 @@
 
 namespace ronda::testing {
 
-// Backends that can carry a job whose ranks are threads of one test.
+// Backends that can run a job whose ranks are threads of one test.
 enum class Backend {
   kSelf,  // one rank only
   kInProcess,
-  kShm,                 // one mapping for all ranks, and slots so small that little data takes many chunks
-  kShmSeparately,       // each rank maps the memory for itself, as processes do
+  kShm,                 // one mapping for all ranks, and slots so small that little data needs many chunks
+  kShmSeparately,       // each rank maps the memory separately, as processes do
   kHierarchical,        // several hosts: shared memory on each, messages across
-  kMpi,                 // messages between all, with more or less delay, in small chunks
+  kMpi,                 // messages between all ranks, with varying delay, in small chunks
   kTcp,                 // the same over TCP
   kStaged,              // tensors of devices, through small slots of pinned memory, to kInProcess
-  kNccl,                // tensors of devices, one a rank, through a fake NCCL
+  kNccl,                // tensors of devices, one device per rank, through a fake NCCL
   kNcclInRankOrder,     // the same, with SumOrder::kOfRanks
   kHierarchicalStaged,  // tensors of devices, on several hosts: a fake NCCL on each, kHierarchical's messages across
-  kHierarchicalNccl,    // and a fake NCCL across
+  kHierarchicalNccl,    // the same, with a fake NCCL across
 };
 
 std::string Name(Backend backend);
 
-// Whether it makes a difference between hosts, and so needs two.
+// Whether the backend treats hosts differently, and so needs two of them.
 bool HasHosts(Backend backend);
 
 // Whether `backend` can be tested with `size` ranks in this build.
 bool IsTestable(Backend backend, int size);
 
-// On which hosts the ranks of a job of `size` are; none if the backend makes no difference between hosts.
+// The hosts of the ranks of a job of `size`; empty if the backend does not distinguish hosts.
 HostMap HostsOf(Backend backend, int size);
 
 struct BackendOptions {
   int size = 1;
 };
 
-// One transport a rank. Fails the test, and returns nothing, if they do not connect.
-// REQUIRES: IsTestable(backend, options.size).
+// One transport per rank. Fails the test, and returns nothing, if they do not connect. REQUIRES: IsTestable(backend,
+// options.size).
 std::vector<Transport> ConnectRanks(Backend backend, const BackendOptions& options);
 
-// Tests of what every backend promises, with several numbers of ranks.
+// Tests of the guarantees that every backend gives, with several numbers of ranks.
 
 struct BackendRanks {
   Backend backend;
@@ -59,33 +59,34 @@ struct BackendRanks {
 
 std::ostream& operator<<(std::ostream& out, const BackendRanks& parameter);
 
-// Each backend for memory of the host with each of these numbers of ranks, of which it must be able to do one at least.
+// Each backend for memory of the host with each of these numbers of ranks. Each backend must support at least one of
+// the numbers.
 std::vector<BackendRanks> EveryBackend(const std::vector<int>& sizes);
 
-// The same, and those for memory of devices.
+// The same, and the backends for memory of devices.
 std::vector<BackendRanks> EveryBackendAndDevice(const std::vector<int>& sizes);
 
-// EveryBackend without those that go through several hosts.
+// EveryBackend without those that span several hosts.
 std::vector<BackendRanks> EveryFlatBackend(const std::vector<int>& sizes);
 
 // "Shm3"
 std::string NameOfBackendRanks(const ::testing::TestParamInfo<BackendRanks>& info);
 
-// Has a job of connected ranks, which are threads of the test.
+// A test with a job of connected ranks, which are threads of the test.
 //
 //   class MyTest : public BackendTest {};
 //   INSTANTIATE_TEST_SUITE_P(Backends, MyTest, ::testing::ValuesIn(EveryBackend({1, 2, 5})), NameOfBackendRanks);
 class BackendTest : public ::testing::TestWithParam<BackendRanks> {
  protected:
   void SetUp() override;
-  // Ranks end their communicators together, as some wait for each other.
+  // All ranks end their communicators at the same time, because some wait for each other.
   void TearDown() override;
 
   int size() const { return static_cast<int>(transports_.size()); }
   Transport& transport(RankId rank) { return transports_[rank]; }
   HostMap hosts() const { return HostsOf(GetParam().backend, GetParam().size); }
 
-  // Runs body(rank, transport) on a thread a rank; a failed expectation within names the rank.
+  // Runs body(rank, transport) on one thread per rank; a failed expectation in it names the rank.
   template <typename Body>
   void OnEveryRank(const Body& body) {
     RunRanksOn(transports_, [&](RankId rank, Transport& transport) {

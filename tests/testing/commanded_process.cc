@@ -20,7 +20,7 @@ namespace {
 
 constexpr absl::Duration kPatience = absl::Minutes(1);
 
-// The ends of a pipe, which no other process that is started inherits.
+// The ends of a pipe. Other processes that the test starts do not inherit them.
 std::pair<UniqueFd, UniqueFd> MakePipe() {
   int ends[2] = {-1, -1};
   EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
@@ -106,7 +106,7 @@ void CommandedProcess::Kill() {
 
 void CommandedProcess::ExpectEnd() {
   to_.Reset();
-  // Nothing but the end comes: a line would be an answer that nobody has asked for.
+  // Expects the end and no line: a line would be an answer to no command.
   EXPECT_EQ(answers_->Next(kPatience), std::nullopt);
   EXPECT_EQ(Wait(), 0);
 }

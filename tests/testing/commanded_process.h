@@ -1,4 +1,4 @@
-// A process that a test starts, and leads through its life line by line.
+// A process that a test starts, and controls line by line.
 #ifndef RONDA_TESTS_TESTING_COMMANDED_PROCESS_H_
 #define RONDA_TESTS_TESTING_COMMANDED_PROCESS_H_
 
@@ -19,26 +19,26 @@ class LineReader {
  public:
   explicit LineReader(int fd) : fd_(fd) {}
 
-  // The next line, without its end. nullopt: there is none within `patience`, or the writer has closed its end.
+  // The next line, without its end. nullopt: no line came within `patience`, or the writer has closed its end.
   std::optional<std::string> Next(absl::Duration patience);
 
  private:
   const int fd_;
-  std::string text_;  // that no line has ended yet
+  std::string text_;  // that no line end has followed yet
 };
 
-// A further process of this test's binary, which runs one of its rank programs (RankProgramMain). The program reads
+// Another process of this test's binary, which runs one of its rank programs (RankProgramMain). The program reads
 // commands from its standard input and answers on its standard output; its standard error is this process's.
 //
 // Thread-compatible. The destructor kills the process if it still runs.
 class CommandedProcess {
  public:
-  // The number of a descriptor that it inherits beside these.
+  // The number of a further descriptor that the process inherits.
   static constexpr int kInheritedFd = 9;
 
   CommandedProcess(const std::string& program, const std::vector<std::pair<std::string, std::string>>& env);
-  // A process that runs argv, with `env` beside this process's variables, and gets `inherited` as kInheritedFd; -1: it
-  // gets none.
+  // A process that runs argv, with `env` in addition to this process's variables, and gets `inherited` as kInheritedFd;
+  // -1: no descriptor.
   CommandedProcess(std::vector<std::string> argv, const std::vector<std::pair<std::string, std::string>>& env,
                    int inherited);
   ~CommandedProcess();
@@ -49,19 +49,19 @@ class CommandedProcess {
 
   void Tell(const std::string& line);
 
-  // The next line of its answers. The test fails, and the line is empty, if none comes within a minute.
+  // The next line of its answers. If no line comes within a minute, the test fails, and the line is empty.
   std::string Hear();
 
-  // All that it says until it has ended, or says nothing for a minute.
+  // All its output until it has ended, or has written nothing for a minute.
   std::string Rest();
 
-  // Waits for its end, and returns what waitpid() says.
+  // Waits for its end, and returns the status from waitpid().
   int Wait();
 
-  // Ends it by SIGKILL, and returns when it has ended.
+  // Kills it with SIGKILL, and returns when it has ended.
   void Kill();
 
-  // Closes its standard input, upon which it should end well.
+  // Closes its standard input. The process should then end without an error.
   void ExpectEnd();
 
  private:

@@ -1,4 +1,4 @@
-// A model that counts: for elastic jobs, in which no sample may be lost and none may count twice.
+// A model that counts. It is for elastic jobs, in which no sample may be lost or counted twice.
 #ifndef RONDA_TESTS_TESTING_COUNTING_MODEL_H_
 #define RONDA_TESTS_TESTING_COUNTING_MODEL_H_
 
@@ -13,12 +13,12 @@
 
 namespace ronda::testing {
 
-// Counts how often each sample has been a part of a step, and moves weights by what the samples say. The counts are a
-// state as weights are: a lost, doubled or half applied step makes them wrong.
+// Counts how often each sample has been part of a step, and changes weights by the samples' values. The counts are
+// state, as the weights are: a lost, doubled or half applied step makes them wrong.
 struct CountingModel {
   static constexpr std::size_t kWeights = 5000;
 
-  // `start` is what all weights begin with: other processes' are to differ.
+  // `start` is the initial value of all weights. It should differ between processes.
   CountingModel(std::int64_t samples, float start)
       : counts(static_cast<std::size_t>(samples)),
         counted(counts.size()),
@@ -42,7 +42,7 @@ struct CountingModel {
     }
   }
 
-  // Equal on all ranks that have the same weights, bit for bit.
+  // The same number on all ranks that have the same weights, bit for bit.
   std::uint64_t Hash() const {
     std::uint64_t hash = 14695981039346656037u;
     for (const float weight : weights) {

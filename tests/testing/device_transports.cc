@@ -23,7 +23,7 @@
 namespace ronda::testing {
 namespace {
 
-// Devices, and what they need.
+// Devices, and the objects that they need.
 struct Machine {
   std::shared_ptr<const FakeCuda> fake;  // nullptr: the devices are real
   const ronda_cuda_plugin* plugin;
@@ -38,7 +38,7 @@ absl::StatusOr<Machine> RealMachine(const std::string& path) {
 
 Machine FakeMachineFor(int size) {
   constexpr int kDevices = 2;
-  // Streams that pause find what was not waited for.
+  // Streams with random pauses reveal missing waits.
   auto fake = std::make_shared<const FakeCuda>(FakeCuda::Options{.devices = kDevices,
                                                                  .delay_seed = static_cast<uint64_t>(size == 3 ? 3 : 0),
                                                                  .host_access = FakeMemory::HostAccess::kFatal});
@@ -92,16 +92,16 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// For real devices the real one, where RONDA_NCCL_LIBRARY says or ranks would find it.
+// The real NCCL for real devices, at the path in RONDA_NCCL_LIBRARY or where ranks would find it.
 absl::StatusOr<std::shared_ptr<const NcclLibrary>> NcclOf(const Machine& machine) {
   if (machine.fake != nullptr) return LoadFakeNccl(machine.plugin);
   return LoadNccl(Variable("RONDA_NCCL_LIBRARY"), Variable("CUDA_HOME"), Variable("VIRTUAL_ENV"));
 }
 
-// A device a rank.
+// One device per rank.
 absl::StatusOr<Machine> MachineWith(int devices) {
   if (const char* const path = std::getenv(kRealPlugin)) return RealMachine(path);
-  // Streams that pause find what was not waited for.
+  // Streams with random pauses reveal missing waits.
   auto fake =
       std::make_shared<const FakeCuda>(FakeCuda::Options{.devices = devices,
                                                          .delay_seed = static_cast<uint64_t>(devices == 3 ? 3 : 0),
@@ -171,7 +171,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> PutOnDevice(const std::shared_ptr<
       .host = parts.host.get(),
       .levels = &*transport.levels,
       .job_failure = [control = transport.control.get()] { return control->failure(); }};
-  // Small chunks: tests need no large tensors to have several.
+  // Small chunks, so that small tensors have several.
   RONDA_ASSIGN_OR_RETURN(DeviceTransport connected, ConnectDeviceHierarchy({.request = request,
                                                                             .library = LoadFakeNccl(cuda->table()),
                                                                             .across = across,
@@ -186,7 +186,7 @@ std::vector<Transport> ConnectDeviceHierarchyTransports(const HostMap& map, Devi
                                                         uint64_t seed) {
   std::vector<Transport> transports = ConnectHierarchicalTransports(map, seed);
   const int size = static_cast<int>(transports.size());
-  // Streams that pause find what was not waited for.
+  // Streams with random pauses reveal missing waits.
   const auto cuda = std::make_shared<FakeCuda>(FakeCuda::Options{
       .devices = size, .delay_seed = size == 3 ? seed : 0, .host_access = FakeMemory::HostAccess::kFatal});
   for (RankId rank = 0; rank < size; ++rank) {

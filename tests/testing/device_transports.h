@@ -10,33 +10,33 @@
 
 namespace ronda::testing {
 
-// Jobs whose ranks are threads, and whose tensors travel between devices (OnDevice), several ranks on each. The devices
-// are fake, and no code on the host can touch their memory; or, if this variable has the path of libronda_cuda.so,
-// real.
+// Jobs whose ranks are threads, and whose tensors travel between devices (OnDevice), several ranks per device. The
+// devices are fake, and no code on the host can touch their memory. If this variable has the path of libronda_cuda.so,
+// the devices are real.
 inline constexpr char kRealPlugin[] = "RONDA_TEST_CUDA_PLUGIN";
 
-// Whether there are devices; if there are none, prints why.
+// Whether devices exist; if not, prints the reason.
 bool HasDevices();
 
-// Through pinned memory, in small slots, and between the ranks as in InProcessWorld.
-// REQUIRES: HasDevices().
+// Tensors travel through pinned memory, in small slots, and between the ranks as in InProcessWorld. REQUIRES:
+// HasDevices().
 std::vector<Transport> ConnectStagedTransports(int size);
 
-// Jobs whose tensors travel through NCCL, inside one test: every rank is a thread with a device of its own.
+// Jobs whose tensors travel through NCCL, inside one test: every rank is a thread with its own device.
 
-// Whether there are as many devices, and an NCCL for them.
+// Whether the machine has that many devices, and an NCCL for them.
 bool HasNcclDevices(int size);
 
-// One transport a rank: an NcclCommunicator, which passes for one of host memory (on_device.h), and a control plane
-// within the process. Real devices (kRealPlugin) have the real NCCL, and fake ones a fake.
+// One transport per rank: an NcclCommunicator, which appears as a communicator of host memory (on_device.h), and a
+// control plane within the process. Real devices (kRealPlugin) use the real NCCL, and fake devices a fake one.
 // REQUIRES: HasNcclDevices(size).
 std::vector<Transport> ConnectNcclTransports(int size, SumOrder order = SumOrder::kOfNccl);
 
-// Jobs on several hosts whose tensors travel between devices, inside one test: every rank is a thread with a device of
-// its own.
+// Jobs on several hosts whose tensors travel between devices, inside one test: every rank is a thread with its own
+// device.
 
-// One transport a rank: two levels, over the fakes of NCCL and CUDA and ConnectHierarchicalTransports, which pass for a
-// communicator of host memory (on_device.h).
+// One transport per rank: two levels, over the fakes of NCCL and CUDA and ConnectHierarchicalTransports. It appears as
+// a communicator of host memory (on_device.h).
 std::vector<Transport> ConnectDeviceHierarchyTransports(const HostMap& map, DeviceHierarchyOptions::Across across,
                                                         uint64_t seed);
 

@@ -17,7 +17,7 @@
 namespace ronda::testing {
 namespace {
 
-constexpr int kPatienceMs = 240'000;  // without any event
+constexpr int kPatienceMs = 240'000;  // after which the test fails
 
 }  // namespace
 
@@ -46,12 +46,12 @@ void ElasticLauncher::Start(const Environment& environment) {
 }
 
 void ElasticLauncher::Run(const std::function<void(int size)>& on_met) {
-  int64_t met = -1;
   while (std::any_of(members_.begin(), members_.end(), [](const Member& m) { return m.stage != Stage::kEnded; })) {
     WaitForEvents();
     if (::testing::Test::HasFatalFailure()) return members_.clear();
-    if (met < epoch_ && !Is(Stage::kPlaced) && Is(Stage::kMet)) {
-      met = epoch_;
+    // Those that have met may have left the epoch, or ended, since: the launcher may be late.
+    if (unmet_ == 0) {
+      unmet_ = -1;
       sizes_.push_back(size_);
       if (on_met) on_met(size_);
     }
@@ -89,7 +89,7 @@ void ElasticLauncher::WaitForEvents() {
   for (size_t i = 0; i < members_.size(); ++i) {
     if (members_[i].stage == Stage::kEnded) continue;
     for (const int fd : {members_[i].socket.get(), members_[i].pidfd.get()}) {
-      events.push_back({.fd = fd, .events = POLLIN, .revents = 0});  // -1 is not looked at
+      events.push_back({.fd = fd, .events = POLLIN, .revents = 0});  // poll() ignores -1
       whose.push_back(i);
     }
   }
@@ -103,36 +103,35 @@ void ElasticLauncher::WaitForEvents() {
 
 void ElasticLauncher::Listen(size_t index) {
   Member& member = members_[index];
-  const absl::StatusOr<std::string> text = ReceiveMembershipMessage(member.socket.get());
-  if (!text.ok()) return member.socket.Reset();  // it has ended, or will
-  if (text->empty()) return;
-  const absl::StatusOr<MemberMessage> message = DecodeMemberMessage(*text);
-  ASSERT_TRUE(message.ok()) << message.status();
-  if (const auto* join = std::get_if<JoinRequest>(&*message)) {
-    results_[index].joins.push_back(*join);
-    member.stage = Stage::kJoined;
-  } else if (const auto* met = std::get_if<EpochMet>(&*message)) {
-    EXPECT_EQ(met->epoch, epoch_);
-    member.stage = Stage::kMet;
-  } else {
-    member.stage = Stage::kLeaving;
+  while (member.socket.valid()) {
+    const absl::StatusOr<std::string> text = ReceiveMembershipMessage(member.socket.get());
+    if (!text.ok()) return member.socket.Reset();  // it has ended, or will
+    if (text->empty()) return;
+    const absl::StatusOr<MemberMessage> message = DecodeMemberMessage(*text);
+    ASSERT_TRUE(message.ok()) << message.status();
+    if (const auto* join = std::get_if<JoinRequest>(&*message)) {
+      results_[index].joins.push_back(*join);
+      member.stage = Stage::kJoined;
+    } else if (const auto* met = std::get_if<EpochMet>(&*message)) {
+      EXPECT_EQ(met->epoch, epoch_);
+      --unmet_;
+      member.stage = Stage::kMet;
+    } else {
+      member.stage = Stage::kLeaving;
+    }
   }
 }
 
 void ElasticLauncher::NoteEnd(size_t index) {
+  Listen(index);  // first read its earlier messages
   Member& member = members_[index];
-  // What it has said before, a request to leave for instance, comes first.
-  while (member.socket.valid()) {
-    const absl::StatusOr<std::string> text = ReceiveMembershipMessage(member.socket.get());
-    if (!text.ok() || text->empty()) break;
-  }
   results_[index].output = member.process->Rest();
   results_[index].status = member.process->Wait();
   member.stage = Stage::kEnded;
 }
 
 void ElasticLauncher::Tell(size_t member, const LauncherMessage& message) const {
-  // A member that has just died does not listen.
+  // A member that has just died cannot receive messages.
   if (members_[member].socket.valid()) {
     SendMembershipMessage(members_[member].socket.get(), Encode(message)).IgnoreError();
   }
@@ -154,6 +153,7 @@ void ElasticLauncher::Decide() {
   is_change_told_ = false;
   size_ = static_cast<int>(
       std::count_if(members_.begin(), members_.end(), [](const Member& m) { return m.stage == Stage::kJoined; }));
+  unmet_ = size_;
   int rank = 0;
   for (size_t i = 0; i < members_.size(); ++i) {
     if (members_[i].stage != Stage::kJoined) continue;

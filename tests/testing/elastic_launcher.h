@@ -1,5 +1,5 @@
-// The launcher of an elastic job inside a test: it gives the members their places, as rondarun does, and tells the test
-// what has become of them.
+// The launcher of an elastic job inside a test: it assigns ranks to the members, as rondarun does, and gives the test
+// their results.
 #ifndef RONDA_TESTS_TESTING_ELASTIC_LAUNCHER_H_
 #define RONDA_TESTS_TESTING_ELASTIC_LAUNCHER_H_
 
@@ -17,50 +17,50 @@
 
 namespace ronda::testing {
 
-// What has become of a member.
+// The result of a member.
 struct MemberResult {
-  int status = -1;                 // as waitpid() tells it
+  int status = -1;                 // from waitpid()
   std::string output;              // on its standard output
-  std::vector<JoinRequest> joins;  // what it has told when it joined
+  std::vector<JoinRequest> joins;  // the requests with which it has joined
 };
 
-// Members are known by their numbers, in the order of their starts. Ranks are given in that order.
+// Members are identified by their numbers, in the order of their starts. Ranks are given in that order.
 //
-// Members of an epoch meet anew as soon as all of them that are alive, and do not leave, have joined; processes that
-// have been started are waited for.
+// The members of an epoch form the next one as soon as all of them that are alive and do not leave have joined. The
+// launcher also waits for processes that it has started.
 //
 // Thread-compatible.
 class ElasticLauncher {
  public:
   using Environment = std::vector<std::pair<std::string, std::string>>;
 
-  // Its members run argv, with `environment` and a RONDA_JOB_ID of their own.
+  // Its members run argv, with `environment` and a separate RONDA_JOB_ID.
   explicit ElasticLauncher(std::vector<std::string> argv, Environment environment = {});
   ~ElasticLauncher();
 
-  // Starts a member, and lets it in as soon as it has joined: `environment` is its own.
+  // Starts a member, and admits it as soon as it has joined. Only this member gets `environment`.
   void Start(const Environment& environment = {});
 
-  // Leads the job until all members have ended; the test fails, and they are killed, if minutes pass without any event.
-  // Calls `on_met` whenever all members of an epoch have met, with their number.
+  // Runs the job until all members have ended. If no event happens for minutes, the test fails, and the members are
+  // killed. Calls `on_met` with the number of members whenever all members of an epoch have met.
   void Run(const std::function<void(int size)>& on_met = {});
 
   void Kill(size_t member, int signal) const;
 
-  // Tells all members that are alive that there is no place for them any more; or those that join after `epochs`
+  // Tells all living members that the job has no place for them any more. EndAfter tells those that join after `epochs`
   // epochs.
   void End(const std::string& reason) const;
   void EndAfter(size_t epochs, const std::string& reason) { last_ = {epochs, reason}; }
 
-  // Closes its ends of all sockets, as if it were gone.
+  // Closes its ends of all sockets, as if the launcher had died.
   void Vanish();
 
-  // Of the members of the present epoch that are alive, ascending.
+  // The living members of the current epoch, ascending.
   std::vector<size_t> Present() const;
 
   const std::vector<MemberResult>& results() const { return results_; }
 
-  // Sizes of the epochs in which all members have met.
+  // The sizes of the epochs in which all members have met.
   const std::vector<int>& sizes() const { return sizes_; }
 
  private:
@@ -78,7 +78,8 @@ class ElasticLauncher {
   void Listen(size_t member);
   void NoteEnd(size_t member);
   void Tell(size_t member, const LauncherMessage& message) const;
-  // Places for all that have joined, if nobody else is to come; else the others hear of newcomers.
+  // Assigns places to all that have joined, if no other process is still expected. Otherwise announces the new members
+  // to the others.
   void Decide();
 
   const std::vector<std::string> argv_;
@@ -88,6 +89,7 @@ class ElasticLauncher {
   std::vector<int> sizes_;
   int64_t epoch_ = -1;
   int size_ = 0;
+  int unmet_ = -1;  // members of the epoch that have not said that they have met; -1 once all have, and the test knows
   bool is_change_told_ = false;
   std::optional<std::pair<size_t, std::string>> last_;
 };

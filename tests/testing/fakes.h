@@ -35,10 +35,10 @@ class FakeClock : public Clock {
   absl::Time now_ ABSL_GUARDED_BY(mu_);
 };
 
-// A control plane that does what another one does. Tests derive from it to delay or to look at what passes, so that a
-// race between messages always ends the same way.
+// A control plane that forwards to another one. Tests derive from it to delay or inspect messages, so that a race
+// between messages always ends the same way.
 //
-// Thread-safety: as the other one.
+// Thread-safety: as that of the other one.
 class ForwardingControlPlane : public ControlPlane {
  public:
   explicit ForwardingControlPlane(std::unique_ptr<ControlPlane> to) : to_(std::move(to)) {}

@@ -28,7 +28,7 @@ namespace {
 
 enum class Side { kSender, kReceiver };
 
-// One message, known from the first of its two ends that has been posted.
+// One message, created when the first of its two ends is posted.
 struct Message {
   const void* source = nullptr;
   void* destination = nullptr;
@@ -38,12 +38,12 @@ struct Message {
   bool is_wanted = false;    // the receiver has
   bool is_read = false;      // `content` holds it: the sender is done
   bool is_received = false;  // the receiver is done
-  int sender_delay = 0;      // calls of each that still pass without effect
+  int sender_delay = 0;      // calls on each side that still pass without effect
   int receiver_delay = 0;
   std::string content;
 };
 
-// The messages from one rank to another; the i-th sent is the i-th received.
+// The messages from one rank to another; the i-th message sent is the i-th received.
 struct Channel {
   uint64_t sent = 0;
   uint64_t received = 0;
@@ -84,7 +84,7 @@ class Post {
     return number;
   }
 
-  // Does what `side` can for the message; whether it is done with it.
+  // Makes all possible progress on `side` of the message; returns whether that side is done.
   absl::StatusOr<bool> Advance(RankId from, RankId to, uint64_t number, Side side) {
     const MutexLock lock(&mu_);
     Channel& channel = ChannelOf(from, to);
@@ -173,7 +173,7 @@ class FakeMessages : public PointToPoint {
     return {.words = {next_++, 0}};
   }
 
-  // As with an MPI, any call may move any of the caller's transfers.
+  // As with an MPI, any call may advance any of the caller's transfers.
   absl::Status AdvanceAll() {
     for (auto& [id, transfer] : under_way_) {
       if (transfer.is_done) continue;
@@ -188,7 +188,7 @@ class FakeMessages : public PointToPoint {
   const std::shared_ptr<Post> post_;
   const RankId rank_;
   uint64_t next_ = 0;
-  std::map<uint64_t, Transfer> under_way_;  // until Test has said that they are over
+  std::map<uint64_t, Transfer> under_way_;  // until Test has reported that they are complete
 };
 
 }  // namespace
@@ -277,7 +277,7 @@ namespace {
 
 using Worlds = std::vector<std::shared_ptr<ShmWorld>>;
 
-// A failure of the job ends waits in the shared memory of every host too.
+// A failure of the job also ends waits in the shared memory of every host.
 class LinkedControlPlane : public ForwardingControlPlane {
  public:
   // `hosts`: one rank of each.
@@ -293,7 +293,7 @@ class LinkedControlPlane : public ForwardingControlPlane {
   const Worlds hosts_;
 };
 
-// The ranks of each host on shared memory.
+// Connects the ranks of each host by shared memory.
 std::vector<Worlds> ConnectHosts(const HostMap& map, int size) {
   std::vector<Worlds> hosts;
   for (const std::vector<RankId>& ranks : map.hosts) {
@@ -363,7 +363,7 @@ std::vector<Transport> ConnectHierarchicalTransports(const HostMap& map, uint64_
   std::vector<Transport> transports;
   for (RankId rank = 0; rank < size; ++rank) {
     const HostPosition self = PositionOf(map, rank);
-    // Small chunks: tests need no large tensors to have several.
+    // Small chunks, so that small tensors have several.
     HierarchicalCommunicator::Options levels = {.rank = rank, .hosts = map, .chunk_bytes = size_t{1} << 20};
     levels.local = std::make_unique<ShmCommunicator>(hosts[self.host][self.local_rank]);
     if (self.local_rank < static_cast<int>(across.size()))

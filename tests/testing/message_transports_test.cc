@@ -10,7 +10,7 @@ namespace {
 
 using Request = PointToPoint::Request;
 
-// Calls of Test after which a message must have moved.
+// The number of calls of Test after which a message must have moved.
 constexpr int kCalls = 20;
 
 bool EndsWithin(PointToPoint& end, std::vector<Request> requests, int calls) {

@@ -20,13 +20,13 @@ class DeviceAccess {
  public:
   DeviceAccess(std::shared_ptr<Device> device, StreamHandle stream) : device_(std::move(device)), stream_(stream) {}
 
-  // Memory that it allocates must not outlive the device.
+  // The memory that it allocates must not outlive the device.
   DeviceMemory Allocate(size_t bytes);
 
   void Write(void* memory, absl::string_view content);
   std::string Read(const void* memory, size_t bytes);
 
-  // Waits until the stream has done everything it was given.
+  // Waits until the stream has completed its work.
   void Finish();
 
  private:
@@ -35,22 +35,22 @@ class DeviceAccess {
 
   const std::shared_ptr<Device> device_;
   const StreamHandle stream_;
-  DeviceMemory pinned_;  // what is copied goes through it
+  DeviceMemory pinned_;  // buffer for the copies
 };
 
-// Has a communicator of a device pass the tests of those of host memory: copies the buffers of each call to the device,
-// waits for the stream, and copies back the bytes that have changed. Buffers on the device are as well aligned as the
-// host's, and have guard bytes around them.
+// Lets a device's communicator pass the tests of communicators for host memory. It copies the buffers of each call to
+// the device, waits for the stream, and copies back the bytes that have changed. Buffers on the device have the same
+// alignment as the host's, and guard bytes around them.
 //
 // Thread-compatible, as any communicator.
 class OnDevice : public Communicator {
  public:
   // In the order of construction.
   struct Parts {
-    std::shared_ptr<const void> cuda;  // what the device needs: a FakeCuda, or nothing
+    std::shared_ptr<const void> cuda;  // the object that the device needs: a FakeCuda, or nothing
     std::shared_ptr<Device> device;
     std::unique_ptr<DeviceStream> stream;
-    std::unique_ptr<Communicator> host;          // that of the device may use it
+    std::unique_ptr<Communicator> host;          // the device's communicator may use it
     std::unique_ptr<Communicator> communicator;  // of the device, on the stream
   };
 
@@ -58,7 +58,7 @@ class OnDevice : public Communicator {
 
   const Parts& parts() const { return parts_; }
 
-  // As Reduce, but carried out by `reduce`, which is called with the same call on tensors of the device.
+  // As Reduce, but `reduce` carries it out, with the same call on tensors of the device.
   absl::Status ReduceBy(const ReduceCall& call, absl::FunctionRef<absl::Status(const ReduceCall& on_device)> reduce);
 
   RankId rank() const override { return parts_.communicator->rank(); }
@@ -72,9 +72,9 @@ class OnDevice : public Communicator {
   void Tune(const Tuning& tuning) override { parts_.communicator->Tune(tuning); }
 
  private:
-  // Waits until the device has done everything, and learns how a vote of the call has ended.
+  // Waits until the device has completed its work, and reads the result of the call's vote.
   absl::Status Finish(const CallInfo& info);
-  // Reports a vote that is not counted soon to the ranks that wait for it, as a communicator of the host does.
+  // If a vote is not counted soon, reports it to the ranks that wait for it, as a communicator of the host does.
   absl::Status TellIfLate(const CallInfo& info);
 
   Parts parts_;

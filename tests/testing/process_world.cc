@@ -51,7 +51,7 @@ Child Start(const ProcessJob& job, const std::string& job_id, int rank) {
   std::vector<std::string> environment = Environment(job, job_id, rank);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  // Appending keeps the two streams from overwriting each other.
+  // With O_APPEND the two streams do not overwrite each other.
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, child.output_path.c_str(),
                                    O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
   posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
@@ -82,7 +82,7 @@ std::string ReadAndRemove(const std::string& path) {
 
 ProcessResult Collect(const Child& child, absl::Time deadline) {
   ProcessResult result;
-  // As an argument of kill, -1 is every process of the machine.
+  // For kill, the pid -1 means every process of the machine.
   if (child.pid < 0) return result;
   const bool ended = AwaitEnd(child.pid, deadline);
   if (!ended) kill(child.pid, SIGKILL);
@@ -109,7 +109,7 @@ std::vector<std::string> SharedMemoryOf(const std::string& job_id) {
 std::vector<std::string> EnvironmentOfRanks(const std::vector<std::pair<std::string, std::string>>& added) {
   std::vector<std::string> environment;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    // A variable of the outer job, or of the tests' environment, would contradict those below; a path does not.
+    // A variable of the outer job, or of the tests' environment, would contradict the variables below; a path does not.
     const bool is_kept = !absl::StartsWith(*variable, "RONDA_") || absl::StartsWith(*variable, "RONDA_HOSTS_PLUGIN=");
     if (is_kept) environment.push_back(*variable);
   }
@@ -148,7 +148,7 @@ int RankProgramMain(int argc, char** argv, const std::vector<RankProgram>& progr
   for (const RankProgram& program : programs) {
     if (program.name != name) continue;
     program.body();
-    // Expectations outside of a test are kept here.
+    // Expectations that fail outside of a test are recorded here.
     return ::testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed() ? 1 : 0;
   }
   fprintf(stderr, "no rank program is named '%s'\n", name.c_str());
@@ -188,7 +188,7 @@ ProcessResult RunUnderMpirun(MpiFlavor flavor, int size, const std::vector<std::
              {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
              // As with --oversubscribe: more ranks than cores.
              {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
-             // Ranks on the cores they find, beside the tests that run at the same time.
+             // Without binding, because other tests run at the same time.
              {"OMPI_MCA_hwloc_base_binding_policy", "none"}};
   return RunProcesses(job).ranks.front();
 }
@@ -231,7 +231,7 @@ ForkedChild::ForkedChild(const std::function<std::string(const SayReady&)>& body
   if (pid_ == 0) {
     const std::string text = body([&] { close(ready.write_end); });
     WriteAll(result.write_end, text);
-    // Not exit(): what the parent has registered to run at exit is the parent's.
+    // Not exit(), which would run the handlers that the parent has registered.
     _exit(0);
   }
   close(ready.write_end);

@@ -19,7 +19,7 @@ struct ProcessJob {
   int size = 1;
   std::vector<std::string> argv;                         // argv[0] is the path of the program
   std::vector<std::pair<std::string, std::string>> env;  // added to this process' environment
-  absl::Duration timeout = absl::Seconds(120);           // what still runs then is killed
+  absl::Duration timeout = absl::Seconds(120);           // processes that still run then are killed
 };
 
 struct ProcessResult {
@@ -34,56 +34,56 @@ struct JobResult {
   std::vector<std::string> left_in_shared_memory;  // files of this job under /dev/shm
 };
 
-// Of a process that tests start: this process's variables without those of an outer job, and then `added`.
+// The environment of a process that tests start: this process's variables without those of an outer job, followed by
+// `added`.
 std::vector<std::string> EnvironmentOfRanks(const std::vector<std::pair<std::string, std::string>>& added);
 
-// The same strings for posix_spawn; they outlive it.
+// Pointers to the strings, for posix_spawn; the strings must outlive them.
 std::vector<char*> Pointers(std::vector<std::string>& strings);
 
-// With which this binary runs the rank program `name`.
+// The arguments with which this binary runs the rank program `name`.
 std::vector<std::string> ArgumentsOfRankProgram(const std::string& name);
 
-// Runs argv once a rank, with RONDA_RANK, RONDA_SIZE and a RONDA_JOB_ID of its own, and waits for all of them.
+// Runs argv once per rank, with RONDA_RANK, RONDA_SIZE and a separate RONDA_JOB_ID, and waits for all of them.
 JobResult RunProcesses(const ProcessJob& job);
 
-// The work of a rank in a test. A gtest expectation that fails in it fails the rank.
+// The work of a rank in a test. A failed gtest expectation in it fails the rank.
 struct RankProgram {
   std::string name;
   std::function<void()> body;
 };
 
-// The main() of a test whose ranks are further processes of the same binary: runs the tests or, if it was started by
-// RunRankProgram, one of `programs`.
+// The main() of a test whose ranks are further processes of the same binary. It runs the tests or, if RunRankProgram
+// started the process, one of `programs`.
 int RankProgramMain(int argc, char** argv, const std::vector<RankProgram>& programs);
 
-// Runs the program of this name on `size` ranks. `job.argv` and `job.size` are not looked at.
+// Runs the program of this name on `size` ranks. `job.argv` and `job.size` are ignored.
 JobResult RunRankProgram(const std::string& name, int size, ProcessJob job = {});
 
-// The same, expecting that every rank ends well.
+// The same, and expects that every rank ends without an error.
 void ExpectRankProgramSucceeds(const std::string& name, int size, ProcessJob job = {});
 
-// A port of the loopback interface that no process listens on.
+// A port of the loopback interface on which no process listens.
 std::string FreePort();
 
 // Jobs of N ranks inside one test: every rank is a process that an MPI's own launcher starts.
 
-// Debian's name for this MPI's launcher, which does not depend on what the administrator prefers.
+// Debian's name for this MPI's launcher, which does not depend on the administrator's default.
 std::string PathOfMpirun(MpiFlavor flavor);
 
 // Whether it is installed.
 bool HasMpirun(MpiFlavor flavor);
 
-// Runs argv on `size` ranks; what they write is interleaved in the output.
-// REQUIRES: HasMpirun(flavor).
+// Runs argv on `size` ranks; their output is interleaved. REQUIRES: HasMpirun(flavor).
 ProcessResult RunUnderMpirun(MpiFlavor flavor, int size, const std::vector<std::string>& argv);
 
-// A copy of this process that runs one function and ends; what the function returns comes back through a pipe. For
-// tests of what happens when a process dies.
+// A copy of this process that runs one function and ends. The function's result comes back through a pipe. For tests in
+// which a process dies.
 //
-// To be made while the test has a single thread. The destructor kills what still runs.
+// Create it while the test has a single thread. The destructor kills the process if it still runs.
 class ForkedChild {
  public:
-  // Lets the function tell its parent that it has come so far (see WaitUntilReady).
+  // The function calls this to report to its parent that it has come so far (see WaitUntilReady).
   using SayReady = std::function<void()>;
 
   explicit ForkedChild(const std::function<std::string(const SayReady& say_ready)>& body);
@@ -93,7 +93,7 @@ class ForkedChild {
 
   pid_t pid() const { return pid_; }
 
-  // Returns once the child has called say_ready, or has ended.
+  // Returns when the child has called say_ready, or has ended.
   void WaitUntilReady();
 
   void Kill(int signal) const { kill(pid_, signal); }

@@ -13,13 +13,13 @@ namespace ronda::testing {
 
 using RankBody = std::function<void(RankId rank, Transport transport)>;
 
-// One transport a rank, over InProcessWorld.
+// One transport per rank, over InProcessWorld.
 std::vector<Transport> ConnectInProcess(InProcessWorld::Options options);
 
-// Runs `body` for each of `transports` on a thread of its own and waits for all of them.
+// Runs `body` for each of `transports`, each on its own thread, and waits for all of them.
 void RunRanks(std::vector<Transport> transports, const RankBody& body);
 
-// Runs `body` for each of `transports`, which the caller keeps, on a thread of its own and waits for all of them.
+// Runs `body` for each of `transports`, which the caller keeps, each on its own thread, and waits for all of them.
 void RunRanksOn(std::vector<Transport>& transports, const std::function<void(RankId rank, Transport& transport)>& body);
 
 // RunRanks for `size` ranks over InProcessWorld.

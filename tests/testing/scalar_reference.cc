@@ -13,7 +13,7 @@ namespace {
 struct Format {
   int exponent_bits;
   int mantissa_bits;
-  int first_special;  // the first pattern that is no finite number: infinity, where there is one
+  int first_special;  // the first pattern that is not a finite number: infinity, if the format has it
 
   int Bias() const { return (1 << (exponent_bits - 1)) - 1; }
   int SignBit() const { return 1 << (exponent_bits + mantissa_bits); }
@@ -47,16 +47,16 @@ int Encode(Format format, double value) {
   if (std::isnan(value)) return sign | format.first_special | 1 << (format.mantissa_bits - 1);
   if (std::isinf(value)) return sign | format.first_special;
   if (value == 0) return sign;
-  // Count the value in units of its last place; subnormals share the place of the smallest normal number.
+  // Counts the value in units of its last place; subnormals have the last place of the smallest normal number.
   const int exponent = std::max(std::ilogb(value), 1 - format.Bias());
   const double units = std::nearbyint(std::ldexp(std::fabs(value), format.mantissa_bits - exponent));
-  // Patterns of successive magnitudes are successive integers, across exponents and up to infinity.
+  // Patterns of successive magnitudes are successive integers, also where the exponent changes and up to infinity.
   const int first = (exponent + format.Bias() - 1) << format.mantissa_bits;
   const double magnitude = std::min<double>(first + units, format.first_special);
   return sign | static_cast<int>(magnitude);
 }
 
-// With the one code that stands for NaN.
+// With the single code for NaN.
 uint8_t EncodeFp8(Format format, double value) {
   const int code = Encode(format, value);
   const bool is_nan = std::isnan(Decode(format, code));

@@ -8,8 +8,8 @@
 
 namespace ronda::testing {
 
-// One element at a time, as slow and as plain as possible: what tests compare the kernels and collectives with. It
-// computes with numbers (ldexp, nearbyint) where the kernels shuffle bits, so that they do not share their errors.
+// The reference for tests of kernels and collectives: one element at a time, as simple as possible. It computes with
+// numbers (ldexp, nearbyint) where the kernels shuffle bits, so that the two do not share errors.
 
 // The value of a bit pattern; exact.
 double DoubleFromFp16(uint16_t bits);
@@ -17,8 +17,8 @@ double DoubleFromBf16(uint16_t bits);
 double DoubleFromE4M3(uint8_t code);
 double DoubleFromE5M2(uint8_t code);
 
-// Rounds once, to nearest even; out of range becomes infinity, NaN a quiet NaN. In E4M3, which has no infinity, both
-// become NaN, and in both 8-bit formats NaN is positive.
+// Rounds once, to nearest even. A number out of range becomes infinity, and NaN becomes a quiet NaN. In E4M3, which has
+// no infinity, both become NaN; in both 8-bit formats NaN is positive.
 uint16_t Fp16FromDouble(double value);
 uint16_t Bf16FromDouble(double value);
 uint8_t E4M3FromDouble(double value);
@@ -30,7 +30,7 @@ double ReadElement(const void* buffer, DType dtype, size_t index);
 
 // Stores `value`, rounded once, as element `index`.
 //
-// REQUIRES: for integers, that truncating `value` gives a number of the type.
+// REQUIRES: for integers, `value` truncated is a number of the type.
 void WriteElement(void* buffer, DType dtype, size_t index, double value);
 
 // `value` rounded to `dtype` and back.

@@ -1,15 +1,16 @@
 #!/bin/bash
-# Makes FOLDER, and FOLDER.tar.xz, with everything that is tested and measured on a GPU: for a machine that has one, a driver and little
-# else. FOLDER/run.sh runs it. Needs the CUDA toolkit to build; NCCL, cuBLAS and PyTorch are not copied, but found where the bundle runs.
+# Makes FOLDER, and FOLDER.tar.xz, with everything that is tested and measured on a GPU, for a machine that has a GPU, a
+# driver and little else. FOLDER/run.sh runs it. The build needs the CUDA toolkit. NCCL, cuBLAS and PyTorch are not
+# copied; the bundle uses those of the machine on which it runs.
 set -euo pipefail
 
 readonly here=$(dirname "$(readlink -f "$0")")
 readonly folder=$(readlink -m "${1:?usage: tools/gpu/bundle.sh FOLDER}")
 readonly bazel=${BAZEL:-bazel}
-progress=() && [ -t 2 ] || progress=(--show_progress_rate_limit=60)  # a line a minute
+progress=() && [ -t 2 ] || progress=(--show_progress_rate_limit=60)  # one line per minute
 cd "$here/../.."
 
-tagged() {  # tagged EXPRESSION: the targets among it that need a GPU
+tagged() {  # tagged EXPRESSION: the targets in it that need a GPU
   "$bazel" query --noshow_progress "attr(tags, '\bgpu\b', $1)" 2> /dev/null | sort
 }
 
@@ -30,7 +31,7 @@ mkdir -p "$folder/lib/glibc"
 bin=$("$bazel" info --noshow_progress bazel-bin 2> /dev/null)
 readonly bin
 
-# Tests find their files where Bazel puts them: all of their folders are laid over each other.
+# Tests find their files where Bazel puts them, so all of their folders are merged into one.
 for target in $tests $benches //runtime/launch:rondarun; do
   path=$(path_of "$target")
   [[ -d $bin/$path.runfiles/ronda ]] && cp -rL --no-clobber "$bin/$path.runfiles/ronda/." "$folder"
@@ -47,7 +48,8 @@ cp "$here"/{run,machine,steps}.sh "$folder"
 for target in $tests; do path_of "$target"; done > "$folder/tests.txt"
 for target in $benches; do path_of "$target"; done > "$folder/benches.txt"
 
-# What they are linked with. The C library is last resort: whose is older than this machine's cannot run the programs otherwise.
+# The libraries that the programs are linked with. The copied C library is the last resort, for a machine whose own C
+# library is older than this machine's.
 is_elf() { [[ $(head -c 4 "$1" | tr -d '\0') == $'\x7fELF' ]]; }
 mapfile -t objects < <(find "$folder" -type f -perm -u+x | while read -r file; do is_elf "$file" && echo "$file"; done)
 strip --strip-debug "${objects[@]}"

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # What run.sh finds on the machine that it runs on. $root is the bundle, $rondarun its launcher.
 
-# The folders of libraries that wheels of NVIDIA's have brought to the machine's Python: NCCL, cuBLAS.
+# The folders of libraries that NVIDIA's wheels have installed for the machine's Python: NCCL, cuBLAS.
 wheel_folders() {
   python3 - 2> /dev/null << 'PYTHON'
 import glob
@@ -18,7 +18,7 @@ readonly wheels
 # For programs of the bundle. Python has its own libraries.
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$root/lib:/usr/local/cuda/lib64${wheels:+:$wheels}
 
-# Has every program started by the C library that was copied with it.
+# Makes every program start with the C library that was copied with it.
 use_own_libc() {
   local program
   find . -type f -perm -u+x ! -name '*.so*' ! -name '*.elf' | while read -r program; do
@@ -30,13 +30,13 @@ use_own_libc() {
   done
 }
 
-# "X NVIDIA's GPUs: 1 device: ...", or "- no CUDA device: ...": of a part of Ronda, whether it can be used here.
+# Prints whether a part of Ronda can be used here: "X NVIDIA's GPUs: 1 device: ...", or "- no CUDA device: ...".
 part() {  # part NAME
   RONDA_CUDA_PLUGIN=$RONDA_TEST_CUDA_PLUGIN "$rondarun" --check-build 2>&1 |
     sed -nE "s/^ +\[(.)\] $1 +(.*)/\1 \2/p" | sed 's/^  /- /'
 }
 
-# The path of compute-sanitizer; nothing where there is none.
+# The path of compute-sanitizer; nothing if it is not installed.
 sanitizer() {
   PATH=$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer command -v compute-sanitizer
 }

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Runs what bundle.sh has put beside it, on a machine with a GPU:
+# Runs the content of the bundle that bundle.sh has made, on a machine with a GPU:
 #
-#   run.sh plan [STEP | GROUP]...   what is most worth knowing, in steps (plan.md); without a name all of them
+#   run.sh plan [STEP | GROUP]...   the most useful checks, in steps (plan.md); without a name all of them
 #   run.sh test                     every test that needs a GPU
 #   run.sh bench                    every benchmark
 #   run.sh sanitize                 the tests under compute-sanitizer
 #
-# GPU_PLAN_OUT is the folder for tables and logs. Where there is no GPU it says so, and that is no failure.
+# GPU_PLAN_OUT is the folder for tables and logs. Without a GPU the script reports that, which is not a failure.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 
@@ -18,7 +18,7 @@ shift
 logs=$(mktemp -d)
 readonly logs out=${GPU_PLAN_OUT:-$logs/out}
 mkdir -p "$out"
-# A background job that is killed before it has forgotten its parent's traps runs them as well.
+# A background job that is killed before it has reset its parent's traps also runs them.
 trap '[[ $BASHPID -ne $$ ]] || rm -rf "$logs"' EXIT
 export RONDA_HOSTS_PLUGIN=$root/runtime/net/libronda_hosts.so
 export RONDA_TEST_CUDA_PLUGIN=$root/runtime/cuda/libronda_cuda.so
@@ -30,7 +30,7 @@ source "$root/machine.sh"
 # shellcheck source=tools/gpu/steps.sh
 source "$root/steps.sh"
 
-# Runs every test, for so long at most, with the given command in front of it, and prints its outcome.
+# Runs every test with the given command in front of it, within the given time, and prints its outcome.
 run_tests() {  # run_tests SECONDS [COMMAND...]
   local seconds=$1 passed=0 failed=0 skipped=0 program log
   shift
@@ -51,7 +51,8 @@ run_tests() {  # run_tests SECONDS [COMMAND...]
   [[ $failed -eq 0 ]]
 }
 
-# The tests, once with each of compute-sanitizer's tools: wrong addresses, races within a block, barriers that not all threads reach.
+# The tests, once with each of compute-sanitizer's tools: wrong addresses, races within a block, barriers that not all
+# threads reach.
 sanitize() {
   local tool status=0
   if [[ -z $(sanitizer) ]]; then

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The steps of `run.sh plan`, in groups whose limits add up to four minutes. The most telling comes first.
+# The steps of `run.sh plan`, in groups whose limits add up to four minutes. The most informative come first.
 # Each row: its name, its group, its limit in seconds, and the command.
 
 readonly steps=(
@@ -27,7 +27,7 @@ readonly steps=(
   "torch-tests  checks   130 over_nccl torch_tests"
 )
 
-# Versions, and what Ronda finds.
+# Versions, and the parts that Ronda finds.
 facts() {
   nvidia-smi || true
   python3 -c 'import torch; print("torch", torch.__version__, torch.version.cuda, torch.cuda.nccl.version())' || true
@@ -42,15 +42,15 @@ tests_like() {  # tests_like PATTERN
   return $status
 }
 
-# A benchmark, by the end of its path.
+# A benchmark, given the end of its path.
 bench() {  # bench NAME [ARGUMENT...]
   local name=$1
   shift
   exec "./$(grep "/$name\$" benches.txt)" "$@"
 }
 
-# A job of two ranks over NCCL, which may share one GPU because they say that they are on two hosts. Each rank's process id is in a file of
-# its number.
+# A job of two ranks over NCCL. They may share one GPU because they claim to be on two hosts. Each rank's process id is
+# in a file named by its number.
 two_ranks() {  # two_ranks FOLDER COMMAND [ARGUMENT...]
   local folder=$1
   shift
@@ -71,14 +71,14 @@ for_python() {
   export RONDA_STALL_WARNING=5s RONDA_STALL_DEADLINE=10s TEST_KEEP_GOING=1
 }
 
-# A module of tests on two ranks, by way of the given backend for devices.
+# A module of tests on two ranks, with the given backend for devices.
 python_ranks() {  # python_ranks BACKEND MODULE
   local device_backend=$1
   for_python
   two_ranks "$logs/python" python3 tests/python/ronda_test.py "tests/python/cuda/$2.py"
 }
 
-# What is tested on CPUs elsewhere, with tensors on the GPU.
+# Tests that elsewhere run on CPUs, with tensors on the GPU.
 torch_tests() {
   local file
   for_python
@@ -94,13 +94,15 @@ resnet() {
   two_ranks "$logs/python" python3 bench/python/gpu_step.py
 }
 
-# All streams of a process share one queue of the device, where a stream that waits for another one's work may hold it up.
+# All streams of a process share one queue of the device, in which a stream that waits for another stream's work may
+# delay it.
 one_queue() {
   export CUDA_DEVICE_MAX_CONNECTIONS=1
   tests_like '^tests/multiprocess/'
 }
 
-# A job of two ranks of which one is sent the signal when the schedule is locked: the job must end by itself, and name the rank.
+# A job of two ranks, one of which gets the signal when the schedule is locked: the job must end by itself, and name the
+# rank.
 signal_one() {  # signal_one SIGNAL
   local signal=$1 folder job code=0 said=$logs/signal.log
   folder=$(mktemp -d "$logs/signal.XXXXXX")
@@ -134,7 +136,7 @@ sanitized() {  # sanitized TOOL
   return $status
 }
 
-# Says why a step that needs NCCL cannot run, or runs it.
+# Runs a step that needs NCCL, or reports why it cannot.
 over_nccl() {  # over_nccl COMMAND...
   if [[ $(part nccl) == X* ]]; then
     "$@"
@@ -144,12 +146,12 @@ over_nccl() {  # over_nccl COMMAND...
   fi
 }
 
-# Runs a step, for so long at most, and adds a row to the table.
+# Runs a step within its time limit, and adds a row to the table.
 step() {  # step NAME SECONDS COMMAND...
   local name=$1 seconds=$2 log=$logs/step.log begin=$SECONDS code=0 result=passed pid
   shift 2
   echo "== $name (at most $seconds s)"
-  # A group of its own, all of which ends with the step.
+  # A separate process group, all of which ends with the step.
   set -m
   ("$@") < /dev/null > "$log" 2>&1 &
   pid=$!
@@ -176,7 +178,7 @@ step() {  # step NAME SECONDS COMMAND...
   echo "| $name | $result | $((SECONDS - begin)) s | $seconds s |" | tee -a "$out/plan.md"
 }
 
-# Fails if there is no step or group of a name.
+# Fails if a name is neither a step nor a group.
 check_names() {  # check_names [STEP | GROUP]...
   local known
   known=" $(printf '%s\n' "${steps[@]}" | awk '{ print $1, $2 }' | tr '\n' ' ')"
@@ -185,7 +187,7 @@ check_names() {  # check_names [STEP | GROUP]...
   done
 }
 
-# The steps that are named, by themselves or by their group; all of them without a name.
+# The named steps, and the steps of the named groups; without a name all of them.
 run_plan() {  # run_plan [STEP | GROUP]...
   local row name group seconds command
   plan_status=0

@@ -1,7 +1,8 @@
 #!/bin/bash
-# environment.sh VERSION: prints the path of a Python that has PyPI's paddlepaddle for CPUs of this version, or of the
-# newest that pip offers ("newest"). It belongs to a virtual environment in ~/.cache/ronda (1 GB), which is made where it
-# is not complete. A version that cannot be had: the last line of standard error says why, and the exit code is 1.
+# environment.sh VERSION: prints the path of a Python that has PyPI's paddlepaddle for CPUs, in this version or the
+# newest that pip offers ("newest"). The Python belongs to a virtual environment in ~/.cache/ronda (1 GB), which the
+# script makes unless it is complete. If the version cannot be had, the last line of standard error says why, and the
+# exit code is 1.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_paddle.sh VERSION: the tests of ronda.paddle with PyPI's paddlepaddle for CPUs of this version, or the newest, in a
-# virtual environment of its own.
+# test_paddle.sh VERSION: the tests of ronda.paddle with PyPI's paddlepaddle for CPUs, in this version or the newest, in
+# a separate virtual environment.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

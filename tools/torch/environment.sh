@@ -1,8 +1,8 @@
 #!/bin/bash
-# environment.sh VERSION: prints the path of a Python that has PyPI's torch of this version, or of the newest that pip
-# offers ("newest"). It belongs to a virtual environment in ~/.cache/ronda (2 GB), which is made where it is not complete.
-# PyPI's torch is built for CUDA; neither CUDA's packages nor a GPU are needed (see stand_ins.py).
-# A version that cannot be had: the last line of standard error says why, and the exit code is 1.
+# environment.sh VERSION: prints the path of a Python that has PyPI's torch, in this version or the newest that pip
+# offers ("newest"). The Python belongs to a virtual environment in ~/.cache/ronda (2 GB), which the script makes unless
+# it is complete. PyPI's torch is built for CUDA, but needs neither CUDA's packages nor a GPU here (see stand_ins.py).
+# If the version cannot be had, the last line of standard error says why, and the exit code is 1.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

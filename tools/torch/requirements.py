@@ -1,6 +1,6 @@
-"""Prints what installed packages require, one requirement a line: requirements.py NAME[EXTRA]...
+"""Prints what installed packages require, one requirement per line: requirements.py NAME[EXTRA]...
 
-The packages themselves, torch and the libraries that a GPU needs are left out: PyPI's torch is
+It leaves out the packages themselves, torch, and the libraries that a GPU needs: PyPI's torch is
 built for CUDA, and asks for gigabytes of them.
 """
 

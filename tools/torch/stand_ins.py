@@ -1,11 +1,11 @@
-"""Empty libraries in CUDA's place, so that PyPI's torch, built for GPUs, runs without any.
+"""Empty libraries in place of CUDA's, so that PyPI's torch, built for GPUs, runs without CUDA.
 
     stand_ins.py SITE_PACKAGES
 
-Python loads libraries with all their symbols at once. So each soname that torch's libraries need
-and this machine lacks becomes a library that has the symbols, and the symbol versions, which they
-expect of it. Each function says that there is no device. The libraries go to torch/lib, where torch
-looks first.
+Python loads libraries with all their symbols at once. So for each soname that torch's libraries
+need and this machine lacks, the script writes a library with the symbols, and the symbol versions,
+that they expect of it. Each function reports that there is no device. The libraries go to
+torch/lib, where torch looks first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _needed(library: pathlib.Path) -> set[str]:
 
 
 def _symbols(library: pathlib.Path, which: str) -> set[str]:
-    """Symbols, with @VERSION where they have one; `which`: --undefined-only or --defined-only."""
+    """A library's symbols, with @VERSION if any; `which`: --undefined-only or --defined-only."""
     lines = _output("nm", "-D", which, "--format=posix", str(library)).splitlines()
     return {
         name.replace("@@", "@")
@@ -38,7 +38,7 @@ def _symbols(library: pathlib.Path, which: str) -> set[str]:
 
 
 def _version_owners(library: pathlib.Path) -> dict[str, str]:
-    """Which soname each version that `library` needs belongs to."""
+    """For each version that `library` needs, the soname that it belongs to."""
     owners: dict[str, str] = {}
     soname = ""
     for line in _output("readelf", "-VW", str(library)).splitlines():

@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_torch.sh VERSION: the tests of the Python package, and those of ronda/torch.hpp that take any libtorch, with
-# PyPI's torch of this version, or the newest, in a virtual environment of its own.
+# test_torch.sh VERSION: the tests of the Python package, and those of ronda/torch.hpp that work with any libtorch, with
+# PyPI's torch in this version or the newest, in a separate virtual environment.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

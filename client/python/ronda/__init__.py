@@ -9,7 +9,7 @@
 
 Operations take NumPy arrays and everything with the buffer protocol, DLPack or the CUDA array
 interface (reductions.py has their arguments). ronda.torch is for tensors of PyTorch. Importing this
-imports no other library.
+package imports no other library.
 """
 
 from __future__ import annotations
@@ -71,13 +71,14 @@ __version__ = _binding.version()
 
 
 def init(process_sets: Sequence[ProcessSet | Sequence[int]] = (), **options: object) -> None:
-    """Joins the job that the options or the environment describe; blocks until every rank has.
-    Twice is fine.
+    """Joins the job that the options or the environment describe, and blocks until every rank has
+    joined. A second call is allowed.
 
     Args:
-        process_sets: that exist from the start, the same on every rank; see add_process_set().
-        **options: fields of ronda_options in ronda.h: rank, size, master_address, cycle_time_ms,
-        ...
+        process_sets: the sets that exist from the start, the same on every rank (see
+            add_process_set()).
+        **options: fields of ronda_options in ronda.h, such as rank, size, master_address,
+            cycle_time_ms.
 
     Raises:
         RondaError: the ranks do not fit together, or some did not come in time.
@@ -101,10 +102,10 @@ def is_initialized() -> bool:
 
 
 def rank() -> int:
-    """This process' number in the job, from 0.
+    """This process's number in the job, from 0.
 
     Raises:
-        NotInitializedError: init() has not been called. So in the functions below.
+        NotInitializedError: init() has not been called. The functions below also raise it.
     """
     return _of_job("rank")
 
@@ -115,7 +116,7 @@ def size() -> int:
 
 
 def local_rank() -> int:
-    """This process' number among the ranks on its host, from 0."""
+    """This process's number among the ranks on its host, from 0."""
     return _of_job("local_rank")
 
 
@@ -125,7 +126,7 @@ def local_size() -> int:
 
 
 def cross_rank() -> int:
-    """This process' number among the ranks with its local rank on all hosts, from 0."""
+    """This process's number among the ranks with its local rank on all hosts, from 0."""
     return _of_job("cross_rank")
 
 
@@ -135,7 +136,7 @@ def cross_size() -> int:
 
 
 def should_stop() -> bool:
-    """Whether some rank was asked to end by SIGTERM: the same answer on all ranks, who call it
+    """Whether SIGTERM has asked some rank to end: the same answer on all ranks, which must call it
     equally often.
     """
     return _binding.should_stop()

@@ -1,9 +1,9 @@
-"""Memory of arrays of any library, as the C ABI takes it: an address, a type and a shape.
+"""Memory of any library's arrays, in the form of the C ABI: an address, a type and a shape.
 
-NumPy arrays, everything with the buffer protocol (bytearray, array.array, memoryview, mmap),
-everything with DLPack in host memory or on a CUDA device (tensors of PyTorch, arrays of JAX and
-CuPy), and everything with the CUDA array interface (arrays of Numba). No library is imported for
-it.
+It takes NumPy arrays and everything with the buffer protocol (bytearray, array.array, memoryview,
+mmap). It also takes everything with DLPack in host memory or on a CUDA device (tensors of PyTorch,
+arrays of JAX and CuPy), and everything with the CUDA array interface (arrays of Numba). It imports
+no library for that.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from ronda.types import DType
 Shape = tuple[int, ...]
 
 
-# Streams, as Buffer has them: the legacy default stream, and that no stream need be waited for.
+# Values of Buffer.stream: the legacy default stream, and "no need to wait for a stream".
 _DEFAULT_STREAM = 0
 _NO_STREAM = -1
-# The legacy default stream, as DLPack and the CUDA array interface have it.
+# The number of the legacy default stream in DLPack and the CUDA array interface.
 _LEGACY = 1
 
 
 class Buffer(NamedTuple):
-    """Row-major memory, whose owner stays alive with `keep`.
+    """Row-major memory. `keep` keeps its owner alive.
 
-    On a CUDA device the memory may be used behind the work that `stream`, a cudaStream_t as a
-    number, has been given so far; -1: at once. It is None for host memory.
+    On a CUDA device the memory may be used after the work that `stream`, a cudaStream_t as a
+    number, has been given so far; -1: at once. `stream` is None for host memory.
     """
 
     dtype: int
@@ -44,7 +44,7 @@ class Buffer(NamedTuple):
     stream: int | None = None
 
     def span(self, is_written: bool) -> Span:
-        """The memory of an operation that reads this buffer, or writes it."""
+        """The memory of an operation that reads or writes this buffer."""
         return Span(self.address, self.address + self.byte_count, is_written)
 
 
@@ -65,14 +65,14 @@ _DTYPES = {
 }
 _BFLOAT16 = "bfloat16"
 
-# The same by NumPy's strings, which begin with the order of bytes.
+# DTypes by NumPy's strings, which begin with the byte order.
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 _TYPESTRS: dict[str, tuple[int, int]] = {
     f"{'|' if size == 1 else _NATIVE}{kind}{size}": (dtype, size)
     for (kind, size), dtype in _DTYPES.items()
 }
 
-# Names of NumPy's types; that of BFLOAT16 is ml_dtypes'.
+# Names of NumPy's types; the name of BFLOAT16 comes from ml_dtypes.
 _NAMES = {dtype: dtype.name.lower() for dtype in DType}
 
 # Formats of the struct module, by the kind of their numbers.
@@ -90,11 +90,11 @@ def buffer_of(value: Any, role: str) -> Buffer:
     """The memory of `value`. Numbers and lists become NumPy arrays first.
 
     Args:
-        role: what the argument is, for errors: "allreduce: the array".
+        role: the argument's description in errors: "allreduce: the array".
 
     Raises:
-        InvalidArgumentError: it is no array of numbers in row-major order, in host memory or on a
-            CUDA device.
+        InvalidArgumentError: `value` is not an array of numbers in row-major order, in host memory
+            or on a CUDA device.
     """
     if _is_array(value):
         if _is_masked(value):
@@ -112,10 +112,10 @@ def buffer_of(value: Any, role: str) -> Buffer:
 
 
 def writable_buffer_of(value: Any, role: str) -> Buffer:
-    """The same of memory that a result is written to.
+    """As buffer_of(), for memory to which a result is written.
 
     Raises:
-        InvalidArgumentError: as buffer_of(), or it cannot be written to.
+        InvalidArgumentError: as buffer_of(), or the memory is read-only.
     """
     if not _is_array(value) and _is_plain(value):
         raise InvalidArgumentError(f"{role} is a {type(value).__name__}: pass an array")
@@ -126,11 +126,10 @@ def writable_buffer_of(value: Any, role: str) -> Buffer:
 
 
 def stream_of(function: str, array: Buffer, out: Buffer | None = None) -> int | None:
-    """The stream behind whose work the buffers may be used; None for host memory.
+    """The stream after whose work the buffers may be used; None for host memory.
 
     Raises:
-        InvalidArgumentError: one is in host memory and the other on a device, or their streams
-            differ.
+        InvalidArgumentError: only one of the buffers is on a device, or their streams differ.
     """
     first, second = array.stream, array.stream if out is None else out.stream
     if first is None and second is None:
@@ -148,13 +147,13 @@ def stream_of(function: str, array: Buffer, out: Buffer | None = None) -> int | 
 
 
 def new_array(shape: Shape, dtype: int) -> tuple[Any, Buffer]:
-    """A NumPy array without content, and its memory."""
+    """A NumPy array with undefined content, and its memory."""
     array = numpy().empty(shape, _numpy_dtype(dtype))
     return array, _of_array_interface(array, "the result")
 
 
 def array_at(address: int, shape: Shape, dtype: int, owner: object) -> Any:
-    """A NumPy array over memory that `owner` keeps."""
+    """A NumPy array over memory that `owner` keeps alive."""
     as_numpy = _numpy_dtype(dtype)
     if math.prod(shape) == 0:
         return numpy().empty(shape, as_numpy)
@@ -170,10 +169,10 @@ def array_at(address: int, shape: Shape, dtype: int, owner: object) -> Any:
 
 
 def numpy() -> Any:
-    """The module.
+    """The module numpy.
 
     Raises:
-        InvalidArgumentError: it is not installed.
+        InvalidArgumentError: NumPy is not installed.
     """
     try:
         return importlib.import_module("numpy")
@@ -184,24 +183,24 @@ def numpy() -> Any:
 
 
 def _is_array(value: Any) -> bool:
-    # Asked of the class, as each look at an array's own interface makes a new one.
+    # Asks the class, because each access to an array's own interface creates a new one.
     return hasattr(type(value), "__array_interface__") and hasattr(value, "__setitem__")
 
 
 def _is_masked(value: Any) -> bool:
-    """Whether it is one of numpy.ma's; by what only those have, as NumPy is not imported here."""
+    """Whether it is a numpy.ma array, by their attributes, because NumPy is not imported here."""
     return hasattr(type(value), "mask") and hasattr(type(value), "filled")
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether NumPy makes the array, and holds the value: its own scalars have no lasting
-    memory.
+    """Whether NumPy has to make an array of the value and keep it: also for NumPy's own scalars,
+    whose memory does not last.
     """
     return isinstance(value, (int, float, list, tuple)) or hasattr(value, "__array_interface__")
 
 
 class _View:
-    """What numpy.asarray() reads."""
+    """The object that numpy.asarray() reads."""
 
     owner: object
     __array_interface__: dict[str, object]
@@ -235,7 +234,7 @@ def _check_contiguous(is_contiguous: bool, role: str) -> None:
 
 
 def _is_row_major(shape: Shape, strides: Shape | None) -> bool:
-    """Args: strides: in any unit, that of the last dimension's neighbours being its smallest."""
+    """Args: strides: in any unit, with the smallest for neighbours in the last dimension."""
     if strides is None or math.prod(shape) == 0:
         return True
     expected = 1
@@ -254,7 +253,7 @@ def _of_cuda_array_interface(array: Any, role: str) -> Buffer:
     interface = array.__cuda_array_interface__
     if interface.get("mask") is not None:
         raise InvalidArgumentError(f"{role} has a mask, which does not travel")
-    # None says that no order is needed. Before version 3 there is no such entry.
+    # None means that no synchronization is needed. Before version 3 the entry does not exist.
     stream = interface.get("stream", _LEGACY)
     if stream is None:
         stream = _NO_STREAM
@@ -276,7 +275,7 @@ def _of_interface(array: Any, interface: dict[str, Any], role: str) -> Buffer:
 
 
 def _of_unusual_type(array: Any, typestr: str, role: str) -> tuple[int, int]:
-    """The type of elements, and their size."""
+    """The type of the elements, and their size."""
     name = getattr(getattr(array, "dtype", None), "name", typestr)
     if name == _BFLOAT16:
         return DType.BFLOAT16, 2
@@ -316,8 +315,8 @@ def _of_buffer_protocol(value: Any, role: str) -> Buffer:
     _check_contiguous(view.c_contiguous, role)
     element = view.format.lstrip("@=<") if sys.byteorder == "little" else view.format.lstrip("@=>")
     dtype = _dtype_of(_FORMAT_KINDS.get(element, ""), view.itemsize, view.format, role)
-    # The view keeps the memory where it is; a second look, without a reference of its own, tells
-    # the address.
+    # The view keeps the memory in place. A second access, without its own reference, gives the
+    # address.
     raw = _PyBuffer()
     ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), ctypes.byref(raw), 0)
     address = raw.buf or 0
@@ -326,7 +325,7 @@ def _of_buffer_protocol(value: Any, role: str) -> Buffer:
 
 
 class _DlTensor(ctypes.Structure):
-    """DLTensor, the beginning of what a capsule of DLPack holds."""
+    """DLTensor, the beginning of the struct in a DLPack capsule."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -361,11 +360,11 @@ def _of_dlpack(value: Any, role: str) -> Buffer:
         )
     stream = _DEFAULT_STREAM if device in _DL_CUDA_DEVICES else None
     try:
-        # The producer has the stream that is named wait for the memory's content.
+        # The producer makes the stream that we name wait for the memory's content.
         capsule = value.__dlpack__() if stream is None else value.__dlpack__(stream=_LEGACY)
     except (BufferError, RuntimeError, TypeError) as error:
         raise InvalidArgumentError(f"{role}: {error}") from None
-    # The capsule stays ours: its destructor gives the memory back, and nobody else takes it.
+    # We keep the capsule: its destructor releases the memory, and no other consumer takes it.
     tensor = _DlTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None

@@ -1,4 +1,4 @@
-"""The C ABI for ctypes: functions, structs, and how calls give the arguments of operations."""
+"""The C ABI for ctypes: functions, structs, and the arguments of operations."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def _set_stream(arguments: Any, stream: int | None) -> None:
         arguments.call.stream = stream
 
 
-# How a value that is no plain field is written.
+# Setters for values that are not plain fields.
 _SETTERS: dict[str, Callable[[Any, Any], None]] = {
     "name": lambda arguments, value: setattr(arguments.tensor, "name", encode(value)),
     "dtype": lambda arguments, value: setattr(arguments.tensor, "dtype", value),
@@ -236,10 +236,12 @@ _SETTERS: dict[str, Callable[[Any, Any], None]] = {
 
 
 class Operation:
-    """An operation on tensors: the struct of its arguments, and how a call gives them."""
+    """An operation on tensors: the struct of its arguments, and their order in a call."""
 
     def __init__(self, name: str, fields: str, order: str) -> None:
-        """Args: the struct's fields behind the tensor; the order of a call: required | optional."""
+        """Args: the struct's fields after the tensor, and the order of a call (required |
+        optional).
+        """
         laid_out: list[tuple[str, Any]] = [("struct_size", c_size_t), ("tensor", Tensor)]
         for field in fields.split():
             laid_out += _FIELDS[field]

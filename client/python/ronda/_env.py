@@ -1,19 +1,20 @@
-"""Tells other libraries of this process its place in the job, by the variables that they read.
+"""Gives other libraries of this process its place in the job, in the variables that they read.
 
 torch.distributed's env:// reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and
-MASTER_PORT, Lightning GROUP_RANK too; programs written for Horovod read HOROVOD_RANK and its
+MASTER_PORT. Lightning also reads GROUP_RANK. Programs written for Horovod read HOROVOD_RANK and its
 companions. rondarun sets them before its ranks begin; other launchers set some or none. The rules:
 
-- Variables of the place are set, whatever they were: a process has one place, and a program that is
-  told two computes nonsense. They differ only if a rank of another job started this process.
-- MASTER_ADDR and MASTER_PORT stay the user's where they are set. They are for the store of
-  torch.distributed, at which rank 0 listens, and not for Ronda. rondarun sets them; under Open
-  MPI's mpirun on one host, and under Slurm, they follow from the name of the job. Otherwise (MPICH,
-  several hosts under mpirun) the user sets them, as without Ronda.
-- They hold while the job is there. Its end puts back what was there before: variables that the
-  program sets then are its own.
+- Variables of the place are set, even if they had other values: a process has one place, and a
+  program with two places would compute wrong results. The values differ only if a rank of another
+  job started this process.
+- MASTER_ADDR and MASTER_PORT keep the user's values if they are set. They are for the store of
+  torch.distributed, at which rank 0 listens, and not for Ronda. rondarun sets them. Under Open
+  MPI's mpirun on one host, and under Slurm, Ronda derives them from the name of the job. Otherwise
+  (MPICH, several hosts under mpirun) the user sets them, as without Ronda.
+- The variables are set while the job exists. Its end restores the previous values. Variables that
+  the program itself has changed stay as they are.
 
-Which variables a launcher sets is the library's knowledge.
+The library knows which variables a launcher sets.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ _LOCAL_FIELDS = ("local_rank", "local_size")
 _NAMES_OF_PLACE = {name for names in _EXPORTED.values() for name in names} | {
     f"RONDA_{field.upper()}" for field in _EXPORTED if field != "host"
 }
-# Its place in each epoch comes to a member of an elastic job by this descriptor.
+# A member of an elastic job gets its place in each epoch over this descriptor.
 _MEMBERSHIP = "RONDA_MEMBERSHIP_FD"
 
 
 class Launcher(enum.IntEnum):
-    """Whose variables tell this process its place (ronda_launcher)."""
+    """The launcher whose variables give this process its place (ronda_launcher)."""
 
     NONE = 0
     RONDARUN = 1
@@ -61,20 +62,20 @@ class Launcher(enum.IntEnum):
 
 
 class _Change(NamedTuple):
-    """What export() has done to a variable."""
+    """A change that export() has made to a variable."""
 
     value: str
     before: str | None  # None: it was not set
 
 
-# What export() has set. What the program has changed since is the program's.
+# The changes of export(). Variables that the program has changed since belong to the program.
 _ours: dict[str, _Change] = {}
 _announced = False
 
 
 def announce() -> None:
-    """Sets the variables that the launcher's place gives for as long as the process lives, also
-    after the end of a job.
+    """Sets the variables of the launcher's place for the whole life of the process, also after the
+    end of a job.
     """
     global _announced
     _announced = True
@@ -82,10 +83,9 @@ def announce() -> None:
 
 
 def export() -> None:
-    """Sets the variables: of the job, once it is there, else of the launcher. Without either it
-    sets none.
+    """Sets the variables of the job if it exists, else those of the launcher, if any.
 
-    init() calls it. Code that needs the variables before, env:// for instance, calls it first.
+    init() calls it. Code that needs the variables earlier, for instance env://, calls it first.
     """
     withdraw()
     told = _told()
@@ -100,14 +100,14 @@ def export() -> None:
 
 
 def launcher() -> Launcher:
-    """Whose variables tell this process its place, but for what export() has set."""
+    """The launcher whose variables give this process its place. Ignores the changes of export()."""
     with _without_ours():
         return Launcher(_told()["launcher"])
 
 
 def place_on_host() -> int | None:
-    """The number of this process on its host that the launcher gave it at its start, from 0; None
-    if it gave none. It stays the same in all epochs of an elastic job.
+    """The number on its host, from 0, that the launcher gave this process at its start; None if it
+    gave none. It stays the same in all epochs of an elastic job.
     """
     with _without_ours():
         number: int | None = _told().get("local_rank")
@@ -115,8 +115,8 @@ def place_on_host() -> int | None:
 
 
 def withdraw() -> None:
-    """Puts back what was there before export(), so that Ronda reads what the launcher has set, and
-    not what it has said itself.
+    """Restores the values before export(), so that Ronda reads what the launcher has set, not its
+    own values.
     """
     for name, change in _unchanged().items():
         _put(name, change.before)
@@ -131,9 +131,19 @@ def end() -> None:
 
 
 def inherited() -> dict[str, str]:
-    """This process' environment without a place: for processes that are no ranks of this job."""
+    """This process's environment without a place: for processes that are not ranks of this job."""
     hidden = _NAMES_OF_PLACE | _unchanged().keys()
     return {name: value for name, value in os.environ.items() if name not in hidden}
+
+
+def variables(place: Mapping[str, int]) -> dict[str, str]:
+    """What tells another process this place, in the words of Ronda, torchrun and Horovod."""
+    return {
+        name: str(value)
+        for field, value in place.items()
+        for name in (f"RONDA_{field.upper()}", *_EXPORTED[field])
+        if name in _NAMES_OF_PLACE
+    }
 
 
 def _unchanged() -> dict[str, _Change]:
@@ -166,7 +176,9 @@ def _without_ours() -> Iterator[None]:
 
 
 def _told() -> dict[str, Any]:
-    """The place that the environment gives. None, if it is not complete: init() then says why."""
+    """The place in the environment. If that is incomplete, only the launcher NONE; init() then
+    reports the reason.
+    """
     try:
         return native.place()
     except errors.InvalidArgumentError:
@@ -174,10 +186,10 @@ def _told() -> dict[str, Any]:
 
 
 def _known_before(told: Mapping[str, Any]) -> dict[str, int]:
-    """What the launcher's place says of a job that is not there yet."""
+    """The facts that the launcher's place gives before the job exists."""
     place = {field: told[field] for field in _EXPORTED if field in told}
     if _MEMBERSHIP in os.environ:
-        # Rank and size differ from epoch to epoch, and from what the launcher's variables say.
+        # Rank and size change from epoch to epoch, and may differ from the launcher's variables.
         return {field: place[field] for field in _LOCAL_FIELDS if field in place}
     if "size" in place and place.get("local_size") == place["size"]:
         place.update(cross_rank=0, cross_size=1)
@@ -189,7 +201,7 @@ def _place_of_job() -> dict[str, int]:
 
 
 def _with_host(place: dict[str, int]) -> dict[str, int]:
-    """Adds the number of the host, as far as it follows: hosts have equally many ranks in a row."""
+    """Adds the host's number if all hosts have equally many ranks, in a row."""
     if {"rank", "size", "local_rank", "local_size", "cross_rank", "cross_size"} <= place.keys():
         host, each = place["cross_rank"], place["local_size"]
         is_regular = place["size"] == place["cross_size"] * each
@@ -199,7 +211,7 @@ def _with_host(place: dict[str, int]) -> dict[str, int]:
 
 
 def _address(place: Mapping[str, int], told: Mapping[str, Any]) -> tuple[str, int] | None:
-    """Where rank 0 may listen, the same on all ranks."""
+    """The address at which rank 0 may listen, the same on all ranks."""
     if told["launcher"] != Launcher.NONE:
         return (told["store_address"], told["store_port"]) if "store_port" in told else None
     return _free_address() if place.get("size") == 1 else None
@@ -207,5 +219,5 @@ def _address(place: Mapping[str, int], told: Mapping[str, Any]) -> tuple[str, in
 
 @functools.cache
 def _free_address() -> tuple[str, int]:
-    """The same at each call, as a store may listen there already."""
+    """Each call returns the same address, because a store may already listen there."""
     return "127.0.0.1", free_port()

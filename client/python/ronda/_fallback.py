@@ -1,7 +1,7 @@
-"""The functions of `_native` by ctypes: for interpreters that cannot load it: free-threaded ones.
+"""The functions of `_native` by ctypes, for interpreters that cannot load it: free-threaded ones.
 
-What they do, _native.pyi says. They are 4 to 10 times slower, and give the GIL up in every call of
-the C ABI.
+_native.pyi documents them. They are 4 to 10 times slower, and release the GIL in every call of the
+C ABI.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ _T = TypeVar("_T")
 
 
 def _ask(name: str, kind: Callable[[int], _T]) -> Callable[..., _T]:
-    """A function of the C ABI whose last parameter is where it writes an int."""
+    """A function of the C ABI whose last parameter points at its int result."""
     function = getattr(library, "ronda_" + name)
 
     def ask(*arguments: int) -> _T:
@@ -369,7 +369,7 @@ def synchronize_on_stream(handle: int, stream: int, timeout_s: float = -1.0, /) 
     return waits
 
 
-_pending: dict[int, _Callback] = {}  # callbacks that have been handed over and not called
+_pending: dict[int, _Callback] = {}  # callbacks that have been registered and not called yet
 _callback_ids = itertools.count(1)
 
 
@@ -384,12 +384,12 @@ def _run_callback(context: int, status: int, message: bytes) -> None:
         this_thread.in_callback = before
 
 
-# What it raises, ctypes gives to sys.unraisablehook.
+# ctypes passes its exceptions to sys.unraisablehook.
 _call_back = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)(_run_callback)
 
 
 def _hand_over(callback: _Callback, submit: Callable[[object, int], Any]) -> None:
-    """Has `submit` register `callback`."""
+    """Makes `submit` register `callback`."""
     if not callable(callback):
         raise TypeError(f"callback is {callback!r}, which cannot be called")
     context = next(_callback_ids)
@@ -450,7 +450,7 @@ def release(handle: int, /) -> None:
     kept = _kept.get(handle)
     try:
         if _is_forked and not is_initialized():
-            return  # the parent's: it is not in this process
+            return  # the parent's handle: it does not exist in this process
         if poll(handle):
             check(library.ronda_release(handle))
         else:
@@ -467,7 +467,7 @@ def release_on_stream(handle: int, stream: int, /) -> None:
     launched = c_int()
     status = library.ronda_synchronize_on_stream_for(handle, stream, 0.0, byref(launched))
     if status == 0 and not launched.value:
-        release(handle)  # nothing on the stream uses a result that is not there
+        release(handle)  # nothing on the stream uses a result that does not exist
         return
     kept = _kept.get(handle)
     if kept is not None:

@@ -10,7 +10,7 @@ from ctypes import byref, c_int
 
 from ronda._ctypes import library
 
-SLICE_S = 0.1  # between two looks at signals
+SLICE_S = 0.1  # between two checks for signals
 
 # -- Errors --
 
@@ -47,9 +47,10 @@ this_thread = threading.local()
 
 
 def interruptibly(body: Callable[[], int]) -> None:
-    """Runs `body`, which may wait for other ranks, on another thread: this one sees signals."""
+    """Runs `body`, which may wait for other ranks, on a thread, so that this one sees signals."""
     if getattr(this_thread, "in_callback", False):
-        # It finds out by its thread that it would wait for the callback that calls it.
+        # The body must run on this thread: only there it notices that it would wait for the
+        # callback that calls it.
         check(body())
         return
     context, ended = library.ronda_current(), threading.Event()
@@ -69,11 +70,12 @@ def interruptibly(body: Callable[[], int]) -> None:
 
 
 def in_slices(wait: Callable[[float, object], int], timeout_s: float = -1.0) -> tuple[bool, int]:
-    """Calls `wait`, with seconds and where it says that they were enough, again and again.
+    """Calls `wait` repeatedly. Its arguments are a time in seconds, and the place where it reports
+    that the time was enough.
 
     Returns:
-        Whether it has had enough or failed in `timeout_s` seconds (negative: without end), and its
-        last status.
+        Whether `wait` was done or failed within `timeout_s` seconds (negative: without end), and
+        its last status.
     """
     end = math.inf if timeout_s < 0 else time.monotonic() + timeout_s
     done = c_int()

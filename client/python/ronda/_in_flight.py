@@ -1,9 +1,9 @@
 """Operations that have been started, and the memory that they use.
 
 Operations on the same memory take effect in the order in which a rank starts them. Ronda's engine
-orders operations by name and not by memory. So an operation that changes memory waits here until
-those that were started before it have done with that memory, and one that reads memory waits for
-those that change it.
+orders operations by name, not by memory. So an operation that changes memory waits here until
+earlier operations have finished with that memory. An operation that reads memory waits for earlier
+ones that change it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from ronda.errors import RondaError
 
-_LOOKED_AT = 2  # operations per call: more than are added
+_LOOKED_AT = 2  # operations per call: more than a call adds
 
 
 class Span(NamedTuple):
@@ -37,8 +37,8 @@ class Started(Protocol):
         """Waits until the operation has ended, and leaves its error to the caller of wait()."""
 
 
-# Where the memory begins, a number that no other use has, where the memory ends, whether the
-# operation writes to it, and the operation. Numbers decide every comparison of two uses.
+# A use of memory: its begin, a unique number, its end, whether the operation writes to it, and the
+# operation. The numbers decide every comparison of two uses.
 _Use = tuple[int, int, int, bool, Started]
 
 
@@ -50,21 +50,22 @@ class InFlight:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._uses: list[_Use] = []  # ascending
-        self._longest = 0  # bytes of a span, at least
-        # In the order in which they were looked at last.
+        self._uses: list[_Use] = []  # in ascending order
+        self._longest = 0  # an upper limit of the bytes of a span
+        # In the order of their last check.
         self._operations: dict[Started, list[_Use]] = {}
         self._numbers = itertools.count()
-        # In none of the others until the next operation comes: most are waited for before.
+        # Not in the other collections until the next operation comes, because most operations are
+        # awaited before that.
         self._newest: tuple[Started, Sequence[Span]] | None = None
 
     def __bool__(self) -> bool:
-        """Whether wait_for_users_of() has anything to look at."""
+        """Whether wait_for_users_of() has anything to check."""
         return self._newest is not None or bool(self._operations)
 
     def wait_for_users_of(self, spans: Sequence[Span]) -> None:
-        """Waits for the operations after which one that uses `spans` must come, and forgets some
-        that have ended.
+        """Waits for the earlier operations that conflict with an operation on `spans`. Also forgets
+        some operations that have ended.
         """
         if not self:
             return
@@ -82,7 +83,7 @@ class InFlight:
         return any(not _has_ended(operation) for operation in users)
 
     def operations(self) -> list[Started]:
-        """Those that are in flight, and perhaps some that have ended."""
+        """The operations in flight, and perhaps some that have ended."""
         with self._lock:
             self._enter_newest()
             return list(self._operations)
@@ -118,7 +119,7 @@ class InFlight:
         self._operations[operation] = uses
 
     def forget(self, operation: Started) -> None:
-        """Lets go of an operation that has ended, if it is remembered."""
+        """Forgets an operation that has ended, if it is remembered."""
         with self._lock:
             if self._newest is not None and self._newest[0] is operation:
                 self._newest = None
@@ -129,10 +130,11 @@ class InFlight:
                 self._longest = 0
 
     def forget_ended(self, most: int | None = None) -> None:
-        """Lets go of operations that have ended.
+        """Forgets operations that have ended.
 
         Args:
-            most: how many to look at, those first that were looked at longest ago; None: all.
+            most: how many to check, beginning with those whose last check is longest ago. None
+                means all.
         """
         with self._lock:
             self._enter_newest()
@@ -140,7 +142,7 @@ class InFlight:
             for operation in looked_at:
                 self._operations[operation] = self._operations.pop(operation)
         for operation in looked_at:
-            # Not under the lock: a Work that has ended calls back.
+            # Outside the lock, because a Work that has ended calls back.
             if _has_ended(operation):
                 self.forget(operation)
 
@@ -149,22 +151,22 @@ def _has_ended(operation: Started) -> bool:
     try:
         return operation.poll()
     except RondaError:
-        return True  # another thread has waited for it, and has given its handle back meanwhile
+        return True  # another thread has waited for it, and has given its handle back
 
 
 IN_FLIGHT = InFlight()
 
 
 def first_conflict(members: Sequence[Sequence[Span]]) -> tuple[int, int] | None:
-    """Two of operations that are carried out together of which one changes the other's memory.
+    """Two operations of a group of which one changes the other's memory.
 
     Args:
-        members: the memory of each operation, which may be its own input and output.
+        members: the memory of each operation. An operation's input and output may overlap.
     """
     ordered = sorted(
         (*span, i) for i, spans in enumerate(members) for span in spans if span.begin < span.end
     )
-    reaching: list[tuple[int, int, bool, int]] = []  # of those before, what reaches this far
+    reaching: list[tuple[int, int, bool, int]] = []  # earlier spans that reach up to this address
     for begin, end, is_written, member in ordered:
         reaching = [each for each in reaching if each[1] > begin]
         for _, _, theirs_is_written, other in reaching:

@@ -1,6 +1,6 @@
-"""Chooses the binding of the C ABI: the extension module, or ctypes, which any interpreter has.
+"""Chooses the binding of the C ABI: the extension module, or ctypes, which every interpreter has.
 
-RONDA_PYTHON_BINDING says which: "native" or "ctypes".
+RONDA_PYTHON_BINDING sets the choice: "native" or "ctypes".
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The argument --local_rank, by which torch.distributed.launch told a program its local rank.
+"""The argument --local_rank, by which torch.distributed.launch gave a program its local rank.
 
-Programs of its time have `parser.add_argument("--local_rank", default=0)`, later ones with
-"--local-rank". A program that is not given the argument takes its default on every rank: all ranks
-use one GPU, and each takes itself for the first.
+Programs of that time have `parser.add_argument("--local_rank", default=0)`, later ones
+"--local-rank". Without the argument a program takes its default on every rank: all ranks use the
+same GPU, and each treats itself as the first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SPELLINGS = ("--local_rank", "--local-rank")
 
 
 def asked_for_by(source: str) -> str | None:
-    """The spelling that a program's own add_argument() has, the older one if it has both."""
+    """The spelling in a program's own add_argument(); the older one if it has both."""
     for spelling in _SPELLINGS:
         if re.search(_IN_CALL + spelling + r"['\"]", source):
             return spelling
@@ -26,8 +26,8 @@ def asked_for_by(source: str) -> str | None:
 
 
 def spelling_for(program: str) -> str:
-    """How to hand the argument to this program: as its main file asks for it, else as the
-    torch.distributed.launch of the installed torch would.
+    """The spelling of the argument for this program: that of its main file, else that of the
+    installed torch's torch.distributed.launch.
     """
     asked = asked_for_by(_text_of(program))
     if asked is not None:
@@ -40,9 +40,7 @@ def spelling_for(program: str) -> str:
 
 
 def hand_over(program: str) -> None:
-    """Adds the argument to sys.argv, if the main file of this program asks for it and it is not
-    there.
-    """
+    """Adds the argument to sys.argv if this program's main file has it and sys.argv lacks it."""
     local_rank = os.environ.get("LOCAL_RANK")
     given = {argument.split("=")[0] for argument in sys.argv[1:]}
     if local_rank is None or given & set(_SPELLINGS):
@@ -56,4 +54,4 @@ def _text_of(program: str) -> str:
     try:
         return pathlib.Path(program).read_text(errors="replace")
     except OSError:
-        return ""  # a module, or none: it can still be asked by its name
+        return ""  # no file, for instance a module: no text to search

@@ -7,7 +7,7 @@
 
 /* -- The job -- */
 
-/* Arguments of a call that other ranks may let wait. */
+/* Arguments of a call that may wait for other ranks. */
 typedef struct JobArguments {
   ronda_options options;
   const int* ranks;
@@ -19,7 +19,8 @@ typedef struct JobArguments {
   ronda_elastic_source source;
 } JobArguments;
 
-/* A call with what its arguments refer to. On the heap: it may go on when Python has given it up. */
+/* A call and the objects to which its arguments refer. On the heap, because it may go on after Python has given it
+ * up. */
 typedef struct JobCall {
   JobArguments arguments;
   Reader reader;
@@ -51,7 +52,8 @@ static JobCall* ReadCall(const Signature* signature, PyObject* const* values, Py
   return NULL;
 }
 
-/* Runs `body`; None, or NULL with an exception. `*id`, unless NULL, becomes the process set's. Frees the call. */
+/* Runs `body`; None, or NULL with an exception. `*id`, unless it is NULL, becomes the process set's id. Frees the
+ * call. */
 static PyObject* RunCall(JobCall* call, ronda_status (*body)(void* arguments), ronda_process_set* id) {
   int abandoned = 0;
   PyObject* const result = RunInterruptibly(body, &call->arguments, &abandoned);
@@ -167,7 +169,7 @@ static PyObject* ShouldStop(PyObject* module, PyObject* none) {
   return status == RONDA_OK ? PyBool_FromLong(stop) : NoneOrRaise(status);
 }
 
-/* Sets an item, unless `value` is NULL, which is an exception; releases it. 0; or -1 with an exception. */
+/* Sets an item, unless `value` is NULL because of an exception. Releases `value`. 0; or -1 with an exception. */
 static int SetItem(PyObject* dict, const char* name, PyObject* value) {
   const int failed = value == NULL || PyDict_SetItemString(dict, name, value) != 0;
   Py_XDECREF(value);
@@ -254,7 +256,7 @@ static PyObject* JobStatus(PyObject* module, PyObject* none) {
   return NoneOrRaise(ronda_job_status());
 }
 
-/* Calls a function of the C ABI that takes the text `value`, which errors call `name`. */
+/* Calls a function of the C ABI that takes the text `value`. Errors use `name` for the text. */
 static PyObject* CallWithText(const char* name, PyObject* value, ronda_status (*function)(const char*)) {
   const Field field = {name, kText, 0, 0};
   const char* text = NULL;
@@ -507,7 +509,7 @@ static PyModuleDef module_definition = {
     .m_size = -1, /* the process has one job */
 };
 
-/* Has _close() called at exit, after the functions that are registered from now on. */
+/* Makes Python call _close() at exit, after the functions that are registered from now on. */
 static int RegisterAtExit(PyObject* module) {
   PyObject* const at_exit = PyImport_ImportModule("atexit");
   PyObject* const close = at_exit == NULL ? NULL : PyObject_GetAttrString(module, "_close");

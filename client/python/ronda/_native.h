@@ -1,9 +1,9 @@
-/* The parts of the extension module ronda._native: the C ABI for Python. What its functions do, _native.pyi says.
+/* The parts of the extension module ronda._native: the C ABI for Python. _native.pyi documents its functions.
  *
- * The limited API of Python 3.10: one shared object serves every later version.
+ * It uses the limited API of Python 3.10, so the same shared object works with every later version.
  *
- * Thread-safety: every function here is called with the GIL, which also guards the module's state, unless its comment
- * says otherwise. */
+ * Thread-safety: unless its comment says otherwise, every function here is called with the GIL, which also guards the
+ * module's state. */
 #ifndef RONDA_CLIENT_PYTHON_NATIVE_H_
 #define RONDA_CLIENT_PYTHON_NATIVE_H_
 
@@ -30,7 +30,7 @@ PyObject* MakeError(ronda_status status, const char* text);
 PyObject* SetErrorTypes(PyObject* module, PyObject* types);
 PyObject* ErrorOf(PyObject* module, PyObject* const* values, Py_ssize_t count);
 
-/* -- Arguments: read by position into a struct, as a table says -- */
+/* -- Arguments: read by position into a struct, with a table -- */
 
 typedef enum Kind {
   kHandle, /* int64_t */
@@ -73,7 +73,7 @@ typedef struct Signature {
 #define SIGNATURE(function, fields, required) \
   { function, fields, required, (int)(sizeof(fields) / sizeof(*(fields))) }
 
-/* What arguments refer to, besides the objects that the caller holds: a stack, and blocks from the heap. */
+/* Memory to which arguments refer, besides the objects that the caller holds: a stack, and blocks from the heap. */
 typedef struct Reader {
   PyObject* keep; /* borrowed; NULL: none */
   struct Block* blocks;
@@ -90,7 +90,7 @@ void* TakeMemory(Reader* reader, size_t bytes);
 /* Writes `value` to the field of the struct `into`. 0; or -1 with an exception. */
 int ReadField(const Field* field, PyObject* value, void* into, Reader* reader);
 
-/* The same for all arguments of a call. Fields that are not given stay as they are. */
+/* As ReadField(), for all arguments of a call. Fields without an argument keep their value. */
 int Read(const Signature* signature, PyObject* const* values, Py_ssize_t count, void* into, Reader* reader);
 
 /* The elements of a tuple, a list, or another sequence; a new reference to a tuple or list. NULL with an exception. */
@@ -98,9 +98,9 @@ PyObject* Elements(PyObject* sequence, Py_ssize_t* count);
 /* Borrowed. */
 PyObject* Element(PyObject* elements, Py_ssize_t index);
 
-/* The arguments of a function that takes a sequence of tuples, each the arguments of one operation, and a name. */
+/* The arguments of a function that takes a sequence of tuples, each with the arguments of an operation, and a name. */
 typedef struct GroupReader {
-  Reader reader;     /* has all that follows */
+  Reader reader;     /* owns everything below */
   PyObject* entries; /* a tuple of tuples */
   size_t count;
   char* arguments;  /* structs of the operation */
@@ -108,13 +108,13 @@ typedef struct GroupReader {
   const char* name;
 } GroupReader;
 
-/* Of allreduces. 0; or -1 with an exception. EndReadingGroup has to follow. */
+/* For allreduces. 0; or -1 with an exception. The caller must call EndReadingGroup. */
 int ReadAllreduces(const char* function, PyObject* const* values, Py_ssize_t count, GroupReader* group);
 void EndReadingGroup(GroupReader* group);
 
 /* -- Objects that are kept for handles and groups -- */
 
-/* A hash table with open addressing from handles, or addresses of groups, to objects. */
+/* A hash table with open addressing. Its keys are handles, or addresses of groups; its values are objects. */
 typedef struct KeepTable {
   struct KeepEntry* entries; /* 2^bits, or NULL */
   int bits;
@@ -124,23 +124,23 @@ typedef struct KeepTable {
 extern KeepTable kept_by_handle;
 extern KeepTable kept_by_group;
 
-/* Makes room for `count` more entries, until the GIL is given up. 0; or -1 with an exception. */
+/* Makes room for `count` more entries; the room is certain until the GIL is released. 0; or -1 with an exception. */
 int KeepReserve(KeepTable* table, size_t count);
-/* Needs room. Takes a reference of its own; NULL and None need no entry. */
+/* Needs room. Takes its own reference; NULL and None need no entry. */
 void KeepPut(KeepTable* table, int64_t key, PyObject* object);
-/* Borrowed; NULL if there is none. */
+/* Borrowed; NULL if the table has no such key. */
 PyObject* KeepFind(const KeepTable* table, int64_t key);
-/* The same, and the entry is gone: the reference is the caller's. */
+/* As KeepFind(), but removes the entry: the caller gets the reference. */
 PyObject* KeepTake(KeepTable* table, int64_t key);
 
-/* -- The interpreter, for threads of Ronda's -- */
+/* -- The interpreter, for Ronda's threads -- */
 
-/* Whether the interpreter lives, and then has the GIL; LeaveInterpreter has to follow. Called without the GIL, or by a
- * thread that has it. */
+/* Returns whether the interpreter still runs. If so, this thread then has the GIL, and must call LeaveInterpreter.
+ * Called without the GIL, or by a thread that has it. */
 int EnterInterpreter(PyGILState_STATE* state);
 void LeaveInterpreter(PyGILState_STATE state);
 
-/* From now on threads of Ronda's find the interpreter gone. Waits until none is in it. Called at exit. */
+/* From now on EnterInterpreter() returns 0 to Ronda's threads. Waits until none of them is inside. Called at exit. */
 PyObject* CloseInterpreter(PyObject* module, PyObject* none);
 int PrepareInterpreter(void);
 
@@ -155,22 +155,22 @@ PyObject* ListOfHandles(const ronda_handle* handles, size_t count);
 
 /* -- Waiting -- */
 
-/* Seconds between two looks at signals. */
+/* Seconds between two checks for signals. */
 #define RONDA_SLICE_S 0.1
 
-/* Waits for `timeout_s` seconds at most. `*done` becomes whether that was enough. */
+/* Waits for at most `timeout_s` seconds. `*done` becomes 1 if that was enough, else 0. */
 typedef ronda_status (*Wait)(const void* what, double timeout_s, int* done);
 
-/* Waits without the GIL until `wait` has had enough or fails; `*status` is its last result. Returns 1; 0 after
- * `timeout_s` seconds (negative: never); -1 with the exception of a signal handler. */
+/* Waits without the GIL until `wait` is done or fails; `*status` is its last result. Returns 1; 0 after `timeout_s`
+ * seconds (negative: never); -1 with the exception of a signal handler. */
 int WaitInSlices(Wait wait, const void* what, double timeout_s, ronda_status* status);
 
-/* The same until the operation has ended; `*status` is the operation's then. */
+/* As WaitInSlices(), until the operation has ended; `*status` is then the operation's status. */
 int Await(ronda_handle handle, double timeout_s, ronda_status* status);
 
-/* Runs `body`, which may wait for other ranks, on a thread of its own, so that this one can look at signals. Returns
- * None, or NULL with an exception. If that is of a signal handler, `*abandoned` becomes 1: `body` may still run, and
- * what `context` refers to must stay for good. */
+/* Runs `body`, which may wait for other ranks, on a separate thread, so that this thread can check for signals. Returns
+ * None, or NULL with an exception. If a signal handler raised the exception, `*abandoned` becomes 1: `body` may still
+ * run, and the memory to which `context` refers must never be freed. */
 PyObject* RunInterruptibly(ronda_status (*body)(void* context), void* context, int* abandoned);
 
 /* Gives a handle back without waiting: ronda._native.release. */

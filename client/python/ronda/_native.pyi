@@ -1,21 +1,22 @@
-"""The C ABI, as Python calls it: an extension module over libronda.so, or the same by ctypes.
+"""The C ABI, as Python calls it: an extension module over libronda.so, or its substitute by ctypes.
 
-Low-level on purpose: buffers are addresses, enumerations are the numbers of ronda.h, nothing is
-checked twice. Every function that may wait releases the GIL; those that wait for other ranks return
-to the interpreter for signals, so that Ctrl-C ends them (but for should_stop(), which rarely does).
-A failed call raises one of the classes given to `set_error_types`.
+It is deliberately low-level: buffers are addresses, enumerations are the numbers of ronda.h, and
+nothing is checked twice. Every function that may wait releases the GIL. Functions that wait for
+other ranks return to the interpreter for signals, so that Ctrl-C ends them. The exception is
+should_stop(), which rarely waits. A failed call raises one of the classes given to
+`set_error_types`.
 
 Common arguments of operations:
     name: the tensor's, or None for an operation matched by order.
     dtype, op, compression: numbers of ronda_dtype, ronda_reduce_op and ronda_compression.
     shape: dimensions, outermost first; () is a scalar.
-    input, output: addresses of row-major memory; 0 where there is none.
-    keep: any object; a reference to it is held until the handle is given back and its operation
-        has ended. It owns the memory behind the addresses.
+    input, output: addresses of row-major memory; 0 means none.
+    keep: any object. The binding holds a reference to it until the handle has been given back and
+        its operation has ended. It owns the memory behind the addresses.
     process_set: id; 0 is the set of all ranks.
-    deadline_s: 0 for the job's, negative for none.
-    stream: None for host memory, else the cudaStream_t of a GPU's memory, as a number (0: the
-        default stream).
+    deadline_s: 0 means the job's, negative means none.
+    stream: None for host memory. For a GPU's memory the cudaStream_t as a number (0: the default
+        stream).
     error_feedback, detect_overflow: as in ronda_allreduce_args.
 """
 
@@ -25,7 +26,7 @@ from typing import Any
 Shape = Sequence[int]
 
 def set_error_types(types: Sequence[type[Exception]]) -> None:
-    """Classes by ronda_status, from RONDA_ERROR_INVALID_ARGUMENT (1) on; called with a text."""
+    """Classes by ronda_status, from RONDA_ERROR_INVALID_ARGUMENT (1) on. Each takes a text."""
 
 # -- The job --
 
@@ -58,8 +59,8 @@ def elastic_poll() -> int:
 def current() -> int: ...
 def make_current(context: int) -> None: ...
 def place() -> dict[str, Any]:
-    """What the launcher's variables say: `launcher` (see ronda_launcher), and the fields of
-    ronda_place that are known.
+    """The facts in the launcher's variables: `launcher` (see ronda_launcher), and the known fields
+    of ronda_place.
     """
 
 def statistics() -> dict[str, int]:
@@ -74,7 +75,7 @@ def add_process_set(ranks: Sequence[int]) -> int: ...
 def create_process_set(ranks: Sequence[int], tag: str | None = None) -> int: ...
 def remove_process_set(id: int) -> None: ...
 def remove_process_set_async(id: int, /) -> int:
-    """The same, for a handle. If that is released at once, ranks may end sets in any order."""
+    """As remove_process_set(), for a handle. After its release ranks may end sets in any order."""
 
 def process_set_size(id: int) -> int: ...
 def process_set_rank(id: int) -> int: ...
@@ -135,7 +136,7 @@ def reducescatter_async(
     stream: int | None = None,
     /,
 ) -> int:
-    """An output of 0 is allocated by Ronda (see `output`); so in the operations below."""
+    """Ronda allocates the output if it is 0 (see `output`), also in the operations below."""
 
 def broadcast_async(
     name: str | None,
@@ -229,7 +230,7 @@ def recv_async(
     stream: int | None = None,
     /,
 ) -> int:
-    """From rank `source`, or from any if that is -1 (see ronda_recv_args)."""
+    """From rank `source`, or from any rank if `source` is -1 (see ronda_recv_args)."""
 
 def broadcast_object_async(
     name: str | None, data: bytes | None, root: int, process_set: int = 0, /
@@ -251,7 +252,7 @@ def sparse_allreduce_async(
     """The handles of the indices and of the values."""
 
 def grouped_allreduce_async(arguments: Sequence[tuple[object, ...]], group: str, /) -> list[int]:
-    """Each entry holds the arguments of one allreduce_async; so in the two operations below."""
+    """Each entry has the arguments of an allreduce_async. The next two functions are similar."""
 
 def grouped_allgather_async(
     arguments: Sequence[tuple[object, ...]], group: str, /
@@ -261,14 +262,15 @@ def grouped_reducescatter_async(
 ) -> list[int]: ...
 def barrier_async(process_set: int = 0, deadline_s: float = 0.0, /) -> int: ...
 def monitored_barrier(process_set: int = 0, timeout_s: float = 0.0, /) -> None:
-    """A rank that does not want to wait gives it 0.001: the error names those that are missing."""
+    """A rank that does not want to wait passes 0.001: the error then names the missing ranks."""
 
 def join_async(process_set: int = 0, absent: int = 0, /) -> int: ...
 def refuse(process_set: int, name: str | None, message: str, /) -> None:
-    """This rank cannot take part in the operation on the tensor of this name; None: in its next one
-    without a name in the set, which counts as made.
+    """This rank cannot take part in the operation on the tensor of this name. None: in its next
+    operation without a name in the set, which is then treated as made.
 
-    It fails on the other ranks, with this rank's number and `message`. This rank does not wait.
+    The operation fails on the other ranks, with this rank's number and `message`. This rank does
+    not wait.
     """
 
 def refuse_message(process_set: int, source: int, to: int, tag: int, message: str, /) -> None:
@@ -292,9 +294,9 @@ def allreduce(
     stream: int | None = None,
     /,
 ) -> None:
-    """allreduce_async and waits, in the fast form for small tensors.
+    """allreduce_async with a wait, in the fast form for small tensors.
 
-    `keep` is of use when Ctrl-C ends the wait while the operation is in flight.
+    `keep` is only needed if Ctrl-C ends the wait while the operation is in flight.
     """
 
 def cuda_zero(data: int, bytes: int, stream: int, /) -> None: ...
@@ -306,59 +308,59 @@ def poll_all(handles: Sequence[int], /) -> bool: ...
 def synchronize(handle: int, timeout_s: float = -1.0, /) -> bool:
     """Waits until the operation has ended, and raises its error.
 
-    Returns False if `timeout_s`, unless negative, is over before.
+    Returns False if it takes longer than `timeout_s` (negative: no limit).
     """
 
 def synchronize_all(handles: Sequence[int], /) -> None: ...
 def synchronize_on_stream(handle: int, stream: int, timeout_s: float = -1.0, /) -> bool:
-    """Has the stream wait, once the device has the operation.
+    """Makes the stream wait, once the device has the operation.
 
-    Returns False if `timeout_s`, unless negative, is over before.
+    Returns False if it takes longer than `timeout_s` (negative: no limit).
     """
 
 def synchronize_on_stream_async(
     handle: int, stream: int, callback: Callable[[int, str | None], None], /
 ) -> None: ...
 def on_completion(handle: int, callback: Callable[[int, str | None], None], /) -> None:
-    """`callback(status, message)` runs once, on a thread of Ronda's.
+    """`callback(status, message)` runs once, on one of Ronda's threads.
 
-    The message is None where the status is 0. What the callback raises goes to sys.unraisablehook.
-    Callbacks that are due when the interpreter ends are not called.
+    The message is None if the status is 0. Exceptions of the callback go to sys.unraisablehook.
+    Callbacks that have not run when the interpreter ends are dropped.
     """
 
 def output(handle: int, /) -> tuple[int, int, list[int]]:
-    """Address, rows, and rows by member, of a result (see ronda_output).
+    """Address, rows, and rows per member, of a result (see ronda_output).
 
     Valid until the handle is given back.
     """
 
 def output_bytes(handle: int, row_bytes: int = 1, /) -> bytes:
-    """A copy of the result, in host memory, whose rows have `row_bytes` bytes."""
+    """A copy of the result, which is in host memory and whose rows have `row_bytes` bytes."""
 
 def found_inf(handle: int, /) -> bool: ...
 def last_rank(handle: int, /) -> int: ...
 def source(handle: int, /) -> int:
-    """The rank that has sent the tensor, of a recv_async() that has ended or a stream waits for."""
+    """The rank that sent the tensor of a recv_async(). It has ended, or a stream waits for it."""
 
 def averaged_over(handle: int, /) -> int:
-    """By how many ranks an average of the rows that were gathered divides."""
+    """The number by which an average of the gathered rows divides."""
 
 def keep(handle: int, /) -> object:
-    """The object that was given at the submission."""
+    """The object that was passed as `keep` at the submission."""
 
 def release(handle: int, /) -> None:
     """Gives the handle back and never waits: an operation in flight keeps its memory.
 
-    In a child of fork() the parent's handles may be given back, too: their objects are dropped.
+    In a child of fork() the parent's handles may also be given back: their objects are dropped.
     """
 
 def release_on_stream(handle: int, stream: int, /) -> None:
-    """The same where work that the stream has been given still uses a result of Ronda's."""
+    """As release(), if the stream's work so far still uses a result that Ronda owns."""
 
 # -- Prepared groups --
 
 def prepare_group(arguments: Sequence[tuple[object, ...]], name: str, /) -> int:
-    """Each entry holds the arguments of one allreduce_async.
+    """Each entry has the arguments of an allreduce_async.
 
     Its `keep` is held until the group is given back.
     """
@@ -367,16 +369,17 @@ def group_ready(group: int, index: int, /) -> None: ...
 def group_ready_on_stream(
     group: int, index: int, data: int, stream: int, owner: object = None, /
 ) -> None:
-    """The same of a member whose buffer has moved: it is reduced in place at `data` from now on.
+    """As group_ready(), for a member whose buffer has moved: it is reduced in place at `data` from
+    now on.
 
-    On a GPU `stream` has been given the work that fills it; 0 is the default stream. 0 for host
-    memory. The group holds `owner`, which owns that memory, until the step has ended.
+    On a GPU `stream` has been given the work that fills the buffer; 0 is the default stream. Pass 0
+    for host memory. The group holds `owner`, which owns that memory, until the step has ended.
     """
 
 def group_wait(group: int, /) -> None: ...
 def group_wait_on_stream(group: int, stream: int, /) -> None: ...
 def group_detach(group: int, /) -> list[int]:
-    """Ends the step early: a handle for each member, 0 for one that has not been announced."""
+    """Ends the step early: a handle per member, 0 for a member that has not been announced."""
 
 def group_found_inf(group: int, /) -> bool: ...
 def group_release(group: int, /) -> None: ...

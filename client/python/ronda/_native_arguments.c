@@ -213,7 +213,7 @@ static int ReadBytes(const Field* field, PyObject* value, char* into, Reader* re
   return 0;
 }
 
-/* -1 stands for an exception. */
+/* -1 means an exception. */
 static int ReadInt64s(PyObject* value, Reader* reader, const int64_t** numbers) {
   Py_ssize_t count = 0;
   PyObject* const elements = Elements(value, &count);
@@ -221,7 +221,7 @@ static int ReadInt64s(PyObject* value, Reader* reader, const int64_t** numbers) 
   int64_t* const copies = count > INT_MAX ? PyErr_NoMemory() : TakeMemory(reader, (size_t)count * sizeof(int64_t));
   Py_ssize_t done = 0;
   for (; copies != NULL && done < count; ++done) {
-    /* A list may have become shorter: an index runs Python. */
+    /* A list may have become shorter, because reading an index runs Python. */
     PyObject* const element = Element(elements, done);
     if (element == NULL) break;
     Py_INCREF(element);

@@ -1,11 +1,11 @@
-/* Prepared groups, and what is kept for them. */
+/* Prepared groups, and the objects that are kept for them. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "client/python/ronda/_native.h"
 
-/* A group keeps a list. Its first element is the entries, which hold the objects of their buffers. One element per
- * member follows: the owner that group_ready_on_stream() got for the member's buffer in this step, or None. */
+/* A group keeps a list. Its first element is the entries, which hold the objects of their buffers. Then follows an
+ * element per member: the owner that group_ready_on_stream() got for the member's buffer in this step, or None. */
 static PyObject* KeptByGroup(const GroupReader* reader) {
   const Py_ssize_t size = (Py_ssize_t)reader->count + 1;
   PyObject* const list = PyList_New(size);
@@ -17,7 +17,7 @@ static PyObject* KeptByGroup(const GroupReader* reader) {
 
 static PyObject* KeptFor(ronda_group group) { return KeepFind(&kept_by_group, (int64_t)(intptr_t)group); }
 
-/* The step has ended: nothing touches the members' buffers any more. */
+/* The step has ended: the members' buffers are not used any more. */
 static void DropOwners(ronda_group group) {
   PyObject* const kept = KeptFor(group);
   for (Py_ssize_t i = 1; kept != NULL && i < PyList_Size(kept); ++i) PyList_SetItem(kept, i, Py_NewRef(Py_None));
@@ -56,7 +56,7 @@ static const Field kReadyOnStreamFields[] = {
 static const Field kGroupStreamFields[] = {FIELD(GroupArguments, kAddress, group),
                                            FIELD(GroupArguments, kAddress, stream)};
 
-/* 0 for a group that there is; or -1 with an exception. */
+/* 0 for an existing group; or -1 with an exception. */
 static int CheckGroup(const char* function, ronda_group group) {
   if (KeptFor(group) != NULL) return 0;
   if (PyErr_Occurred()) return -1;
@@ -88,7 +88,7 @@ static PyObject* GroupReadyOnStream(PyObject* module, PyObject* const* values, P
   if (ReadGroupArguments(&kSignature, values, count, &arguments) != 0) return NULL;
   const ronda_status status =
       ronda_group_ready_on_stream(arguments.group, arguments.index, arguments.data, arguments.stream);
-  /* The caller holds the owner until here. After an error a buffer of this member may be in flight still. */
+  /* The caller holds the owner until here. After an error a buffer of this member may still be in flight. */
   if (status == RONDA_OK && arguments.owner != NULL) {
     PyList_SetItem(KeptFor(arguments.group), (Py_ssize_t)arguments.index + 1, Py_NewRef(arguments.owner));
   }
@@ -111,7 +111,7 @@ static PyObject* WaitForGroup(const GroupArguments* arguments, Wait wait) {
   return NoneOrRaise(status);
 }
 
-/* Puts what is kept for a member, in place of the group, by its handle. */
+/* Keeps a member's objects by its handle, instead of by the group. */
 static void KeepDetached(PyObject* kept, Py_ssize_t member, ronda_handle handle) {
   PyObject* const owner = PyList_GetItem(kept, member + 1);
   KeepPut(&kept_by_handle, handle, owner == Py_None ? PyList_GetItem(kept, 0) : owner);
@@ -126,7 +126,7 @@ static PyObject* GroupDetach(PyObject* module, PyObject* value) {
   ronda_handle* const handles = calloc(count + 1, sizeof(*handles));
   if (handles == NULL) return PyErr_NoMemory();
   ronda_status status = RONDA_OK;
-  Py_BEGIN_ALLOW_THREADS; /* after an error it waits for what is in flight */
+  Py_BEGIN_ALLOW_THREADS; /* after an error it waits for operations in flight */
   status = ronda_group_detach(group, handles);
   Py_END_ALLOW_THREADS;
   PyObject* result = NULL;
@@ -175,7 +175,7 @@ static PyObject* GroupRelease(PyObject* module, PyObject* value) {
   PyObject* const kept = KeepTake(&kept_by_group, (int64_t)(intptr_t)group);
   int abandoned = 0;
   PyObject* const result = RunInterruptibly(DoGroupRelease, group, &abandoned); /* waits for members in flight */
-  if (!abandoned) Py_DECREF(kept); /* otherwise members may be in flight still */
+  if (!abandoned) Py_DECREF(kept); /* otherwise members may still be in flight */
   return result;
 }
 

@@ -1,9 +1,9 @@
-/* Handles: what is kept for them, waiting for them, and their results. */
+/* Handles: the objects that are kept for them, waits, and results. */
 #include <stdlib.h>
 
 #include "client/python/ronda/_native.h"
 
-/* -- What is kept -- */
+/* -- Kept objects -- */
 
 typedef struct KeepEntry {
   int64_t key; /* 0: free */
@@ -13,14 +13,14 @@ typedef struct KeepEntry {
 KeepTable kept_by_handle;
 KeepTable kept_by_group;
 
-/* Fibonacci hashing: keys that differ in their low bits, or only above those, end far apart. */
+/* Fibonacci hashing: keys that differ only in their low bits, or only above them, are far apart. */
 static size_t Home(const KeepTable* table, int64_t key) {
   return (size_t)((uint64_t)key * UINT64_C(0x9E3779B97F4A7C15) >> (64 - table->bits));
 }
 
 static size_t Next(const KeepTable* table, size_t index) { return (index + 1) & (((size_t)1 << table->bits) - 1); }
 
-/* The entry of `key`, or the free one where it belongs. */
+/* The entry of `key`, or the free entry where it belongs. */
 static KeepEntry* Locate(const KeepTable* table, int64_t key) {
   size_t index = Home(table, key);
   while (table->entries[index].key != 0 && table->entries[index].key != key) index = Next(table, index);
@@ -63,7 +63,7 @@ PyObject* KeepTake(KeepTable* table, int64_t key) {
   KeepEntry* hole = Locate(table, key);
   PyObject* const object = hole->object;
   if (hole->key == 0) return NULL;
-  /* Entries behind the hole move up, unless that would put them before their home. */
+  /* Entries after the hole move up, unless that would put them before their home. */
   const size_t mask = ((size_t)1 << table->bits) - 1;
   size_t free_index = (size_t)(hole - table->entries);
   for (size_t i = Next(table, free_index); table->entries[i].key != 0; i = Next(table, i)) {
@@ -79,15 +79,16 @@ PyObject* KeepTake(KeepTable* table, int64_t key) {
 
 /* -- Giving back -- */
 
-/* What is left to do for a handle when its operation has ended. */
+/* The work that remains for a handle when its operation has ended. */
 typedef struct Ending {
-  ronda_handle handle; /* 0: it has been given back */
+  ronda_handle handle; /* 0: the handle has already been given back Called on one of Ronda's threads, or on a thread
+                          that has the GIL. */
   PyObject* object;    /* owned; NULL: none */
 } Ending;
 
 /* On a thread of Ronda's, or on one that has the GIL. */
 static void End(void* context, ronda_status status, const char* message) {
-  (void)status, (void)message; /* the program did not want to know */
+  (void)status, (void)message; /* the program did not ask for them */
   Ending* const ending = context;
   PyGILState_STATE state;
   if (ending->handle != 0) ronda_release(ending->handle);
@@ -98,7 +99,7 @@ static void End(void* context, ronda_status status, const char* message) {
   free(ending);
 }
 
-/* Has `handle`, unless it is 0, given back and `object`, a reference of its own, dropped once `operation` has ended.
+/* Once `operation` has ended, gives `handle` back, unless it is 0, and drops `object`, to which it takes a reference.
  * 0; or -1 with an exception. */
 static int EndLater(ronda_handle operation, ronda_handle handle, PyObject* object) {
   Ending* const ending = malloc(sizeof(Ending));
@@ -124,14 +125,14 @@ PyObject* Release(ronda_handle handle) {
   } else if (status == RONDA_OK && EndLater(handle, handle, KeepFind(&kept_by_handle, handle)) != 0) {
     return NULL;
   }
-  /* A child of fork() has its parent's objects, and drops them in its own time. The handles are not in it. */
+  /* A child of fork() has its parent's objects, and drops them at any time. The handles do not exist in the child. */
   if (status == RONDA_ERROR_NOT_INITIALIZED && IsForked()) status = RONDA_OK;
   PyObject* const result = NoneOrRaise(status);
   Py_XDECREF(KeepTake(&kept_by_handle, handle));
   return result;
 }
 
-/* -- Functions that take a handle alone: -1 with an exception for what is none -- */
+/* -- Functions with a handle as the only argument: -1 with an exception if it is not a handle -- */
 
 static ronda_handle ToHandle(PyObject* value) { return PyLong_AsLongLong(value); }
 #define FAILED(handle) ((handle) == -1 && PyErr_Occurred())
@@ -237,7 +238,7 @@ static const Field kCallbackFields[] = {FIELD(HandleArguments, kHandle, handle),
 static int ReadHandleArguments(const Signature* signature, PyObject* const* values, Py_ssize_t count,
                                HandleArguments* arguments) {
   *arguments = (HandleArguments){.timeout_s = -1, .row_bytes = 1};
-  /* None of these fields takes memory. */
+  /* These fields allocate no memory. */
   return Read(signature, values, count, arguments, NULL);
 }
 
@@ -291,12 +292,12 @@ static PyObject* ReleaseOnStream(PyObject* module, PyObject* const* values, Py_s
   if (ReadHandleArguments(&kSignature, values, count, &arguments) != 0) return NULL;
   int launched = 0;
   ronda_status status = ronda_synchronize_on_stream_for(arguments.handle, arguments.stream, 0, &launched);
-  /* Nothing on the stream uses a result that is not there. The call below would wait for it. */
+  /* No work on the stream uses a result that does not exist. The call below would wait for it. */
   if (status == RONDA_OK && !launched) return Release(arguments.handle);
   PyObject* const object = KeepFind(&kept_by_handle, arguments.handle);
   if (object != NULL && EndLater(arguments.handle, 0, object) != 0) return NULL;
   Py_BEGIN_ALLOW_THREADS;
-  status = ronda_release_on_stream(arguments.handle, arguments.stream); /* an error may let it wait for the device */
+  status = ronda_release_on_stream(arguments.handle, arguments.stream); /* after an error it may wait for the device */
   Py_END_ALLOW_THREADS;
   PyObject* const result = NoneOrRaise(status);
   if (status == RONDA_OK) Py_XDECREF(KeepTake(&kept_by_handle, arguments.handle));
@@ -305,20 +306,21 @@ static PyObject* ReleaseOnStream(PyObject* module, PyObject* const* values, Py_s
 
 /* -- Callbacks -- */
 
-/* `context` is a function, whose reference it owns. On a thread of Ronda's, or on one that has the GIL. */
+/* `context` is a function, whose reference CallBack owns. Called on one of Ronda's threads, or on a thread that has the
+ * GIL. */
 static void CallBack(void* context, ronda_status status, const char* message) {
   PyObject* const function = context;
   PyGILState_STATE state;
   if (!EnterInterpreter(&state)) return;
   PyObject* const result = status == RONDA_OK ? PyObject_CallFunction(function, "iO", 0, Py_None)
                                               : PyObject_CallFunction(function, "is", (int)status, message);
-  if (result == NULL) PyErr_WriteUnraisable(function); /* nobody is there to catch it */
+  if (result == NULL) PyErr_WriteUnraisable(function); /* no caller could catch it */
   Py_XDECREF(result);
   Py_DECREF(function);
   LeaveInterpreter(state);
 }
 
-/* The result of a call that has been given `callback`, and a reference to it. */
+/* The result of a call to which `callback` was passed. After success Ronda owns a reference to the callback. */
 static PyObject* Registered(ronda_status status, PyObject* callback) {
   PyObject* const result = NoneOrRaise(status);
   if (status != RONDA_OK) Py_DECREF(callback);

@@ -1,4 +1,4 @@
-/* The interpreter as threads of Ronda's find it, and calls that wait while it looks at signals. */
+/* The interpreter and Ronda's threads; and calls that wait while the interpreter checks for signals. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -7,15 +7,16 @@
 
 #include "client/python/ronda/_native.h"
 
-/* -- Threads of Ronda's --
+/* -- Ronda's threads --
  *
- * A thread that asks for the GIL of an interpreter that is ending never gets it, and the system ends the thread or the
- * process then. So the interpreter is closed to them by a function that it calls at exit, while it still works. */
+ * A thread that requests the GIL of an interpreter that is ending never gets it, and the system then ends the thread or
+ * the process. So a function that runs at exit, while the interpreter still works, closes the interpreter to these
+ * threads. */
 
 static pthread_mutex_t interpreter_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t interpreter_left = PTHREAD_COND_INITIALIZER;
 static int interpreter_closed; /* this and the next are guarded by the mutex */
-static int threads_inside;     /* each as often as its callbacks are nested */
+static int threads_inside;     /* each thread is counted as often as its callbacks are nested */
 
 static __thread int callbacks_on_this_thread;
 
@@ -42,7 +43,7 @@ void LeaveInterpreter(PyGILState_STATE state) {
 int InCallback(void) { return callbacks_on_this_thread > 0; }
 
 static void AfterSlice(struct timespec* moment) {
-  clock_gettime(CLOCK_REALTIME, moment); /* what pthread_cond_timedwait takes */
+  clock_gettime(CLOCK_REALTIME, moment); /* the clock of pthread_cond_timedwait */
   moment->tv_nsec += (long)(RONDA_SLICE_S * 1e9);
   moment->tv_sec += moment->tv_nsec / 1000000000;
   moment->tv_nsec %= 1000000000;
@@ -70,12 +71,12 @@ static int is_forked;
 
 int IsForked(void) { return is_forked; }
 
-/* In a child of fork(). The threads that were inside are not in it, nor is one that may have held the mutex. */
+/* In a child of fork(). The child has neither the threads that were inside, nor a thread that held the mutex. */
 static void OpenInChild(void) {
   is_forked = 1;
   pthread_mutex_init(&interpreter_mutex, NULL);
   pthread_cond_init(&interpreter_left, NULL);
-  threads_inside = callbacks_on_this_thread; /* fork() may have been called by one */
+  threads_inside = callbacks_on_this_thread; /* a thread inside may have called fork() */
 }
 
 int PrepareInterpreter(void) {
@@ -118,11 +119,11 @@ int Await(ronda_handle handle, double timeout_s, ronda_status* status) {
   int done = 0;
   *status = ronda_poll(handle, &done);
   if (*status == RONDA_OK && !done) return WaitInSlices(SynchronizeFor, &handle, timeout_s, status);
-  if (done) *status = ronda_synchronize(handle); /* without giving the GIL up */
+  if (done) *status = ronda_synchronize(handle); /* without releasing the GIL */
   return 1;
 }
 
-/* A call on a thread of its own. Freed by the thread that waits for it, unless that has given it up. */
+/* A call on a separate thread. The thread that waits for the call frees it, unless it has given the call up. */
 typedef struct Call {
   ronda_status (*body)(void* context);
   void* context;
@@ -131,7 +132,7 @@ typedef struct Call {
   pthread_cond_t ended;
   int has_ended; /* this and the next two are guarded by the mutex */
   ronda_status status;
-  char* text; /* of the error; NULL without memory for it */
+  char* text; /* of the error; NULL if memory for it was exhausted */
 } Call;
 
 static void* RunCall(void* argument) {
@@ -148,7 +149,7 @@ static void* RunCall(void* argument) {
   return NULL;
 }
 
-/* Whether the call has ended; it returns after a slice at the latest. */
+/* Whether the call has ended. Returns after at most one slice. */
 static int HasEnded(Call* call) {
   struct timespec until;
   AfterSlice(&until);
@@ -178,7 +179,7 @@ static PyObject* RunHere(ronda_status (*body)(void* context), void* context) {
 
 PyObject* RunInterruptibly(ronda_status (*body)(void* context), void* context, int* abandoned) {
   *abandoned = 0;
-  /* On its own thread the body could not tell that it would wait for the callback that calls it. */
+  /* On a separate thread the body could not notice that it would wait for the callback that calls it. */
   if (InCallback()) return RunHere(body, context);
   Call* const call = calloc(1, sizeof(Call));
   if (call == NULL) return PyErr_NoMemory();

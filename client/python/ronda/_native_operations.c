@@ -5,7 +5,7 @@
 
 #include "client/python/ronda/_native.h"
 
-/* An operation: how its arguments are read, and who gets them. */
+/* An operation: how its arguments are read, and the function that gets them. */
 typedef struct Operation {
   Signature signature;
   const void* defaults; /* a struct of arguments */
@@ -41,7 +41,7 @@ typedef union Arguments {
   JoinArguments join;
 } Arguments;
 
-/* -- Arguments by position: the order of _native.pyi -- */
+/* -- Arguments by position, in the order of _native.pyi -- */
 
 #define KEEP \
   { "keep", kKeep, 0, 0 }
@@ -169,8 +169,8 @@ static ronda_status SubmitJoin(const JoinArguments* arguments, ronda_handle* han
   return ronda_join_async(arguments->process_set, (ronda_absent)arguments->absent, handle);
 }
 
-/* Defines the operation k_##function, which `call` submits with arguments that begin as function##_defaults, and the
- * function of the module. */
+/* Defines the operation k_##function and the module's function. `call` submits the operation with arguments that start
+ * as function##_defaults. */
 #define OPERATION(function, call, fields, required)                                                    \
   static ronda_status function##_submit(const void* arguments, ronda_handle* handle) {                 \
     return call(arguments, handle);                                                                    \
@@ -215,7 +215,7 @@ OPERATION(remove_process_set_async, SubmitRemoval, kRemovalFields, 1)
 static const JoinArguments join_async_defaults = {0};
 OPERATION(join_async, SubmitJoin, kJoinFields, 0)
 
-/* The blocking form. Ctrl-C leaves the operation in flight, and its memory kept until it ends. */
+/* The blocking form. After Ctrl-C the operation stays in flight, and its memory is kept until it ends. */
 static PyObject* FinishAllreduce(ronda_handle handle, PyObject* keep) {
   ronda_status status = RONDA_OK;
   if (KeepReserve(&kept_by_handle, 1) != 0) {
@@ -271,7 +271,7 @@ static PyObject* SparseAllreduceAsync(PyObject* module, PyObject* const* values,
   return result;
 }
 
-/* -- Groups: a sequence of tuples, each the arguments of one operation, and a name -- */
+/* -- Groups: a sequence of tuples, each with the arguments of an operation, and a name -- */
 
 void EndReadingGroup(GroupReader* group) {
   EndReading(&group->reader);
@@ -293,7 +293,7 @@ static int ReadMember(const Operation* operation, PyObject* entry, void* into, R
   return Read(&operation->signature, values, count, into, reader);
 }
 
-/* 0; or -1 with an exception. EndReadingGroup has to follow. */
+/* 0; or -1 with an exception. The caller must call EndReadingGroup. */
 static int ReadGroup(const Operation* operation, const char* function, PyObject* const* values, Py_ssize_t count,
                      GroupReader* group) {
   static const Field kName = FIELD(GroupReader, kText, name);

@@ -1,4 +1,4 @@
-"""Ports for what will listen in a moment."""
+"""Free ports for listeners that start soon."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _ATTEMPTS = 100
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """A port of `address`, a name or number of this host, at which nothing listens.
+    """A port of `address`, a name or number of this host, on which no process listens.
 
-    Nor does a connection take it before the caller's listener does, where the system leaves ports
-    below those that it gives to connections.
+    The system gives ports from a certain number on to connections. If possible, the port is below
+    that number, so that no connection takes it before the caller's listener does.
 
     Raises:
         OSError: the address is not this host's, or it has no port left.

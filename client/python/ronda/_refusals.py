@@ -1,4 +1,4 @@
-"""A rank tells the others of an operation that it cannot submit, as its arguments are wrong."""
+"""Notifies the other ranks of an operation that a rank cannot submit: its arguments are wrong."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import TracebackType
 from ronda._library import native
 from ronda.errors import DuplicateNameError, NotInitializedError, RondaError
 
-# The last two come of an object that cannot be pickled.
+# An object that cannot be pickled raises the last two.
 _ARGUMENTS_ARE_WRONG = (
     ValueError,
     TypeError,
@@ -21,10 +21,10 @@ _ANOTHER_REASON = (DuplicateNameError, NotInitializedError)
 
 
 class Told:
-    """A context in which a rank checks the arguments of one operation and submits it.
+    """A context in which a rank checks the arguments of an operation and submits it.
 
-    If the arguments are wrong, the operation fails on the other ranks too, with this rank's words.
-    Without that they would wait for it until their deadline.
+    If the arguments are wrong, the operation also fails on the other ranks, with this rank's error
+    text. Otherwise they would wait for it until their deadline.
     """
 
     __slots__ = ("_process_set", "_name", "_members")
@@ -34,7 +34,7 @@ class Told:
         Args:
             process_set: the number of the process set.
             name: of the tensor or of the group; None if the tensor has no name.
-            members: number of tensors of the group; None if it is no group.
+            members: number of the group's tensors; None if it is not a group.
         """
         self._process_set, self._name, self._members = process_set, name, members
 
@@ -53,7 +53,7 @@ class Told:
     def _tell(self, words: str) -> None:
         members = range(self._members) if self._members is not None else None
         names = [self._name] if members is None else [f"{self._name}.{i}" for i in members]
-        # The caller gets the error of its arguments, also where the others cannot be told.
+        # The caller gets the error of its arguments, even if the other ranks cannot be notified.
         with contextlib.suppress(RondaError):
             for name in names:
                 native.refuse(self._process_set, name, words)

@@ -1,4 +1,4 @@
-"""Where the results of operations on arrays go."""
+"""The memory for the results of operations on arrays."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _check_same(function: str, array: Buffer, out: Buffer) -> None:
 
 
 def _check_out(function: str, array: Buffer) -> None:
-    """There is no `out`. Ronda makes NumPy arrays for results."""
+    """Checks the array of a call without `out`: Ronda makes only NumPy arrays for results."""
     if array.stream is not None:
         raise InvalidArgumentError(
             f"{function}: the array is on a CUDA device: pass out=, an array there for the result"
@@ -37,7 +37,7 @@ def _check_out(function: str, array: Buffer) -> None:
 
 
 def like(function: str, array: Buffer, out: Any) -> tuple[Any, Buffer]:
-    """The result, of the shape of the array, and its memory."""
+    """The result, in the shape of the array, and its memory."""
     if out is None:
         _check_out(function, array)
         return _buffers.new_array(array.shape, array.dtype)
@@ -49,7 +49,7 @@ def like(function: str, array: Buffer, out: Any) -> tuple[Any, Buffer]:
 
 
 def rows_out(function: str, array: Buffer, out: Any) -> Buffer | None:
-    """The memory of `out`, which takes rows of the array; None without one."""
+    """The memory of `out`, which takes rows like those of the array; None without `out`."""
     if len(array.shape) == 0:
         raise InvalidArgumentError(
             f"{function}: the array is a scalar: pass one with rows, such as array.reshape(1)"
@@ -83,12 +83,12 @@ def start_for_rows(
 
     Args:
         operation: its name, "allgather"; the binding's function is called *_async.
-        array: the caller's.
+        array: the caller's array.
         out: memory for the result, which must not overlap `array`, or None.
-        name: the tensor's.
-        options: what the binding's function takes beside array, out and name.
-        take: makes of array and out what Handle takes.
-        has_result: whether this rank gets one.
+        name: the tensor's name.
+        options: the arguments of the binding's function besides array, out and name.
+        take: makes the `take` of Handle from array and out.
+        has_result: whether this rank gets a result.
     """
     source = _buffers.buffer_of(array, f"{operation}: the array")
     memory = rows_out(operation, source, out)

@@ -1,4 +1,4 @@
-"""PyTorch's entry point: makes the backend known at `import torch`, from PyTorch 2.5 on."""
+"""PyTorch's entry point: registers the backend at `import torch`, from PyTorch 2.5 on."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 
 def register() -> None:
     """Registers the backend of torch.distributed."""
-    # Where that module is being imported, and has imported torch, it registers itself.
+    # If that module is already being imported, and has imported torch, it registers the backend
+    # itself.
     if "ronda.torch.c10d" not in sys.modules:
         importlib.import_module("ronda.torch.c10d")

@@ -1,4 +1,4 @@
-"""`python -m ronda.check`: what is installed, and whether two ranks can all-reduce here.
+"""`python -m ronda.check`: reports the installation, and whether two ranks can all-reduce here.
 
 Exit code: 0 if they can.
 """
@@ -17,7 +17,7 @@ from ronda import errors
 from ronda._library import native
 from ronda.run import launcher
 
-# Distributions that Ronda works with, and what for.
+# Distributions that Ronda works with, and their purpose.
 _LIBRARIES = {
     "numpy": "results of ronda's own collectives",
     "torch": "ronda.torch, torch.distributed",
@@ -34,7 +34,7 @@ def main() -> int:
     sys.stdout.flush()
     subprocess.run([launcher(), "--check-build"], check=False)
     try:
-        # This module runs as __main__, whose functions the ranks do not know.
+        # This module runs as __main__, and the ranks do not know its functions.
         results = ronda.run(importlib.import_module("ronda.check").measure, np=2)
     except errors.RondaError as error:
         print(f"\n2 ranks on this host: FAILED\n{error}")
@@ -63,8 +63,8 @@ def _print_versions() -> None:
 
 
 def measure() -> tuple[bool, float]:
-    """On each rank: whether the sum is right, and the seconds of an all-reduce, the best of
-    some.
+    """On each rank: whether the sum is correct, and the seconds of the fastest of several
+    all-reduces.
     """
     ronda.init()
     values = bytearray(b"\x01" * _BYTES)

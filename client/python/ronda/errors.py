@@ -1,8 +1,8 @@
 """Errors that Ronda raises: one class for each error status of the C ABI.
 
-Each is also what a Python programmer, or a program written for Horovod, expects in its place: wrong
-arguments are ValueErrors, a deadline is a TimeoutError, and all of them are RuntimeErrors, as
-Horovod's HorovodInternalError is.
+Each is also an error that a Python program, or a program written for Horovod, expects: wrong
+arguments are ValueErrors, a deadline is a TimeoutError, and all of them are RuntimeErrors, as is
+Horovod's HorovodInternalError.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class NotInitializedError(RondaError, ValueError):
 
 
 class AlreadyInitializedError(RondaError):
-    """The process has joined a job already."""
+    """The process has already joined a job."""
 
 
 class DuplicateNameError(RondaError, ValueError):
@@ -29,7 +29,7 @@ class DuplicateNameError(RondaError, ValueError):
 
 
 class MismatchError(RondaError):
-    """Ranks disagree about a tensor, or one that it needs has joined. The job goes on."""
+    """Ranks disagree about a tensor, or a rank that it needs has joined. The job goes on."""
 
 
 class DeadlineError(RondaError, TimeoutError):

@@ -1,6 +1,4 @@
-"""Exchanges of arrays, and coordination. Arguments and errors are those of
-reductions.py.
-"""
+"""Exchanges of arrays, and coordination. Arguments and errors are those of reductions.py."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from ronda.process_sets import ProcessSet, global_process_set
 
 
 def broadcast(array: Any, root: int = 0, **options: Any) -> Any:
-    """broadcast_async(), and waits: root's array."""
+    """broadcast_async() with a wait. Returns root's array."""
     return broadcast_async(array, root, **options).wait()
 
 
@@ -37,7 +35,7 @@ def broadcast_async(
     """Gives every rank the array of `root`.
 
     Args:
-        array: of the same shape and type on every rank; its content is read on root only.
+        array: has the same shape and type on every rank. Only root's content is read.
         out: may be `array`.
     """
     id = process_sets.id_of(process_set)
@@ -73,7 +71,7 @@ def _copy(source: Buffer, target: Buffer) -> None:
 
 
 def allgather(array: Any, **options: Any) -> Any:
-    """allgather_async(), and waits: the rows of all ranks."""
+    """allgather_async() with a wait. Returns the rows of all ranks."""
     return allgather_async(array, **options).wait()
 
 
@@ -88,7 +86,7 @@ def allgather_async(
     """Concatenates the rows of all ranks, in the order of the ranks, for every rank.
 
     Args:
-        array: of which the first dimension may differ between ranks.
+        array: its first dimension may differ between ranks.
         out: must not overlap `array`.
     """
     id = process_sets.id_of(process_set)
@@ -97,7 +95,7 @@ def allgather_async(
 
 
 def gather(array: Any, root: int = 0, **options: Any) -> Any:
-    """gather_async(), and waits: the rows of all ranks on `root`, None elsewhere."""
+    """gather_async() with a wait. Returns the rows of all ranks on `root`, None elsewhere."""
     return gather_async(array, root, **options).wait()
 
 
@@ -110,10 +108,10 @@ def gather_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """allgather_async() for `root` alone; the result of the others is None.
+    """As allgather_async(), but only `root` gets the result; it is None on the others.
 
     Args:
-        out: on root; must not overlap `array`.
+        out: on root. It must not overlap `array`.
     """
     id = process_sets.id_of(process_set)
     with Told(id, name):
@@ -125,7 +123,7 @@ def gather_async(
 
 
 def scatter(array: Any, root: int = 0, **options: Any) -> Any:
-    """scatter_async(), and waits: this rank's rows."""
+    """scatter_async() with a wait. Returns this rank's rows."""
     return scatter_async(array, root, **options).wait()
 
 
@@ -139,12 +137,12 @@ def scatter_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Deals the rows of root's array out to the ranks.
+    """Distributes the rows of root's array to the ranks.
 
     Args:
-        array: root's; the other ranks pass one of the same type and dimensions, of which content
-            and first dimension are not looked at.
-        splits: on root, rows for each member; None: as in reducescatter_async().
+        array: root's array; the other ranks pass an array of the same type and dimensions, whose
+            content and first dimension are ignored.
+        splits: on root, rows for each member. None means as in reducescatter_async().
         out: must not overlap `array`.
     """
     id = process_sets.id_of(process_set)
@@ -154,7 +152,7 @@ def scatter_async(
 
 
 def alltoall(array: Any, **options: Any) -> Any:
-    """alltoall_async(), and waits."""
+    """alltoall_async() with a wait."""
     return alltoall_async(array, **options).wait()
 
 
@@ -167,16 +165,17 @@ def alltoall_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Sends rows to every rank, and receives theirs in the order of the ranks.
+    """Sends rows to every rank, and receives their rows in the order of the ranks.
 
     Args:
-        array: of which the first dimension may differ between ranks.
-        splits: rows for each member; None: the same for all, which must divide the first dimension.
+        array: its first dimension may differ between ranks.
+        splits: rows for each member. None means equally many, which must divide the first
+            dimension.
         out: must not overlap `array`.
 
     Returns:
-        A handle of the received rows; with splits, of these and the list of how many came from each
-        member.
+        A handle of the received rows; with splits, a handle of these rows and of the list of the
+        numbers of rows from each member.
     """
     id = process_sets.id_of(process_set)
     with Told(id, name):
@@ -204,7 +203,7 @@ def _numbers(function: str, splits: Any) -> list[int] | None:
 
 
 def send(array: Any, to: int, **options: Any) -> None:
-    """send_async(), and waits until the array may be changed again."""
+    """send_async() with a wait until the array may be changed again."""
     send_async(array, to, **options).wait()
 
 
@@ -216,8 +215,8 @@ def send_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Sends an array to a rank. The n-th send to it with a tag meets its n-th receive from here
-    with that tag.
+    """Sends an array to a rank. The n-th send to that rank with a tag meets its n-th receive from
+    this rank with that tag.
     """
     id = process_sets.id_of(process_set)
     with ToldToPeer(id, native.rank(), to, tag):
@@ -238,7 +237,7 @@ def send_async(
 
 
 def recv(out: Any, source: int, **options: Any) -> Any:
-    """recv_async(), and waits: `out`."""
+    """recv_async() with a wait. Returns `out`."""
     return recv_async(out, source, **options).wait()
 
 
@@ -250,7 +249,7 @@ def recv_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Receives an array of the same shape and type as `out` from rank `source`, in `out`."""
+    """Receives an array of the shape and type of `out` from rank `source`, in `out`."""
     id = process_sets.id_of(process_set)
     with ToldToPeer(id, source, native.rank(), tag):
         memory = _buffers.writable_buffer_of(out, "recv: out")
@@ -270,7 +269,7 @@ def recv_async(
 
 
 def _check_unused(role: str, span: Span) -> None:
-    """Messages do not wait for operations that use their memory: both ranks could wait so."""
+    """Messages must not wait for operations on their memory, as both ranks could then wait."""
     if IN_FLIGHT.has_users_of(span):
         raise InvalidArgumentError(
             f"{role} is used by an operation in flight: wait for that first, or pass a copy"
@@ -286,18 +285,18 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 
 def barrier_async(process_set: ProcessSet = global_process_set) -> Handle:
-    """The same without waiting."""
+    """As barrier(), without waiting."""
     return Handle(native.barrier_async(process_sets.id_of(process_set)), NO_RESULT)
 
 
 def join(process_set: ProcessSet = global_process_set, *, count_absent: bool = False) -> int:
-    """Says that this rank has no more data, and waits until every rank has said so.
+    """This rank has no more data. Waits until every rank has called it.
 
     Until then the operations of the others go on without this rank, as far as they can: it adds
     nothing to sums.
 
     Args:
-        count_absent: averages divide by all ranks of the set, and not only by those that take part.
+        count_absent: averages divide by all ranks of the set, not only by those that take part.
 
     Returns:
         The last rank that has joined.

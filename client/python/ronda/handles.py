@@ -13,8 +13,8 @@ from ronda.errors import RondaError
 
 
 class OwnedHandle:
-    """The binding's handle, given back with the last reference. The operation keeps its memory
-    until it has ended.
+    """The binding's handle, which is given back with the last reference. The operation keeps its
+    memory until it has ended.
     """
 
     __slots__ = ("id",)
@@ -23,13 +23,14 @@ class OwnedHandle:
         self.id = id
 
     def __del__(self, release: Callable[[int], None] = native.release) -> None:
-        release(self.id)  # bound: at the end of the interpreter there is no `native` any more
+        release(self.id)  # bound, because `native` is gone when the interpreter ends
 
 
 class Handle:
-    """An operation in flight, and then its result.
+    """An operation in flight, and later its result.
 
-    Without a reference to it the operation goes on all the same; its result and its error are lost.
+    If the last reference to it goes, the operation still runs, but its result and its error are
+    lost.
 
     Thread-compatible.
     """
@@ -41,7 +42,7 @@ class Handle:
         Args:
             id: the binding's handle.
             take: makes the result of the completed operation. A result in Ronda's memory keeps the
-                handle.
+                handle alive.
         """
         self._owned = OwnedHandle(id)
         self._take = take
@@ -49,11 +50,11 @@ class Handle:
         self._is_done = False
 
     def poll(self) -> bool:
-        """Whether the operation has completed, in success or failure. Never waits."""
+        """Whether the operation has completed, with success or failure. Never waits."""
         return native.poll(self._owned.id)
 
     def wait(self) -> Any:
-        """Waits for the operation, and returns its result; so does every further call.
+        """Waits for the operation, and returns its result. Later calls return it again.
 
         Raises:
             RondaError: the operation's error, at each call.
@@ -71,9 +72,9 @@ class Handle:
             native.synchronize(self._owned.id)
 
     def found_inf(self) -> bool:
-        """Whether the result of a reduction with detect_overflow has an element that is infinite or
-        not a number, on any
-        rank: the same on every rank. Waits."""
+        """Whether the result of a reduction with detect_overflow, on any rank, has an element
+        that is infinite or not a number. The answer is the same on every rank. Waits.
+        """
         self.wait()
         return native.found_inf(self._owned.id)
 
@@ -84,7 +85,7 @@ def start(
     spans: list[Span],
     take: Callable[[OwnedHandle], Any],
 ) -> Handle:
-    """Submits an operation, after those that were started before it and use its memory.
+    """Submits an operation, after earlier operations that use its memory.
 
     Args:
         submit: the binding's function.
@@ -104,8 +105,8 @@ def rows_of(
     """The result of an operation whose rows only Ronda counts.
 
     Returns:
-        `out`, or as much of it as there are rows; without it a NumPy array in Ronda's memory. And
-        the rows of each member, where the operation tells.
+        `out`, or its first rows if the result is shorter; without `out` a NumPy array in Ronda's
+        memory. Also the rows of each member, if the operation reports them.
     """
     address, rows, by_member = native.output(handle.id)
     if out is None:
@@ -114,7 +115,7 @@ def rows_of(
 
 
 def poll(handle: Handle) -> bool:
-    """Whether the operation has completed, in success or failure. Never waits."""
+    """Whether the operation has completed, with success or failure. Never waits."""
     return handle.poll()
 
 

@@ -1,5 +1,5 @@
-"""The job that this process is a rank of. Its users, Horovod's API and c10d's for instance, share
-one.
+"""The job to which this process belongs as a rank. Its users, for instance Horovod's API and
+c10d's, share the same job.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ _has_failed = False
 
 
 def init(user: str = "ronda", **options: object) -> None:
-    """Joins the job that the options or the environment describe; blocks until every rank has.
+    """Joins the job that the options or the environment describe, and blocks until every rank has
+    joined.
 
     Args:
-        user: who needs the job. A second user shares the first one's job, and its options are not
-            looked at.
+        user: the part of the program that needs the job. A second user shares the first one's job;
+            its options are ignored.
         **options: fields of ronda_options (see ronda.h).
 
     Raises:
@@ -49,8 +50,8 @@ def _join(join: Callable[[], None]) -> None:
 
 
 def shutdown(user: str = "ronda") -> None:
-    """Ends the job for `user`; for the process when nobody else uses it. Then it blocks until every
-    rank has done so.
+    """Ends the job for `user`. When no other user needs the job, ends it for the process: it then
+    blocks until every rank has done so.
 
     Raises:
         RondaError: the job had failed. It has ended all the same.
@@ -70,7 +71,7 @@ def reform(reason: str | None) -> None:
     """Leaves this epoch of an elastic job, and joins the next one, for all users.
 
     Args:
-        reason: the failure that ends the epoch; None: the change is planned.
+        reason: the failure that ends the epoch. None means that the change is planned.
 
     Raises:
         MembershipError: the launcher has no place for this process any more.
@@ -90,10 +91,10 @@ def abort(reason: str) -> None:
 
 
 def rejoin(user: str, reason: str, **options: object) -> None:
-    """Joins another job for all users. A job that this process is in is left without a wait.
+    """Joins another job for all users. If this process is in a job, it leaves that without waiting.
 
     Args:
-        user: who needs the job.
+        user: the part of the program that needs the job.
         reason: the error text for the ranks that stay in the former job, which fails.
         **options: as those of init(), with a place in the other job.
 
@@ -101,13 +102,31 @@ def rejoin(user: str, reason: str, **options: object) -> None:
         RondaError: the ranks have not met. This process then has no job.
     """
     with _lock:
-        if native.is_initialized():
-            native.abort(reason)
-            with contextlib.suppress(RondaError):  # that of abort(), or of before
-                native.shutdown()
+        _leave(reason)
         _join(lambda: native.init(options))
         _users.add(user)
     IN_FLIGHT.forget_ended()
+
+
+def leave(reason: str) -> None:
+    """Ends the job for this process and all users, without a wait for the other ranks.
+
+    Args:
+        reason: the error text for the ranks that stay in the job, which fails.
+    """
+    with _lock:
+        _users.clear()
+        _leave(reason)
+        _env.end()
+    IN_FLIGHT.forget_ended()
+
+
+def _leave(reason: str) -> None:
+    """REQUIRES: _lock."""
+    if native.is_initialized():
+        native.abort(reason)
+        with contextlib.suppress(RondaError):  # that of abort(), or of before
+            native.shutdown()
 
 
 def is_initialized(user: str = "ronda") -> bool:
@@ -116,31 +135,29 @@ def is_initialized(user: str = "ronda") -> bool:
 
 
 def number() -> int:
-    """Which job of this process the last one is, from 1; 0 before the first. It tells what belongs
-    to an earlier one.
+    """The number of this process's last job, from 1; 0 before the first. It identifies objects of
+    an earlier job.
     """
     return _number
 
 
 def leave_at_exit() -> None:
-    """This rank has failed: it ends without a wait for the others, and they learn at once that it
-    has.
-    """
+    """This rank has failed: it ends without waiting for the others, which notice that at once."""
     global _has_failed
     _has_failed = True
 
 
 def _is_ended_by_exception() -> bool:
-    # The interpreter sets it when it prints an exception that nothing has caught; at a prompt it
-    # then goes on.
+    # The interpreter sets it when it prints an exception that was not caught. At a prompt it goes
+    # on after that.
     return hasattr(sys, "last_type") and not hasattr(sys, "ps1")
 
 
 def _end_at_exit() -> None:
-    """Ends the job of a program that has not done so itself: without shutdown() this rank would
-    count as failed.
+    """Ends the job of a program that has not done so itself: without shutdown() this rank would be
+    treated as failed.
 
-    One that has failed does so: in shutdown() it would wait for ranks that wait for it.
+    A rank that has failed skips this: in shutdown() it would wait for ranks that wait for it.
     """
     _last_error.leave()
     with _lock:
@@ -149,7 +166,7 @@ def _end_at_exit() -> None:
             try:
                 native.shutdown()
             except RuntimeError:
-                pass  # the job's failure was raised where the program met it
+                pass  # the program has already got the job's failure
 
 
 atexit.register(_end_at_exit)

@@ -1,4 +1,4 @@
-"""Python objects that travel between ranks, pickled."""
+"""Pickled Python objects that travel between ranks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def broadcast_object(
     """Gives every rank a copy of root's object; root gets `value` itself.
 
     Args:
-        value: on root; of any size, and not looked at elsewhere.
+        value: on root, of any size. Ignored elsewhere.
 
     Raises:
         RondaError: as operations on arrays.
@@ -42,7 +42,7 @@ def allgather_object(
 ) -> list[Any]:
     """Gives every rank copies of the objects of all ranks, in the order of the ranks.
 
-    Ranks that have joined have none, and are left out.
+    Ranks that have joined have no object, and are left out.
 
     Raises:
         RondaError: as operations on arrays.
@@ -62,8 +62,8 @@ def allgather_object(
 
 
 def dumps(value: Any) -> bytes:
-    """Pickles; functions and classes of the main program, which others cannot import, by value if
-    there is cloudpickle.
+    """Pickles `value`. If cloudpickle is installed, it pickles functions and classes of the main
+    program by value, because other ranks cannot import them.
     """
     try:
         pickler: Any = importlib.import_module("cloudpickle")

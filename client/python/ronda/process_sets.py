@@ -1,4 +1,4 @@
-"""Process sets: ranks that operate among themselves, also at the same time as other sets."""
+"""Process sets: ranks that operate among themselves. Several sets may operate at the same time."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def _sorted_ranks(ranks: Iterable[int]) -> list[int]:
 
 
 class ProcessSet:
-    """Ranks of a job, ascending.
+    """Ranks of a job, in ascending order.
 
-    Give it to init(), or to add_process_set(), on every rank of the job in the same order; then to
-    operations. It is known to one job: once that has ended, process_set_id is None, and a later job
-    may get it again.
+    Pass it to init(), or to add_process_set(), on every rank of the job in the same order; then to
+    operations. It belongs to one job: once that has ended, process_set_id is None, and a later job
+    may add the set again.
     """
 
     def __init__(self, ranks: Iterable[int]) -> None:
         """
         Args:
-            ranks: of the members, in any order.
+            ranks: the members, in any order.
 
         Raises:
-            InvalidArgumentError: they are no ranks, or one is there twice.
+            InvalidArgumentError: they are not valid ranks, or a rank occurs twice.
         """
         self._ranks = _sorted_ranks(ranks)
         self._id: int | None = None
@@ -45,26 +45,26 @@ class ProcessSet:
 
     @property
     def process_set_id(self) -> int | None:
-        """The number for the C ABI; None while the set is not known to the job."""
+        """The number for the C ABI; None while the job does not know the set."""
         return self._id if native.is_initialized() and self._job == job.number() else None
 
     @property
     def ranks(self) -> list[int]:
-        """Of the members, ascending."""
+        """The members, in ascending order."""
         return list(self._ranks)
 
     def size(self) -> int | None:
-        """The number of members; None while the set is not known to the job."""
+        """The number of members; None while the job does not know the set."""
         return None if self.process_set_id is None else len(self.ranks)
 
     def rank(self) -> int | None:
-        """This process' position among the members, from 0; None while the set is not known to the
-        job.
+        """This process's position among the members, from 0; None while the job does not know the
+        set.
 
-        Operations name ranks, a root for instance, as in the job all the same.
+        Operations still number ranks, for instance a root, as in the job.
 
         Raises:
-            InvalidArgumentError: this process is no member.
+            InvalidArgumentError: this process is not a member.
         """
         id = self.process_set_id
         if id is None:
@@ -111,15 +111,15 @@ class _GlobalProcessSet(ProcessSet):
 
 global_process_set: ProcessSet = _GlobalProcessSet()
 
-# Those that the program has made known, the same on all ranks.
+# The sets that the program has added, the same on all ranks.
 _known: list[ProcessSet] = []
 
 
 def init_job(
     user: str, process_sets: Sequence[ProcessSet | Sequence[int]] = (), **options: object
 ) -> None:
-    """job.init() with sets that exist from the start; of a job that is there already, they are
-    added now.
+    """job.init() with sets that exist from the start. If the job exists already, the sets are added
+    now.
 
     Every rank calls it with the same sets in the same order.
 
@@ -142,14 +142,14 @@ def init_job(
 
 
 def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
-    """Makes a set known to the job. Blocks until every rank, also those that are not in it, has
-    added it.
+    """Adds a set to the job. Blocks until every rank has added it; this includes ranks that are not
+    in the set.
 
     Args:
         process_set: a set, or its ranks.
 
     Raises:
-        InvalidArgumentError: a set of these ranks exists already, or they are no ranks of the job.
+        InvalidArgumentError: a set of these ranks exists already, or they are not ranks of the job.
         RondaError: the ranks of the job do not add the same set, or one does not come in time.
     """
     added = _as_process_set(process_set)
@@ -165,8 +165,8 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     """Ends a set. Blocks until every rank of the job has removed it.
 
     Returns:
-        False for the set of all ranks, and for one that the job does not know: nothing is done
-        then.
+        False, without any change, for the set of all ranks, and for a set that the job does not
+        know.
     """
     id = process_set.process_set_id
     if id is None or id == _GLOBAL_ID:
@@ -179,7 +179,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 
 
 def id_of(process_set: ProcessSet | int) -> int:
-    """The number of a set, or of what is one already.
+    """The number of a set. A number is returned as it is.
 
     Raises:
         InvalidArgumentError: the job does not know the set.
@@ -196,7 +196,7 @@ def id_of(process_set: ProcessSet | int) -> int:
 
 
 def is_active(process_set: ProcessSet) -> bool:
-    """Whether this process has others to operate with in the set.
+    """Whether this process has other ranks to operate with in the set.
 
     Raises:
         InvalidArgumentError: the job does not know the set.

@@ -1,30 +1,31 @@
 """Reductions of arrays: NumPy's, and everything with the buffer protocol, DLPack or the CUDA array
 interface.
 
-Every rank of the process set submits the same operations with the same arguments: in any order
-where they have names, else in the same order. Functions named *_async return at once, with a
-Handle; the arrays belong to the operation until Handle.wait() has returned the result. The others
-wait. Roots and other ranks are numbered as in the job.
+Every rank of the process set submits the same operations with the same arguments. Operations with
+names may come in any order, others in the same order. Functions named *_async return a Handle at
+once; the arrays belong to the operation until Handle.wait() has returned the result. The other
+functions wait. Roots and other ranks are numbered as in the job.
 
 Common arguments:
-    array: the same shape and type on every rank, if the function does not say otherwise; contiguous
-        in row-major order. Numbers and lists become NumPy arrays.
-    out: memory for the result, which is returned then; it may be `array` where that is said.
-        Without it the result is a new NumPy array. Arrays on a CUDA device need one there: the
-        operation comes after the work that their stream has been given, and the host waits for it,
-        so that every stream finds the result.
+    array: contiguous in row-major order. It has the same shape and type on every rank, unless the
+        function says otherwise. Numbers and lists become NumPy arrays.
+    out: memory for the result, which the function then returns. Some functions allow it to be
+        `array`. Without it the result is a new NumPy array. Arrays on a CUDA device need an `out`
+        there. The operation comes after the work that their stream has been given, and the host
+        waits for it, so that every stream finds the result.
     op: how elements are combined; AVERAGE divides by the number of ranks.
-    name: the tensor's, the same on every rank; None: operations meet in the order of the calls in
-        their process set.
+    name: the tensor's name, the same on every rank. None means that operations are matched by the
+        order of the calls in their process set.
     compression: the format in which floating-point elements travel.
     prescale, postscale: factors of each rank's input, and of the result.
     process_set: the ranks that take part.
-    deadline_s: seconds that the operation may wait for a rank; 0: as for the job, negative: for
-        ever.
+    deadline_s: seconds that the operation may wait for a rank. Zero means as for the job, a
+        negative number no limit.
 
-Errors of all functions (of *_async those of the second group are raised by wait()):
+Errors of all functions (for *_async, wait() raises those of the second group):
     NotInitializedError, DuplicateNameError (the name is in flight), InvalidArgumentError (nothing
-    was submitted). MismatchError (ranks disagree; the job goes on), DeadlineError, PeerFailedError,
+    was submitted).
+    MismatchError (ranks disagree; the job goes on), DeadlineError, PeerFailedError,
     OutOfMemoryError, InternalError; InvalidArgumentError if `out` is too small for the result.
 """
 
@@ -59,7 +60,7 @@ def _allreduce_arguments(
     detect_overflow: bool = False,
     deadline_s: float = 0.0,
 ) -> tuple[Any, list[Span], tuple[Any, ...]]:
-    """The result, the memory that is used, and the arguments for the binding."""
+    """The result, the memory that the operation uses, and the arguments for the binding."""
     source = _buffers.buffer_of(array, f"{function}: the array")
     result, memory = like(function, source, out)
     arguments = (
@@ -99,8 +100,8 @@ def allreduce(
 
     Args:
         out: may be `array`.
-        error_feedback: rounding errors of the compression are added to this rank's next array of
-            this name.
+        error_feedback: adds rounding errors of the compression to this rank's next array of this
+            name.
     """
     id = process_sets.id_of(process_set)
     with Told(id, name):
@@ -164,7 +165,7 @@ def allreduce_async(
 def grouped_allreduce(
     arrays: Sequence[Any], op: ReduceOp = ReduceOp.AVERAGE, **options: Any
 ) -> list[Any]:
-    """grouped_allreduce_async(), and waits for all: the list of the results."""
+    """grouped_allreduce_async() with a wait for all. Returns the list of the results."""
     handles = grouped_allreduce_async(arrays, op, **options)
     return [handle.wait() for handle in handles]
 
@@ -181,20 +182,20 @@ def grouped_allreduce_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> list[Handle]:
-    """Allreduces that are carried out together or, if one fails, not at all. A handle for each.
+    """Allreduces that run together or, if one fails, not at all. Returns a handle for each.
 
     Args:
-        outs: an `out` for each array; may be `arrays`.
-        name: of the group. Without one it follows from types and shapes, so that two groups which
-            are alike need names to be in flight together.
+        outs: an `out` for each array. It may be `arrays`.
+        name: of the group. Without a name it is derived from types and shapes, so two equal groups
+            need names if both are in flight.
     """
     if outs is not None and len(outs) != len(arrays):
         raise InvalidArgumentError(
             f"grouped_allreduce: {len(outs)} outs for {len(arrays)} arrays: pass one for each"
         )
     set_id = process_sets.id_of(process_set)
-    # The name of a group without one follows from its arrays: a rank whose arrays are wrong has no
-    # name to refuse.
+    # The name of an unnamed group is derived from its arrays. If a rank's arrays are wrong, it has
+    # no name to refuse.
     with Told(set_id, name, len(arrays) if name is not None else 0):
         made = [
             _allreduce_arguments(
@@ -234,13 +235,13 @@ def _check_apart(members: Sequence[Sequence[Span]]) -> None:
 
 
 def _name_of_group(kind: str, arguments: Sequence[tuple[Any, ...]]) -> str:
-    """The same on every rank, and for every step."""
+    """The name is the same on every rank, and in every step."""
     description = repr([(dtype, shape) for _, dtype, shape, *_ in arguments])
     return f"grouped_{kind}.{zlib.crc32(description.encode()):08x}"
 
 
 def reduce(array: Any, root: int, op: ReduceOp = ReduceOp.AVERAGE, **options: Any) -> Any:
-    """reduce_async(), and waits: the result on `root`, None elsewhere."""
+    """reduce_async() with a wait. Returns the result on `root`, None elsewhere."""
     return reduce_async(array, root, op, **options).wait()
 
 
@@ -257,7 +258,7 @@ def reduce_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Combines the arrays of all ranks; `root` gets the result, and the others None.
+    """Combines the arrays of all ranks. `root` gets the result, the others None.
 
     Args:
         out: on root; may be `array`.
@@ -288,7 +289,7 @@ def reduce_async(
 
 
 def reducescatter(array: Any, op: ReduceOp = ReduceOp.AVERAGE, **options: Any) -> Any:
-    """reducescatter_async(), and waits: this rank's rows."""
+    """reducescatter_async() with a wait. Returns this rank's rows."""
     return reducescatter_async(array, op, **options).wait()
 
 
@@ -304,9 +305,10 @@ def reducescatter_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Combines the arrays of all ranks and deals out the rows of the result.
+    """Combines the arrays of all ranks and distributes the rows of the result.
 
-    Of n rows each of m members gets n // m, and the first n % m members one more.
+    With n rows and m members each member gets n // m rows, and the first n % m members get one
+    more.
 
     Args:
         out: must not overlap `array`.

@@ -68,18 +68,26 @@ def launcher() -> str:
     return _program("rondarun")
 
 
+def _become(name: str) -> None:
+    program = _program(name)
+    os.execv(program, [program, *sys.argv[1:]])
+
+
 def rondarun() -> None:
     """The console scripts rondarun and horovodrun: becomes the launcher of this package."""
-    os.execv(launcher(), [launcher(), *sys.argv[1:]])
+    _become("rondarun")
 
 
 def rondactl() -> None:
     """The console script rondactl: becomes the program of this package that looks at jobs."""
-    program = _program("rondactl")
-    os.execv(program, [program, *sys.argv[1:]])
+    _become("rondactl")
 
 
 def ronda_monitor() -> None:
     """The console script ronda-monitor: becomes the program of this package that serves jobs."""
-    program = _program("ronda-monitor")
-    os.execv(program, [program, *sys.argv[1:]])
+    _become("ronda-monitor")
+
+
+def ronda_bench() -> None:
+    """The console script ronda-bench: becomes the benchmark of this package."""
+    _become("ronda-bench")

@@ -1,7 +1,7 @@
-// Operations on tensors of libtorch's. A tensor is in host memory; one that is not contiguous is copied on its way.
+// Operations on libtorch's tensors, in host memory. A tensor that is not contiguous is copied.
 //
 //   at::Tensor mean = ronda::torch::allreduce("mean", tensor);
-//   ronda::torch::broadcast_("weights", weights, /*root=*/0);          in place, as libtorch spells it
+//   ronda::torch::broadcast_("weights", weights, /*root=*/0);          in place, with libtorch's naming
 //   auto sum = ronda::torch::allreduce_async("sum", tensor, {ronda::Op::Sum});
 //   ... other work
 //   use(sum.result());
@@ -27,17 +27,18 @@ namespace ronda {
 inline namespace v1 {
 namespace torch {
 
-// An operation in flight on tensors of the same shape on every rank, which it keeps alive. Its destructor waits.
-// Thread-compatible.
+// An operation in flight on tensors that have the same shape on every rank. It keeps the tensors alive. Its destructor
+// waits. Thread-compatible.
 class TensorHandle {
  public:
-  // Takes the operation over. It writes to `output`, and reads `input`.
+  // Takes ownership of the operation, which writes to `output` and reads `input`.
   TensorHandle(Handle handle, detail::Rows output, at::Tensor result, at::Tensor input = {})
       : input_(std::move(input)), output_(std::move(output)), result_(std::move(result)), handle_(std::move(handle)) {}
 
   bool poll() const { return handle_.poll(); }
 
-  // Waits, throws the operation's error, and otherwise returns the result: of an operation in place, the tensor itself.
+  // Waits, and throws the operation's error. Otherwise returns the result; for an operation in place that is the tensor
+  // itself.
   const at::Tensor& result() {
     if (is_fetched_) return result_;
     handle_.synchronize();
@@ -46,7 +47,7 @@ class TensorHandle {
     return result_;
   }
 
-  // With `detect_overflow`: as of Handle.
+  // With `detect_overflow`: as in Handle.
   bool found_inf() const { return handle_.found_inf(); }
 
  private:
@@ -54,19 +55,20 @@ class TensorHandle {
   detail::Rows output_;
   at::Tensor result_;
   bool is_fetched_ = false;
-  Handle handle_;  // the last member: it waits before the tensors go
+  Handle handle_;  // the last member: it waits before the tensors are destroyed
 };
 
 // An operation in flight whose result has another number of rows than its input. Its destructor waits.
 // Thread-compatible.
 class RowsHandle {
  public:
-  // Takes the operation over. It reads `input`, whose shape and dtype the result has but for the number of rows.
+  // Takes ownership of the operation, which reads `input`. The result has the shape and dtype of `input`, except for
+  // the number of rows.
   RowsHandle(OutputHandle<char> handle, at::Tensor input) : input_(std::move(input)), handle_(std::move(handle)) {}
 
   bool poll() const { return handle_.poll(); }
 
-  // Waits, throws the operation's error, and otherwise returns the result.
+  // Waits, and throws the operation's error. Otherwise returns the result.
   const at::Tensor& result() {
     if (result_.defined()) return result_;
     std::vector<std::int64_t> shape = input_.sizes().vec();
@@ -76,18 +78,18 @@ class RowsHandle {
     return result_ = result;
   }
 
-  // Of an allgather or alltoall, how many of the rows came from each rank, in the order of ranks.
+  // For an allgather or alltoall: how many of the rows came from each rank, in the order of ranks.
   const std::vector<std::int64_t>& rows_per_rank() { return handle_.rows_per_rank(); }
 
  private:
   at::Tensor input_;
   at::Tensor result_;
-  OutputHandle<char> handle_;  // the last member: it waits before the tensor goes
+  OutputHandle<char> handle_;  // the last member: it waits before the tensor is destroyed
 };
 
 namespace detail {
 
-// Calls the C function `submit` for an operation by rows, filling in what `args` says of its input.
+// Calls the C function `submit` for an operation by rows, and fills in the fields of `args` that describe its input.
 template <class Args>
 RowsHandle submit_rows(ronda_status (*submit)(const Args*, ronda_handle*), Args args, const std::string& name,
                        const at::Tensor& tensor, const CallOptions& call) {
@@ -98,7 +100,7 @@ RowsHandle submit_rows(ronda_status (*submit)(const Args*, ronda_handle*), Args 
   args.call = ronda::detail::to_c(call);
   ronda_handle handle = 0;
   ronda::detail::to_status(submit(&args, &handle)).throw_if_error();
-  // Rows are counted in bytes: what type the elements have, libtorch knows.
+  // Rows are counted in bytes, because only libtorch knows the elements' type here.
   return RowsHandle(OutputHandle<char>(handle, ronda::detail::row_of(view.shape) * size_of(view.dtype)), input);
 }
 
@@ -126,7 +128,8 @@ inline at::Tensor allreduce(const std::string& name, const at::Tensor& tensor, c
   return allreduce_async(name, tensor, options, call).result();
 }
 
-// Reduces several tensors in place: all or, if one cannot be, none. `group` and their order are the same on every rank.
+// Reduces several tensors in place, or none if one of them cannot be reduced. `group` and their order are the same on
+// every rank.
 inline void grouped_allreduce_(const std::string& group, const std::vector<at::Tensor>& tensors,
                                const ReduceOptions& options = {}, const CallOptions& call = {}) {
   std::vector<detail::Rows> rows;
@@ -140,8 +143,8 @@ inline void grouped_allreduce_(const std::string& group, const std::vector<at::T
   for (const detail::Rows& written : rows) written.written();
 }
 
-// Copies the elements on rank `root` to the other ranks, whose tensors have the same shape and dtype: in place, or into
-// a new tensor.
+// Copies the elements on rank `root` to the other ranks, whose tensors have the same shape and dtype. The result is in
+// place, or in a new tensor.
 inline TensorHandle broadcast_async_(const std::string& name, const at::Tensor& tensor, int root,
                                      const CallOptions& call = {}) {
   detail::Rows rows(name, tensor);
@@ -156,7 +159,7 @@ inline at::Tensor broadcast(const std::string& name, const at::Tensor& tensor, i
   return broadcast_(name, tensor.detach().clone(at::MemoryFormat::Contiguous), root, call);
 }
 
-// Concatenates the ranks' tensors along their first dimension, in which they may differ.
+// Concatenates the ranks' tensors along their first dimension, which may differ between ranks.
 inline RowsHandle allgather_async(const std::string& name, const at::Tensor& tensor, const CallOptions& call = {}) {
   return detail::submit_rows<ronda_allgather_args>(ronda_allgather_async, RONDA_ALLGATHER_ARGS_INIT, name, tensor,
                                                    call);
@@ -165,8 +168,8 @@ inline at::Tensor allgather(const std::string& name, const at::Tensor& tensor, c
   return allgather_async(name, tensor, call).result();
 }
 
-// Reduces the tensor over all ranks and deals the rows of the result out, the first ranks getting one more if their
-// number is no multiple of the ranks'.
+// Reduces the tensor over all ranks and distributes the rows of the result. If their number is not a multiple of the
+// number of ranks, the first ranks get one row more.
 inline RowsHandle reducescatter_async(const std::string& name, const at::Tensor& tensor,
                                       const ReduceOptions& options = {}, const CallOptions& call = {}) {
   ronda::detail::check_scales(name, options).throw_if_error();
@@ -179,8 +182,8 @@ inline at::Tensor reducescatter(const std::string& name, const at::Tensor& tenso
   return reducescatter_async(name, tensor, options, call).result();
 }
 
-// Sends `splits` rows of the tensor to each rank (without `splits`, the same number, which must divide its rows) and
-// receives theirs, in the order of ranks.
+// Sends `splits` rows of the tensor to each rank, and receives the ranks' rows in the order of ranks. Without `splits`
+// each rank gets equally many rows, so their number must be a multiple of the number of ranks.
 inline RowsHandle alltoall_async(const std::string& name, const at::Tensor& tensor,
                                  const std::vector<std::int64_t>& splits = {}, const CallOptions& call = {}) {
   ronda_alltoall_args args = RONDA_ALLTOALL_ARGS_INIT;

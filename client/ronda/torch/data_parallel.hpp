@@ -1,4 +1,4 @@
-// Data-parallel training as PyTorch's DistributedDataParallel does it, for modules of libtorch's.
+// Data-parallel training for libtorch's modules, as with PyTorch's DistributedDataParallel.
 #ifndef RONDA_CLIENT_RONDA_TORCH_DATA_PARALLEL_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_DATA_PARALLEL_HPP_
 
@@ -31,24 +31,25 @@ inline namespace v1 {
 namespace torch {
 
 struct DistributedDataParallelOptions {
-  int root = 0;                   // whose parameters and buffers all ranks begin with
-  bool broadcast_buffers = true;  // before each forward() in training; root's, those of BatchNorm for instance
+  int root = 0;                   // the rank whose parameters and buffers all ranks start with
+  bool broadcast_buffers = true;  // copies root's buffers (BatchNorm has some) before each forward() in training
 
-  // A parameter that no rank has used keeps the gradient that it had, which is often none, so that the optimizer leaves
-  // it alone. To know that costs a small allreduce a step. Without it, such a parameter gets a gradient of zeros.
+  // A parameter that no rank has used keeps the gradient that it had. Often it had none, so the optimizer does not
+  // change the parameter. This costs a small allreduce per step. Without the option such a parameter gets a gradient of
+  // zeros.
   bool find_unused_parameters = false;
 
-  // Ranks may have different numbers of batches, and call join() after their last. Before buffers are broadcast the
-  // ranks then agree, by a small allreduce, on a rank that has not joined: the last of them.
+  // Ranks may have different numbers of batches, and call join() after their last batch. Before buffers are broadcast,
+  // the ranks then agree, by a small allreduce, on a source: the highest rank that has not joined.
   bool uneven_inputs = false;
 
   // How gradients are reduced. `backward_passes_per_step` stays 1: see no_sync(). With `skip_on_overflow` the program
-  // leaves out its step if overflowed().
+  // itself skips its step if overflowed().
   DistributedOptimizerOptions reduction = {};
 };
 
-// Wraps a module: its parameters begin the same on every rank, and when backward() returns, their gradients are
-// averaged over the ranks. They travel while backward goes on. The optimizer is the program's own.
+// Wraps a module. Its parameters start the same on every rank. When backward() returns, their gradients are averaged
+// over the ranks; they travel while backward is still running. The program uses its own optimizer.
 //
 //   ronda::torch::DistributedDataParallel model(net);            // net: a holder or a shared_ptr
 //   torch::optim::Adam adam(net->parameters(), 1e-3);
@@ -58,17 +59,17 @@ struct DistributedDataParallelOptions {
 //     adam.step();
 //   }
 //
-// Every rank has the same module, in host memory, and makes the same calls; in each backward() at least one parameter
-// takes part on every rank. Parameters that are frozen when it is made take no part. Gradients are reduced where they
-// are, so there are no copies of them. backward() throws Error if a gradient cannot be reduced. After a backward() that
-// has thrown, on this rank alone for instance, the next forward() sends what the other ranks wait for, and drops this
-// rank's gradients; those that the other ranks got are undefined.
+// Every rank has the same module, in host memory, and makes the same calls. In each backward() at least one parameter
+// takes part on every rank. Parameters that are frozen when this object is made take no part. Gradients are reduced in
+// place, without copies. backward() throws Error if a gradient cannot be reduced. If backward() has thrown, for
+// instance on this rank alone, the next forward() sends the tensors that the other ranks wait for, and drops this
+// rank's gradients. The gradients that the other ranks got are undefined.
 //
 // Thread-compatible. Its destructor waits for what is in flight.
 template <class Module>
 class DistributedDataParallel {
  public:
-  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) as of DistributedOptimizer; those of broadcast_parameters().
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) as DistributedOptimizer, and the errors of broadcast_parameters().
   explicit DistributedDataParallel(std::shared_ptr<Module> module, const DistributedDataParallelOptions& options = {})
       : module_(std::move(module)),
         options_(options),
@@ -88,7 +89,7 @@ class DistributedDataParallel {
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
-  // The module's forward(), after its buffers have been broadcast if it is training.
+  // Calls the module's forward(). In training it first broadcasts the buffers.
   template <class... Arguments>
   auto forward(Arguments&&... arguments) {
     if (synchronizes_ && gradients_.any_announced()) finish_failed_backward();
@@ -100,8 +101,8 @@ class DistributedDataParallel {
     return forward(std::forward<Arguments>(arguments)...);
   }
 
-  // As long as the returned object lives, backward() adds to this rank's gradients and nothing travels. The first
-  // backward() after it reduces the sums.
+  // As long as the returned object lives, backward() adds to this rank's gradients, and they do not travel. The first
+  // backward() after that reduces the sums.
   //
   //   { const auto guard = model.no_sync();  loss(model(first), ...).backward(); }
   //   loss(model(second), ...).backward();
@@ -118,20 +119,21 @@ class DistributedDataParallel {
   };
   [[nodiscard]] NoSync no_sync() { return NoSync(&synchronizes_); }
 
-  // This rank has no more batches: takes part in the others' reductions until all ranks have joined, and then takes the
-  // parameters and buffers of the last one, as it has missed steps. Averages do not count ranks that have joined,
-  // unless `absent` says so. Returns that rank: whose optimizer goes on broadcasts its state from there, too.
+  // This rank has no more batches. It takes part in the others' reductions until all ranks have joined. Then it takes
+  // the parameters and buffers of the last rank that joined, because it has missed steps. Averages do not count ranks
+  // that have joined, unless `absent` says otherwise. Returns the last rank. A program that goes on with its optimizer
+  // also broadcasts the optimizer's state from there.
   int join(Absent absent = Absent::not_counted) {
     const int last = ronda::join(options_.reduction.call.process_set, absent);
     broadcast_parameters(module_, last, options_.reduction.call);
     return last;
   }
 
-  // With skip_on_overflow: as of ronda::DistributedOptimizer, of the last backward().
+  // With skip_on_overflow: as in ronda::DistributedOptimizer, for the last backward().
   bool overflowed() const noexcept { return gradients_.reducer().overflowed(); }
   std::string_view overflowed_gradient() const noexcept { return gradients_.reducer().overflowed_gradient(); }
 
-  // Of the parameters that take part, where the last backward() has found them.
+  // The gradients of the parameters that take part, where the last backward() has found them.
   const std::vector<Tensor>& gradients() const noexcept { return gradients_.reducer().gradients(); }
 
   const std::shared_ptr<Module>& module() const noexcept { return module_; }
@@ -146,8 +148,8 @@ class DistributedDataParallel {
     if (is_first) ::torch::autograd::Engine::get_default_engine().queue_callback([this] { backward_ends(); });
   }
 
-  // The last backward() has ended with an exception: the other ranks wait for the rest of its gradients. Here they are
-  // dropped.
+  // The last backward() has ended with an exception, and the other ranks wait for the rest of its gradients. This rank
+  // drops its gradients.
   void finish_failed_backward() {
     try {
       backward_ends();
@@ -195,7 +197,7 @@ class DistributedDataParallel {
 
 namespace detail {
 
-// A copy with parameters of its own, of which the same are frozen, and whose parts train where the module's do.
+// A copy with its own parameters. It has the same frozen parameters, and the same parts in training mode.
 template <class Module>
 std::shared_ptr<Module> copy_of(const Module& module) {
   std::shared_ptr<Module> copy = std::dynamic_pointer_cast<Module>(module.clone());
@@ -203,15 +205,15 @@ std::shared_ptr<Module> copy_of(const Module& module) {
   const NamedTensors parameters = module.named_parameters();
   for (auto& item : copy->named_parameters()) item.value().requires_grad_(parameters[item.key()].requires_grad());
   const auto parts = module.modules();
-  const auto copies = copy->modules();  // in the same order, a part before its own parts, which train() sets, too
+  const auto copies = copy->modules();  // in the same order: a part comes before its own parts, which train() also sets
   for (std::size_t i = 0; i < parts.size(); ++i) copies[i]->train(parts[i]->is_training());
   return copy;
 }
 
 }  // namespace detail
 
-// Trains a module on `ranks` threads of this process, each of which runs `body` as a rank of a job (run_threads): what
-// PyTorch's nn.DataParallel is used for, on CPUs, without a launcher.
+// Trains a module on `ranks` threads of this process. Each thread runs `body` as a rank of a job (run_threads). It
+// serves the purpose of PyTorch's nn.DataParallel, on CPUs, without a launcher.
 //
 //   ronda::torch::data_parallel(4, net, [&](auto& model) {       // a DistributedDataParallel
 //     torch::optim::SGD sgd(model->parameters(), 0.1);
@@ -221,11 +223,12 @@ std::shared_ptr<Module> copy_of(const Module& module) {
 //       sgd.step();
 //   });
 //
-// Rank 0 trains `module` itself, which has the result, and the others copies of it: it is a Cloneable, as libtorch's
-// own modules are. Each thread gets its part of libtorch's threads. As after run_threads(), this thread is no rank.
+// Rank 0 trains `module` itself, so `module` has the result. The other ranks train copies of it. The module is a
+// Cloneable, as libtorch's own modules are. Each thread gets its share of libtorch's threads. The calling thread is not
+// a rank, as with run_threads().
 //
-// Throws Error (RONDA_ERROR_INVALID_ARGUMENT: ranks below 1, options of DistributedDataParallel); the first exception
-// out of `body`; that of libtorch for a module without clone().
+// Throws Error (RONDA_ERROR_INVALID_ARGUMENT: ranks below 1, options of DistributedDataParallel), the first exception
+// that leaves `body`, and libtorch's exception for a module without clone().
 template <class Module, class Body>
 void data_parallel(int ranks, const std::shared_ptr<Module>& module, const Body& body,
                    const DistributedDataParallelOptions& options = {}, const Options& job = {}) {

@@ -28,8 +28,9 @@ inline namespace v1 {
 namespace torch {
 namespace detail {
 
-// Calls `on_gradient(i)` each time that backward has accumulated the gradient of parameters[i], in the thread that has:
-// of parameters in host memory, the one that called backward(). The destructor takes the hooks away.
+// Calls `on_gradient(i)` each time backward has accumulated the gradient of parameters[i], in the thread that has done
+// so. If the parameters are in host memory, that is the thread that called backward(). The destructor removes the
+// hooks.
 class GradientHooks {
  public:
   GradientHooks(const std::vector<at::Tensor>& parameters, std::function<void(std::size_t)> on_gradient)
@@ -49,7 +50,7 @@ class GradientHooks {
 
  private:
   using Variables = ::torch::autograd::variable_list;
-  // A std::shared_ptr, or in newer versions of libtorch a c10::intrusive_ptr.
+  // A std::shared_ptr; in newer versions of libtorch a c10::intrusive_ptr.
   using NodePointer = decltype(::torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
 
   struct Hook : ::torch::autograd::FunctionPostHook {
@@ -73,7 +74,7 @@ class GradientHooks {
   std::vector<Installed> hooks_;
 };
 
-// What ronda::DistributedOptimizer calls when a step's gradients are reduced.
+// ronda::DistributedOptimizer calls its step() when the gradients of a step are reduced.
 struct Step {
   void step() const {
     if (apply) apply();
@@ -82,13 +83,13 @@ struct Step {
   std::function<void()> apply;
 };
 
-// A ronda::DistributedOptimizer over the gradients of libtorch's parameters: it looks up where a gradient is each time
-// that one is announced, as the first backward makes it, and programs may replace or drop it.
+// A ronda::DistributedOptimizer over the gradients of libtorch's parameters. It looks up a gradient's address each time
+// the gradient is announced, because the first backward allocates it, and programs may replace or drop it.
 //
 // Thread-compatible.
 class GradientReducer {
  public:
-  // `owner` stands in front of error texts. Parameters without requires_grad() are left out.
+  // `owner` is the prefix of error texts. Parameters without requires_grad() take no part.
   GradientReducer(std::string owner, const NamedTensors& named_parameters, const DistributedOptimizerOptions& options)
       : owner_(std::move(owner)),
         parameters_(trainable(named_parameters)),
@@ -102,7 +103,7 @@ class GradientReducer {
   ronda::DistributedOptimizer<Step>& reducer() noexcept { return reducer_; }
   const ronda::DistributedOptimizer<Step>& reducer() const noexcept { return reducer_; }
 
-  // Of each parameter, whether its gradient has been announced since the last step.
+  // For each parameter: whether its gradient has been announced since the last step.
   const std::vector<std::uint8_t>& announced() const noexcept { return announced_; }
   bool any_announced() const noexcept {
     for (const std::uint8_t announced : announced_) {
@@ -113,14 +114,14 @@ class GradientReducer {
 
   // Backward has added to the gradient of parameter `index`.
   void announce(std::size_t index) {
-    // libtorch's engine may call a hook in a thread of its own, which does not know its rank if ranks are threads.
+    // libtorch's engine may call a hook in its own thread, which does not know its rank if ranks are threads.
     if (ronda::current() != rank_) ronda::make_current(rank_);
     reducer_.gradient_ready_at(index, place_of(index));
     announced_[index] = 1;
   }
 
-  // Waits until all gradients are reduced. Those that were not announced travel as they are: what they add up to is the
-  // same as in one process. A gradient that a parameter does not have is made, of zeros.
+  // Waits until all gradients are reduced. Gradients that were not announced travel as they are, so that the sum is the
+  // same as in a single process. If a parameter has no gradient, it gets one of zeros.
   void synchronize() {
     if (reducer_.synchronized()) return;
     std::exception_ptr first_error;
@@ -136,7 +137,7 @@ class GradientReducer {
     status.throw_if_error();
   }
 
-  // The same, unless that has been done, and then `apply`, unless the step is left out.
+  // Synchronizes, unless that has been done, and then calls `apply`, unless the step is skipped.
   void step(const std::function<void()>& apply) {
     synchronize();
     step_.apply = apply;
@@ -154,7 +155,7 @@ class GradientReducer {
     return parameters;
   }
 
-  // Of the trainable parameters, in their order; where they are is found out later.
+  // The gradients of the trainable parameters, in their order, still without addresses.
   std::vector<Tensor> gradients_of(const NamedTensors& named_parameters) const {
     std::vector<Tensor> gradients;
     for (const auto& item : distinct(named_parameters)) {
@@ -177,8 +178,8 @@ class GradientReducer {
     }
   }
 
-  // Where the elements of the parameter's gradient are, in row-major order. They stay there, also if the program drops
-  // the gradient meanwhile.
+  // The address of the elements of the parameter's gradient, in row-major order. They stay there even if the program
+  // drops the gradient meanwhile.
   void* place_of(std::size_t index) {
     const ::torch::NoGradGuard no_grad;
     at::Tensor& gradient = parameters_[index].mutable_grad();
@@ -196,8 +197,8 @@ class GradientReducer {
 
   const std::string owner_;
   const std::vector<at::Tensor> parameters_;
-  std::vector<std::uint8_t> announced_;  // since the last step; not vector<bool>: it travels
-  std::vector<at::Tensor> in_flight_;    // the gradient of each that was
+  std::vector<std::uint8_t> announced_;  // since the last step; not vector<bool>, because it travels
+  std::vector<at::Tensor> in_flight_;    // the gradient of each announced parameter
   const int passes_;
   const ronda_context rank_;
   Step step_;

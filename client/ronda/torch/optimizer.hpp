@@ -21,8 +21,8 @@ namespace ronda {
 inline namespace v1 {
 namespace torch {
 
-// Wraps an optimizer of libtorch's: each gradient is communicated as soon as backward has accumulated it, while
-// backward goes on with the others, and step() applies the reduced gradients.
+// Wraps a libtorch optimizer. It communicates each gradient as soon as backward has accumulated it, while backward goes
+// on with the others. step() applies the reduced gradients.
 //
 //   torch::optim::SGD sgd(net->parameters(), 0.1);
 //   ronda::torch::DistributedOptimizer optimizer(sgd, net->named_parameters());
@@ -33,19 +33,19 @@ namespace torch {
 //     optimizer.step();
 //   }
 //
-// It is ronda::DistributedOptimizer with hooks, and takes its options; groups name parameters. Every rank has
-// parameters of the same names, shapes and dtypes, in host memory. A parameter that a step has not used takes part with
-// the gradient that it has, or with zeros, on every rank. Parameters that are frozen (requires_grad() is false) when it
-// is made take no part. A gradient that is not contiguous is replaced by one that is.
+// It is a ronda::DistributedOptimizer with hooks, and takes the same options; groups name parameters. Every rank has
+// parameters of the same names, shapes and dtypes, in host memory. A parameter that a step has not used takes part on
+// every rank with the gradient that it has, or with zeros. Parameters that are frozen (requires_grad() is false) when
+// this object is made take no part. A gradient that is not contiguous is replaced by a contiguous one.
 //
-// Backward runs `backward_passes_per_step` times a step. A step whose gradients are ready is over when step() returns;
-// backward throws if it runs more often. After an error of step() a new step begins: call zero_grad().
+// Backward runs `backward_passes_per_step` times per step, and throws if it runs again before step() has returned.
+// After an error of step() a new step begins: call zero_grad().
 //
 // Thread-compatible. The optimizer must outlive it; its destructor waits for what is in flight.
 class DistributedOptimizer {
  public:
-  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if the optimizer has a parameter that is not named, or as of
-  // ronda::DistributedOptimizer.
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if a parameter of the optimizer has no name in `named_parameters`, or
+  // as ronda::DistributedOptimizer.
   DistributedOptimizer(::torch::optim::Optimizer& optimizer, const NamedTensors& named_parameters,
                        const DistributedOptimizerOptions& options = {})
       : optimizer_(optimizer),
@@ -70,21 +70,22 @@ class DistributedOptimizer {
     optimizer_.zero_grad();
   }
 
-  // Waits until all gradients are reduced, to look at them or clip them before step(). The second call in a step does
-  // nothing.
-  // Errors: the first gradient's whose submission or operation failed.
+  // Waits until all gradients are reduced, so that the program can inspect or clip them before step(). The second call
+  // in a step does nothing.
+  // Errors: the error of the first gradient whose submission or operation failed.
   void synchronize() { gradients_.synchronize(); }
 
-  // Synchronizes, unless that has been done in this step, and has the optimizer apply the gradients, unless the step is
-  // left out for an overflow. Errors: as of synchronize(). Exceptions of the optimizer pass through.
+  // Synchronizes, unless that has been done in this step. Then the optimizer applies the gradients, unless the step is
+  // skipped because of an overflow. Errors: as synchronize(). Exceptions of the optimizer pass through.
   void step() {
     gradients_.step([this] { optimizer_.step(); });
   }
 
-  // For optimizers that evaluate the loss several times a step, as LBFGS: `closure` drops the gradients, computes the
-  // loss, calls its backward() and returns it. Each evaluation is over all ranks: the optimizer sees the loss averaged
-  // over them, and so takes the same way on each. Returns what the optimizer's step() returns.
-  // Errors: as of step(); RONDA_ERROR_INVALID_ARGUMENT with skip_on_overflow.
+  // For optimizers that evaluate the loss several times per step, such as LBFGS. `closure` drops the gradients,
+  // computes the loss, calls its backward() and returns the loss. Each evaluation is over all ranks: the optimizer gets
+  // the loss averaged over them, and so makes the same decisions on each rank. Returns what the optimizer's step()
+  // returns.
+  // Errors: as step(); RONDA_ERROR_INVALID_ARGUMENT with skip_on_overflow.
   at::Tensor step(const ::torch::optim::Optimizer::LossClosure& closure) {
     if (skips_)
       throw detail::invalid("DistributedOptimizer: a step with a closure cannot be left out: set no skip_on_overflow");
@@ -95,7 +96,7 @@ class DistributedOptimizer {
     });
   }
 
-  // As of ronda::DistributedOptimizer. The gradients are where the last step has found them.
+  // As in ronda::DistributedOptimizer. The gradients are where the last step has found them.
   bool overflowed() const noexcept { return gradients_.reducer().overflowed(); }
   std::string_view overflowed_gradient() const noexcept { return gradients_.reducer().overflowed_gradient(); }
   std::int64_t skipped_steps() const noexcept { return gradients_.reducer().skipped_steps(); }

@@ -1,4 +1,4 @@
-// The same parameters and the same optimizer state on every rank: at the beginning, and when a training is resumed.
+// Copies parameters and optimizer state to every rank: at the beginning, and when a training is resumed.
 #ifndef RONDA_CLIENT_RONDA_TORCH_PARAMETERS_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_PARAMETERS_HPP_
 
@@ -41,7 +41,7 @@ const ::torch::nn::Module& module_of(const ::torch::nn::ModuleHolder<Module>& mo
   return *module;
 }
 
-// Each tensor once, also if a module has it under several names; without those that are undefined.
+// Each defined tensor once, even if a module has it under several names.
 inline NamedTensors distinct(const NamedTensors& tensors) {
   NamedTensors distinct;
   std::unordered_set<const void*> seen;
@@ -53,8 +53,8 @@ inline NamedTensors distinct(const NamedTensors& tensors) {
   return distinct;
 }
 
-// LBFGS has a list of which only the first elements are set, and libtorch cannot save the others. They are scratch:
-// each is set before it is read.
+// LBFGS has a list of which only the first elements are set, and libtorch cannot save the others. They are scratch
+// space: LBFGS sets each of them before it reads it.
 inline void fill_scratch(::torch::optim::Optimizer* optimizer) {
   for (auto& item : optimizer->state()) {
     auto* const state = dynamic_cast<::torch::optim::LBFGSParamState*>(item.second.get());
@@ -99,7 +99,8 @@ inline void load_optimizer(const std::string& bytes, ::torch::optim::Optimizer* 
 
 }  // namespace detail
 
-// Copies the tensors of rank `root` to all ranks, all at once. Every rank passes the same names, shapes and dtypes.
+// Copies the tensors of rank `root` to all ranks, all at the same time. Every rank passes the same names, shapes and
+// dtypes.
 inline void broadcast_parameters(const NamedTensors& tensors, int root = 0, const CallOptions& call = {}) {
   std::vector<detail::Rows> rows;
   std::vector<Tensor> views;
@@ -112,8 +113,8 @@ inline void broadcast_parameters(const NamedTensors& tensors, int root = 0, cons
   for (const detail::Rows& written : rows) written.written();
 }
 
-// The same of a module's parameters and buffers. `module` is a Module, a shared_ptr to one, or a holder like
-// nn::Linear.
+// Copies a module's parameters and buffers in the same way. `module` is a Module, a shared_ptr to one, or a holder such
+// as nn::Linear.
 template <class Module>
 void broadcast_parameters(const Module& module, int root = 0, const CallOptions& call = {}) {
   const ::torch::nn::Module& whole = detail::module_of(module);
@@ -123,15 +124,15 @@ void broadcast_parameters(const Module& module, int root = 0, const CallOptions&
   broadcast_parameters(tensors, root, call);
 }
 
-// Copies an optimizer's state (momentum, moments, counts of steps) and options (learning rates, ...) from rank `root`
-// to all ranks, whose optimizers are of the same class, with parameters of the same shapes in the same groups. For all
-// of libtorch's optimizers, and others that have save() and load() and options with serialize(). Errors: those of
-// broadcast_object(); RONDA_ERROR_INVALID_ARGUMENT on every rank, with its text, if root's state cannot be saved.
-// Exceptions of load() pass through.
+// Copies an optimizer's state (momentum, moments, step counters) and options (learning rates, ...) from rank `root` to
+// all ranks. Their optimizers are of the same class, and have parameters of the same shapes in the same groups. It
+// works for all of libtorch's optimizers, and for others that have save() and load() and options with serialize().
+// Errors: those of broadcast_object(); RONDA_ERROR_INVALID_ARGUMENT on every rank, with root's error text, if root's
+// state cannot be saved. Exceptions of load() pass through.
 inline void broadcast_optimizer_state(::torch::optim::Optimizer& optimizer, int root = 0,
                                       const CallOptions& call = {}) {
   const bool is_root = ronda::rank() == root;
-  std::string message;  // 's' and the state, or 'e' and why there is none
+  std::string message;  // 's' and the state, or 'e' and the error
   if (is_root) {
     try {
       message = "s" + detail::save_optimizer(optimizer);

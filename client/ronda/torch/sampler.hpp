@@ -1,4 +1,4 @@
-// A rank's share of a dataset of libtorch's.
+// A rank's share of a libtorch dataset.
 #ifndef RONDA_CLIENT_RONDA_TORCH_SAMPLER_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_SAMPLER_HPP_
 
@@ -24,7 +24,7 @@ using training::DistributedSamplerOptions;
 using training::DistributedSamplerState;
 using training::Tail;
 
-// training::DistributedSampler for the data loaders of libtorch's.
+// training::DistributedSampler for libtorch's data loaders.
 //
 //   ronda::torch::DistributedSampler sampler(dataset.size().value());
 //   auto loader = torch::data::make_data_loader(std::move(dataset), sampler, /*batch_size=*/32);
@@ -33,35 +33,36 @@ using training::Tail;
 //     for (auto& batch : *loader) ...
 //   }
 //
-// Copies are the same sampler: the loader's copy goes where the program's is told to. A loader with workers takes
-// samples in advance, and state() counts them.
+// Copies share one state, so the loader's copy follows the calls that the program makes on its own. A loader with
+// workers takes samples in advance; state() counts those as taken.
 //
-// Thread-compatible; a loader calls it in the thread that iterates.
+// Thread-compatible. A loader calls it in the thread that iterates.
 class DistributedSampler : public ::torch::data::samplers::Sampler<> {
  public:
-  // As of training::DistributedSampler.
+  // As in training::DistributedSampler.
   explicit DistributedSampler(std::size_t size, const DistributedSamplerOptions& options = {})
       : shared_(std::make_shared<Shared>(training::DistributedSampler(static_cast<std::int64_t>(size), options))) {}
   DistributedSampler(std::size_t size, int rank, int ranks, const DistributedSamplerOptions& options = {})
       : shared_(std::make_shared<Shared>(
             training::DistributedSampler(static_cast<std::int64_t>(size), rank, ranks, options))) {}
 
-  // The next iteration is over epoch `epoch`. Without it, each is over the same one, in the same order.
+  // The next iteration is over epoch `epoch`. Without this call, each iteration is over the same epoch, in the same
+  // order.
   void set_epoch(std::int64_t epoch) { shared_->sampler.set_epoch(epoch); }
 
-  // How many samples this rank still gets in this epoch: the same on every rank.
+  // The number of samples that this rank still gets in this epoch; the same on every rank.
   std::size_t remaining() const noexcept { return static_cast<std::size_t>(shared_->sampler.remaining()); }
 
   DistributedSamplerState state() const noexcept { return shared_->sampler.state(); }
 
-  // The next iteration goes on from there.
+  // The next iteration goes on from this state.
   void set_state(const DistributedSamplerState& state) {
     shared_->sampler.set_state(state);
     shared_->is_resumed = true;
   }
 
-  // What loaders call. reset() begins the epoch again, unless its place has just been set.
-  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) for another size of the dataset: make a new sampler.
+  // Loaders call these. reset() begins the epoch again, unless the program has just set the state.
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if the dataset has another size: make a new sampler.
   void reset(::torch::optional<std::size_t> new_size = ::torch::nullopt) override {
     const auto size = static_cast<std::size_t>(shared_->sampler.size());
     if (new_size.value_or(size) != size) {

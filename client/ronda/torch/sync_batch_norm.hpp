@@ -26,21 +26,21 @@ inline namespace v1 {
 namespace torch {
 namespace detail {
 
-// Of each channel over all ranks.
+// Statistics of each channel over all ranks.
 struct ChannelStatistics {
   at::Tensor mean;
-  at::Tensor variance;  // by the count, not by one less
+  at::Tensor variance;  // divided by the count, not by the count minus one
   at::Tensor count;     // of numbers in a channel; a scalar
 };
 
-// A tensor of shape (C) for arithmetic with one of shape (N, C, ...).
+// Reshapes a tensor of shape (C) for arithmetic with a tensor of shape (N, C, ...).
 inline at::Tensor per_channel(const at::Tensor& channels, const at::Tensor& like) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(like.dim()), 1);
   shape[1] = -1;
   return channels.view(shape);
 }
 
-// All dimensions but the second.
+// All dimensions except the second.
 inline std::vector<std::int64_t> dimensions_of_channel(const at::Tensor& input) {
   std::vector<std::int64_t> dimensions = {0};
   for (std::int64_t dimension = 2; dimension < input.dim(); ++dimension) dimensions.push_back(dimension);
@@ -52,8 +52,8 @@ inline at::Tensor widen(const at::Tensor& input) {
 }
 
 // Each rank's count, mean and sum of squared deviations are combined as in Chan, Golub and LeVeque, "Algorithms for
-// computing the sample variance", 1983, formula 1.5, which loses no digits where the mean is large. The tensors that
-// travel have no name: they meet by their order, which is the same on every rank.
+// computing the sample variance", 1983, formula 1.5. This loses no digits if the mean is large. The tensors that travel
+// have no name: they match by their order, which is the same on every rank.
 inline ChannelStatistics statistics_over_ranks(const at::Tensor& input, const CallOptions& call) {
   const at::Tensor wide = widen(input);
   const std::int64_t channels = input.size(1);
@@ -71,12 +71,12 @@ inline ChannelStatistics statistics_over_ranks(const at::Tensor& input, const Ca
   return all;
 }
 
-// (x - mean) / sqrt(variance + eps) * weight + bias. Backward adds up its sums over the ranks: the mean and the
-// variance depend on the batches of all.
+// (x - mean) / sqrt(variance + eps) * weight + bias. Backward sums its terms over the ranks, because the mean and the
+// variance depend on the batches of all ranks.
 class NormalizeOverRanks : public ::torch::autograd::Function<NormalizeOverRanks> {
  public:
-  // Returns the output, and what the running statistics are made of: mean, variance and count.
-  // `weight` and `bias` may be absent; libtorch takes no undefined tensors here.
+  // Returns the output, and for the running statistics the mean, the variance and the count. `weight` and `bias` may be
+  // absent; libtorch accepts no undefined tensors here.
   static ::torch::autograd::variable_list forward(::torch::autograd::AutogradContext* context, const at::Tensor& input,
                                                   const c10::optional<at::Tensor>& weight,
                                                   const c10::optional<at::Tensor>& bias, double eps,
@@ -101,7 +101,7 @@ class NormalizeOverRanks : public ::torch::autograd::Function<NormalizeOverRanks
     const at::Tensor of_bias = gradient.sum(dimensions);
     const at::Tensor of_weight = (gradient * normal).sum(dimensions);
     at::Tensor of_input;
-    // Every rank needs it or none does, as the modules are the same.
+    // Either every rank needs it or none, because the modules are the same.
     if (context->needs_input_grad(0)) {
       const CallOptions call = call_of(context->saved_data["process_set"].toInt());
       const at::Tensor sums = allreduce_("", at::stack({of_bias, of_weight}), {Op::Sum}, call) / count;
@@ -123,16 +123,17 @@ class NormalizeOverRanks : public ::torch::autograd::Function<NormalizeOverRanks
 
 }  // namespace detail
 
-// libtorch's BatchNorm of any number of dimensions, with the mean and variance of all ranks' batches: together they
-// compute what one process does with the whole batch. Parameters, buffers and options are those of BatchNorm, so that a
-// file of one is read by the other. Every rank of the process set calls it equally often; batches may have different
-// sizes, and a rank's may be empty. In evaluation it is the same as BatchNorm.
+// libtorch's BatchNorm for any number of dimensions, with the mean and variance over the batches of all ranks: together
+// the ranks compute what a single process computes with the whole batch. Parameters, buffers and options are those of
+// BatchNorm, so that either class can read the other's files. Every rank of the process set calls it equally often.
+// Batches may have different sizes, and may be empty. In evaluation mode it equals BatchNorm.
 class SyncBatchNormImpl : public ::torch::nn::NormImplBase<2, SyncBatchNormImpl, ::torch::nn::BatchNormOptions> {
  public:
   explicit SyncBatchNormImpl(const ::torch::nn::BatchNormOptions& options, const ProcessSet& process_set = {})
       : NormImplBase(options), process_set_(process_set) {}
 
-  // Normalizes `input`, of shape (N, C, ...). Throws libtorch's c10::Error for other shapes; those of an allgather.
+  // Normalizes `input`, of shape (N, C, ...). Throws libtorch's c10::Error for other shapes, and the errors of an
+  // allgather.
   at::Tensor forward(const at::Tensor& input) {
     _check_input_dim(input);
     if (!is_training() && options.track_running_stats()) {
@@ -145,7 +146,7 @@ class SyncBatchNormImpl : public ::torch::nn::NormImplBase<2, SyncBatchNormImpl,
     return results[0];
   }
 
-  // Has the parameters of `batch_norm`, and its buffers.
+  // Uses the parameters and buffers of `batch_norm`.
   template <class BatchNorm>
   void share(const BatchNorm& batch_norm) {
     if (options.affine()) {
@@ -175,7 +176,7 @@ class SyncBatchNormImpl : public ::torch::nn::NormImplBase<2, SyncBatchNormImpl,
     return tensor.defined() ? c10::optional<at::Tensor>(tensor) : c10::nullopt;
   }
 
-  // As libtorch does: with the variance divided by one less than the count.
+  // As libtorch does, with the variance divided by the count minus one.
   void track(const at::Tensor& mean, const at::Tensor& variance, const at::Tensor& count) {
     const ::torch::NoGradGuard no_grad;
     num_batches_tracked += 1;
@@ -188,7 +189,7 @@ class SyncBatchNormImpl : public ::torch::nn::NormImplBase<2, SyncBatchNormImpl,
   ProcessSet process_set_;
 };
 
-// Its holder.
+// The holder of SyncBatchNormImpl.
 class SyncBatchNorm : public ::torch::nn::ModuleHolder<SyncBatchNormImpl> {
  public:
   using ::torch::nn::ModuleHolder<SyncBatchNormImpl>::ModuleHolder;
@@ -197,7 +198,7 @@ class SyncBatchNorm : public ::torch::nn::ModuleHolder<SyncBatchNormImpl> {
 
 namespace detail {
 
-// The SyncBatchNorm in place of `module`; null if that is no BatchNorm.
+// The SyncBatchNorm that replaces `module`; null if `module` is not a BatchNorm.
 inline std::shared_ptr<SyncBatchNormImpl> synchronized_form(const ::torch::nn::Module& module,
                                                             const ProcessSet& process_set) {
   const auto convert = [&](const auto* batch_norm) {
@@ -211,7 +212,8 @@ inline std::shared_ptr<SyncBatchNormImpl> synchronized_form(const ::torch::nn::M
   return nullptr;
 }
 
-// Converts what is in a Sequential, if `do_convert`; else only looks for what cannot be converted.
+// Converts the members of a Sequential if `do_convert` is set; otherwise only looks for modules that cannot be
+// converted.
 inline void convert_children(::torch::nn::Module& module, const std::string& path, const ProcessSet& process_set,
                              bool do_convert) {
   auto* const sequential = module.as<::torch::nn::Sequential>();
@@ -234,10 +236,11 @@ inline void convert_children(::torch::nn::Module& module, const std::string& pat
 
 }  // namespace detail
 
-// Replaces each BatchNorm in a Sequential of `module` (itself, or anywhere in it) by a SyncBatchNorm with the same
-// parameters, which an optimizer that has them goes on with, and buffers. `module` is a shared_ptr or a holder. A
-// BatchNorm that is a member of a class of the program's cannot be replaced, as C++ fixes its type.
-// Throws Error (RONDA_ERROR_INVALID_ARGUMENT) that names the first of those; then nothing is replaced.
+// Replaces each BatchNorm in a Sequential by a SyncBatchNorm; the Sequential is `module` itself, or anywhere in it. The
+// new module has the same buffers and the same parameters, so an optimizer that has them keeps working. `module` is a
+// shared_ptr or a holder. If a class of the program has a BatchNorm as a member, that cannot be replaced, because C++
+// fixes its type.
+// Throws Error (RONDA_ERROR_INVALID_ARGUMENT) that names the first such member; then nothing is replaced.
 template <class Module>
 void convert_sync_batchnorm(const std::shared_ptr<Module>& module, const ProcessSet& process_set = {}) {
   for (const bool do_convert : {false, true}) detail::convert_children(*module, "", process_set, do_convert);

@@ -1,4 +1,4 @@
-// libtorch's tensors as Ronda's.
+// Conversion of libtorch's tensors to Ronda's.
 #ifndef RONDA_CLIENT_RONDA_TORCH_TENSOR_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_TENSOR_HPP_
 
@@ -13,8 +13,8 @@
 
 namespace ronda {
 inline namespace v1 {
-// Functions here throw Error, and let libtorch's own exceptions pass. A name for libtorch's namespace that is sought
-// from within this one begins with two colons: ::torch::nn.
+// Functions here throw Error, and let libtorch's own exceptions pass. In this namespace the name of libtorch's
+// namespace begins with two colons: ::torch::nn.
 namespace torch {
 namespace detail {
 
@@ -47,8 +47,8 @@ inline std::optional<ronda_dtype> dtype_of(at::ScalarType type) noexcept {
 
 inline Error invalid(const std::string& what) { return Error(RONDA_ERROR_INVALID_ARGUMENT, what); }
 
-// Refuses what no operation takes. The stream that computes a GPU's tensor is known to libtorch's CUDA library alone,
-// which a program for CPUs does not have.
+// Refuses tensors that no operation takes. Only libtorch's CUDA library knows the stream that computes a GPU's tensor,
+// and a program for CPUs does not have that library.
 inline void check(const std::string& name, const at::Tensor& tensor) {
   const auto refuse = [&](const std::string& why) { return invalid("tensor '" + name + "' " + why); };
   if (!tensor.defined()) throw refuse("is undefined");
@@ -62,12 +62,12 @@ inline void check(const std::string& name, const at::Tensor& tensor) {
   }
 }
 
-// Tells autograd that the elements have changed, as libtorch's own operations in place do.
+// Tells autograd that the elements have changed, as libtorch's own in-place operations do.
 inline void mark_written(const at::Tensor& tensor) {
   if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
 }
 
-// A tensor's elements in row-major order: in their place if they are, else in a copy.
+// A tensor's elements in row-major order: the tensor's own memory if possible, else a copy.
 class Rows {
  public:
   // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if no operation takes the tensor.
@@ -78,7 +78,7 @@ class Rows {
 
   const at::Tensor& get() const noexcept { return rows_; }
 
-  // The elements have been written: the tensor has them, too.
+  // The elements have been written: copies them to the tensor if necessary.
   void written() const {
     if (rows_.data_ptr() != tensor_.data_ptr()) {
       const ::torch::NoGradGuard no_grad;
@@ -94,12 +94,12 @@ class Rows {
 
 }  // namespace detail
 
-// Views a tensor of libtorch's in host memory for all operations of Ronda's; it must stay alive as long as they take.
+// Views a libtorch tensor in host memory for all of Ronda's operations. The tensor must live until they have ended.
 //
 //   ronda::allreduce(ronda::torch::view("w", w));
 //
-// Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if it is undefined, sparse, on a device, of a type that Ronda does not
-// know, or not contiguous: the operations of collectives.hpp take such as are not contiguous.
+// Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if the tensor is undefined, sparse, on a device, of a type that Ronda
+// does not know, or not contiguous. The operations of collectives.hpp also take tensors that are not contiguous.
 inline Tensor view(std::string name, const at::Tensor& tensor) {
   detail::check(name, tensor);
   if (!tensor.is_contiguous()) throw detail::invalid("tensor '" + name + "' is not contiguous");

@@ -25,17 +25,17 @@ namespace training {
 struct CheckpointOptions {
   std::string folder;               // rank 0 makes it; the other ranks need not see it
   std::string name = "checkpoint";  // files are called NAME-STEP.ronda
-  int keep = 3;                     // so many of the last ones stay; at least 1
+  int keep = 3;                     // the number of newest files that stay; at least 1
 };
 
-// What a checkpoint had beside the tensors.
+// The content of a checkpoint besides the tensors.
 struct Resumed {
-  std::int64_t step = -1;             // -1: there is no checkpoint, and nothing has changed
+  std::int64_t step = -1;             // -1: no checkpoint exists, and nothing has changed
   std::string extra;                  // the bytes that were saved with it
-  std::vector<std::string> problems;  // of newer files, which are damaged: each with its name
+  std::vector<std::string> problems;  // damaged files newer than the loaded one: each with its name
 };
 
-// Saves and loads a job's checkpoints. Rank 0 alone writes and reads; parameters are the same on every rank.
+// Saves and loads a job's checkpoints. Only rank 0 writes and reads; parameters are the same on every rank.
 //
 //   ronda::training::Checkpoints checkpoints({"run1"});
 //   std::int64_t step = checkpoints.resume(state).step + 1;
@@ -46,8 +46,9 @@ struct Resumed {
 //     if (stop) break;
 //   }
 //
-// A file is written under another name, forced to the disk, and renamed: a job that is killed, or a disk that is full,
-// leaves the checkpoints before as they were. Each has a checksum; a damaged one is left out when the job resumes.
+// A file is written under another name, forced to the disk, and renamed. So a killed job, a full disk, or a machine
+// that loses its power leaves the earlier checkpoints as they were. Each file has a checksum; a resuming job ignores
+// damaged files.
 //
 // Thread-compatible. Every rank makes the same calls with tensors of the same names, shapes and dtypes, in host memory.
 class Checkpoints {
@@ -61,9 +62,11 @@ class Checkpoints {
   }
 
   // Saves `tensors`, and `extra`, bytes of rank 0, as the state after step `step` >= 0. Returns on every rank when the
-  // file is safe on rank 0's disk, and removes the oldest files beyond `keep`.
+  // file is safe on rank 0's disk. Removes the oldest files beyond `keep`.
   // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT (step; a tensor in a GPU's memory);
-  // RONDA_ERROR_INTERNAL with the system's reason and the file, of which nothing is left; those of broadcast_object().
+  // RONDA_ERROR_INTERNAL with the system's reason and the file; those of broadcast_object(). If the file could not be
+  // written, nothing is left of it, or something that the next save replaces. If its name could not be synced, the file
+  // is there, and is complete.
   Status try_save(std::int64_t step, const std::vector<Tensor>& tensors, std::string_view extra = {}) {
     Status own = ronda::rank() == 0 ? write(step, tensors, extra) : Status();
     return share(std::move(own));
@@ -72,10 +75,10 @@ class Checkpoints {
     try_save(step, tensors, extra).throw_if_error();
   }
 
-  // Loads the newest whole checkpoint into `tensors` on every rank.
-  // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT if the newest whole checkpoint has other tensors, with
-  // the first difference; RONDA_ERROR_INTERNAL if the disk fails; those of broadcast_parameters(). After the last two
-  // the tensors are undefined.
+  // Loads the newest undamaged checkpoint into `tensors` on every rank.
+  // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT if that checkpoint has other tensors, with the first
+  // difference; RONDA_ERROR_INTERNAL with the system's reason and the file, if rank 0 cannot read the folder, or a file
+  // that may be that checkpoint; those of broadcast_parameters(). After the last two the tensors are undefined.
   Result<Resumed> try_resume(const std::vector<Tensor>& tensors) {
     Resumed resumed;
     Status own = ronda::rank() == 0 ? read(tensors, &resumed) : Status();
@@ -104,7 +107,7 @@ class Checkpoints {
     if (!holds) throw Error(RONDA_ERROR_INVALID_ARGUMENT, "Checkpoints: " + what);
   }
 
-  // Rank 0's status, on every rank.
+  // Broadcasts rank 0's status to every rank.
   static Status share(Status own) {
     const std::string packed = std::string(1, static_cast<char>(own.code())) + own.message();
     Result<std::string> shared = try_broadcast_object("ronda.training.checkpoint.status", packed, 0);
@@ -120,45 +123,65 @@ class Checkpoints {
     return Path(options_.folder) / (options_.name + "-" + digits + std::string(kSuffix));
   }
 
-  // The steps of which there are files, the newest first.
-  std::vector<std::int64_t> steps() const {
+  // The steps for which files exist, the newest first; none if there is no folder.
+  Result<std::vector<std::int64_t>> steps() const {
     std::vector<std::int64_t> found;
     std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(options_.folder, error)) {
-      const std::string file = entry.path().filename().string(), begin = options_.name + "-";
+    std::filesystem::directory_iterator entry(options_.folder, error);
+    for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+      const std::string file = entry->path().filename().string(), begin = options_.name + "-";
       if (file.size() <= begin.size() + kSuffix.size() || file.compare(0, begin.size(), begin) != 0) continue;
       const std::string digits = file.substr(begin.size(), file.size() - begin.size() - kSuffix.size());
       if (digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos) continue;
-      if (path_of(std::stoll(digits)) == entry.path()) found.push_back(std::stoll(digits));
+      if (path_of(std::stoll(digits)) == entry->path()) found.push_back(std::stoll(digits));
     }
+    if (error && error != std::errc::no_such_file_or_directory)
+      return detail::file_error("list folder", options_.folder, error.value());
     std::sort(found.rbegin(), found.rend());
     return found;
   }
 
+  // Makes the folder and those above it, and forces their names to the disk.
+  static Status make_folder(const Path& folder) {
+    std::error_code error;
+    if (std::filesystem::is_directory(folder, error)) return {};
+    const Path above = folder.parent_path();
+    Status status = above.empty() || above == folder ? Status() : make_folder(above);
+    if (!status.ok()) return status;
+    std::filesystem::create_directory(folder, error);
+    if (error) return detail::file_error("make folder", folder.string(), error.value());
+    const int unsynced = detail::sync_folder_of(folder.string());
+    return unsynced == 0 ? Status() : detail::file_error("sync the folder of", folder.string(), unsynced);
+  }
+
   Status write(std::int64_t step, const std::vector<Tensor>& tensors, std::string_view extra) const {
     if (step < 0) return detail::invalid_argument("Checkpoints: there is no step " + std::to_string(step));
-    std::error_code error;
-    std::filesystem::create_directories(options_.folder, error);
-    if (error) {
-      return Status(RONDA_ERROR_INTERNAL, "cannot make folder " + options_.folder + ": " + error.message());
-    }
-    // One name for all steps: what a killed job leaves is written over by the next.
-    const Path unfinished = Path(options_.folder) / (options_.name + ".unfinished");
-    Status status = detail::write_checkpoint(path_of(step).string(), unfinished.string(), step, tensors, extra);
+    Status status = make_folder(options_.folder);
     if (!status.ok()) return status;
-    const std::vector<std::int64_t> all = steps();
-    for (std::size_t i = static_cast<std::size_t>(options_.keep); i < all.size(); ++i) {
-      if (all[i] != step) std::filesystem::remove(path_of(all[i]), error);
+    // All steps use the same name, so that the next file replaces what a killed job leaves.
+    const Path unfinished = Path(options_.folder) / (options_.name + ".unfinished");
+    status = detail::write_checkpoint(path_of(step).string(), unfinished.string(), step, tensors, extra);
+    if (!status.ok()) return status;
+    // The checkpoint is safe. If an old file cannot be removed now, the next save removes it.
+    const Result<std::vector<std::int64_t>> all = steps();
+    const std::size_t count = all.ok() ? all.value().size() : 0;
+    std::error_code error;
+    for (std::size_t i = static_cast<std::size_t>(options_.keep); i < count; ++i) {
+      if (all.value()[i] != step) std::filesystem::remove(path_of(all.value()[i]), error);
     }
     return {};
   }
 
   Status read(const std::vector<Tensor>& tensors, Resumed* resumed) const {
-    for (const std::int64_t step : steps()) {
+    const Result<std::vector<std::int64_t>> all = steps();
+    if (!all.ok()) return all.status();
+    for (const std::int64_t step : all.value()) {
       const std::string path = path_of(step).string();
-      Status whole = detail::check_checkpoint(path, step);
-      if (!whole.ok()) {
-        resumed->problems.push_back(whole.message());
+      std::string damage;
+      Status status = detail::check_checkpoint(path, step, &damage);
+      if (!status.ok()) return status;
+      if (!damage.empty()) {
+        resumed->problems.push_back(damage);
         continue;
       }
       resumed->step = step;

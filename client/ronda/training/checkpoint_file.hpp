@@ -1,10 +1,10 @@
-// The file of a checkpoint: written whole or not at all, and checked before it is read.
+// The file of a checkpoint. It is written as a whole or not at all, and checked before it is read.
 //
 // Numbers are in the machine's byte order:
 //
 //   "RONDACKP", u32 version, u32 tensors, i64 step, u64 bytes of extra, extra
 //   for each tensor: u32 dtype, u32 dimensions, u64 bytes of its name, i64 each dimension, the name, its elements
-//   u32 CRC-32 of all before
+//   u32 CRC-32 of everything above
 #ifndef RONDA_CLIENT_RONDA_TRAINING_CHECKPOINT_FILE_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_CHECKPOINT_FILE_HPP_
 
@@ -31,7 +31,7 @@ namespace ronda {
 inline namespace v1 {
 namespace detail {
 
-// CRC-32 of ISO 3309, eight bytes at a time: Kounavis and Berry, "A systematic approach to building high performance,
+// CRC-32 of ISO 3309, eight bytes at a time. Kounavis and Berry, "A systematic approach to building high performance,
 // software-based, CRC generators", 2005.
 class Crc32 {
  public:
@@ -86,6 +86,13 @@ inline Status file_error(const std::string& what, const std::string& path, int e
   return Status(RONDA_ERROR_INTERNAL, "cannot " + what + " " + path + ": " + reason);
 }
 
+// What has been saved is there, and it is not known to be damaged: an older checkpoint would be a loss.
+inline Status unreadable_checkpoint(const std::string& path, int error) {
+  const Status reason = file_error("read checkpoint", path, error);
+  return Status(reason.code(), reason.message() + ". Resume again when it can be read; or move it to another folder, " +
+                                   "to go on from the checkpoint before");
+}
+
 inline constexpr char kCheckpointMagic[8] = {'R', 'O', 'N', 'D', 'A', 'C', 'K', 'P'};
 inline constexpr std::uint32_t kCheckpointVersion = 1;
 
@@ -102,7 +109,7 @@ struct CheckpointTensor {
   std::uint64_t name_bytes;
 };
 
-// Writes to a file, and adds up the checksum. The first error sticks.
+// Writes to a file, and computes the checksum. Keeps the first error.
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(std::FILE* file) : file_(file) {}
@@ -114,7 +121,7 @@ class CheckpointWriter {
     if (std::fwrite(data, 1, bytes, file_) != bytes) error_ = errno != 0 ? errno : EIO;
   }
 
-  // Writes the checksum, and forces all to the disk. The error, or 0.
+  // Writes the checksum, and forces the file to the disk. Returns the error, or 0.
   int finish() {
     const std::uint32_t crc = crc_.value();
     put(&crc, sizeof(crc));
@@ -153,7 +160,7 @@ inline Status check_is_on_host(const std::vector<Tensor>& tensors) {
   return {};
 }
 
-// After a rename the folder has to be forced to the disk, too.
+// After a rename the folder also has to be forced to the disk.
 inline int sync_folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -164,8 +171,8 @@ inline int sync_folder_of(const std::string& path) {
   return error;
 }
 
-// Writes the checkpoint to `path`, or leaves what was there. Until it is whole, it is called `unfinished`, in the same
-// folder.
+// Writes the checkpoint to `path`, or keeps the old file there. Until the file is complete, its name is `unfinished`,
+// in the same folder.
 inline Status write_checkpoint(const std::string& path, const std::string& unfinished, std::int64_t step,
                                const std::vector<Tensor>& tensors, std::string_view extra) {
   Status status = check_is_on_host(tensors);
@@ -179,18 +186,19 @@ inline Status write_checkpoint(const std::string& path, const std::string& unfin
     error = writer.finish();
   }
   if (error == 0 && std::rename(unfinished.c_str(), path.c_str()) != 0) error = errno;
-  if (error == 0) error = sync_folder_of(path);
-  if (error == 0) return {};
-  static_cast<void>(std::remove(unfinished.c_str()));
-  return file_error("write", path, error);
+  if (error != 0) {
+    static_cast<void>(std::remove(unfinished.c_str()));
+    return file_error("write", path, error);
+  }
+  error = sync_folder_of(path);
+  return error == 0 ? Status() : file_error("sync the folder of", path, error);
 }
 
-// Reads a file; the first error, or the end of the file, sticks.
 class CheckpointReader {
  public:
   explicit CheckpointReader(std::FILE* file) : file_(file) {}
 
-  // Whether all the bytes were there.
+  // Returns whether the file had all the bytes.
   bool get(void* data, std::size_t bytes) {
     errno = 0;
     return bytes == 0 || std::fread(data, 1, bytes, file_) == bytes;
@@ -204,20 +212,26 @@ class CheckpointReader {
   std::FILE* const file_;
 };
 
-// Errors: RONDA_ERROR_INTERNAL with the file's name, if it is not a whole checkpoint of `step`.
-inline Status check_checkpoint(const std::string& path, std::int64_t step) {
+// Checks whether the file is a complete checkpoint of `step`. If it is not, `damage` says what is wrong with the file.
+// Errors: RONDA_ERROR_INTERNAL with the file and the system's reason, if the file cannot be read. It may be complete
+// then.
+inline Status check_checkpoint(const std::string& path, std::int64_t step, std::string* damage) {
   const File file(std::fopen(path.c_str(), "rbe"));
-  if (file == nullptr) return file_error("open", path, errno);
+  if (file == nullptr) return unreadable_checkpoint(path, errno);
   const auto damaged = [&](const std::string& how) {
-    return Status(RONDA_ERROR_INTERNAL, "checkpoint " + path + " is damaged: " + how);
+    *damage = "checkpoint " + path + " is damaged: " + how;
+    return Status();
   };
+  // Why the reader has got fewer bytes than it asked for.
+  const auto cut = [&] { return errno == 0 ? damaged("it is too short") : unreadable_checkpoint(path, errno); };
   struct stat about;
-  if (fstat(fileno(file.get()), &about) != 0) return file_error("look at", path, errno);
+  if (fstat(fileno(file.get()), &about) != 0) return unreadable_checkpoint(path, errno);
   CheckpointReader reader(file.get());
   CheckpointHeader header;
   std::uint32_t crc = 0;
   const auto whole = static_cast<std::uint64_t>(about.st_size);
-  if (whole < sizeof(header) + sizeof(crc) || !reader.get(&header, sizeof(header))) return damaged("it is too short");
+  if (whole < sizeof(header) + sizeof(crc)) return damaged("it is too short");
+  if (!reader.get(&header, sizeof(header))) return cut();
   if (std::memcmp(header.magic, kCheckpointMagic, sizeof(header.magic)) != 0) return damaged("it is no checkpoint");
   if (header.version != kCheckpointVersion) {
     return damaged("it has version " + std::to_string(header.version) + ", and this program reads version " +
@@ -229,11 +243,12 @@ inline Status check_checkpoint(const std::string& path, std::int64_t step) {
   std::vector<char> block(std::size_t{1} << 20);
   for (std::uint64_t left = whole - sizeof(header) - sizeof(crc); left > 0;) {
     const std::size_t bytes = static_cast<std::size_t>(std::min<std::uint64_t>(left, block.size()));
-    if (!reader.get(block.data(), bytes)) return file_error("read", path, errno);
+    if (!reader.get(block.data(), bytes)) return cut();
     sum.add(block.data(), bytes);
     left -= bytes;
   }
-  if (!reader.get(&crc, sizeof(crc)) || crc != sum.value()) return damaged("its checksum does not match");
+  if (!reader.get(&crc, sizeof(crc))) return cut();
+  if (crc != sum.value()) return damaged("its checksum does not match");
   return {};
 }
 
@@ -243,9 +258,9 @@ inline std::string shape_text(const std::vector<std::int64_t>& shape) {
   return "[" + text + "]";
 }
 
-// Reads the description of the next tensor, which is to be that of `tensor`.
+// Reads the description of the next tensor, which must match `tensor`.
 inline Status match_tensor(const std::string& path, const Tensor& tensor, CheckpointReader* reader) {
-  const auto cut = [&] { return file_error("read", path, errno); };
+  const auto cut = [&] { return unreadable_checkpoint(path, errno); };
   CheckpointTensor about;
   if (!reader->get(&about, sizeof(about))) return cut();
   std::vector<std::int64_t> shape(about.dimensions);
@@ -264,17 +279,17 @@ inline Status match_tensor(const std::string& path, const Tensor& tensor, Checkp
   return {};
 }
 
-// Reads a checkpoint that check_checkpoint() has found whole. Its tensors are compared with `tensors` before the first
-// of them is changed.
+// Reads a checkpoint that check_checkpoint() has accepted. Compares all of its tensors with `tensors` before it changes
+// any.
 inline Status read_checkpoint(const std::string& path, const std::vector<Tensor>& tensors, std::string* extra) {
   Status status = check_is_on_host(tensors);
   if (!status.ok()) return status;
   const File file(std::fopen(path.c_str(), "rbe"));
-  if (file == nullptr) return file_error("open", path, errno);
+  if (file == nullptr) return unreadable_checkpoint(path, errno);
   CheckpointReader reader(file.get());
   CheckpointHeader header;
   if (!reader.get(&header, sizeof(header)) || !reader.get(extra, header.extra_bytes)) {
-    return file_error("read", path, errno);
+    return unreadable_checkpoint(path, errno);
   }
   if (header.tensors != tensors.size()) {
     return invalid_argument("checkpoint " + path + " has " + std::to_string(header.tensors) +
@@ -285,13 +300,13 @@ inline Status read_checkpoint(const std::string& path, const std::vector<Tensor>
     status = match_tensor(path, tensor, &reader);
     if (!status.ok()) return status;
     if (std::fseek(file.get(), static_cast<long>(tensor.bytes()), SEEK_CUR) != 0)
-      return file_error("read", path, errno);
+      return unreadable_checkpoint(path, errno);
   }
-  if (std::fseek(file.get(), begin, SEEK_SET) != 0) return file_error("read", path, errno);
+  if (std::fseek(file.get(), begin, SEEK_SET) != 0) return unreadable_checkpoint(path, errno);
   for (const Tensor& tensor : tensors) {
     status = match_tensor(path, tensor, &reader);
     if (!status.ok()) return status;
-    if (!reader.get(tensor.data, tensor.bytes())) return file_error("read", path, errno);
+    if (!reader.get(tensor.data, tensor.bytes())) return unreadable_checkpoint(path, errno);
   }
   return {};
 }

@@ -20,7 +20,7 @@ inline namespace v1 {
 namespace detail {
 
 // Calls `visit(element)` with a reference to each element of `gradient`.
-// Errors: RONDA_ERROR_INVALID_ARGUMENT if it is not of float32 or float64 in host memory.
+// Errors: RONDA_ERROR_INVALID_ARGUMENT if `gradient` is not of float32 or float64 in host memory.
 template <class Visit>
 Status visit_elements(const Tensor& gradient, const Visit& visit) {
   const auto visit_all = [&](auto* elements) {
@@ -45,9 +45,9 @@ Status visit_elements(const Tensor& gradient, const Visit& visit) {
 
 namespace training {
 
-// Multiplies all gradients by `factor`; by 1 / scaler.scale(), for instance, after a loss was scaled.
-// Errors: RONDA_ERROR_INVALID_ARGUMENT if one is not of float32 or float64 in host memory; those before it are
-// multiplied.
+// Multiplies all gradients by `factor`, for instance by 1 / scaler.scale() after a loss was scaled.
+// Errors: RONDA_ERROR_INVALID_ARGUMENT if a gradient is not of float32 or float64 in host memory; the gradients before
+// it have then been multiplied.
 inline Status try_scale_gradients(const std::vector<Tensor>& gradients, double factor) {
   for (const Tensor& gradient : gradients) {
     Status status = detail::visit_elements(gradient, [factor](auto& element) {
@@ -61,9 +61,9 @@ inline void scale_gradients(const std::vector<Tensor>& gradients, double factor)
   try_scale_gradients(gradients, factor).throw_if_error();
 }
 
-// The Euclidean norm of all elements of all gradients together. With `shards`, the ranks of that process set hold
-// different gradients, and the norm is over those of all of them; each of its ranks calls it.
-// Errors: as of try_scale_gradients(); those of an allreduce.
+// The Euclidean norm of all elements of all gradients. With `shards`, the ranks of that process set hold different
+// gradients: the norm covers the gradients of all of these ranks, and each of them calls the function.
+// Errors: as try_scale_gradients(); those of an allreduce.
 inline Result<double> try_global_norm(const std::vector<Tensor>& gradients,
                                       const std::optional<ProcessSet>& shards = std::nullopt) {
   double squares = 0;
@@ -87,9 +87,10 @@ inline double global_norm(const std::vector<Tensor>& gradients,
   return try_global_norm(gradients, shards).value();
 }
 
-// Scales all gradients so that their global_norm() is `max_norm` at most, and returns what it was: Pascanu, Mikolov and
-// Bengio, "On the difficulty of training recurrent neural networks", 2013, algorithm 1. Reduced gradients are the same
-// on every rank, and so is the result. A norm that is infinite or not a number leaves the gradients as they are.
+// Scales all gradients so that their global_norm() is at most `max_norm`, and returns the previous norm. Pascanu,
+// Mikolov and Bengio, "On the difficulty of training recurrent neural networks", 2013, algorithm 1. Reduced gradients
+// are the same on every rank, so every rank scales by the same factor. A norm that is infinite or not a number leaves
+// the gradients unchanged.
 //
 //   optimizer.synchronize();
 //   ronda::training::clip_by_global_norm(optimizer.gradients(), 1.0);

@@ -20,13 +20,13 @@ namespace ronda {
 inline namespace v1 {
 namespace training {
 
-// A schedule of learning rates: a base, times the factors of the parts that are added to it. A function of the step's
-// number alone, so that all ranks have the same, and a job that resumes goes on with it.
+// A schedule of learning rates: a base, times the factors of the parts that are added to it. It depends only on the
+// step's number. So all ranks have the same rate, and a job that resumes goes on with it.
 //
 //   const auto rate = ronda::training::LearningRate(0.1).scale_by(ronda::size()).warm_up(500).cosine(10000);
 //   for (std::int64_t step = 0; step < 10000; ++step) sgd.set_learning_rate(rate.at(step));
 //
-// A value; functions that add a part throw Error (RONDA_ERROR_INVALID_ARGUMENT) if a number is out of range.
+// A value type. Functions that add a part throw Error (RONDA_ERROR_INVALID_ARGUMENT) if a number is out of range.
 class LearningRate {
  public:
   // `base` is finite and not negative.
@@ -34,23 +34,23 @@ class LearningRate {
     check(base >= 0 && std::isfinite(base), "the base must not be negative");
   }
 
-  // Multiplies by `factor`, by which the global batch has grown: the number of ranks, most often. The linear scaling
-  // rule of Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.1.
+  // Multiplies by `factor`, the growth of the global batch: usually the number of ranks. It is the linear scaling rule
+  // of Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.1.
   LearningRate& scale_by(double factor) {
     check(factor > 0 && std::isfinite(factor), "the factor of the batch must be above 0");
     scale_ = factor;
     return *this;
   }
 
-  // Grows linearly over the first `steps` steps, from the rate before scale_by(): the gradual warm-up of the same
-  // article, section 2.2.
+  // Grows linearly over the first `steps` steps, from the rate without scale_by(). It is the gradual warm-up of the
+  // same article, section 2.2.
   LearningRate& warm_up(std::int64_t steps) {
     check(steps >= 0, "the warm-up cannot have " + std::to_string(steps) + " steps");
     warm_up_ = steps;
     return *this;
   }
 
-  // Multiplies by `factor` at each of these steps, which ascend.
+  // Multiplies by `factor` at each of these steps, which are in ascending order.
   LearningRate& decay_at(std::vector<std::int64_t> steps, double factor = 0.1) {
     check(std::is_sorted(steps.begin(), steps.end()), "the steps of a decay must ascend");
     check(factor > 0 && std::isfinite(factor), "the factor of a decay must be above 0");
@@ -59,11 +59,11 @@ class LearningRate {
     return *this;
   }
 
-  // From the end of the warm-up to step `end`, falls as half a period of the cosine, to `least` times what it would be
-  // without: Loshchilov and Hutter, "SGDR", 2017, equation 5, without restarts. Stays there.
+  // Falls from the end of the warm-up to step `end` as half a period of the cosine, down to `least` times the rate
+  // without this part, and stays there. Loshchilov and Hutter, "SGDR", 2017, equation 5, without restarts.
   LearningRate& cosine(std::int64_t end, double least = 0) { return fall(Fall::cosine, end, least); }
 
-  // The same along a straight line.
+  // As cosine(), along a straight line.
   LearningRate& linear(std::int64_t end, double least = 0) { return fall(Fall::linear, end, least); }
 
   // The rate of step `step`, counted from 0.
@@ -116,14 +116,14 @@ class LearningRate {
 };
 
 struct PlateauOptions {
-  double factor = 0.1;      // of the rate, when the metric does not improve; between 0 and 1
-  int patience = 10;        // calls of update() without improvement that are borne
-  double threshold = 1e-4;  // an improvement is at least so large a part of the best metric
-  double least = 0;         // the product of the factors does not fall below
+  double factor = 0.1;      // the rate is multiplied by it when the metric does not improve; between 0 and 1
+  int patience = 10;        // calls of update() without improvement that are tolerated
+  double threshold = 1e-4;  // an improvement is at least this fraction of the best metric
+  double least = 0;         // the lower limit of the product of the factors
 };
 
-// Lowers the learning rate when a metric, such as the loss, has stopped to fall. The metric is averaged over the ranks,
-// so that all ranks decide alike. Thread-compatible.
+// Lowers the learning rate when a metric, such as the loss, has stopped falling. The metric is averaged over the ranks,
+// so that all ranks make the same decision. Thread-compatible.
 //
 //   ronda::training::Plateau plateau;
 //   ... after each epoch, on every rank
@@ -137,8 +137,8 @@ class Plateau {
     if (!holds) throw Error(RONDA_ERROR_INVALID_ARGUMENT, "Plateau: an option is out of range");
   }
 
-  // Every rank calls it with its own metric, of which less is better. Returns the factor of the learning rate from now
-  // on, the same on every rank. Errors: those of an allreduce.
+  // Every rank calls it with its own metric; lower is better. Returns the factor of the learning rate from now on, the
+  // same on every rank. Errors: those of an allreduce.
   Result<double> try_update(double metric, const CallOptions& call = {}) {
     Status status = try_allreduce(tensor("ronda.training.plateau", &metric), {}, call);
     if (!status.ok()) return status;

@@ -1,4 +1,5 @@
-// Local SGD: ranks train by themselves for some steps, and then average their parameters. It changes the mathematics.
+// Local SGD: each rank trains alone for some steps, and then the ranks average their parameters. It changes the
+// mathematics.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_LOCAL_SGD_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_LOCAL_SGD_HPP_
 
@@ -18,13 +19,13 @@ namespace training {
 
 struct LocalSgdOptions {
   int interval = 8;             // steps between two averages; at least 1
-  std::int64_t start_step = 0;  // before it, parameters are averaged after every step
+  std::int64_t start_step = 0;  // before this step, parameters are averaged after every step
   CallOptions call = {};
 };
 
-// Averages the parameters of all ranks every few steps instead of the gradients in each: so much less has to travel.
-// Stich, "Local SGD converges fast and communicates little", 2019, algorithm 1. With a start step it is post-local SGD:
-// Lin et al., "Don't use large mini-batches, use local SGD", 2020.
+// Averages the parameters of all ranks every few steps, instead of the gradients in each step, so that much less data
+// travels. Stich, "Local SGD converges fast and communicates little", 2019, algorithm 1. The variant with a start step
+// is post-local SGD: Lin et al., "Don't use large mini-batches, use local SGD", 2020.
 //
 //   ronda::training::LocalSgd local(parameters, {8});
 //   for (...) {
@@ -46,8 +47,8 @@ class LocalSgd {
     }
   }
 
-  // A step of the optimizer has ended. Averages the parameters if it is time; returns whether it was.
-  // Errors: the first tensor's, as of allreduce().
+  // A step of the optimizer has ended. Averages the parameters if it is time, and returns whether it did so.
+  // Errors: the first tensor's, as allreduce().
   Result<bool> try_step() {
     ++steps_;
     const bool is_due = steps_ <= options_.start_step || (steps_ - options_.start_step) % options_.interval == 0;
@@ -58,7 +59,7 @@ class LocalSgd {
   }
   bool step() { return try_step().value(); }
 
-  // Averages the parameters now. Errors: as of step().
+  // Averages the parameters now. Errors: as step().
   Status try_average() { return try_grouped_allreduce("ronda.training.local_sgd", parameters_, {}, options_.call); }
   void average() { try_average().throw_if_error(); }
 

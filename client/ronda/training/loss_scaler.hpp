@@ -1,4 +1,4 @@
-// Dynamic loss scaling: gradients stay within the range of 16 bits.
+// Dynamic loss scaling, which keeps gradients within the range of 16 bits.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_LOSS_SCALER_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_LOSS_SCALER_HPP_
 
@@ -24,14 +24,14 @@ struct LossScalerOptions {
   double maximum = 1 << 24;
 };
 
-// What a LossScaler has learned, to be kept in a checkpoint. Plain bytes.
+// The state of a LossScaler, for a checkpoint. Plain bytes.
 struct LossScalerState {
   double scale = 0;
   int good_steps = 0;  // in a row
 };
 
-// The factor by which a loss is multiplied before backward, so that small gradients do not vanish in 16 bits: it grows
-// as long as nothing overflows. Micikevicius et al., "Mixed precision training", 2018, section 3.2.
+// The factor by which a loss is multiplied before backward, so that small gradients do not vanish in 16 bits. It grows
+// as long as no gradient overflows. Micikevicius et al., "Mixed precision training", 2018, section 3.2.
 //
 //   ronda::training::LossScaler scaler;
 //   DistributedOptimizerOptions options;  options.skip_on_overflow = true;
@@ -41,7 +41,7 @@ struct LossScalerState {
 //     scaler.update(optimizer.overflowed(), optimizer.overflowed_gradient());
 //   }
 //
-// All ranks have the same scale, as optimizer.overflowed() is the same on all. Thread-compatible.
+// All ranks have the same scale, because optimizer.overflowed() is the same on all. Thread-compatible.
 class LossScaler {
  public:
   // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range.
@@ -57,8 +57,10 @@ class LossScaler {
 
   double scale() const noexcept { return state_.scale; }
 
-  // A step has ended; `overflowed`: on any rank, so that it was left out. `gradient` is one that has, for the message.
-  // Errors: RONDA_ERROR_INVALID_ARGUMENT: it has overflowed at the smallest scale, and another scale would not help.
+  // A step has ended. `overflowed`: a gradient overflowed on some rank, so the step was skipped. `gradient`: the name
+  // of such a gradient, for the message.
+  // Errors: RONDA_ERROR_INVALID_ARGUMENT if the gradients overflowed at the smallest scale; another scale would not
+  // help.
   Status try_update(bool overflowed, std::string_view gradient = {}) {
     if (!overflowed) {
       if (++state_.good_steps < options_.growth_interval) return {};
@@ -76,7 +78,7 @@ class LossScaler {
   void update(bool overflowed, std::string_view gradient = {}) { try_update(overflowed, gradient).throw_if_error(); }
 
   LossScalerState state() const noexcept { return state_; }
-  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if `state` is not one of a scaler with these options.
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if a scaler with these options cannot have the state `state`.
   void set_state(const LossScalerState& state) {
     check(state.scale >= options_.minimum && state.scale <= options_.maximum && state.good_steps >= 0,
           "the state has scale " + std::to_string(state.scale) + ", which is not between minimum and maximum");

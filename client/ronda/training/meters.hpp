@@ -1,4 +1,4 @@
-// Figures about training, averaged over all samples of all ranks.
+// Figures about the training, averaged over all samples of all ranks.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_METERS_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_METERS_HPP_
 
@@ -21,13 +21,13 @@ namespace training {
 // The weighted average of numbers, on this rank. Thread-compatible.
 class Average {
  public:
-  // `value` is that of `weight` samples, their mean loss for instance. `weight` is not negative.
+  // `value` is the figure of `weight` samples, for instance their mean loss. `weight` is not negative.
   void add(double value, double weight = 1) noexcept {
     sum_ += value * weight;
     weight_ += weight;
   }
 
-  // Not a number if nothing has been added.
+  // Not a number before the first add().
   double value() const noexcept { return weight_ > 0 ? sum_ / weight_ : std::numeric_limits<double>::quiet_NaN(); }
   double sum() const noexcept { return sum_; }
   double weight() const noexcept { return weight_; }
@@ -37,13 +37,13 @@ class Average {
   double weight_ = 0;
 };
 
-// The share of predictions that are right, on this rank. Thread-compatible.
+// The share of correct predictions, on this rank. Thread-compatible.
 class Accuracy {
  public:
   explicit Accuracy(Average& average) noexcept : average_(average) {}
 
   void add(bool is_right) noexcept { average_.add(is_right ? 1 : 0); }
-  // `right` of `all` predictions are.
+  // `right` of `all` predictions are correct.
   void add(std::int64_t right, std::int64_t all) noexcept {
     if (all > 0) average_.add(static_cast<double>(right) / static_cast<double>(all), static_cast<double>(all));
   }
@@ -52,7 +52,7 @@ class Accuracy {
   Average& average_;
 };
 
-// Averages by name that are summed up over the ranks together, by one small allreduce.
+// Averages by name. One small allreduce sums them over the ranks.
 //
 //   ronda::training::Meters meters;
 //   ... in each step
@@ -64,13 +64,14 @@ class Accuracy {
 // Thread-compatible.
 class Meters {
  public:
-  // The one of that name, which is made by the first call. It stays valid until the Meters end.
+  // The average of that name, which the first call creates. It is valid as long as the Meters.
   Average& average(const std::string& name) { return averages_[name]; }
   Accuracy accuracy(const std::string& name) { return Accuracy(average(name)); }
 
-  // The averages over what all ranks have added since the last call, by name; not a number where none has. Every rank
-  // calls it, with averages of the same names.
-  // Errors: those of an allreduce; RONDA_ERROR_MISMATCH if a rank has averages of other names. Nothing is lost then.
+  // The averages over the values that all ranks have added since the last call, by name; not a number if no rank has
+  // added any. Every rank calls it, with averages of the same names.
+  // Errors: those of an allreduce; RONDA_ERROR_MISMATCH if a rank has averages of other names. After an error no value
+  // is lost.
   Result<std::map<std::string, double>> try_reduce(const CallOptions& call = {}) {
     std::vector<double> sums;
     for (const auto& [name, average] : averages_) {

@@ -23,9 +23,9 @@ namespace ronda {
 inline namespace v1 {
 namespace detail {
 
-// One gradient as a matrix of n rows and m columns, and what its compression keeps from step to step: algorithms 1 and
-// 2 of Vogels, Karimireddy and Jaggi, "PowerSGD", 2019, whose letters are used here. P, n x r, and Q, m x r, are stored
-// by columns. Everything that all ranks must have alike is computed from reduced numbers.
+// A gradient as a matrix of n rows and m columns, and what its compression keeps from step to step. Algorithms 1 and 2
+// of Vogels, Karimireddy and Jaggi, "PowerSGD", 2019, with the letters used there. P, n x r, and Q, m x r, are stored
+// by columns. All values that must be equal on all ranks are computed from reduced numbers.
 template <class T>
 class LowRankMatrix {
  public:
@@ -45,7 +45,7 @@ class LowRankMatrix {
   Tensor q() { return tensor("ronda.training.power_sgd.q." + gradient_.name, q_); }
   Tensor error() { return tensor("ronda.training.power_sgd.error." + gradient_.name, error_); }
 
-  // Adds the error of the step before to the gradient, and sets P = M Q.
+  // Adds the error of the previous step to the gradient, and sets P = M Q.
   void compress() {
     T* const matrix = elements();
     for (std::size_t i = 0; i < error_.size(); ++i) matrix[i] += error_[i];
@@ -54,7 +54,7 @@ class LowRankMatrix {
     }
   }
 
-  // P is reduced: makes its columns orthonormal, and sets Q = M^T P. What of this rank's M is not in P Q^T is the
+  // P is reduced: makes its columns orthonormal, and sets Q = M^T P. The part of this rank's M that P Q^T lacks is the
   // error.
   void compress_again() {
     orthonormalize();
@@ -67,7 +67,7 @@ class LowRankMatrix {
     add_product(T{-1}, error_.data());
   }
 
-  // Q is reduced: the gradient is P Q^T, and the step after `step` begins with this Q.
+  // Q is reduced: sets the gradient to P Q^T. The step after `step` starts with this Q.
   void decompress(std::int64_t step) {
     std::fill(elements(), elements() + error_.size(), T{0});
     add_product(T{1}, elements());
@@ -77,7 +77,7 @@ class LowRankMatrix {
  private:
   T* elements() const { return static_cast<T*>(gradient_.data); }
 
-  // In several sums, so that compilers use vectors.
+  // With several partial sums, so that compilers use vectors.
   static T dot(const T* a, const T* b, std::size_t count) {
     constexpr std::size_t kSums = 8;
     T sums[kSums] = {};
@@ -103,8 +103,8 @@ class LowRankMatrix {
     }
   }
 
-  // Gram and Schmidt's process, each column twice: rounding leaves too much of the others in it at the first time. A
-  // column that depends on those before it becomes zero.
+  // The process of Gram and Schmidt, twice for each column, because rounding leaves too much of the other columns in it
+  // the first time. A column that depends on the previous columns becomes zero.
   void orthonormalize() {
     for (std::size_t k = 0; k < r_; ++k) {
       T* const column = p_.data() + k * n_;
@@ -130,7 +130,7 @@ class LowRankMatrix {
     return std::sqrt(squares);
   }
 
-  // A direction that is zero would stay so: it begins anew.
+  // A direction that is zero would stay zero, so it starts with new random numbers.
   void fill_empty_columns(std::int64_t step) {
     Random random(seed_, static_cast<std::uint64_t>(step));
     for (std::size_t k = 0; k < r_; ++k) {
@@ -154,20 +154,20 @@ using AnyLowRankMatrix = std::variant<LowRankMatrix<float>, LowRankMatrix<double
 namespace training {
 
 struct PowerSgdOptions {
-  int rank = 4;  // of the approximations: with more, less is lost and more travels; at least 1
+  int rank = 4;  // of the approximations: a higher rank loses less and sends more; at least 1
 
-  // A gradient that would become smaller by less than this factor travels whole, as do those of one dimension; 0: all
-  // of more dimensions are compressed.
+  // A gradient travels whole if compression would make it smaller by less than this factor, or if it has one dimension.
+  // 0: all gradients of more dimensions are compressed.
   double min_saving = 2;
 
-  std::int64_t start_step = 0;  // in the steps before it, gradients are averaged whole
-  std::uint64_t seed = 0;       // of the directions to begin with; the same on every rank
+  std::int64_t start_step = 0;  // before this step, gradients are averaged whole
+  std::uint64_t seed = 0;       // of the initial directions; the same on every rank
   CallOptions call = {};
 };
 
 // Averages gradients over the ranks by sending two thin matrices for each: Vogels, Karimireddy and Jaggi, "PowerSGD:
-// practical low-rank gradient compression for distributed optimization", 2019, algorithms 1 and 2. What is lost in a
-// step is added to the rank's gradients of the next. A gradient is a matrix whose rows are its first dimension.
+// practical low-rank gradient compression for distributed optimization", 2019, algorithms 1 and 2. Each rank adds the
+// error of a step to its gradients of the next step. A gradient is a matrix; its first dimension counts the rows.
 //
 //   ronda::training::PowerSgd power({ronda::tensor("fc1", fc1_gradient), ...});
 //   for (...) {
@@ -176,12 +176,12 @@ struct PowerSgdOptions {
 //     sgd.step();                        with momentum, if any
 //   }
 //
-// It stands where DistributedOptimizer would. Every rank makes the same calls, with gradients of the same names, shapes
-// and dtypes, float32 or float64 in host memory, which outlive it. The results are the same on every rank, to the last
-// bit. Thread-compatible.
+// It replaces the DistributedOptimizer. Every rank makes the same calls, with gradients of the same names, shapes and
+// dtypes, float32 or float64 in host memory. The gradients must outlive it. The results are bitwise equal on all ranks.
+// Thread-compatible.
 class PowerSgd {
  public:
-  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range, or a gradient of another kind.
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range, or a gradient is of another kind.
   explicit PowerSgd(std::vector<Tensor> gradients, const PowerSgdOptions& options = {})
       : gradients_(std::move(gradients)), options_(options) {
     if (options.rank < 1 || !(options.min_saving >= 0) || options.start_step < 0) {
@@ -228,18 +228,19 @@ class PowerSgd {
   }
   void reduce() { try_reduce().throw_if_error(); }
 
-  // Whether a gradient in the last reduce() had an element that is infinite or not a number, on any rank: the same
-  // answer on every rank. The gradients are undefined then, and the step is to be left out; the errors of the steps
-  // before are kept.
+  // Whether a gradient in the last reduce(), on any rank, had an element that is infinite or not a number; the same
+  // answer on every rank. In that case the gradients are undefined, and the program must skip the step. The errors of
+  // the previous steps are kept.
   bool overflowed() const noexcept { return overflowed_; }
 
-  // What this rank gave to allreduces in the last reduce(), and what it would give without compression.
+  // The bytes that this rank passed to allreduces in the last reduce(), and the bytes that it would pass without
+  // compression.
   std::size_t bytes_sent() const noexcept { return bytes_sent_; }
   std::size_t dense_bytes() const noexcept { return dense_bytes_; }
 
-  // All that the next step depends on. The errors are each rank's own: average_state(), on every rank, replaces them by
-  // their mean, of which as much will travel. Then rank 0's state is everyone's: Checkpoints saves it, and resumes with
-  // it on any number of ranks.
+  // The whole state on which the next step depends. Each rank has its own errors. average_state(), on every rank,
+  // replaces them by their mean, which does not change what later steps send in total. After that all ranks have rank
+  // 0's state, so Checkpoints can save it and resume with it on any number of ranks.
   std::vector<Tensor> state() {
     std::vector<Tensor> state = {tensor("ronda.training.power_sgd.steps", &steps_)};
     for_each_matrix([&](auto& matrix) {
@@ -248,7 +249,7 @@ class PowerSgd {
     });
     return state;
   }
-  // Errors: those of an allreduce; the state is undefined then.
+  // Errors: those of an allreduce; the state is then undefined.
   Status try_average_state() {
     return try_grouped_allreduce("ronda.training.power_sgd.state", state(), {}, options_.call);
   }
@@ -282,8 +283,8 @@ class PowerSgd {
     return average(gradients_);
   }
 
-  // Averages what tells on every rank whether a gradient has overflowed: an element of M that is infinite or not a
-  // number makes those of P so.
+  // Averages the tensors from which every rank sees whether a gradient has overflowed: if M has an element that is
+  // infinite or not a number, P also has such elements.
   Status average(const std::vector<Tensor>& tensors) {
     if (tensors.empty()) return {};
     Status status = try_grouped_allreduce("ronda.training.power_sgd", tensors, {}, options_.call);
@@ -301,7 +302,7 @@ class PowerSgd {
 
   const std::vector<Tensor> gradients_;
   const PowerSgdOptions options_;
-  std::vector<Tensor> whole_;  // of gradients_, those that travel as they are
+  std::vector<Tensor> whole_;  // the tensors of gradients_ that travel whole
   std::vector<detail::AnyLowRankMatrix> matrices_;
   std::int64_t steps_ = 0;
   bool overflowed_ = false;

@@ -17,7 +17,7 @@ namespace detail {
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
-  // `stream` tells apart uses of one seed.
+  // `stream` separates the uses of the same seed.
   Random(std::uint64_t seed, std::uint64_t stream) : state_(Random(seed).next() ^ (stream * kIncrement)) {}
 
   std::uint64_t next() {
@@ -27,7 +27,7 @@ class Random {
     return z ^ (z >> 31);
   }
 
-  // From 0 to bound - 1, each equally likely. The numbers of the last, incomplete multiple of `bound` are drawn again.
+  // From 0 to bound - 1, each equally likely. Numbers in the last, incomplete multiple of `bound` are drawn again.
   std::uint64_t below(std::uint64_t bound) {
     const std::uint64_t incomplete = (UINT64_MAX % bound + 1) % bound;
     std::uint64_t drawn = next();
@@ -44,8 +44,8 @@ class Random {
   std::uint64_t state_;
 };
 
-// The numbers 0 to size - 1 in the order of epoch `epoch`, which follows from the seed and that number alone: shuffled
-// after Fisher and Yates (Knuth, "The art of computer programming", volume 2, algorithm P), or ascending.
+// The numbers 0 to size - 1 in the order of epoch `epoch`, which depends only on the seed and the epoch's number. They
+// are shuffled after Fisher and Yates (Knuth, "The art of computer programming", volume 2, algorithm P), or ascending.
 enum class EpochOrder { ascending, shuffled };
 inline std::vector<std::int64_t> order_of_epoch(std::int64_t size, std::int64_t epoch, EpochOrder kind,
                                                 std::uint64_t seed) {

@@ -1,4 +1,4 @@
-// Which samples of a dataset a rank trains on.
+// The samples of a dataset on which a rank trains.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_SAMPLER_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_SAMPLER_HPP_
 
@@ -16,26 +16,26 @@ namespace ronda {
 inline namespace v1 {
 namespace training {
 
-// What happens to the samples at the end of an epoch that are fewer than the ranks.
+// How an epoch ends if its last samples are fewer than the ranks.
 enum class Tail {
-  repeat,  // samples from the beginning of the epoch fill up: every rank has equally many, and each sample is seen
-  drop,    // they are left out: every rank has equally many, and none is seen twice
+  repeat,  // samples from the start of the epoch fill up: every rank has equally many, and each sample is seen
+  drop,    // they are left out: every rank has equally many, and no sample is seen twice
 };
 
 struct DistributedSamplerOptions {
-  bool shuffle = true;     // each epoch anew, the same way on every rank; false: the order of the dataset
+  bool shuffle = true;     // a new order in each epoch, the same on every rank; false: the order of the dataset
   std::uint64_t seed = 0;  // the same on every rank
   Tail tail = Tail::repeat;
 };
 
-// Where a DistributedSampler is, to be kept in a checkpoint. Plain bytes; the same on every rank.
+// The position of a DistributedSampler, for a checkpoint. Plain bytes; the same on every rank.
 struct DistributedSamplerState {
   std::int64_t epoch = 0;
   std::int64_t consumed = 0;  // samples of the epoch that the ranks have taken together
 };
 
-// Deals the samples 0 to size - 1 of a dataset out to the ranks, an epoch after the other. The order of an epoch
-// follows from the seed and the epoch's number alone. Rank r takes every size()-th sample, from the r-th on.
+// Distributes the samples 0 to size - 1 of a dataset to the ranks, one epoch after the other. The order of an epoch
+// depends only on the seed and the epoch's number. Rank r takes every size()-th sample, beginning with the r-th.
 //
 //   ronda::training::DistributedSampler sampler(60000);
 //   for (int epoch = 0; epoch < 10; ++epoch) {
@@ -43,18 +43,18 @@ struct DistributedSamplerState {
 //     while (const auto batch = sampler.next(32); !batch.empty()) train(batch);
 //   }
 //
-// The state says how many samples all ranks together have taken. So a job that resumes goes on with the next sample,
-// also on another number of ranks, if the state is kept between steps, when all ranks have taken equally many.
+// The state says how many samples all ranks together have taken, so a job that resumes goes on with the next sample,
+// even with another number of ranks. Save the state between steps, when all ranks have taken equally many samples.
 //
 // Thread-compatible.
 class DistributedSampler {
  public:
-  // Of `size` samples, for this rank of the job.
+  // For this rank of the job. The dataset has `size` samples.
   // Throws Error (RONDA_ERROR_INVALID_ARGUMENT if size is negative; RONDA_ERROR_NOT_INITIALIZED).
   explicit DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options = {})
       : DistributedSampler(size, ronda::rank(), ronda::size(), options) {}
 
-  // For rank `rank` of `ranks`.
+  // For rank `rank` of `ranks` ranks.
   DistributedSampler(std::int64_t size, int rank, int ranks, const DistributedSamplerOptions& options = {})
       : options_(options), rank_(rank), ranks_(ranks) {
     if (size < 0) throw invalid("there cannot be " + std::to_string(size) + " samples");
@@ -89,7 +89,7 @@ class DistributedSampler {
     return batch;
   }
 
-  // How many samples this rank still gets in this epoch: the same on every rank.
+  // The number of samples that this rank still gets in this epoch; the same on every rank.
   std::int64_t remaining() const noexcept {
     const std::int64_t left = size() - state_.consumed;
     if (left <= 0) return 0;
@@ -99,7 +99,7 @@ class DistributedSampler {
   std::int64_t size() const noexcept { return static_cast<std::int64_t>(order_.size()); }
   DistributedSamplerState state() const noexcept { return state_; }
 
-  // Goes on from there, in the same dataset with the same options.
+  // Goes on from `state`, in the same dataset with the same options.
   // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if a number is negative.
   void set_state(const DistributedSamplerState& state) {
     if (state.epoch < 0 || state.consumed < 0) {

@@ -1,4 +1,4 @@
-// Files of settings, in the part of YAML that settings need.
+// Files of settings, in the part of YAML that they need.
 //
 //   # a comment
 //   compression: fp16
@@ -6,7 +6,7 @@
 //     k_steps: 4
 //   sparsity: [0.75, 0.99]
 //
-// Values are plain, or in quotes. What else YAML has is refused, with its line.
+// Values are plain, or in quotes. Other parts of YAML are refused, with the line.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_SETTINGS_FILE_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_SETTINGS_FILE_HPP_
 
@@ -30,8 +30,8 @@ namespace ronda {
 inline namespace v1 {
 namespace detail {
 
-// A value of a file of settings. read() and choose() refuse what they do not understand, with the file, the line and
-// the key.
+// A value in a file of settings. read() and choose() refuse values that they do not understand, with the file, the line
+// and the key.
 class SettingsValue {
  public:
   SettingsValue(std::string where, std::string key, std::string text)
@@ -52,7 +52,7 @@ class SettingsValue {
     return {};
   }
 
-  // A list in brackets of at least one number, or a number alone.
+  // A list in brackets of at least one number, or a single number.
   Status read(std::vector<double>* target) const {
     std::string_view rest = text_;
     if (rest.size() >= 2 && rest.front() == '[' && rest.back() == ']') rest = rest.substr(1, rest.size() - 2);
@@ -110,11 +110,11 @@ class SettingsValue {
   std::string where_, key_, text_;
 };
 
-// Reads a file's text into its values, in their order. The key of a value in a map begins with that of the map, and a
-// dot. Keys without a value are left out.
+// Reads a file's text into its values, in their order. The key of a value in a map is the map's key, a dot, and its own
+// key. Keys without a value are left out.
 class SettingsReader {
  public:
-  // `name` is the file's, for errors.
+  // `name` is the name of the file, for errors.
   SettingsReader(std::string name, std::string_view text) : name_(std::move(name)), rest_(text) {}
 
   // Errors: RONDA_ERROR_INVALID_ARGUMENT, with the file and the line.
@@ -153,7 +153,7 @@ class SettingsReader {
     return add(key, SettingsValue::trimmed(content.substr(colon + 1)));
   }
 
-  // Puts the map's name before a key that is indented.
+  // Puts the map's name before an indented key.
   Status enter(std::size_t indent, std::string* key) {
     if (indent == 0) {
       map_.clear();
@@ -186,7 +186,7 @@ class SettingsReader {
     return {};
   }
 
-  // A comment begins the line, or follows a space.
+  // A comment starts at the beginning of the line, or after a space.
   static std::string_view without_comment(std::string_view line) {
     for (std::size_t i = 0; i < line.size(); ++i) {
       if (line[i] == '#' && (i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t')) return line.substr(0, i);
@@ -197,13 +197,13 @@ class SettingsReader {
   const std::string name_;
   std::string_view rest_;
   int line_ = 0;
-  std::string map_;         // the one that is open
-  std::size_t indent_ = 0;  // of its keys; 0: there has been none
+  std::string map_;         // the open map
+  std::size_t indent_ = 0;  // of the map's keys; 0: the map has no keys yet
   std::vector<std::string> keys_;
   std::vector<SettingsValue> values_;
 };
 
-// The known name that is most like `wrong`, if one is like it: by Levenshtein's distance.
+// The known name that is nearest to `wrong` by Levenshtein's distance, if any is near.
 inline std::string nearest_name(std::string_view wrong, const std::vector<std::string_view>& known) {
   std::string_view nearest;
   std::size_t least = std::max<std::size_t>(2, wrong.size() / 3) + 1;

@@ -1,4 +1,4 @@
-// The settings of a data-parallel training in one place, from a program or a file.
+// All settings of a data-parallel training together, from a program or a file.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_STRATEGY_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_STRATEGY_HPP_
 
@@ -24,7 +24,7 @@ namespace ronda {
 inline namespace v1 {
 namespace training {
 
-// What a program passes to Ronda, by the part that takes it. A part that is not set is not to be used.
+// The options that a program passes to Ronda's parts. A part without options is not used.
 //
 //   const auto strategy = ronda::training::load_strategy("strategy.yaml");
 //   ronda::init(strategy.job);
@@ -35,7 +35,7 @@ struct Strategy {
   Options job;
   DistributedOptimizerOptions optimizer;
   std::optional<LossScalerOptions> loss_scaler;
-  // At most one of these, which stand where the DistributedOptimizer would:
+  // At most one of these two, which replace the DistributedOptimizer:
   std::optional<LocalSgdOptions> local_sgd;
   std::optional<PowerSgdOptions> power_sgd;
   std::optional<TopKOptions> top_k;
@@ -45,7 +45,8 @@ struct Strategy {
 
 namespace detail {
 
-// A strategy whose file is being read: parts are there whether they are in use or not, as their switches may follow.
+// A strategy while its file is being read. All parts are present, whether they are used or not, because their switches
+// may come later in the file.
 struct StrategyDraft {
   training::Strategy strategy;
   training::LossScalerOptions loss_scaler;
@@ -53,13 +54,13 @@ struct StrategyDraft {
   training::PowerSgdOptions power_sgd;
   training::TopKOptions top_k;
   bool use_loss_scaler = false, use_local_sgd = false, use_power_sgd = false, use_top_k = false;
-  bool finds_unused = true;  // always, whatever the file says
+  bool finds_unused = true;  // always true, whatever the file says
   bool merges = false;       // gradients of several passes: Paddle's switch for the two below
   int merged_passes = 1;
   bool merge_averages = true;
 };
 
-// A key of a strategy's file: those of maps with the map's name. `set` is called with its value.
+// A key of a strategy's file. Keys in maps include the map's name. `set` is called with the key's value.
 struct StrategyKey {
   std::string_view name;
   Status (*set)(StrategyDraft& draft, const SettingsValue& value);
@@ -78,7 +79,7 @@ inline Status set_compression(const SettingsValue& value, Compression* compressi
                       compression);
 }
 
-// Paddle counts what does not travel, from the first stage of the ramp to the last.
+// Paddle's numbers are the fractions that do not travel, from the first stage of the ramp to the last.
 inline Status set_sparsity(const SettingsValue& value, training::TopKOptions* top_k) {
   std::vector<double> stages;
   Status status = value.read(&stages);
@@ -88,7 +89,7 @@ inline Status set_sparsity(const SettingsValue& value, training::TopKOptions* to
   return {};
 }
 
-// A number in another unit than the file's.
+// A number whose unit differs from the file's.
 template <class Number>
 Status set_scaled(const SettingsValue& value, double factor, std::optional<Number>* target) {
   double number = 0;
@@ -103,7 +104,7 @@ inline Status set_seconds(const SettingsValue& value, double unit, std::optional
   return status;
 }
 
-// Paddle's switch for fusing: without it each gradient travels alone.
+// Paddle's switch for fusing: if it is off, each gradient travels alone.
 inline Status set_fusing(const SettingsValue& value, std::optional<std::int64_t>* threshold) {
   bool on = true;
   Status status = value.read(&on);
@@ -118,7 +119,7 @@ inline Status set_fp16(const SettingsValue& value, Compression* compression) {
   return status;
 }
 
-// One line a setting: Ronda's options, and Paddle's DistributedStrategy as far as Ronda has the same.
+// A line per setting: Ronda's options, and the options of Paddle's DistributedStrategy that Ronda also has.
 inline const std::vector<StrategyKey>& strategy_keys() {
   static const std::vector<StrategyKey> keys = {
       {"fusion_threshold",
@@ -245,10 +246,11 @@ inline Result<training::Strategy> finish_strategy(const std::string& name, const
 
 namespace training {
 
-// The strategy that `text` describes: settings_file.hpp has the format, docs/training.md the settings. What is not
-// there has its default. Ranges are checked where the options are used. `name` is the file's, for errors.
-// Errors: RONDA_ERROR_INVALID_ARGUMENT with the file, the line and the setting; of one that is unknown, with the
-// nearest that is known.
+// The strategy that `text` describes. settings_file.hpp describes the format, docs/training.md the settings. Missing
+// settings have their defaults. Ranges are checked where the options are used. `name` is the name of the file, for
+// errors.
+// Errors: RONDA_ERROR_INVALID_ARGUMENT with the file, the line and the setting; for an unknown setting, with the
+// nearest known one.
 inline Result<Strategy> try_read_strategy(std::string_view text, const std::string& name = "strategy") {
   Result<std::vector<detail::SettingsValue>> values = detail::SettingsReader(name, text).read();
   if (!values.ok()) return values.status();
@@ -263,7 +265,7 @@ inline Strategy read_strategy(std::string_view text, const std::string& name = "
   return try_read_strategy(text, name).value();
 }
 
-// The same of a file. Errors: also RONDA_ERROR_INVALID_ARGUMENT if it cannot be read.
+// As try_read_strategy(), for a file. Errors: also RONDA_ERROR_INVALID_ARGUMENT if the file cannot be read.
 inline Result<Strategy> try_load_strategy(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;

@@ -1,4 +1,4 @@
-// Deep Gradient Compression: only the largest elements of gradients travel, for slow links. It changes the mathematics.
+// Deep Gradient Compression for slow links: only the largest elements of gradients travel. It changes the mathematics.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_TOP_K_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_TOP_K_HPP_
 
@@ -25,12 +25,13 @@ namespace ronda {
 inline namespace v1 {
 namespace detail {
 
-// What a gradient's momentum correction keeps from step to step: algorithm 4 of Lin et al., "Deep gradient
-// compression", 2018, whose letters are used here: u is the velocity, v what has not travelled yet.
+// The values that momentum correction keeps for a gradient from step to step: algorithm 4 of Lin et al., "Deep gradient
+// compression", 2018, with the letters used there. The letter u means the velocity, and v the values that have not
+// travelled yet.
 template <class T>
 class SparseGradient {
  public:
-  // `is_whole`: all elements travel in every step, and there is no v.
+  // `is_whole`: all elements travel in every step, and v is empty.
   SparseGradient(const Tensor& gradient, bool is_whole)
       : gradient_(gradient), count_(gradient.count()), u_(count_), v_(is_whole ? 0 : count_) {}
 
@@ -55,7 +56,7 @@ class SparseGradient {
     for (std::size_t i = 0; i < count_; ++i) v_[i] += u_[i];
   }
 
-  // Chooses the `k` largest elements of v; of equal ones, the first.
+  // Chooses the `k` largest elements of v; among equal ones, the first.
   void choose(std::size_t k) {
     magnitudes_.resize(count_);
     for (std::size_t i = 0; i < count_; ++i) magnitudes_[i] = magnitude(v_[i]);
@@ -75,7 +76,7 @@ class SparseGradient {
 
   static std::size_t message_bytes(std::size_t k) { return k * (sizeof(std::uint32_t) + sizeof(T)); }
 
-  // Writes the chosen elements, indices first; returns the end.
+  // Writes the chosen elements, indices first. Returns the end.
   std::uint8_t* write(std::uint8_t* to) const {
     std::memcpy(to, chosen_.data(), chosen_.size() * sizeof(std::uint32_t));
     to += chosen_.size() * sizeof(std::uint32_t);
@@ -86,7 +87,7 @@ class SparseGradient {
     return to;
   }
 
-  // The chosen elements are on their way. With `masking`, their velocity begins anew: momentum factor masking.
+  // The chosen elements are about to travel. With `masking`, their velocity becomes zero (momentum factor masking).
   void forget_chosen(bool masking) {
     for (const std::uint32_t index : chosen_) {
       v_[index] = 0;
@@ -96,7 +97,7 @@ class SparseGradient {
 
   void clear_gradient() { std::fill(elements(), elements() + count_, T{0}); }
 
-  // Adds the `k` elements that a rank has written to the gradient; returns the end.
+  // Adds the `k` elements that a rank has written to the gradient. Returns the end.
   const std::uint8_t* add(const std::uint8_t* from, std::size_t k) {
     const std::uint8_t* const values = from + k * sizeof(std::uint32_t);
     for (std::size_t i = 0; i < k; ++i) {
@@ -117,7 +118,7 @@ class SparseGradient {
     for (std::size_t i = 0; i < count_; ++i) u_[i] = factor * u_[i] + elements()[i];
   }
 
-  // What is not a number is the largest: it is seen, and does not stay.
+  // An element that is not a number is treated as the largest, so that it travels and does not stay.
   static T magnitude(T value) {
     const T size = std::abs(value);
     return size >= 0 ? size : std::numeric_limits<T>::infinity();
@@ -127,7 +128,7 @@ class SparseGradient {
   const std::size_t count_;
   std::vector<T> u_, v_;
   std::vector<T> magnitudes_;
-  std::vector<std::uint32_t> chosen_;  // indices, ascending
+  std::vector<std::uint32_t> chosen_;  // indices, in ascending order
 };
 
 using AnySparseGradient = std::variant<SparseGradient<float>, SparseGradient<double>>;
@@ -137,19 +138,19 @@ using AnySparseGradient = std::variant<SparseGradient<float>, SparseGradient<dou
 namespace training {
 
 struct TopKOptions {
-  double density = 0.001;         // the part of a gradient's elements that travels in a step; above 0, at most 1
-  double initial_density = 0.25;  // the same in the first step of a warm-up, in which it falls exponentially
+  double density = 0.001;         // the fraction of a gradient's elements that travels in a step; above 0, at most 1
+  double initial_density = 0.25;  // the fraction in the first step of a warm-up, in which it falls exponentially
   std::int64_t warm_up_steps = 0;
-  std::int64_t start_step = 0;  // of the warm-up; in the steps before it, gradients are averaged whole
+  std::int64_t start_step = 0;  // of the warm-up; before this step, gradients are averaged whole
 
   double momentum = 0.9;            // of SGD: TopK applies it, so the optimizer must not; at least 0, below 1
-  bool factor_masking = true;       // elements that travel begin with a velocity of zero again
+  bool factor_masking = true;       // elements that travel get a velocity of zero
   double clip_norm = 0;             // on each rank, gradients are clipped to this norm / sqrt(ranks); 0: not at all
   std::size_t min_elements = 1024;  // gradients with fewer elements travel whole
   CallOptions call = {};
 };
 
-// Averages gradients over the ranks by sending the largest of their elements. The others are added up on their rank,
+// Averages gradients over the ranks by sending only their largest elements. Each rank accumulates its other elements
 // until they are among the largest: Lin et al., "Deep gradient compression", 2018, algorithm 4, with momentum
 // correction, momentum factor masking, local gradient clipping and warm-up (section 3).
 //
@@ -160,13 +161,13 @@ struct TopKOptions {
 //     sgd.step();                        without momentum: value -= learning_rate * gradient
 //   }
 //
-// It stands where DistributedOptimizer would. A rank receives the chosen elements of all ranks, indices and values:
-// with 4 bytes an element that is less than what an allreduce sends where density * ranks is below 1. Every rank makes
-// the same calls, with gradients of the same names, shapes and dtypes in the same order, float32 or float64 in host
-// memory, which outlive it. The results are the same on every rank, to the last bit. Thread-compatible.
+// It replaces the DistributedOptimizer. A rank receives the chosen elements of all ranks, indices and values. If
+// elements have 4 bytes and density * ranks is below 1, that is less than an allreduce sends. Every rank makes the same
+// calls, with gradients of the same names, shapes and dtypes in the same order, float32 or float64 in host memory. The
+// gradients must outlive it. The results are bitwise equal on all ranks. Thread-compatible.
 class TopK {
  public:
-  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range, or a gradient of another kind.
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range, or a gradient is of another kind.
   explicit TopK(std::vector<Tensor> gradients, const TopKOptions& options = {})
       : gradients_(std::move(gradients)), options_(options) {
     check(options.density > 0 && options.density <= 1, "density must be above 0, and 1 at most");
@@ -184,7 +185,7 @@ class TopK {
     }
   }
 
-  // The part of the elements that travels in step `step`, counted from 0.
+  // The fraction of the elements that travels in step `step`, counted from 0.
   double density_at(std::int64_t step) const {
     step -= options_.start_step;
     if (step < 0) return 1;
@@ -193,10 +194,10 @@ class TopK {
     return options_.initial_density * std::pow(options_.density / options_.initial_density, done);
   }
 
-  // Replaces the gradients by what SGD subtracts from the parameters, but for the learning rate: the average over the
-  // ranks of what has travelled, momentum included.
+  // Replaces the gradients by the values that SGD multiplies by the learning rate and subtracts from the parameters:
+  // the average over the ranks of the elements that have travelled, momentum included.
   // Errors: RONDA_ERROR_MISMATCH if a rank has other gradients or options; those of an allreduce and of an allgather.
-  // The gradients are undefined then.
+  // After an error the gradients are undefined.
   Status try_reduce() {
     const std::int64_t step = steps_++;
     if (options_.clip_norm > 0) {
@@ -208,32 +209,33 @@ class TopK {
   }
   void reduce() { try_reduce().throw_if_error(); }
 
-  // Whether a gradient in the last reduce() had an element that is infinite or not a number, on any rank: the same
-  // answer on every rank. The gradients are undefined then, and the step is to be left out; what has been added up
-  // before is kept.
+  // Whether a gradient in the last reduce(), on any rank, had an element that is infinite or not a number; the same
+  // answer on every rank. In that case the gradients are undefined, and the program must skip the step. The accumulated
+  // values are kept.
   bool overflowed() const noexcept { return overflowed_; }
 
-  // What this rank gave to collectives in the last reduce(), and what it would give without compression.
+  // The bytes that this rank passed to collectives in the last reduce(), and the bytes that it would pass without
+  // compression.
   std::size_t bytes_sent() const noexcept { return bytes_sent_; }
   std::size_t dense_bytes() const noexcept { return dense_bytes_; }
 
-  // All that the next step depends on. It is each rank's own: average_state(), on every rank, replaces it by the mean,
-  // of which as much will travel. Then rank 0's state is everyone's: Checkpoints saves it, and resumes with it on any
-  // number of ranks.
+  // The whole state on which the next step depends. Each rank has its own. average_state(), on every rank, replaces it
+  // by the mean, which does not change what later steps send in total. After that all ranks have rank 0's state, so
+  // Checkpoints can save it and resume with it on any number of ranks.
   std::vector<Tensor> state() {
     std::vector<Tensor> state = {tensor("ronda.training.top_k.steps", &steps_)};
     for_each([&](auto& gradient) { gradient.add_state(&state); });
     return state;
   }
-  // Errors: those of an allreduce; the state is undefined then.
+  // Errors: those of an allreduce; the state is then undefined.
   Status try_average_state() { return try_grouped_allreduce("ronda.training.top_k.state", state(), {}, options_.call); }
   void average_state() { try_average_state().throw_if_error(); }
 
  private:
-  // What a rank's message begins with. The chosen elements of each gradient follow.
+  // The beginning of a rank's message. The chosen elements of each gradient follow.
   struct Header {
-    std::uint32_t is_finite = 0;  // if not, nothing is chosen, and the rest is zero
-    std::uint32_t layout = 0;     // a hash of what the ranks must have alike
+    std::uint32_t is_finite = 0;  // if 0, no elements are chosen, and the rest is zero
+    std::uint32_t layout = 0;     // a hash of the facts that must be equal on all ranks
   };
 
   static void check(bool holds, const std::string& what) {
@@ -296,7 +298,7 @@ class TopK {
     return status;
   }
 
-  // How many of `count` elements travel.
+  // The number of elements that travel, of `count`.
   static std::size_t chosen_of(std::size_t count, double density) {
     return std::min(count, std::max<std::size_t>(1, static_cast<std::size_t>(density * static_cast<double>(count))));
   }
@@ -326,7 +328,7 @@ class TopK {
     });
   }
 
-  // Calls `visit` with the header of each rank's message, and the place behind it.
+  // Calls `visit` with the header of each rank's message, and the address after it.
   template <class Visit>
   static void for_each_message(OutputHandle<std::uint8_t>& messages, const Visit& visit) {
     const std::uint8_t* from = messages.data();
@@ -367,7 +369,7 @@ class TopK {
     return finite;
   }
 
-  // Makes the gradients of the ranks' messages, and of what was reduced whole.
+  // Computes the gradients from the ranks' messages and from the gradients that were reduced whole.
   void take(OutputHandle<std::uint8_t>& messages, double density) {
     for_each([&](auto& gradient) {
       if (gradient.is_whole()) {
@@ -387,7 +389,7 @@ class TopK {
 
   const std::vector<Tensor> gradients_;
   const TopKOptions options_;
-  std::vector<Tensor> whole_, sparse_;           // the gradients, by how they travel
+  std::vector<Tensor> whole_, sparse_;           // the gradients, by the way they travel
   std::vector<detail::AnySparseGradient> kept_;  // of each gradient
   std::vector<std::uint8_t> message_;            // this rank's
   std::int64_t steps_ = 0;

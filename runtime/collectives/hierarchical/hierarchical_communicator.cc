@@ -96,7 +96,7 @@ absl::Status HierarchicalCommunicator::Allgather(const AllgatherCall& call) {
     host_bytes_.push_back(Sum(of_host));
     first += ranks.size();
   }
-  // Only the first rank of a host has it; it brings the data to the others.
+  // The first rank of a host is the only one with the data; it sends them to the others.
   char* host_block = nullptr;
   if (self_.local_rank == 0) {
     RONDA_ASSIGN_OR_RETURN(host_block, options_.ops->GatherMemory(Sum(local_bytes_)));
@@ -123,8 +123,8 @@ absl::Status HierarchicalCommunicator::Barrier(const CallInfo& info) {
   if (info.ballot != nullptr || options_.meeting != nullptr) return Vote(info);
   RONDA_RETURN_IF_ERROR(options_.local->Barrier(LevelInfo(info, 0)));
   if (options_.across != nullptr) RONDA_RETURN_IF_ERROR(options_.across->Barrier(LevelInfo(info, 1)));
-  // On hosts of equal size, a rank that is through across hosts knows that all ranks have come. Otherwise the ranks
-  // without that level wait for those that have it.
+  // On hosts of equal size, a rank that has finished the level across hosts knows that all ranks have come. Otherwise
+  // the ranks without that level wait for those that have it.
   return IsUneven() ? options_.local->Barrier(LevelInfo(info, 2)) : absl::OkStatus();
 }
 

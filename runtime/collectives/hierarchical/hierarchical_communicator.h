@@ -13,22 +13,22 @@
 
 namespace ronda {
 
-// Collectives in two levels: a cheap one between the ranks of a host and an expensive one across hosts, over which each
-// byte travels once a host and not once a rank.
+// Collectives in two levels: a fast level between the ranks of a host and a slow one across hosts. Across hosts each
+// byte travels once per host instead of once per rank.
 //
 // A reduction of all ranks does three steps for each chunk: a reduce-scatter on the host, a reduction of each shard
-// across hosts between the ranks that hold it, and an allgather on the host. If the calls across hosts block, a thread
-// of their own makes them, so that chunk k travels while chunk k + 1 is reduced on the host and chunk k - 1 is
-// gathered. With hosts of different sizes, a chunk has as many shards as the smallest host has ranks.
+// across hosts between the ranks that hold it, and an allgather on the host. If the calls across hosts block, a
+// separate thread makes them. So chunk k travels while chunk k + 1 is reduced on the host and chunk k - 1 is gathered.
+// With hosts of different sizes, a chunk has as many shards as the smallest host has ranks.
 //
 // The tensors are in the memory that the levels' communicators use: the host's, or one device's. LevelOps hides the
 // difference.
 //
-// Some calls use the flat communicator: those of some ranks, reductions in which each rank receives a part,
+// Some calls use the flat communicator: calls of only some ranks, reductions in which each rank receives a part,
 // all-to-alls, gathers for one rank, and allgathers if the hosts do not list the ranks in order.
 //
 // Order of summation: on each host in the order of its ranks, then in the order of the hosts. 16-bit and 8-bit wires
-// are rounded once a host and once at the end. So results are the same on all ranks and in every run, but their last
+// are rounded once per host and once at the end. So results are the same on all ranks and in every run, but their last
 // bits can differ from those of a flat backend.
 class HierarchicalCommunicator : public Communicator {
  public:
@@ -44,9 +44,9 @@ class HierarchicalCommunicator : public Communicator {
     // Holds votes and barriers of all ranks; not owned. nullptr: the levels hold them. The levels of a device would
     // hold a vote on the device, one after the other, and could not report a veto to the host.
     Communicator* meeting = nullptr;
-    // The data under way on one level at a time; the levels cut it further. Each chunk is handed to another thread and
-    // back, which costs time where ranks outnumber cores: with four ranks on two cores and chunks of 2 MiB, reductions
-    // of 4 MiB took half as long again, and those of 16 MiB as long as before.
+    // The data under way on one level at a time; the levels cut it further. Each chunk goes to another thread and back,
+    // which costs time if ranks outnumber cores. With four ranks on two cores and chunks of 2 MiB, reductions of 4 MiB
+    // took one and a half times as long, and reductions of 16 MiB as long as before.
     size_t chunk_bytes = size_t{8} << 20;
   };
 

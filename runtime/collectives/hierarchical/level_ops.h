@@ -24,8 +24,8 @@ namespace ronda {
 // The operations of a two-level collective that depend on the memory of the tensors: memory for data in transit,
 // copies, and the order between the two levels.
 //
-// The communicators of a host have completed their work when a call returns. Those of a device have put it on a stream,
-// and each level has a stream of its own, so the work must be ordered between the streams:
+// The communicators of a host have completed their work when a call returns. The communicators of a device have put it
+// on a stream. Each level has its own stream, so the work must be ordered between the streams:
 //
 //   local.Reduce(...)                                     // into memory of the slot
 //   ops.HandOver(slot)                                    // by the thread that drives the level on the host
@@ -99,9 +99,9 @@ class DeviceLevelOps : public LevelOps {
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;  // of the level on the host; not owned
     StreamMarks* marks = nullptr;   // of that stream; not owned; may be nullptr
-    // Of the level across. kOwn: the levels work side by side. kSame: one after the other, as NCCL needs it if both
-    // levels are its communicators: it wants one order of their operations on all devices, and a device is free to run
-    // the work of two streams in any order.
+    // The stream of the level across. kOwn: the levels work at the same time. kSame: one after the other. NCCL needs
+    // that if both levels are its communicators: their operations must have one order on all devices, but a device may
+    // run the work of two streams in any order.
     enum class AcrossStream : uint8_t { kOwn, kSame } across = AcrossStream::kOwn;
   };
 
@@ -141,14 +141,14 @@ class DeviceLevelOps : public LevelOps {
   const std::unique_ptr<DeviceStream> across_;  // nullptr: the same stream
   std::array<Slot, kSlots> slots_;
   DeviceMemory gathered_;
-  std::vector<DeviceMemory> outgrown_;  // kept, since freeing it would wait for the device, and so for other ranks
+  std::vector<DeviceMemory> outgrown_;  // kept, because freeing it would wait for the device, and so for other ranks
 };
 
 // The CallInfo of a call of all ranks of the job for one of its levels: all ranks of that level take part, without a
 // vote.
 //
 // A rank that waits for a rank of another host may wait for one that itself waits on its host for the late rank. A rank
-// that waits for the result waits for both. So each step gets a slightly longer deadline than the step before it. The
+// that waits for the result waits for both. So each step gets a slightly longer deadline than the previous step. The
 // first rank to give up is then one that waits for the late rank itself, and it names that rank.
 inline CallInfo LevelInfo(const CallInfo& info, int steps_before) {
   constexpr double kPatience = 0.05;

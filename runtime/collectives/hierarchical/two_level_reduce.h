@@ -37,7 +37,7 @@ class AcrossWorker {
   // than LevelOps::kSlots slots are submitted and not awaited.
   void Submit(size_t slot);
 
-  // Waits for the oldest slot that has not been awaited, and returns its result. REQUIRES: there is one.
+  // Waits for the oldest slot that has not been awaited, and returns its result. REQUIRES: such a slot exists.
   absl::Status Await();
 
  private:
@@ -73,10 +73,10 @@ class TwoLevelReduce {
   struct Levels {
     Communicator* local = nullptr;
     Communicator* across = nullptr;  // nullptr: this rank has no shard
-    int shards = 1;                  // of a chunk: the first `shards` ranks of each host have one each
+    int shards = 1;                  // per chunk: the first `shards` ranks of each host have one each
     LevelOps* ops = nullptr;
-    // The thread that makes the calls across while there are several chunks: a thread of its own, for calls that block,
-    // or the caller, for calls that return at once. In the second case all ranks give their device its work in the same
+    // The thread that makes the calls across if a reduction has several chunks: a separate thread for calls that block,
+    // or the caller for calls that return at once. In the second case all ranks give their device its work in the same
     // order, which kernels that wait for other ranks' kernels need.
     enum class Driver { kOwnThread, kCaller } across_driver = Driver::kOwnThread;
     size_t chunk_bytes = 1;  // the size of a chunk's elements

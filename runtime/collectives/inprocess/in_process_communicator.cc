@@ -23,8 +23,8 @@ constexpr size_t kBlockBytes = kBlockElements * 8;
 
 // Reduces blocks of all members' inputs into all members' outputs.
 //
-// Inputs may be the outputs: a block is reduced into an accumulator before any output is written, and no other rank
-// touches the block's elements.
+// The inputs may be the outputs, because a block is reduced into an accumulator before any output is written, and no
+// other rank uses the block's elements.
 class BlockReducer {
  public:
   // `posts` point to the members' ReduceArithmetic.
@@ -66,7 +66,7 @@ class BlockReducer {
   alignas(64) char accumulator_[kBlockBytes];
 };
 
-// Negotiated calls agree. A call that does not would read beyond the end of a buffer.
+// Negotiated calls agree. A call that does not agree would read beyond the end of a buffer.
 absl::Status CheckEqualCounts(absl::Span<const void* const> posts) {
   const absl::Span<const Segment> first = static_cast<const ReduceArithmetic*>(posts[0])->buffer().segments();
   for (size_t i = 1; i < posts.size(); ++i) {

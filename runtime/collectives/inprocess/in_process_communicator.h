@@ -39,7 +39,7 @@ class InProcessCommunicator : public Communicator {
 
   const std::shared_ptr<InProcessJob> job_;
   const RankId rank_;
-  uint64_t calls_ = 0;  // all calls so far, also those of other groups: the same on all ranks
+  uint64_t calls_ = 0;  // all calls so far, including those of other groups; equal on all ranks
   LogicalBuffer::Memory reduction_memory_;
 };
 

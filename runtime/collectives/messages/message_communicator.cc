@@ -31,7 +31,7 @@ absl::Status MessageCommunicator::AsMember(const CallInfo& info, const Collectiv
 
 absl::Status MessageCommunicator::Reduce(const ReduceCall& call) {
   return AsMember(call.info, [&](const Members& members) -> absl::Status {
-    // Packing updates residuals, so the result of the vote must be known first. A rank knows only of its own residuals.
+    // Packing updates residuals, so the result of the vote must be known first. A rank knows only its own residuals.
     if (call.info.ballot == nullptr || !IsNarrowed(call.dtype, call.wire)) return ReduceNow(call, members);
     RONDA_RETURN_IF_ERROR(Meet(call.info, members));
     if (IsVetoed(call.info)) return absl::OkStatus();

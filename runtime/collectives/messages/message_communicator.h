@@ -20,11 +20,12 @@ namespace ronda {
 // that packing, reducing and unpacking overlap with the messages (message_reduce.h). Short ones send all contributions
 // to all members together with their votes (Dissemination).
 //
-// Ronda does not use an MPI's own allreduce: it adds up in an order of its own, takes no votes, and cannot name the
-// rank that it waits for. Nor is it faster. Measured on one host, 2 ranks, fp32, Open MPI 4.1: MPI_Iallreduce and
-// MPI_Wait take 1.6 times as long as this from 4 to 16 KiB, 1.8 times at 256 KiB, 2.0, 2.4, 2.8 and 2.9 times at 1, 4,
-// 16 and 64 MiB. MPI_Allreduce, which allows no deadline, takes 0.3 times as long at 4 KiB, where shared memory is
-// faster still, about as long from 16 KiB to 4 MiB, and 1.2 and 2 times as long at 16 and 64 MiB.
+// Ronda does not use an MPI's own allreduce: its order of additions differs, it takes no votes, and it cannot name the
+// rank that it waits for. It is not faster either, as measured on one host with 2 ranks, fp32 and Open MPI 4.1.
+// Compared with this, MPI_Iallreduce and MPI_Wait take 1.6 times as long from 4 to 16 KiB, 1.8 times at 256 KiB, and
+// 2.0, 2.4, 2.8 and 2.9 times at 1, 4, 16 and 64 MiB. MPI_Allreduce allows no deadline. It takes 0.3 times as long at 4
+// KiB, where shared memory is even faster, about as long from 16 KiB to 4 MiB, and 1.2 and 2 times as long at 16 and 64
+// MiB.
 class MessageCommunicator : public Communicator {
  public:
   using Options = MessageLink::Options;

@@ -56,7 +56,7 @@ class SharedBroadcast {
     return absl::OkStatus();
   }
 
-  // Sends this member's share of chunk k, which has arrived, to all other members but the root.
+  // Sends this member's share of chunk k, which has arrived, to all other members except the root.
   absl::Status PassOn(uint64_t k, TransferSet& transfers) {
     for (int i = 1; i < members_.size() && members_.self() != call_.root; ++i) {
       const int peer = (members_.self() + i) % members_.size();

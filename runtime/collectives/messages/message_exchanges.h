@@ -16,7 +16,7 @@ namespace ronda {
 // Algorithms for All-to-All Communications in Multiport Message-Passing Systems", 1997.)
 //
 // A rank holds the blocks of consecutive members in ring order, beginning with its own. In each step it sends all of
-// them to 7 other ranks and receives as many from 7 ranks, so the number of its blocks grows eightfold: up to 8 ranks
+// them to 7 other ranks and receives as many from 7 ranks, so the number of its blocks grows eightfold. Up to 8 ranks
 // exchange their blocks directly, and 4,096 ranks need four steps.
 //
 //   std::memcpy(exchange.Begin(members, bytes), own, bytes);
@@ -62,8 +62,9 @@ class Dissemination {
 
 // The collectives that move bytes without looking at them, directly between the callers' buffers.
 //
-// - broadcast: small data goes down a binomial tree. Of large data, the root sends each member one share, chunk by
-//   chunk, and that member sends the share on to all others: the root sends each byte about once.
+// - broadcast: small data travels down a binomial tree. Large data is divided into one share per member: the root sends
+// each member its share, chunk by chunk, and the member sends it on to all others. So the root sends each byte about
+// once.
 // - allgather: directly to all others, or by Dissemination if the blocks are small.
 // - alltoall: each piece directly.
 //

@@ -32,7 +32,7 @@ class TransferSet {
 // One rank's messages to and from the others, and its waits for them.
 //
 // A wait always knows the rank that it waits for: it handles the transfers one after the other, while all of them make
-// progress. A wait begins with a number of polls. Where ranks outnumber cores, it yields the core between them. A long
+// progress. A wait begins with a number of polls. If ranks outnumber cores, it yields the core between them. A long
 // wait sleeps between polls, each time for a small part of the time it has waited: a sleeping rank moves no messages,
 // and not all messages wake a rank.
 //
@@ -61,7 +61,7 @@ class MessageLink {
   // to report it.
   RunningCollective Running(const CallInfo& info, size_t bytes_total, int steps = 0) const;
 
-  // Begins a transfer and adds it to `set`. With 0 bytes neither side has a transfer.
+  // Begins a transfer and adds it to `set`. If the size is 0 bytes, neither side has a transfer.
   absl::Status Send(const void* data, size_t bytes, RankId to, TransferSet& set);
   absl::Status Receive(void* data, size_t bytes, RankId from, TransferSet& set);
 

@@ -162,7 +162,7 @@ absl::Status MessageReduce::ReduceSlice(uint64_t k) {
     RONDA_RETURN_IF_ERROR(link_.Wait(memory_.leaving[k % kSlots], running_));
     ReduceOwn(k, nullptr);
   } else {
-    // This region is no other rank's: it can be written while this rank's contributions are still being sent.
+    // Only this rank uses this region, so it can be written while this rank's contributions are still being sent.
     ReduceOwn(k, ResultOf(self, k));
     RONDA_RETURN_IF_ERROR(SendResults(k));
     if (Receives(self) && OutputOf(self, k) == nullptr) Unpack(self, k, ResultOf(self, k));

@@ -13,8 +13,8 @@
 
 namespace ronda {
 
-// Messages between ranks, which are numbered from 0. The messages of a sender to a receiver stay in order. No call but
-// Rest blocks.
+// Messages between ranks, which are numbered from 0. The messages of a sender to a receiver stay in order. Only Rest
+// blocks.
 //
 // Thread-compatible. A buffer belongs to the transfer until Test has reported that it is complete. If the job fails
 // before that, the buffer belongs to the transfer until no more calls are made.
@@ -37,7 +37,7 @@ class PointToPoint {
   // Moves as much data as it can. Returns whether all of `requests` are complete; if so, they are over.
   virtual absl::StatusOr<bool> Test(absl::Span<Request> requests) = 0;
 
-  // Sleeps until data can be moved, but not for longer than `longest`; for that long if the library cannot tell.
+  // Sleeps until data can be moved, for `longest` at most. If the library cannot tell when, sleeps for `longest`.
   virtual void Rest(absl::Duration longest) { absl::SleepFor(longest); }
 };
 

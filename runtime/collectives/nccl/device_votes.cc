@@ -10,7 +10,7 @@ namespace ronda {
 namespace {
 
 constexpr size_t kMemoryBytes = 4096;
-// One cache line a vote: the host reads one while the device writes another.
+// One cache line per vote: the host reads one while the device writes another.
 constexpr size_t kVoteBytes = 64;
 constexpr size_t kGateOffset = sizeof(uint32_t);
 

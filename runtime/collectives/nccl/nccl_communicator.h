@@ -18,21 +18,21 @@
 
 namespace ronda {
 
-// Collectives of tensors in the memory of GPUs, one GPU a rank, over NCCL.
+// Collectives of tensors in the memory of GPUs, one GPU per rank, over NCCL.
 //
 // A call returns once its work is on the stream (communicator.h: the communicator of a device). The exchanges, which
-// move bytes without looking at them, are here. NcclReduce does the reductions, and NcclGroups owns NCCL's own
-// communicators: one for each group of ranks.
+// move bytes without looking at them, are here. NcclReduce does the reductions, and NcclGroups owns NCCL's
+// communicators, one for each group of ranks.
 //
 // Some reductions are one ncclAllReduce, or one ncclReduceScatter if each member receives another part: those of
-// integers, the sums of floating-point numbers, and the products of float32 and float64. NCCL rounds in its own order
-// and not in the order of the ranks, and 16-bit sums after every addition. For all others NCCL's result would differ
-// more: it drops NaN from floating-point minima and maxima, and it lacks the 8-bit blocks and some types and operators.
-// For these, and with SumOrder::kOfRanks for all floating-point numbers, the members exchange shards by grouped sends
-// and receives, reduce them here in the order of the group and in float32, and gather the result. That moves as many
-// bytes as a ring and rounds once.
+// integers, the sums of floating-point numbers, and the products of float32 and float64. NCCL adds in its own order
+// instead of the order of the ranks, and rounds 16-bit sums after every addition. For all other reductions NCCL's
+// result would differ more: it drops NaN from floating-point minima and maxima, and it lacks the 8-bit blocks and some
+// types and operators. For these, and with SumOrder::kOfRanks for all floating-point numbers, the members exchange
+// shards by grouped sends and receives, reduce them here in the order of the group and in float32, and gather the
+// result. That moves as many bytes as a ring and rounds once.
 //
-// Thread-compatible, but any thread may call failure() and Abort().
+// Thread-compatible, except failure() and Abort(), which any thread may call.
 class NcclCommunicator : public Communicator {
  public:
   struct Options {
@@ -45,7 +45,7 @@ class NcclCommunicator : public Communicator {
     Communicator* host = nullptr;                  // of the same ranks, not owned: carries NCCL's ids
     StreamMarks* marks = nullptr;                  // of the stream; not owned; may be nullptr
     SumOrder order = SumOrder::kOfNccl;            // the same on all ranks
-    size_t chunk_bytes = NcclReduce::kChunkBytes;  // likewise
+    size_t chunk_bytes = NcclReduce::kChunkBytes;  // the same on all ranks
     absl::Duration init_deadline = absl::Minutes(1);
     std::function<absl::Status()> job_failure;  // the job's first failure; called during waits
   };
@@ -53,7 +53,7 @@ class NcclCommunicator : public Communicator {
   // Errors: the device's; RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(Options options);
 
-  // Waits for the stream. If the stream does not end, it aborts what is under way.
+  // Waits for the stream. If the stream does not end, it aborts the work under way.
   ~NcclCommunicator() override;
 
   RankId rank() const override { return options_.rank; }
@@ -65,12 +65,13 @@ class NcclCommunicator : public Communicator {
   absl::Status Barrier(const CallInfo& info) override;
   void Tune(const Tuning&) override {}  // NCCL chooses its own chunks
 
-  // The first error that NCCL has reported on any of its communicators (ncclCommGetAsyncError); OK if there is none.
+  // The first error that NCCL has reported on any of its communicators (ncclCommGetAsyncError); OK if it has reported
+  // none.
   absl::Status failure() const { return groups_.failure(); }
 
   // Aborts the work on the device, which may never end by itself after the loss of a peer. It marks all communicators
   // and only then frees any. No call succeeds afterwards. Idempotent. If the device does not finish within seconds, it
-  // is abandoned (Device::Abandon). Throws std::bad_alloc where the standard library does; the next call aborts then.
+  // is abandoned (Device::Abandon). Throws std::bad_alloc if the standard library does; then the next call aborts.
   void Abort() { groups_.Abort(); }
 
  private:
@@ -94,7 +95,7 @@ class NcclCommunicator : public Communicator {
   absl::Status GatherEqual(const AllgatherCall& call, Entry* entry);
   absl::Status GatherByBroadcasts(const AllgatherCall& call, const Members& members, Entry* entry);
   absl::Status GatherForOne(const AllgatherCall& call, const Members& members, Entry* entry);
-  // Exchanges pieces_, one a member, with all members; a rank copies its piece for itself.
+  // Exchanges pieces_, one per member, with all members; a rank copies its piece for itself.
   absl::Status Exchange(const CallInfo& info, const Members& members, Entry* entry);
   absl::Status Copy(void* to, const void* from, size_t bytes);
 

@@ -36,8 +36,8 @@ void AbortOne(RankId rank, Device& device, const NcclFunctions& nccl, NcclHandle
     is_begun = true;
     nccl.CommAbort(handle);
   };
-  // CommAbort must be called in any case: a failed device cannot be made current, there may be no memory for an error,
-  // and the other ranks' devices wait for this rank all the same.
+  // CommAbort must be called in any case, because the other ranks' devices wait for this rank: even if a failed device
+  // cannot be made current, or there is no memory for an error.
   const absl::Cleanup in_any_case = [&] {
     if (!is_begun) abort();
   };
@@ -441,14 +441,14 @@ std::optional<SideBySide> NcclGroups::TakeAborts() {
         [device = options_.device, library = options_.library, handle = entry->handle, rank = self(), child] {
           if (handle != nullptr) AbortOne(rank, *device, library->functions, handle);
           if (child == nullptr) return;
-          // It has been told, too.
+          // This communicator has also been notified.
           const NcclHandle blocking = child->TakeWhenFree();
           if (blocking != nullptr) AbortOne(rank, *device, library->functions, blocking);
         });
   }
   if (calls.empty()) return std::nullopt;
   std::optional<SideBySide> aborts(std::in_place, std::move(calls));
-  // Only now, with memory for all later steps, can no handle be lost.
+  // Only now all later steps have their memory, so that no handle can be lost.
   for (const std::unique_ptr<Entry>& entry : entries_) {
     entry->handle = nullptr;
     entry->child.reset();
@@ -457,10 +457,9 @@ std::optional<SideBySide> NcclGroups::TakeAborts() {
   return aborts;
 }
 
-// ncclCommAbort tells the device's kernels to end and may then wait for the device. The device never gets that far if a
-// kernel of another communicator, which has not been told, runs first. So each communicator is aborted on a thread of
-// its own. Nor does the device get that far if it is stuck in the trainer's work. So each thread owns everything it
-// needs.
+// ncclCommAbort tells the device's kernels to end and may then wait for the device. The device never ends these kernels
+// if a kernel of another communicator runs first and has not been notified. So each communicator is aborted on its own
+// thread. The device may also be stuck in the trainer's work. So each thread owns everything it needs.
 void NcclGroups::AbortAll() {
   std::optional<SideBySide> aborts = TakeAborts();
   if (aborts.has_value())
@@ -512,7 +511,7 @@ bool NcclGroups::Deregister() {
   return in_time;
 }
 
-// These calls block, until all peers have come. If one does not, the children are aborted.
+// These calls block until all peers have come. If a peer does not come, the children are aborted.
 void NcclGroups::FinalizeChildren() {
   std::vector<std::function<void()>> calls;
   {

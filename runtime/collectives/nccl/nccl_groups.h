@@ -25,17 +25,17 @@ namespace ronda {
 
 // NCCL's communicators of one rank: one for each group of ranks, made when the group first has data to move.
 //
-// A group has two. One does not block: NCCL starts a thread for each of its calls, so no call hangs, whatever happens
-// to the peers, and this class waits for that thread, with a warning and a deadline. It is there to make, and later to
-// abort, the other one: its child (ncclCommSplit), which blocks, and has the calls. NCCL carries these out in the
-// calling thread, and starts none. The two share their resources, and so the flag by which NCCL's threads and kernels
-// learn of an abort: to abort the parent ends a call that is stuck in the child, and frees nothing which that call
-// uses. The child is freed when no thread is inside. Where NCCL cannot split (before 2.18), the first has the calls,
-// too.
+// A group has two communicators. The first, the parent, does not block: NCCL starts a thread for each of its calls, so
+// no call hangs, whatever happens to the peers. This class waits for that thread, with a warning and a deadline. The
+// only use of the parent is to make, and later to abort, the second: its child (ncclCommSplit). The child blocks and
+// gets the collective calls; NCCL carries them out in the calling thread and starts no thread. Parent and child share
+// their resources, including the flag that notifies NCCL's threads and kernels of an abort. So aborting the parent ends
+// a call that is stuck in the child, and frees nothing that the call uses. The child is freed when no thread is inside.
+// If NCCL cannot split (before 2.18), the first communicator also gets the collective calls.
 //
-// Thread-compatible, but any thread may call failure() and Abort(). NCCL allows one thread at a time on a communicator,
-// but for ncclCommGetAsyncError, for which a call of the child does not keep others waiting. For all else mu_ ensures
-// that, and that no thread uses a communicator that is being freed.
+// Thread-compatible, except failure() and Abort(), which any thread may call. NCCL allows one thread at a time on a
+// communicator. The exception is ncclCommGetAsyncError, which does not have to wait for a call of the child. For all
+// other calls mu_ ensures this, and also that no thread uses a communicator that is being freed.
 class NcclGroups {
  public:
   struct Options {
@@ -47,7 +47,7 @@ class NcclGroups {
     Communicator* host = nullptr;
     // The least time that NCCL gets to connect members that have all arrived.
     absl::Duration init_deadline = absl::Minutes(1);
-    absl::Duration end_deadline = absl::Seconds(5);  // that peers get to end their communicators too
+    absl::Duration end_deadline = absl::Seconds(5);  // how long peers have to end their communicators
     std::function<absl::Status()> job_failure;
   };
 
@@ -70,7 +70,7 @@ class NcclGroups {
 
   // Returns the communicator of these members; nullptr if this rank is not a member or is the only one. All ranks of
   // the job call it at the same point in the sequence of calls. Errors: DEADLINE_EXCEEDED, UNAVAILABLE, the job's
-  // failure; they name the ranks and contain NCCL's own text.
+  // failure; they name the ranks and contain NCCL's text.
   absl::StatusOr<Entry*> For(const CallInfo& info, const Members& members);
 
   // Runs `enqueue`, which calls NCCL's functions, as one NCCL group. Returns when all of the group's work is on its
@@ -83,12 +83,11 @@ class NcclGroups {
   // the communicators have ended. Errors: NCCL's, which end the job.
   absl::Status Register(Entry* entry, void* memory, size_t bytes);
 
-  // The first failure that NCCL or this class has found; OK if there is none.
+  // The first failure that NCCL or this class has found; OK if they have found none.
   absl::Status failure() const;
 
   // Aborts all communicators. Idempotent. If some have not ended after seconds, it leaves them to detached threads and
-  // abandons the device, which is stuck. Throws std::bad_alloc where the standard library does; the next call aborts
-  // then.
+  // abandons the device, which is stuck. Throws std::bad_alloc if the standard library does; then the next call aborts.
   void Abort();
 
  private:
@@ -119,7 +118,7 @@ class NcclGroups {
   // FAILED_PRECONDITION if the members' versions of NCCL differ.
   absl::StatusOr<NcclUniqueId> AgreeOnId(const CallInfo& info, const Members& members, const Entry& entry);
   absl::Status Connect(const CallInfo& info, const NcclUniqueId& id, const Members& members, Entry* entry);
-  // Makes the child. Nothing, if NCCL cannot.
+  // Makes the child, if NCCL can.
   absl::Status Split(const CallInfo& info, const Members& members, Entry* entry);
   // Waits for what `begin(handle slot)` has begun.
   absl::Status Make(const CallInfo& info, Entry* entry, absl::string_view doing, absl::FunctionRef<NcclResult()> begin);
@@ -143,10 +142,10 @@ class NcclGroups {
   bool Deregister();
   void Finalize();
   void FinalizeChildren();
-  // Makes the calls, which own what they use, by a thread each. If some do not end in time, abandons the device because
-  // of `what`, and returns false.
+  // Makes the calls, each on its own thread; they own what they use. If some do not end in time, abandons the device
+  // because of `what`, and returns false.
   bool CallInTime(SideBySide calls, absl::Duration patience, absl::string_view what);
-  // Takes all handles from the entries and returns the calls that abort them; nullopt if there are none.
+  // Takes all handles from the entries and returns the calls that abort them; nullopt if no handle is left.
   std::optional<SideBySide> TakeAborts() ABSL_LOCKS_EXCLUDED(mu_);
   void AbortAll();
 

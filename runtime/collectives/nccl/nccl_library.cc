@@ -79,7 +79,7 @@ class Symbols {
   std::string missing_;
 };
 
-// Returns the name of a missing function; empty if there is none.
+// Returns the name of a missing function; empty if none is missing.
 std::string FindFunctions(void* library, NcclFunctions* nccl) {
   Symbols symbols(library);
   symbols.Need("ncclGetUniqueId", &nccl->GetUniqueId);

@@ -1,5 +1,5 @@
-// NCCL's C interface, as far as Ronda uses it, and its loading. The interface is declared here because the library is
-// loaded at run time: a build needs neither the library nor its header. The numbers are part of NCCL's ABI. Where
+// The part of NCCL's C interface that Ronda uses, and its loading. The interface is declared here because the library
+// is loaded at run time: a build needs neither the library nor its header. The numbers are part of NCCL's ABI. Where
 // nccl.h is installed, a test compares them with it.
 #ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_LIBRARY_H_
 #define RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_LIBRARY_H_
@@ -60,8 +60,8 @@ inline constexpr int kOldestNccl = 21400;
 // NCCL chooses the value.
 inline constexpr int kNcclUndefined = INT_MIN;
 
-// The beginning of ncclConfig_t, as in NCCL 2.18. Earlier versions look only at what they know of it, and later ones
-// use their own defaults for the rest.
+// The beginning of ncclConfig_t, as in NCCL 2.18. Earlier versions read only the fields that they know, and later
+// versions use their defaults for the rest.
 struct NcclConfig {
   size_t size = sizeof(NcclConfig);
   unsigned magic = 0xcafebeef;
@@ -71,12 +71,12 @@ struct NcclConfig {
   int min_ctas = kNcclUndefined;
   int max_ctas = kNcclUndefined;
   const char* net_name = nullptr;
-  // Whether communicators that are split off share this one's resources: buffers, connections, and the flag by which an
-  // abort is told.
+  // Whether communicators that are split off share this one's resources: buffers, connections, and the flag that
+  // signals an abort.
   int split_share = kNcclUndefined;
 };
 
-// One entry a function, named as in nccl.h without its prefix.
+// One entry per function, named as in nccl.h without the prefix.
 struct NcclFunctions {
   NcclResult (*GetVersion)(int* version);  // 22809 is 2.28.9
   NcclResult (*GetUniqueId)(NcclUniqueId* id);
@@ -122,11 +122,11 @@ std::string NcclVersionText(int version);
 // The places where LoadNccl searches, in order: patterns of files, or a name that the loader resolves.
 std::vector<std::string> NcclPlaces(const std::string& path, const std::string& toolkit, const std::string& python);
 
-// Loads `path` (RONDA_NCCL_LIBRARY) or, if that is empty, libnccl.so.2. It searches the loader's path (a library that
-// the process has already loaded comes first), the CUDA toolkit in `toolkit` (CUDA_HOME), the packages of the Python
-// environment in `python` (VIRTUAL_ENV), the usual places of toolkits, and other packages of Python. Errors: NOT_FOUND
-// that lists the places searched and the remedy; FAILED_PRECONDITION if the library is too old (with both versions),
-// lacks a function, or is not NCCL.
+// Loads `path` (RONDA_NCCL_LIBRARY) or, if that is empty, libnccl.so.2. It searches the loader's path first (a library
+// that the process has already loaded comes first), then the CUDA toolkit in `toolkit` (CUDA_HOME). After that it
+// searches the packages of the Python environment in `python` (VIRTUAL_ENV), the usual places of toolkits, and other
+// packages of Python. Errors: NOT_FOUND that lists the places searched and the remedy; FAILED_PRECONDITION if the
+// library is too old (with both versions), lacks a function, or is not NCCL.
 absl::StatusOr<std::shared_ptr<const NcclLibrary>> LoadNccl(const std::string& path, const std::string& toolkit = "",
                                                             const std::string& python = "");
 

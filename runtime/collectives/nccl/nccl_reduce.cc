@@ -39,7 +39,7 @@ bool IsEmpty(const ReduceCall& call) {
 
 bool DeliversAll(const ReduceCall& call) { return call.delivery == ReduceCall::Delivery::kAll; }
 
-// Whether residuals must stay as they are until the vote is won.
+// Whether residuals must stay unchanged until the vote is won.
 bool Borrows(const ReduceCall& call) {
   return call.info.ballot != nullptr && IsNarrowed(call.dtype, call.wire) && Stays(call.info);
 }
@@ -57,9 +57,9 @@ bool HasEqualParts(const ReduceCall& call, int members) {
   return true;
 }
 
-// Whether NCCL can work on the tensor itself. The same on all members. With a vote it cannot: the output must stay as
-// it is if there is a veto, the rank that vetoes may have no tensor, and NCCL must not be given memory that is
-// registered on that rank alone.
+// Whether NCCL can work on the tensor itself; equal on all members. With a vote it cannot. After a veto the output must
+// be unchanged, and the rank that vetoes may have no tensor. Also, NCCL must not get memory that is registered only on
+// that rank.
 bool IsPlain(const WireLayout& layout, const ReduceCall& call, int members) {
   return call.segments.size() == 1 && call.info.ballot == nullptr && layout.dtype == call.dtype &&
          FactorsOf(layout, call).before.IsIdentity() && (DeliversAll(call) || HasEqualParts(call, members));
@@ -281,7 +281,7 @@ absl::Status NcclReduce::Move(Reduction& run, const Slot& slot, size_t chunk) {
 }
 
 absl::Status NcclReduce::End(const Reduction& run, const Slot& slot, size_t chunk) {
-  // Only now: the next chunk has been packed ahead of this.
+  // Only now, because the next chunk is packed before this one is unpacked.
   if (run.kernels != options_.stream) RONDA_RETURN_IF_ERROR(slot.moved->OrderBefore(run.kernels));
   RONDA_RETURN_IF_ERROR(KeepResiduals(run, slot));
   return Unpack(run, slot, chunk);

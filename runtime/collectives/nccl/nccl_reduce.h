@@ -33,20 +33,20 @@ namespace ronda {
 //
 // Plain is a single tensor that needs no conversion: NCCL works on it in its place. wire_plan.h says what NCCL adds up.
 //
-// A fusion buffer of more than a chunk is carried chunk by chunk, in two buffers in turn: while NCCL has one chunk on
-// the communicator's stream, the kernels pack the next chunk and unpack the one before on a stream of their own. So
-// memory is bounded, and every rank makes the same calls of NCCL in the same order.
+// A fusion buffer of more than a chunk travels chunk by chunk, in two buffers that take turns. While NCCL works on one
+// chunk on the communicator's stream, the kernels pack the next chunk and unpack the previous one on another stream. So
+// memory is limited, and every rank makes the same calls of NCCL in the same order.
 //
 // Votes are elements of the wire that travel with the data of the first chunk: reduced with it in the fusion buffer, or
 // sent to all members in an exchange. The unpacking kernels count them. If one is a veto, they leave the outputs
-// untouched. The last one writes the outcome. So a vote costs no launch and no copy of its own: the kernel that packs
-// the first chunk writes this rank's.
+// untouched. The last one writes the outcome. So a vote needs no extra launch and no extra copy: the kernel that packs
+// the first chunk writes this rank's vote.
 //
-// NCCL chooses the way of the data by whether the memory is registered, and must be told the same on all ranks. So
-// neither a vote nor a veto changes the memory that NCCL is given, nor the algorithm: with a vote it is always the
-// fusion buffer, registered on every rank.
+// NCCL chooses how to move the data depending on whether the memory is registered, and this must be equal on all ranks.
+// So neither a vote nor a veto changes the memory that NCCL gets, or the algorithm: with a vote it is always the fusion
+// buffer, registered on every rank.
 //
-// Calls that are repeated with the same tensors, as those of a training are, are not laid out again (plan_cache.h).
+// Calls that are repeated with the same tensors, as in a training, use the earlier plan again (plan_cache.h).
 //
 // The rounding errors of packing go to the residuals at once. If there is a vote, they go to a copy that is taken over
 // together with the outputs.
@@ -81,16 +81,16 @@ class NcclReduce {
   // REQUIRES: IsNeeded(call), and this rank is a member.
   absl::Status Run(const ReduceCall& call, const Members& members, Entry* entry);
 
-  // Makes every member's stream wait for all others', and holds the vote if there is one.
+  // Makes every member's stream wait for all others', and holds the vote if the call has one.
   absl::Status Meet(const CallInfo& info, const Members& members, Entry* entry);
 
-  // Puts the end of everything on the stream: also of a call that has failed in the middle.
+  // Makes the stream wait for all work, even that of a call that has failed in the middle.
   absl::Status Join();
 
  private:
   // Votes in the device's memory, as the unpacking kernels take them.
   struct Votes {
-    const std::byte* elements = nullptr;  // nullptr: there is no vote
+    const std::byte* elements = nullptr;  // nullptr: no vote
     int count = 0;
     double stay = 0;
   };
@@ -115,7 +115,7 @@ class NcclReduce {
     float* copy = nullptr;
   };
 
-  // What a chunk uses; the next but one uses it again.
+  // The memory of a chunk; the chunk after the next uses it again.
   struct Slot {
     StreamBuffer wire;
     StreamBuffer arrived;    // contributions of the other members
@@ -125,10 +125,10 @@ class NcclReduce {
     WirePlan::Chunk chunk = {};
     std::byte* data = nullptr;            // in `wire`
     std::byte* others = nullptr;          // in `arrived`
-    std::vector<Borrowed> borrowed = {};  // one a piece, in the order of the plan; or none
+    std::vector<Borrowed> borrowed = {};  // one per piece, in the order of the plan; or none
   };
 
-  // What has to be made before anything is on the stream.
+  // The parts that must exist before anything is on the stream.
   struct Parts {
     VoteValues values;
     DeviceMemory arrivals;
@@ -177,13 +177,13 @@ class NcclReduce {
   void FillUnpacked(const Reduction& run, const Slot& slot, UnpackSegments* segments) const;
   // If there is a vote, copies the residuals to memory that packing may change.
   absl::Status BorrowResiduals(const Reduction& run, Slot& slot);
-  // Takes the changed copies over unless there is a veto.
+  // Copies the changed residuals back unless there is a veto.
   absl::Status KeepResiduals(const Reduction& run, const Slot& slot);
 
   // Of what NCCL adds up: this rank's vote in front of each region.
   kernels::cuda::VoteCast CastVote(const Reduction& run, const Slot& slot) const;
 
-  // Has `to` wait for what `from` has been given so far.
+  // Makes `to` wait for all work that `from` has so far.
   absl::Status HandOver(DeviceEvent& event, StreamHandle from, StreamHandle to, StreamPhase phase);
   // Launch the kernels.
   absl::Status LaunchPack(kernels::cuda::PackCall call, const PackSegments& segments, StreamHandle stream);
@@ -205,7 +205,7 @@ class NcclReduce {
   const std::unique_ptr<DeviceEvent> joint_;
   Slot slots_[2];
   PlanCache known_;
-  WirePlan own_plan_;  // of what is laid out anew in every call
+  WirePlan own_plan_;  // for calls that are laid out every time
   // Of the call under way: its plan, and if that is known, its tables.
   const WirePlan* plan_ = &own_plan_;
   std::vector<ReductionPlan::Tables>* tables_ = nullptr;

@@ -11,7 +11,7 @@
 
 namespace ronda {
 
-// The plan of a reduction of whole tensors, and what the kernels are told of each of its chunks.
+// The plan of a reduction of whole tensors, and the tables of each of its chunks for the kernels.
 struct ReductionPlan {
   // The tables of a chunk, made when they are first needed.
   struct Tables {
@@ -24,17 +24,17 @@ struct ReductionPlan {
   WirePlan wire;
   std::vector<Tables> chunks;
 
-  // What it was made for.
+  // The reduction for which it was made.
   std::vector<Segment> segments;
   DType dtype = DType::kFloat32;
   WireFormat format = WireFormat::kNone;
   size_t vote_elements = 0;
 };
 
-// Plans of earlier reductions. A training repeats its buckets in every step, in the same order and most often with
-// tensors at the same addresses: then nothing is laid out again. The plan behind the one that was found last is tried
-// first, so a locked schedule finds each at once. If tensors have ever new addresses, the plan of others of the same
-// sizes is taken over, and only its tables are made again.
+// Plans of earlier reductions. A training repeats its buckets in every step, in the same order and usually with tensors
+// at the same addresses: then no plan is made again. The cache first tries the plan after the one that it found last,
+// so a locked schedule finds each plan at once. If the tensors have new addresses, it uses the plan of other tensors of
+// the same sizes, and makes only the tables again.
 //
 // Thread-compatible.
 class PlanCache {

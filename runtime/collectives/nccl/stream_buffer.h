@@ -16,12 +16,12 @@ namespace ronda {
 // Memory of a device that the work on one stream uses, call after call. It grows to the largest need and stays at that
 // size.
 //
-// Outgrown memory is kept until the end. CUDA frees memory only after the device has done all earlier work, and that
-// may be a kernel of any NCCL communicator in the process that waits for a rank that waits for this one. Each growth
-// doubles the size, as far as that may be needed, so the outgrown memory is smaller than the memory in use.
+// Outgrown memory is kept until the end. CUDA frees memory only after the device has done all earlier work. That work
+// may be a kernel of any NCCL communicator in the process, and the kernel may wait for a rank that waits for this one.
+// Each growth doubles the size, up to the expected maximum, so the outgrown memory is smaller than the memory in use.
 //
 // The memory comes from NCCL's own allocator if the library has one, so that NCCL's transports can use it directly. All
-// ranks have the same library, thus the same kind of memory: NCCL's choices depend on that.
+// ranks have the same library, and so the same kind of memory: NCCL's choices depend on that.
 //
 // Thread-compatible. The objects of its options must outlive it.
 class StreamBuffer {
@@ -32,7 +32,7 @@ class StreamBuffer {
     const NcclFunctions* nccl = nullptr;
     NcclGroups* groups = nullptr;
     std::string purpose;  // "the fusion buffer", for messages
-    // What is expected to be needed at most: memory does not grow beyond this ahead of a need.
+    // The expected maximum: memory grows beyond it only when it is needed.
     size_t most_bytes = std::numeric_limits<size_t>::max();
   };
 

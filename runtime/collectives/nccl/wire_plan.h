@@ -17,14 +17,14 @@ namespace ronda {
 // NCCL's name of a type; nullopt: NCCL lacks it.
 std::optional<NcclDataType> NcclTypeOf(DType dtype);
 
-// The order in which floating-point numbers are added up and multiplied. kOfNccl: where NCCL can, as NCCL does it: in
-// an order of its own, with 16-bit sums rounded after every step. kOfRanks: in the order of the ranks, in float32 for
-// smaller types, rounded once: the same bits on every backend.
+// The order in which floating-point numbers are added up and multiplied. kOfNccl: if NCCL can do it, as NCCL does it.
+// Its order is not that of the ranks, and it rounds 16-bit sums after every step. kOfRanks: in the order of the ranks,
+// in float32 for smaller types, rounded once. This gives the same bits on every backend.
 enum class SumOrder : uint8_t { kOfNccl, kOfRanks };
 
-// NCCL's name of an operator if NCCL is to reduce this wire with it: its result is Ronda's, exactly or but for the
-// order of roundings. NCCL's minima and maxima of floating-point numbers drop NaN, and products of 16-bit types would
-// lose too much to its roundings.
+// NCCL's name of an operator, if NCCL should reduce this wire with it. Its result equals Ronda's, exactly or except for
+// the order of roundings. NCCL's minima and maxima of floating-point numbers drop NaN, and products of 16-bit types
+// would lose too much to its roundings.
 std::optional<NcclRedOp> NcclOpOf(const WireLayout& layout, ReduceOp op, SumOrder order);
 
 // The factors of a reduction before and after NCCL's part.
@@ -32,18 +32,18 @@ struct WireFactors {
   kernels::Scale before;
   kernels::Scale after;
 };
-// Sums of 16-bit types are multiplied by both factors before NCCL adds them up: the average of numbers cannot leave the
-// range of a type that has their sum leave it, and there is no rounding for a factor behind the sum.
+// Terms of 16-bit sums are multiplied by both factors before NCCL adds them up. So an average does not overflow where
+// the plain sum would, and no factor after the sum causes another rounding.
 WireFactors FactorsOf(const WireLayout& layout, const ReduceCall& call);
 
 // The places of a reduction's tensors in the fusion buffer, and the chunks in which the buffer travels.
 //
-// The buffer is one region; or, where every member receives another part of the result, as many regions of the same
-// length as there are members: region m has the votes, and behind them the elements of all tensors that member m
-// receives. Each piece of a tensor begins a granule at an address that suits the device's kernels. A chunk is the same
-// range of every region.
+// The buffer is one region. If every member receives another part of the result, it is one region per member instead,
+// all of the same length. Region m contains the votes, followed by the elements of all tensors that member m receives.
+// Each piece of a tensor begins a granule at an address that suits the device's kernels. A chunk is the same range of
+// every region.
 //
-// Made anew for every call; keeps its memory.
+// Made again for every call; keeps its memory.
 class WirePlan {
  public:
   // Consecutive elements of a tensor.
@@ -63,8 +63,8 @@ class WirePlan {
   // at least one unit.
   void Lay(const ReduceCall& call, size_t vote_elements, size_t chunk_bytes);
 
-  // A region a member, if that is possible, and costs no more bytes than all members' receiving everything; otherwise
-  // as above. The same on all members.
+  // One region per member, if that is possible and needs no more bytes than when all members receive everything;
+  // otherwise as above. The choice is equal on all members.
   void LayByMember(const ReduceCall& call, size_t vote_elements, size_t chunk_bytes, int members);
 
   const WireLayout& layout() const { return layout_; }

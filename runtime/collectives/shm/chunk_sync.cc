@@ -69,10 +69,10 @@ absl::Status ChunkSync::WaitForRoom(const ChunkSequence& chunks, uint64_t k, con
   const uint64_t ring_bytes = world_->view().geometry().RingBytes();
   if (chunks.End(k) <= done_by_all_ + ring_bytes) return absl::OkStatus();
   uint64_t needed = chunks.End(k) - ring_bytes;
-  // The gap between two collectives belongs to no collective. To wait for it would be to wait for the beginning of this
+  // The gap between two collectives belongs to no collective. A wait for it would be a wait for the beginning of this
   // one.
   if (needed <= chunks.begin) needed = std::min(needed, chunks.previous_end);
-  // Remembers how far the others really are: a look at their counters costs a transfer each.
+  // Remembers how far the others really are, because reading each counter costs a transfer between cores.
   uint64_t done = std::max(needed, chunks.begin);
   for (RankId rank = 0; rank < world_->size(); ++rank) {
     if (rank == world_->rank()) continue;
@@ -107,14 +107,14 @@ bool ChunkSync::Spin(const std::atomic<uint64_t>& word, uint64_t value) const {
     const absl::Duration now = MonotonicTime();
     if (end == absl::InfiniteDuration()) end = now + kSpin;
     if (now >= end) return false;
-    // There is a core for each rank, but the late one may have been put on this one, where it waits for this thread.
+    // Each rank has a core, but the late rank may have been scheduled on this one, where it waits for this thread.
     sched_yield();
   } while (!world_->HasFailed());
   return false;
 }
 
-// Where ranks outnumber cores, the late rank may need this very core. Yielding costs less than sleeping, as long as
-// another thread takes the core.
+// If ranks outnumber cores, the late rank may need this core. Yielding costs less than sleeping, as long as another
+// thread takes the core.
 bool ChunkSync::Yield(const std::atomic<uint64_t>& word, uint64_t value) const {
   for (int i = 0; i < kYields; ++i) {
     if (word.load(std::memory_order_acquire) >= value) return true;

@@ -1,9 +1,9 @@
 // How the ranks of a host pass chunks to each other through rings in shared memory.
 //
 // Vocabulary: all collectives of a job together form one *stream* of data. A *position* counts its bytes and means the
-// same on every rank. Each rank keeps the last part of its stream in a *ring*. It publishes three counters: up to which
-// position it has *packed* (its contribution is in its ring), *reduced* (its shard of the result is in its ring) and is
-// *done* (it no longer reads other ranks' data before that position). The counters only grow.
+// same on every rank. Each rank keeps the last part of its stream in a *ring*. It publishes three counters, each a
+// position: up to *packed* its contribution is in its ring; up to *reduced* its shard of the result is in its ring; up
+// to *done* it no longer reads other ranks' data. The counters only grow.
 //
 // Memory ordering: a rank writes its ring, then stores its counter. A reader of the ring has loaded that counter before
 // (acquire), so it sees the bytes. A rank reads rings, then stores `done`. Before a rank overwrites a part of its ring,
@@ -11,11 +11,11 @@
 //
 // Sleeping: a waiter stores waits_for, adds itself to `sleepers`, then checks the counter again. A publisher stores its
 // counter, then checks `sleepers`, then waits_for, and rings the waiter's doorbell (doorbell.h has its own argument).
-// There is no fence between the store of the counter and the check of `sleepers`: it would add to every hand-over the
-// time in which the stored lines come back from the core that read them last. So the store may still be on its way when
-// the publisher finds no sleeper; only the compiler must not reorder the two. The store arrives soon in any case.
-// Therefore a waiter sleeps for long only if its check fails again kStoresArrive after it announced itself. Even then
-// it wakes up every second, in case the publisher is stopped before it rings.
+// There is no fence between the store of the counter and the check of `sleepers`. With a fence, every hand-over would
+// take longer, by the time until the stored lines come back from the core that read them last. So the store may still
+// be on its way when the publisher finds no sleeper; only the compiler must not reorder the two. The store arrives soon
+// in any case. Therefore a waiter sleeps for long only if its check fails again kStoresArrive after it announced
+// itself. Even then it wakes up every second, in case the publisher is stopped before it rings.
 //
 // Votes (communicator.h): a rank that vetoes a collective stores the position at which the collective begins beside its
 // `packed` counter, then the counter. A rank that has seen the counter (acquire) sees the veto. Every rank looks for
@@ -42,8 +42,8 @@ namespace ronda {
 
 // The positions of one collective's chunks in the stream.
 //
-// Every chunk but the last has chunk_bytes. A rank keeps position p at p modulo the size of its ring. The size of the
-// ring is a multiple of chunk_bytes, and no chunk crosses a multiple of chunk_bytes, so every chunk is contiguous.
+// Every chunk except the last has chunk_bytes. A rank keeps position p at p modulo the size of its ring. The size of
+// the ring is a multiple of chunk_bytes, and no chunk crosses a multiple of chunk_bytes, so every chunk is contiguous.
 struct ChunkSequence {
   uint64_t previous_end;  // of the previous collective
   uint64_t begin;
@@ -63,7 +63,7 @@ class DataStream {
 
   size_t chunk_bytes() const { return chunk_bytes_; }
 
-  // For the collectives to come. All ranks call it at the same point in the sequence of calls.
+  // Applies to later collectives. All ranks call it at the same point in the sequence of calls.
   void set_chunk_bytes(size_t chunk_bytes) { chunk_bytes_ = chunk_bytes; }
 
   // Takes room for `bytes` bytes of each rank, in granules that no chunk cuts: a chunk may end with less than a granule
@@ -73,7 +73,7 @@ class DataStream {
   ChunkSequence Take(size_t bytes, size_t granule_bytes = 1) {
     const uint64_t previous_end = next_;
     const uint64_t begin = FitsInCurrentChunk(bytes) ? next_ : RoundUp(next_, chunk_bytes_);
-    // Most calls fit in one chunk and take no division.
+    // Most calls fit in one chunk and need no division.
     const size_t used_bytes = bytes <= chunk_bytes_ ? chunk_bytes_ : chunk_bytes_ - chunk_bytes_ % granule_bytes;
     const uint64_t full_chunks = bytes <= used_bytes ? 0 : (bytes - 1) / used_bytes;
     next_ = begin + full_chunks * chunk_bytes_ + RoundUp(bytes - full_chunks * used_bytes, kLineBytes);
@@ -153,7 +153,7 @@ class ChunkSync {
   absl::StatusOr<Ballot::Result> CountVotes(const Members& members, const ChunkSequence& chunks,
                                             const RunningCollective& running);
 
-  // Waits until no rank, also outside the group, still reads the bytes that chunk k of `chunks` will overwrite.
+  // Waits until no rank, inside or outside the group, still reads the bytes that chunk k of `chunks` will overwrite.
   absl::Status WaitForRoom(const ChunkSequence& chunks, uint64_t k, const RunningCollective& running);
 
   // The address of `position` in the ring of `rank`.

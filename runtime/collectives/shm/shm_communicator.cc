@@ -219,7 +219,7 @@ absl::Status ShmCommunicator::Reduce(const ReduceCall& call) {
       return small_.RunPlain(call, bytes);
     }
   }
-  // Packing updates residuals, so the result of the vote must be known first. A rank knows only of its own residuals.
+  // Packing updates residuals, so the result of the vote must be known first. A rank knows only its own residuals.
   if (call.info.ballot != nullptr && IsNarrowed(call.dtype, call.wire)) {
     RONDA_RETURN_IF_ERROR(Barrier(call.info));
     if (IsVetoed(call.info)) return absl::OkStatus();

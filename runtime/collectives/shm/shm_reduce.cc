@@ -104,7 +104,7 @@ absl::Status ShmReduce::PackForOthers(uint64_t k) {
   const Range chunk = ChunkOf(k);
   writer_.Start(chunks_.Begin(k), chunk.count * granule_bytes_);
   RONDA_RETURN_IF_ERROR(sync_.WaitForRoom(chunks_, k, running_));
-  // With this delivery a granule is an element.
+  // A granule is an element with this delivery.
   reduction_.buffer().ForEachRun(chunk.begin, chunk.count, [&](const ReduceArithmetic::Run& run) {
     const ReduceArithmetic::Part own = reduction_.WantedOf(run);
     if (own.empty()) return PackRange(k, {.begin = run.offset, .count = run.count});

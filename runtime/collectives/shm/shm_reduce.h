@@ -14,12 +14,12 @@
 
 namespace ronda {
 
-// One reduction through shared memory, streamed chunk by chunk. Nothing is copied into one buffer, and data in flight
-// stays in the cache. There are two algorithms, which give the same bits:
+// One reduction through shared memory, streamed chunk by chunk. The tensors are not copied into one buffer, and data in
+// flight stays in the cache. There are two algorithms, which give the same bits:
 //
 // - full exchange: pack(k) | reduce all members' chunk k-1 into the output. Every rank reduces everything that it
-//   receives. This saves one wait. It serves two ranks, small data, and calls in which each rank receives another part:
-//   there, too, each element is reduced once.
+//   receives. This saves one wait. It is used for two ranks, for small data, and for calls in which each rank receives
+//   another part. In the last case each element is also reduced only once.
 // - shards: pack(k) | reduce this rank's shard of chunk k-1 in its own ring | unpack all shards of chunk k-2 into the
 //   output. Each element is reduced once.
 //
@@ -84,7 +84,7 @@ class ShmReduce {
   StreamWriter& writer_;
   std::optional<LateCall> late_call_;  // until the votes are counted
   RunningCollective running_;
-  absl::InlinedVector<const void*, 16> sources_;  // one a member
+  absl::InlinedVector<const void*, 16> sources_;  // one per member
 };
 
 }  // namespace ronda

@@ -23,7 +23,7 @@ namespace ronda {
 //
 // A contribution travels in *lines* of 64 bytes, each of which carries the number of its exchange (layout.h). A stream
 // needs two transfers between cores: first the counter that announces the data, then the data. A flat exchange needs
-// one. Its price is one more copy of the data, line by line, so it serves small data only.
+// one. But it copies the data once more, line by line, so it is used only for small data.
 //
 // Exchanges rotate through several sets of lines (kShmFlatTurns). Before a rank writes a set again, it has completed an
 // exchange to which all ranks contributed after they had used that set. So a contribution of one line can be used in
@@ -75,7 +75,7 @@ class FlatExchange {
   const size_t max_bytes_;
   std::vector<ShmFlatLine*> lines_;         // of each rank
   std::vector<const char*> contributions_;  // of each rank
-  std::vector<char> scratch_;               // max_bytes_ a rank
+  std::vector<char> scratch_;               // max_bytes_ per rank
   size_t turn_ = 0;
 };
 
@@ -99,7 +99,7 @@ class SmallReduce {
   // must not update residuals when it packs.
   absl::Status Run(const ReduceArithmetic& reduction);
 
-  // The same in less time. REQUIRES: IsPlain(call); `bytes` is the size of its input.
+  // As Run, in less time. REQUIRES: IsPlain(call); `bytes` is the size of its input.
   absl::Status RunPlain(const ReduceCall& call, size_t bytes);
 
  private:

@@ -30,12 +30,12 @@ constexpr Stores Other(Stores stores) {
   return stores == Stores::kThroughCache ? Stores::kPastCache : Stores::kThroughCache;
 }
 
-// Decides when the ranks try the other kind of stores, and which kind they settle on, from what the laps of the ring
-// have cost with either. A pure state machine: time is passed in.
+// Decides when the ranks try the other kind of stores, and which kind they then use, by the cost of the ring's laps
+// with either kind. A pure state machine: time is passed in.
 //
-// A trial begins at laps 4, 8, 16 and so on, and later every 128 laps; sooner, if the settled kind has become much
-// slower in two laps, as when a rank is moved to a core that shares no cache with the others'; and after a second in
-// which there were 16 laps, since 128 laps of a job that communicates little take long.
+// A trial begins at laps 4, 8, 16 and so on, and later every 128 laps. It begins sooner if the settled kind has become
+// much slower in two laps, for example because a rank was moved to a core that shares no cache with the others'. It
+// also begins after a second with 16 laps, because 128 laps take long in a job that communicates little.
 //
 // Thread-compatible.
 class StoreTrials {
@@ -43,18 +43,18 @@ class StoreTrials {
   // In the first lap of a trial, the lines are still where the settled kind of stores left them; the second lap counts.
   static constexpr uint64_t kLaps = 2;
 
-  // Whether `lap` is one of the trial that begins at `trial`; 0: there has been none.
+  // Whether `lap` is one of the trial that begins at `trial`; 0: no trial yet.
   static bool IsIn(uint64_t trial, uint64_t lap) { return trial != 0 && lap >= trial && lap - trial < kLaps; }
 
-  // `lap` has ended, later than those before. A byte has taken `cost` nanoseconds in its fastest chunk: the minimum,
-  // because threads may be interrupted. `now` is MonotonicTime().
+  // `lap` has ended; laps come in ascending order. A byte has taken `cost` nanoseconds in its fastest chunk: the
+  // minimum, because threads may be interrupted. `now` is MonotonicTime().
   void FinishLap(uint64_t lap, double cost, absl::Duration now);
 
   // The first lap of the last or the next trial. Set 3 laps before, so that every rank knows it in time: ranks are less
   // than a lap apart.
   uint64_t trial() const { return trial_; }
 
-  // What is used outside of trials.
+  // The kind that is used outside trials.
   Stores settled() const { return settled_; }
 
  private:
@@ -79,7 +79,7 @@ class StoreTrials {
 
   Stores settled_ = Stores::kThroughCache;
   uint64_t trial_ = kFirst;
-  absl::Duration trial_time_ = absl::InfiniteDuration();  // when it was set; the first one: has not been
+  absl::Duration trial_time_ = absl::InfiniteDuration();  // when it was set; infinite before the first trial
   double settled_cost_ = kUnknown;                        // of the last laps without a trial
   int alarming_laps_ = 0;                                 // in a row
 };
@@ -87,14 +87,14 @@ class StoreTrials {
 // Writes this rank's data into its ring, with the kind of stores that is faster on the cores where the ranks run.
 //
 // Between cores that share a cache, ordinary stores are best: the reader finds the data near. Between other cores, each
-// line has to be fetched from the core that read it last, at 35 ns a line on the AMD EPYC of the measurements: 1.8
-// GB/s, against 13 to 28 GB/s for stores that bypass the caches, where the reader goes to memory. The better kind can
-// change during a job, when threads or virtual machines are moved. All ranks must use the same kind: a rank that
-// bypasses the caches gains nothing while another one clogs the path between them.
+// line must be fetched from the core that read it last. That takes 35 ns per line on the AMD EPYC of the measurements:
+// 1.8 GB/s. Stores that bypass the caches reach 13 to 28 GB/s, because the reader then reads from memory. The better
+// kind can change during a job, when threads or virtual machines are moved. All ranks must use the same kind: a rank
+// that bypasses the caches gains nothing while another one clogs the path between them.
 //
-// So all ranks try the other kind from time to time (StoreTrials). Rank 0 times each chunk from its write to the next
-// one's, by when the chunk before has been read too, and stores its decisions in shared memory. Both kinds give the
-// same bytes: a rank that sees a decision late is only slower.
+// So all ranks try the other kind from time to time (StoreTrials). Rank 0 measures the time from the write of a chunk
+// to the write of the next one, by which time the previous chunk has also been read. It stores its decisions in shared
+// memory. Both kinds give the same bytes: a rank that sees a decision late is only slower.
 //
 // Thread-compatible.
 class StreamWriter {
@@ -120,7 +120,7 @@ class StreamWriter {
  private:
   Stores StoresAt(uint64_t position, size_t bytes) const;
   uint64_t LapOf(uint64_t position) const { return position / world_->view().geometry().RingBytes(); }
-  // The time of a chunk of `lap`, in nanoseconds a byte; `now` is its end.
+  // The time of a chunk of `lap`, in nanoseconds per byte; `now` is its end.
   void Learn(uint64_t lap, double cost, absl::Duration now);
 
   const std::shared_ptr<ShmWorld> world_;

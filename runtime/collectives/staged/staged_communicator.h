@@ -24,7 +24,7 @@ namespace ronda {
 //
 // Results have the bits of the host's communicator: chunks cut no element and no block.
 //
-// Thread-compatible, as the host's communicator is. That communicator's owner must use it for one call at a time.
+// Thread-compatible, like the host's communicator. That communicator's owner must use it for one call at a time.
 class StagedCommunicator : public Communicator {
  public:
   struct Options {

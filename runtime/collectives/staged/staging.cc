@@ -40,7 +40,7 @@ absl::Status Staging::Run(const CallInfo& info, StagedCall& call) {
   for (size_t round = 0; round < call.rounds(); ++round) {
     if (round + 1 < call.rounds()) RONDA_RETURN_IF_ERROR(CopyOut(round + 1, call));
     RONDA_RETURN_IF_ERROR(Await(SlotOf(round), info));
-    // The exchange counts as transfer, since the stream waits during it.
+    // The exchange is shown as transfer, because the stream waits during it.
     RONDA_RETURN_IF_ERROR(
         Marked(options_.marks, StreamPhase::kTransfer, call.Exchange(round, SlotOf(round).memory.data())));
     RONDA_RETURN_IF_ERROR(CopyBack(round, call));

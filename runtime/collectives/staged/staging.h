@@ -15,7 +15,7 @@
 
 namespace ronda {
 
-// A collective that goes through the host in rounds. Each round has a slot of pinned memory to itself.
+// A collective that goes through the host in rounds. Each round has its own slot of pinned memory.
 class StagedCall {
  public:
   virtual ~StagedCall() = default;

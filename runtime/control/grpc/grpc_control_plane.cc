@@ -12,7 +12,7 @@
 namespace ronda {
 namespace {
 
-// For the neighbours to hear of the departure or the exit. Healthy ones answer within a round trip.
+// How long neighbours have to receive the departure or the exit. Healthy ones answer within a round trip.
 constexpr absl::Duration kDepartureTime = absl::Seconds(2);
 
 class GrpcControlPlane final : public ControlPlane {

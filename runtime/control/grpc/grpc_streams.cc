@@ -13,16 +13,16 @@
 namespace ronda {
 namespace {
 
-// Of proto/ronda/v1/control.proto.
+// As in proto/ronda/v1/control.proto.
 constexpr char kAttach[] = "/ronda.v1.Control/Attach";
 
-// Streams that wait for an owner: bounds the memory that unauthenticated callers can use, and is more than the children
-// there can be.
+// Maximum number of streams that wait for an owner. It limits the memory that unauthenticated callers can use, and is
+// larger than the possible number of children.
 constexpr size_t kMaxWaiting = 1024;
 
 constexpr MessageLimits kLimits = {.max_message_bytes = 2 * kControlPieceBytes, .window_bytes = kControlWindowBytes};
 
-// Either end: the pieces of a ControlStream as messages of a MessageStream.
+// Either end of a stream: carries the pieces of a ControlStream as messages of a MessageStream.
 class PieceStream final : public ControlStream, public MessageStreamOwner {
  public:
   explicit PieceStream(MessageStream stream) : stream_(std::move(stream)) {}
@@ -48,7 +48,7 @@ class PieceStream final : public ControlStream, public MessageStreamOwner {
     if (!piece.ParseFromArray(message.data(), static_cast<int>(message.size()))) return OnReadsEnd();
     if (!reads_ended_) owner_->OnPiece(this, piece.data());
   }
-  // Also called for a message that is no piece: what follows it is meaningless.
+  // Also called for a message that is no piece: the messages after it are meaningless.
   void OnReadsEnd() override {
     if (!std::exchange(reads_ended_, true)) owner_->OnReadsEnd(this);
   }
@@ -62,7 +62,7 @@ class PieceStream final : public ControlStream, public MessageStreamOwner {
  private:
   MessageStream stream_;
   std::shared_ptr<ControlCore> owner_;  // constant from Open until it closes
-  bool reads_ended_ = false;            // of the calls for messages
+  bool reads_ended_ = false;            // belongs to the calls for messages
 };
 
 }  // namespace

@@ -17,9 +17,9 @@
 
 namespace ronda {
 
-// The parent's end of streams: accepts all callers, children and unauthenticated ones.
+// The parent's end of streams. It accepts all callers: children and unauthenticated ones.
 //
-// Thread-safe. Destroying it cuts off the streams that are left, and waits until their owner has heard of it.
+// Thread-safe. The destructor cuts off the remaining streams, and waits until their owner has been notified.
 class ControlServer {
  public:
   // Listens on one address. `plugin`, `callers`: as MessageServer's. Errors: those of MessageServer::Start.
@@ -29,14 +29,14 @@ class ControlServer {
 
   int port() const { return server_->port(); }
 
-  // From now on `owner` gets the streams, those first that have come in already. To be called once.
+  // From now on `owner` gets the streams, first those that have already come in. Call once.
   void Serve(const std::shared_ptr<ControlCore>& owner);
 
  private:
   ControlServer() = default;
 
   void Accept(absl::string_view method, MessageStream stream);
-  // nullptr if there is none yet: then `stream` waits for it, or is ended.
+  // nullptr if no owner is set yet: then `stream` waits for it, or is ended.
   std::shared_ptr<ControlCore> OwnerOrWait(ControlStream* stream);
 
   Mutex mu_;
@@ -44,7 +44,7 @@ class ControlServer {
   std::vector<ControlStream*> waiting_ ABSL_GUARDED_BY(mu_);
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::unique_ptr<MessageServer> server_;  // constant once started
-  std::unique_ptr<ForkGuard> guard_;       // the same
+  std::unique_ptr<ForkGuard> guard_;       // constant once started
 };
 
 // The child's end of its stream to its parent.
@@ -55,8 +55,8 @@ class ControlClient {
   // `plugin`: as MessageServer's. Errors: those of MessageChannel::Connect.
   static absl::StatusOr<std::unique_ptr<ControlClient>> Connect(const Endpoint& parent, const std::string& plugin);
 
-  // The stream, which connects once it is opened, and tries to until it is cut off. To be called once; the caller opens
-  // or ends it.
+  // Returns the stream. It connects when it is opened, and keeps trying until it is cut off. Call once; the caller
+  // opens or ends it.
   ControlStream* MakeStream();
 
   // Cuts the stream off.

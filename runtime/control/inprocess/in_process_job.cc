@@ -98,8 +98,8 @@ absl::Status InProcessJob::Meet(const Post& post, Work work) {
     RONDA_ASSIGN_OR_RETURN(meeting, GatherLocked(post));
   }
   absl::Status status = work(meeting->arguments);
-  // From here on neither a failure nor a deadline ends the wait: the others may be using the data that this rank's post
-  // points to, and all they do is compute.
+  // From here on neither a failure nor a deadline ends the wait: the other members may be using the data that this
+  // rank's post points to. They only compute, so the wait ends.
   MutexLock lock(&mu_);
   if (--meeting->working == 0) changed_.NotifyAll();
   while (meeting->working > 0) changed_.Wait(&mu_);
@@ -132,7 +132,7 @@ absl::StatusOr<InProcessJob::Meeting*> InProcessJob::GatherLocked(const Post& po
   if (absl::Status status = WaitForOthersLocked(meeting, post); !status.ok()) {
     own = nullptr;
     ++meeting.missing;
-    // Members that come or wake later must not take this rank, which is about to go, for the late one.
+    // Members that come or wake later must not report this rank, which is about to leave, as the late one.
     if (failure_.ok() && meeting_error_.ok()) meeting_error_ = status;
     changed_.NotifyAll();
     return status;
@@ -158,7 +158,7 @@ absl::Status InProcessJob::WaitForOthersLocked(const Meeting& meeting, const Pos
   return absl::OkStatus();
 }
 
-// The call may use the job.
+// Makes the call without the lock, because the call may use the job.
 void InProcessJob::MakeLateCallLocked(LateCall& call) {
   mu_.Unlock();
   call.Make();

@@ -27,7 +27,7 @@ namespace ronda {
 // The shared state of ranks that are threads of one process: mailboxes, the first failure, and calls that all members
 // of a group make together.
 //
-// Thread-safe. Outlives the control planes and communicators made on it, which share its ownership.
+// Thread-safe. The control planes and communicators made on it share its ownership, so it outlives them.
 class InProcessJob {
  public:
   struct Options {
@@ -53,7 +53,7 @@ class InProcessJob {
   // The rank's control plane ends.
   void Leave(RankId rank);
 
-  // One member's part of a meeting, a call that all members of a group make together.
+  // One member's part of a meeting: a call that all members of a group make together.
   struct Post {
     uint64_t meeting;              // the same number on every member, and never used twice
     const Group* group = nullptr;  // the members; nullptr: all ranks
@@ -61,12 +61,12 @@ class InProcessJob {
     const void* arguments;         // of the call, of a type that the caller knows
   };
 
-  // Waits until every member of the meeting has posted, runs `work` with all members' arguments, in the order of the
-  // group, and returns when every member's `work` has returned: the data of a post is used only while its Meet is
+  // Waits until every member of the meeting has posted, runs `work` with all members' arguments in the order of the
+  // group, and returns when every member's `work` has returned. So the data of a post is used only while its Meet is
   // running. Meetings of disjoint groups do not wait for each other.
   //
-  // Errors: the job's failure; ABORTED if a rank that is waited for has departed; DEADLINE_EXCEEDED naming it and the
-  // label. `work` has not run then. Otherwise, the result of `work`.
+  // Errors: the job's failure; ABORTED if a rank that is waited for has departed; DEADLINE_EXCEEDED that names the rank
+  // and the label. After these `work` has not run. Otherwise the result of `work`.
   using Work = absl::FunctionRef<absl::Status(absl::Span<const void* const> arguments)>;
   absl::Status Meet(const Post& post, Work work);
 
@@ -88,9 +88,9 @@ class InProcessJob {
   Peer PeerOf(RankId rank) const;
   void WakeAllLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Meeting& MeetingOfLocked(const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Enters `post` and waits for the others.
+  // Enters `post` and waits for the other members.
   absl::StatusOr<Meeting*> GatherLocked(const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Waits until all others have arrived. Errors: why `post` must not wait any longer.
+  // Waits until all other members have arrived. Errors: why `post` must not wait any longer.
   absl::Status WaitForOthersLocked(const Meeting& meeting, const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void MakeLateCallLocked(LateCall& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -101,12 +101,12 @@ class InProcessJob {
   CondVar changed_;
   std::vector<Member> members_ ABSL_GUARDED_BY(mu_);
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
-  uint64_t called_off_ ABSL_GUARDED_BY(mu_) = 0;     // the highest schedule that has been
-  absl::Status meeting_error_ ABSL_GUARDED_BY(mu_);  // of the first meeting that did not come about; no other will
-  std::map<uint64_t, Meeting> meetings_ ABSL_GUARDED_BY(mu_);  // that have not ended, by number
+  uint64_t called_off_ ABSL_GUARDED_BY(mu_) = 0;     // the highest schedule that has been called off
+  absl::Status meeting_error_ ABSL_GUARDED_BY(mu_);  // of the first meeting that failed; after it all meetings fail
+  std::map<uint64_t, Meeting> meetings_ ABSL_GUARDED_BY(mu_);  // meetings that have not ended, by number
 };
 
-// The control plane of one rank of an InProcessJob. Thread-safe, as the job is.
+// The control plane of one rank of an InProcessJob. Thread-safe, like the job.
 class InProcessControlPlane : public ControlPlane {
  public:
   InProcessControlPlane(std::shared_ptr<InProcessJob> job, RankId rank) : job_(std::move(job)), rank_(rank) {}

@@ -20,16 +20,17 @@ struct LinkFrame {
   std::string content;
 };
 
-// Frames of any length to and from one other rank, in order, over messages whose receiver names the size.
+// Sends and receives frames of any length to and from one other rank, in order, over messages whose size the receiver
+// must know.
 //
-// A frame is a message of a fixed size, the header, which tells the length and has room for the content of most frames;
-// a longer content goes on in a second message. So the receiver always knows the next size, no call asks the library
-// which messages there are, and a report of a cached step is a single short message.
+// A frame is a message of a fixed size, the header. It contains the length and has room for the content of most frames;
+// a longer content continues in a second message. So the receiver always knows the next size. No call asks the library
+// which messages have come, and a report of a cached step is a single short message.
 //
-// Both ends have the same byte order: ranks compare it when they meet.
+// Both ends have the same byte order: ranks compare it when they connect.
 //
-// Thread-compatible. Its buffers are the library's while a transfer is under way: it must not be destroyed then, unless
-// no more calls are made.
+// Thread-compatible. While a transfer is under way the library uses the buffers. Then this object must not be
+// destroyed, unless no more calls to the library are made.
 class FrameLink {
  public:
   // `messages` outlives it.
@@ -40,20 +41,20 @@ class FrameLink {
 
   RankId peer() const { return peer_; }
 
-  // Begins to receive. To be called once.
+  // Begins to receive. Call once.
   absl::Status Listen();
 
   // Queues a frame. Errors: the library's.
   absl::Status Send(LinkFrame frame);
 
-  // The kind of the next frame that has gone, the oldest first, or nothing. Errors: the library's.
+  // The kind of the oldest frame that has been sent and not yet returned here, or nothing. Errors: the library's.
   absl::StatusOr<std::optional<LinkFrame::Kind>> TakeSent();
 
-  // The next frame, if it has come. An end is the last one.
-  // Errors: INTERNAL if it makes no sense; the library's.
+  // The next frame, if it has come. A frame of kind kEnd is the last.
+  // Errors: INTERNAL if the frame makes no sense; the library's.
   absl::StatusOr<std::optional<LinkFrame>> TakeReceived();
 
-  // Whether the library has any of the buffers.
+  // Whether the library still uses any of the buffers.
   bool IsUnderWay() const { return receiving_ != Receiving::kNothing || !outgoing_.empty(); }
 
  private:

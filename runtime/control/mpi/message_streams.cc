@@ -16,7 +16,7 @@
 namespace ronda {
 namespace {
 
-// A refusal's words, as a frame's content: the code, then the text.
+// A refusal as the content of a frame: the code, then the text.
 std::string EncodeLastWord(const absl::Status& status) {
   return absl::StrCat(std::string(1, static_cast<char>(status.code())), status.message());
 }
@@ -28,7 +28,7 @@ absl::Status DecodeLastWord(const std::string& content) {
 
 }  // namespace
 
-// Its variable members are guarded by the streams' lock.
+// The streams' lock guards its variable members.
 struct MessageStreams::Stream final : ControlStream {
   enum class Side { kParents, kChilds };
 
@@ -49,11 +49,11 @@ struct MessageStreams::Stream final : ControlStream {
   FrameLink link;
   int unwritten = 0;          // pieces
   bool is_ending = false;     // End has been called
-  bool has_end_gone = false;  // and the other end will hear it
+  bool has_end_gone = false;  // and the other end will receive it
   bool have_reads_ended = false;
   bool is_broken = false;  // the library has returned an error: nothing moves any more
   bool is_closed = false;
-  absl::Status last_word;  // the other end's
+  absl::Status last_word;  // from the other end
 };
 
 MessageStreams::MessageStreams(std::unique_ptr<PointToPoint> messages) : messages_(std::move(messages)) {
@@ -145,8 +145,8 @@ void MessageStreams::CollectSentLocked(Stream& stream, std::vector<Event>& event
 }
 
 void MessageStreams::CollectLocked(std::vector<Event>& events) {
-  // Received frames go to the owners first: while a message is under way to the parent, what children report alike
-  // becomes one.
+  // First the owners get received frames: while a message is under way to the parent, equal reports of children become
+  // one.
   for (const auto& stream : streams_) CollectReceivedLocked(*stream, events);
   for (const auto& stream : streams_) CollectSentLocked(*stream, events);
   for (const auto& stream : streams_) {
@@ -171,7 +171,7 @@ std::shared_ptr<ControlCore> MessageStreams::acceptor() {
 void MessageStreams::Deliver(Event& event) {
   Stream& stream = *event.stream;
   if (event.kind == Event::Kind::kAccepted) return acceptor()->OnAccepted(&stream);
-  // A stream that was refused has no owner to tell.
+  // A refused stream has no owner to notify.
   const std::shared_ptr<ControlCore> owner = stream.owner;
   if (owner == nullptr) return;
   switch (event.kind) {
@@ -228,7 +228,7 @@ bool MessageStreams::IsStopped() const {
   return is_stopped_;
 }
 
-// Takes no memory: a rank that has none left comes here too.
+// Needs no memory, because a rank that has none left also comes here.
 MessageStreams::Rest MessageStreams::Cut() {
   Rest rest = Rest::kNothing;
   for (const auto& stream : streams_after_stop()) {

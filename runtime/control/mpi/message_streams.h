@@ -19,11 +19,11 @@
 
 namespace ronda {
 
-// The streams between a rank and its neighbours in the tree, over messages. A message library wakes no thread, so that
-// streams move, and their owner is called, only while a thread calls Poll.
+// The streams between a rank and its neighbours in the tree, over messages. A message library wakes no thread. So
+// streams move, and their owners are called, only while a thread calls Poll.
 //
-// Writes are handed to the library at once; the next Poll may find them gone. Owners are called by one
-// thread at a time, the one that polls, without a lock: so they may call streams.
+// Writes go to the library at once; the next Poll may find that they have been sent. Owners are called without a lock
+// by one thread at a time, the one that polls. So they may call streams.
 //
 // Thread-safe.
 class MessageStreams {
@@ -31,40 +31,40 @@ class MessageStreams {
   explicit MessageStreams(std::unique_ptr<PointToPoint> messages);
   ~MessageStreams();
 
-  // A stream to `parent`, which is to be opened or ended. To be called once.
+  // A stream to `parent`; the caller opens or ends it. Call once.
   ControlStream* StreamTo(RankId parent);
 
-  // `owner` is told of each of `children` that has opened its stream. To be called once.
+  // `owner` is notified of each of `children` that has opened its stream. Call once.
   // Errors: the library's.
   absl::Status Accept(const std::vector<RankId>& children, std::shared_ptr<ControlCore> owner);
 
-  // Moves all that can be moved and tells the owners; kNone also if another thread does so already. Without memory for
-  // that the job fails (ControlCore::RunOutOfMemory). REQUIRES: Accept has been called.
+  // Moves everything that can be moved and notifies the owners. Also returns kNone if another thread already does so.
+  // If there is no memory for that, the job fails (ControlCore::RunOutOfMemory). REQUIRES: Accept has been called.
   enum class Movement { kNone, kSome };
   Movement Poll();
 
-  // How often Poll has been called, and when something moved or was written last.
+  // How often Poll has been called, and when something was last moved or written.
   uint64_t polls() const { return polls_.load(std::memory_order_relaxed); }
   absl::Duration last_movement() const { return absl::Nanoseconds(last_movement_ns_.load(std::memory_order_relaxed)); }
   void NoteMovement();
 
-  // Whether all streams have closed: their ends have gone both ways.
+  // Whether all streams have closed: both ends have received the other's end.
   bool AreClosed() const;
 
-  // From now on nothing is moved, and no call made to the library. Waits until no thread polls.
+  // From now on nothing is moved, and no call is made to the library. Waits until no thread polls.
   // REQUIRES: not called by an owner.
   void Stop();
   bool IsStopped() const;
 
-  // Tells the owners of all streams that are left that they are closed. Whether the library is done with all that it
-  // was given; if not, no calls may be made to it any more.
+  // Tells the owners of all remaining streams that they are closed. Returns kNothing if the library has finished
+  // everything that it was given; otherwise no calls may be made to it any more.
   // REQUIRES: Stop has been called.
   enum class Rest { kNothing, kTransfers };
   Rest Cut();
 
  private:
   struct Stream;
-  // A call of an owner.
+  // A call to an owner.
   struct Event {
     enum class Kind { kAccepted, kPiece, kReadsEnd, kWritten, kClosed } kind;
     Stream* stream;
@@ -92,7 +92,7 @@ class MessageStreams {
   CondVar polling_ended_;
   std::vector<std::unique_ptr<Stream>> streams_ ABSL_GUARDED_BY(mu_);  // grows before the first Poll only
   std::shared_ptr<ControlCore> acceptor_ ABSL_GUARDED_BY(mu_);
-  bool is_polled_ ABSL_GUARDED_BY(mu_) = false;  // by some thread, which may be calling an owner
+  bool is_polled_ ABSL_GUARDED_BY(mu_) = false;  // whether a thread polls; it may be calling an owner
   bool is_stopped_ ABSL_GUARDED_BY(mu_) = false;
 };
 

@@ -18,16 +18,16 @@
 namespace ronda {
 namespace {
 
-// For the neighbours to hear of the departure, or of a failure. Healthy ones hear of it within a few polls.
+// How long the neighbours have to receive the departure, or a failure. Healthy ones receive it within a few polls.
 constexpr absl::Duration kDepartureTime = absl::Seconds(2);
 constexpr absl::Duration kLastWordsTime = absl::Seconds(1);
 
-// About the time of an answer: a rank that has just sent something polls without a pause for so long.
+// About the time of an answer: a rank that has just sent something polls this long without a pause.
 constexpr absl::Duration kLookOn = absl::Microseconds(100);
 constexpr int kNapShare = 8;
 constexpr absl::Duration kShortestNap = absl::Microseconds(20);
 constexpr absl::Duration kLongestNap = absl::Milliseconds(1);
-// After which Wait leaves looking to the thread that does nothing else.
+// After this time Wait leaves polling to the thread that does nothing else.
 constexpr absl::Duration kAttentive = absl::Milliseconds(20);
 
 // Polls for messages while no other thread does. See the class comment of the control plane.
@@ -83,7 +83,7 @@ class MpiControlPlane final : public ControlPlane {
       };
     }
     core_ = std::make_shared<ControlCore>(std::move(core));
-    // The first one ends by itself if the system has no second thread to give.
+    // The first thread ends by itself if the system has no second thread to give.
     lookout_.emplace(*streams_);
     pulse_ = std::thread([core = core_] { core->Run(); });
   }
@@ -139,7 +139,7 @@ class MpiControlPlane final : public ControlPlane {
   }
 
  private:
-  // The messages handed over have most likely gone by now: then more can go without waiting for the next poll.
+  // Most of these messages have probably been sent by now: then more can be sent without waiting for the next poll.
   absl::Status Flush(const absl::Status& sent) const {
     streams_->NoteMovement();
     streams_->Poll();
@@ -147,7 +147,7 @@ class MpiControlPlane final : public ControlPlane {
     return sent;
   }
 
-  // Announces the departure, and stays until the neighbours have heard it and announced theirs.
+  // Announces the departure, and stays until the neighbours have received it and announced theirs.
   void Close(absl::Duration patience) {
     const absl::Duration end = MonotonicTime() + patience;
     core_->Close(patience);
@@ -156,7 +156,7 @@ class MpiControlPlane final : public ControlPlane {
     }
   }
 
-  // The job has failed: lets the neighbours hear of it, and makes no calls to the library afterwards.
+  // The job has failed: notifies the neighbours, and makes no calls to the library afterwards.
   void FallSilent() const {
     const absl::Duration end = MonotonicTime() + kLastWordsTime;
     while (!streams_->IsStopped() && !core_->HasSpoken() && MonotonicTime() < end) {

@@ -11,12 +11,12 @@
 
 namespace ronda {
 
-// The first failure of a one-rank job, shared by its two halves. Thread-safe.
+// The first failure of a job of one rank, shared by its control plane and its communicator. Thread-safe.
 class SelfJob {
  public:
   explicit SelfJob(Peer self) : self_(std::move(self)) {}
 
-  // The first failure wins.
+  // Only the first failure is kept.
   void Fail(const absl::Status& failure);
   absl::Status failure() const;
 

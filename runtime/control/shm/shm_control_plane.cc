@@ -25,13 +25,13 @@ absl::Status Damaged(absl::string_view what, uint64_t value) {
   return absl::InternalError(absl::StrCat("a control ring in shared memory is damaged: ", what, " ", value));
 }
 
-// About the cost of going to sleep and being woken: longer spinning cannot win much.
+// About the cost of going to sleep and waking up: longer spinning cannot gain much.
 constexpr absl::Duration kMaxSpin = absl::Microseconds(40);
 constexpr absl::Duration kMinSpin = absl::Microseconds(2);
 constexpr int kSpinsPerLookAtClock = 16;
 
-// As long as a rank spins for another one in a collective; and how often it yields where ranks outnumber cores, so that
-// the rank that is to answer may need this very core.
+// A rank polls for kPoll, as long as it spins for another rank in a collective. It yields kYields times if the ranks
+// outnumber the cores, because the rank that is to answer may need this core.
 constexpr absl::Duration kPoll = absl::Microseconds(50);
 constexpr int kYields = 16;
 
@@ -157,7 +157,7 @@ absl::Status ShmControlPlane::Broadcast(absl::string_view payload) {
 }
 
 absl::Status ShmControlPlane::FlushAllAndWait() {
-  // The rings that it sleeps for have to wake it.
+  // The rings that this thread will sleep for must wake it.
   if (polling_ && bell_->StopPolling(seen_, Doorbell::Poller::kNone)) bell_->Ring();
   const auto resume = absl::MakeCleanup([this] {
     if (polling_) bell_->StartPolling();
@@ -179,8 +179,8 @@ absl::Status ShmControlPlane::FlushAllAndWait() {
 
 absl::StatusOr<ControlPlane::Inbox> ShmControlPlane::Receive() {
   RONDA_RETURN_IF_ERROR(failure());
-  // This rank acts on its broadcasts next, together with the others: they must have them, as it may not come back
-  // before.
+  // Next, this rank acts on its broadcasts together with the other ranks. They must have the broadcasts, because this
+  // rank may not come back here before.
   RONDA_RETURN_IF_ERROR(own_.broadcasts.empty() ? FlushAll().status() : FlushAllAndWait());
   Inbox inbox = std::exchange(own_, Inbox{});
   for (Link& link : links_) RONDA_RETURN_IF_ERROR(ReceiveFrom(link, inbox));
@@ -263,7 +263,7 @@ bool ShmControlPlane::PauseBetweenLooks() {
     if (idle_looks_ == kSpinsPerLookAtClock) poll_until_ = now + kPoll;
     if (now >= poll_until_) return false;
     if (ring_at_ && now >= *ring_at_) RingAfterAll();
-    // There is a core for each rank, but the one that is to answer may have been put on this one.
+    // Each rank has a core, but the rank that is to answer may have been scheduled on this one.
     sched_yield();
   } else {
     CpuRelax();
@@ -292,13 +292,13 @@ bool ShmControlPlane::Spin(uint32_t heard) {
       if (bell_->Rings() != heard) return true;
       CpuRelax();
     }
-    // There is a core for each rank, but a rank has a trainer thread too, which may just have been told to go on.
+    // Each rank has a core, but a rank also has a trainer thread, which may just have been woken.
     sched_yield();
   } while (MonotonicTime() < end);
   return false;
 }
 
-// A sleep that was short would have been avoided by more spinning; one that was long would not.
+// More spinning would have avoided a short sleep, but not a long one.
 void ShmControlPlane::LearnFromSleep(absl::Duration slept) {
   if (slept < 2 * kMaxSpin) {
     spin_ = std::min(kMaxSpin, std::max(kMinSpin, 2 * spin_));

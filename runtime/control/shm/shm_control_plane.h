@@ -16,18 +16,18 @@
 
 namespace ronda {
 
-// A longer length is taken for damage.
+// A greater length is treated as damage.
 inline constexpr size_t kMaxFrameBytes = size_t{1} << 30;
 
-// Messages of any length through a ring of kShmRingBytes in shared memory, from one writer to one reader.
+// Carries messages of any length through a ring of kShmRingBytes in shared memory, from one writer to one reader.
 //
 // A frame is four bytes of length and the message's payload. A frame longer than the ring streams through it in pieces.
 //
 // Memory ordering: the writer stores bytes, then `written` (release, and sequentially consistent as
-// Doorbell::RingUnlessPolled asks); the reader loads `written` (acquire), then the bytes. `read` works in the same way
-// for the room that the reader returns. A writer that finds too little room stores `writer_is_blocked`, then loads
-// `read` once more; the reader stores `read`, then loads `writer_is_blocked`. These are sequentially consistent: either
-// the writer sees the new room, or the reader sees that it must ring for it.
+// Doorbell::RingUnlessPolled requires). The reader loads `written` (acquire), then the bytes. `read` works in the same
+// way for the room that the reader returns. A writer that finds too little room stores `writer_is_blocked`, then loads
+// `read` again. The reader stores `read`, then loads `writer_is_blocked`. These are sequentially consistent: either the
+// writer sees the new room, or the reader sees that it must ring for it.
 //
 // This is the writing end. It keeps the bytes that do not fit yet. Thread-compatible.
 class FrameWriter {
@@ -44,7 +44,7 @@ class FrameWriter {
   // Whether everything has been moved into the ring.
   bool IsFlushed() const { return sent_ == pending_.size(); }
 
-  // Whether the reader has taken all that was moved into the ring.
+  // Whether the reader has read everything that was moved into the ring.
   bool IsTaken() const { return ring_->read.load(std::memory_order_seq_cst) == written_; }
 
  private:
@@ -63,7 +63,7 @@ class FrameReader {
 
   struct Result {
     std::vector<std::string> messages;
-    bool writer_waits = false;  // for room that this read has made: the caller rings its bell
+    bool writer_waits = false;  // for the room that this read has made: the caller rings its doorbell
   };
 
   // Empties the ring and returns the complete messages. Errors: INTERNAL if the ring's words or a length are damaged.
@@ -80,14 +80,14 @@ class FrameReader {
   std::string partial_;  // the beginning of a message
 };
 
-// Control messages through rings in shared memory: one up to the coordinator rank and one back down for each other
-// rank. A message, a Wake and a failure all ring the receiver's doorbell, on which Wait sleeps.
+// Carries control messages through rings in shared memory: for each rank except the coordinator, one ring to the
+// coordinator and one back. A message, a Wake and a failure all ring the receiver's doorbell, on which Wait sleeps.
 //
-// A writer that finds a ring full keeps the rest, and the reader rings its bell once there is room; the rest is sent
-// from Receive. The coordinator waits there, before it hands out its own broadcasts, until all of it is in the rings.
+// A writer that finds a ring full keeps the rest; the reader rings its doorbell when there is room, and Receive sends
+// the rest. Before the coordinator's Receive returns its own broadcasts, it waits until everything is in the rings.
 //
-// A worker that polls for the answer to a message gives the coordinator's poller a moment to come for the message, and
-// wakes the coordinator's background thread only then.
+// A worker that polls for the answer to a message first gives the coordinator's poller a moment to come for the
+// message. It wakes the coordinator's background thread only after that.
 class ShmControlPlane : public ControlPlane {
  public:
   explicit ShmControlPlane(std::shared_ptr<ShmWorld> world);
@@ -116,40 +116,40 @@ class ShmControlPlane : public ControlPlane {
     FrameReader reader;
   };
 
-  // Moves what is queued into the ring; whether anything was.
+  // Moves queued bytes into the ring; returns whether it moved any.
   absl::StatusOr<bool> Move(Link& link);
   absl::Status Flush(Link& link);
-  // Rings for a message that the coordinator has had time to take.
+  // Rings for a message that the coordinator's poller has not taken in time.
   void RingAfterAll();
   absl::Status ReceiveFrom(Link& link, Inbox& inbox);
-  // A link whose writer still holds something back, nullptr if there is none.
+  // Returns a link whose writer still has bytes that did not fit, or nullptr.
   absl::StatusOr<Link*> FlushAll();
-  // Waits until there is none.
-  // Errors: the job's failure; DEADLINE_EXCEEDED naming a rank that does not drain its messages.
+  // Waits until no such link is left.
+  // Errors: the job's failure; DEADLINE_EXCEEDED that names a rank that does not drain its messages.
   absl::Status FlushAllAndWait();
 
-  // Waits a moment, before the next look. False: there have been too many.
+  // Waits a moment before the next look. Returns false after too many looks.
   bool PauseBetweenLooks();
   // Whether Receive has something to return.
   bool HasNews() const;
 
-  // Waits for a ring after `heard` without sleeping, if that has been worth it lately; whether there was one.
+  // Waits for a ring after `heard` without sleeping, if that has paid off lately. Returns whether the doorbell rang.
   bool Spin(uint32_t heard);
   void LearnFromSleep(absl::Duration slept);
 
   const std::shared_ptr<ShmWorld> world_;
   Doorbell* const bell_;
-  std::vector<Link> links_;  // of the coordinator: one a worker; of a worker: one
+  std::vector<Link> links_;  // of the coordinator: one per worker; of a worker: one
   Inbox own_;                // messages of the coordinator to itself
   bool polling_ = false;
   uint32_t seen_ = 0;                      // rings before the last look, while polling
   int idle_looks_ = 0;                     // since something was received
-  absl::Duration poll_until_;              // once there have been many of these
-  bool gave_up_ = false;                   // the last look was one too many
-  std::optional<absl::Duration> ring_at_;  // the time to ring for a message to the coordinator
-  // Used by Wait alone.
+  absl::Duration poll_until_;              // when to stop polling, set after many idle looks
+  bool gave_up_ = false;                   // whether the last look was one too many
+  std::optional<absl::Duration> ring_at_;  // when to ring for a message to the coordinator
+  // Only Wait uses these.
   bool may_spin_ = true;  // in the next Wait
-  uint32_t heard_ = 0;    // rings of the bell up to the last return of Wait
+  uint32_t heard_ = 0;    // rings of the doorbell up to the last return of Wait
   absl::Duration spin_;   // how long Wait spins before it sleeps
 };
 

@@ -14,18 +14,18 @@
 namespace ronda {
 namespace {
 
-// The longest frame of an unauthenticated caller, and the time it has to prove that it belongs to the job.
+// The longest frame of an unauthenticated caller, and how long it has to prove that it belongs to the job.
 constexpr size_t kMaxGreetingBytes = 4096;
 constexpr absl::Duration kGreetingTime = absl::Seconds(10);
 
-// Streams beyond those of the children: of unauthenticated callers, and those that are being closed.
+// Streams in addition to those of the children: of unauthenticated callers, and streams that are being closed.
 constexpr size_t kSpareStreams = 64;
 
-// The other ranks wait so much longer than rank 0 for the start: rank 0 knows best which ranks are missing.
+// The other ranks wait this much longer than rank 0 for the start, because rank 0 knows best which ranks are missing.
 constexpr absl::Duration kStartGrace = absl::Seconds(5);
 
-// The longest wait of a rank for rank 0's word on which failure was first. If the answer cannot come, that is a failure
-// too, and most of the time it is noticed earlier.
+// The longest wait of a rank for rank 0's decision on which failure was first. If the answer cannot come, that is also
+// a failure, and it is usually noticed earlier.
 constexpr absl::Duration kVerdictTime = absl::Seconds(5);
 
 constexpr size_t kNamedRanks = 8;
@@ -70,8 +70,8 @@ void ControlCore::RunOutOfMemory() {
   });
 }
 
-// A frame may be lost, without which this rank must not go on to what follows; or it is about to leave the ranks below
-// it alone.
+// For two cases: a frame may be lost that this rank cannot go on without, or this rank is about to leave the ranks
+// below it alone.
 void ControlCore::FailAloneLocked(const absl::Status& failure) {
   const absl::Status attributed = Attribute(failure, options_.job.peers[options_.job.rank]);
   node_.Propose(attributed);
@@ -190,7 +190,7 @@ absl::Status ControlCore::WelcomeLocked(StreamState& state, const HelloFrame& he
 void ControlCore::BecomeNeighbourLocked(StreamState& state, RankId neighbour) {
   state.assembler.set_max_frame_bytes(kMaxControlFrame);
   node_.Attach(neighbour, MonotonicTime());
-  state.neighbour = neighbour;  // which the node knows by now: without memory it does not get here
+  state.neighbour = neighbour;  // the node knows it by now: without memory the code does not get here
 }
 
 void ControlCore::OnReadsEnd(ControlStream* stream) {
@@ -220,7 +220,7 @@ absl::Status ControlCore::RefusalOf(const absl::Status& last_word) const {
                                              " went away before all ranks had connected (", last_word.message(), ")"));
 }
 
-// The stream is forgotten in any case: the end of the control plane waits for that.
+// The stream is removed in any case, because the end of the control plane waits for that.
 void ControlCore::OnClosed(ControlStream* stream, const absl::Status& status) {
   Guard([&] {
     MutexLock lock(&mu_);
@@ -235,7 +235,7 @@ void ControlCore::OnClosed(ControlStream* stream, const absl::Status& status) {
   Guard([&] { Publish(); });
 }
 
-// Streams end at the child's end first: when this rank leaves, or when its parent has said that it does.
+// The child ends a stream first: when this rank leaves, or when its parent has announced its departure.
 bool ControlCore::IsToEndLocked(const StreamState& state) const {
   if (state.ending || state.end == End::kParents) return state.ending;
   return closing_ || (state.neighbour.has_value() && node_.HasDeparted(*state.neighbour));
@@ -243,7 +243,7 @@ bool ControlCore::IsToEndLocked(const StreamState& state) const {
 
 std::vector<ControlCore::Action> ControlCore::ActionsLocked() {
   std::vector<Action> actions;
-  actions.reserve(streams_.size());  // before pieces are taken, which would be lost without
+  actions.reserve(streams_.size());  // before pieces are taken: without memory they would be lost
   for (auto& [stream, state] : streams_) {
     if (state.writing || state.ended) continue;
     std::string piece = state.greetings.TakePiece();
@@ -277,8 +277,8 @@ void ControlCore::Publish() {
     actions = ActionsLocked();
   }
   for (const std::string& refusal : refusals) Log(LogLevel::kWarning, options_.job.rank, refusal);
-  // Each of these streams stays: it closes only after End, and no other thread calls that while it is marked as
-  // writing.
+  // Each of these streams stays alive: it closes only after End, and no other thread calls End while the stream is
+  // marked as writing.
   for (Action& action : actions) {
     if (action.piece.empty()) {
       action.stream->End(action.last_word);

@@ -24,8 +24,8 @@
 
 namespace ronda {
 
-// The node of the tree under one lock, for the threads of a rank and for its streams. It authenticates callers, which
-// become neighbours, hands bytes between streams and node, and wakes waiting threads.
+// The node of the tree, under one lock, for the threads of a rank and for its streams. It authenticates callers, which
+// then become neighbours, moves bytes between streams and node, and wakes waiting threads.
 //
 // Thread-safe. Shared with the streams, which may outlive the control plane by a moment.
 class ControlCore final : public std::enable_shared_from_this<ControlCore> {
@@ -50,20 +50,20 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
   // failure.
   absl::Status AwaitStart();
 
-  // Sends signs of life, looks for those of others and calls on_failure, until Stop.
+  // Sends signs of life, checks those of the neighbours and calls on_failure, until Stop.
   void Run();
   void Stop();
 
   // Fails the job if this rank has not departed, and announces its departure. Waits until the neighbours have received
-  // that: for `patience` at most, and not for neighbours that cannot receive it. No stream is taken from now on.
+  // that, for `patience` at most, and not for neighbours that cannot receive it. After this call no stream is accepted.
   void Close(absl::Duration patience);
   // Waits until all streams have closed. REQUIRES: Close, and they have been cut off.
   void AwaitStreams();
 
-  // Whether the job has failed, and the neighbours that may hear of it have been told: nothing is left to say to them.
+  // Whether the job has failed and all neighbours that can be notified of it have been notified.
   bool HasSpoken() const;
 
-  // This rank has found no memory for what it was to do: the job fails. Throws nothing.
+  // This rank has no memory for something that it had to do: the job fails. Throws nothing.
   void RunOutOfMemory();
 
   // ControlPlane's operations.
@@ -77,38 +77,38 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
   void Fail(const absl::Status& failure);
   absl::Status failure() const;
   void Depart();
-  // Waits until the announcement has gone to the neighbours that can receive it, for `patience` at most.
+  // Waits until the announcement has been sent to the neighbours that can receive it, for `patience` at most.
   void AnnounceExit(absl::Duration patience);
 
-  // The calls of streams, from threads of their own: one call at a time for reads, and one for writes. They throw
+  // Streams make these calls, from their own threads: one call at a time for reads, and one for writes. The calls throw
   // nothing: see RunOutOfMemory.
-  // A caller has connected: `stream` is to be opened or ended, now or later.
+  // A caller has connected: this object opens or ends `stream`, now or later.
   void OnAccepted(ControlStream* stream);
   void OnPiece(ControlStream* stream, absl::string_view piece);
   // Nothing more will come.
   void OnReadsEnd(ControlStream* stream);
-  // The piece of the last Write has gone, or never will; the stream takes the next.
+  // The piece of the last Write has been sent, or never will be; the stream accepts the next.
   void OnWritten(ControlStream* stream);
-  // The last call; the stream is about to delete itself. `status` is the word of the other end at the child's end, and
-  // OK at the parent's.
+  // The last call; the stream is about to delete itself. At the child's end `status` is the parent's reason for the
+  // end; at the parent's end it is OK.
   void OnClosed(ControlStream* stream, const absl::Status& status);
 
  private:
   enum class End { kParents, kChilds };
   struct StreamState {
-    End end;  // which one this is
+    End end;  // which end this is
     ControlHandshake handshake;
     FrameAssembler assembler;
-    FrameQueue greetings = {};             // of the handshake: go out before the node's frames
+    FrameQueue greetings = {};             // frames of the handshake; sent before the node's frames
     std::optional<RankId> neighbour = {};  // the rank at the other end, once it has proved that
     absl::Duration begun = {};
     bool writing = false;         // a piece is under way
-    bool ending = false;          // to end once nothing is left to write
+    bool ending = false;          // the stream ends once nothing is left to write
     bool ended = false;           // End has been called
-    absl::Status last_word = {};  // the reason that End is given
+    absl::Status last_word = {};  // the reason that is passed to End
   };
   using Streams = std::map<ControlStream*, StreamState>;
-  // A call of a stream, that is made without the lock.
+  // A call to a stream that is made without the lock.
   struct Action {
     ControlStream* stream;
     std::string piece;  // to write; empty: end
@@ -117,24 +117,24 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
 
   // Runs `call`, which may run out of memory.
   void Guard(absl::FunctionRef<void()> call);
-  // Fail, without a wait for rank 0's word on which failure was first.
+  // As Fail, but does not wait for rank 0's decision on which failure was first.
   void FailAloneLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Takes the stream among its own. Errors: why it does not.
+  // Accepts the stream. Errors: why it does not.
   absl::Status Accept(ControlStream* stream);
   void TakePiece(ControlStream* stream, absl::string_view piece);
   absl::StatusOr<StreamState> NewStream(End end) const;
-  // Why no further stream is taken.
+  // Why no further stream is accepted.
   absl::Status CheckRoomLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RefuseLocked(StreamState& state, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TakeFrameLocked(StreamState& state, std::string frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status GreetLocked(StreamState& state, absl::string_view frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status WelcomeLocked(StreamState& state, const HelloFrame& hello) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void BecomeNeighbourLocked(StreamState& state, RankId neighbour) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The meaning of the end of the stream to the parent, for a rank that has not become its child.
+  // Translates the end of the stream to the parent, for a rank that has not become its child.
   absl::Status RefusalOf(const absl::Status& last_word) const;
   bool IsToEndLocked(const StreamState& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsWorthWaitingForLocked(const StreamState& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether nothing is left to say to the neighbours that may hear it.
+  // Whether everything has been sent to the neighbours that can receive it.
   bool HasSaidAllLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<Action> ActionsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -143,7 +143,7 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
   absl::Status MissingErrorLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Tick(absl::Duration now);
 
-  // Wakes the threads that wait for changes, and has the streams send the frames that are due. To be called after each
+  // Wakes the threads that wait for changes, and makes the streams send the frames that are due. Call after each
   // possible change of the node or of a stream.
   void Publish() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -160,7 +160,7 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
   Streams streams_ ABSL_GUARDED_BY(mu_);
   absl::Status refused_by_parent_ ABSL_GUARDED_BY(mu_);     // the stream to the parent ended before it was a neighbour
   std::vector<std::string> refusals_ ABSL_GUARDED_BY(mu_);  // of unauthenticated callers, not logged yet
-  std::string last_refusal_ ABSL_GUARDED_BY(mu_);           // that has been; empty: none
+  std::string last_refusal_ ABSL_GUARDED_BY(mu_);           // the last one that was logged; empty: none
   bool woken_ ABSL_GUARDED_BY(mu_) = false;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   bool closing_ ABSL_GUARDED_BY(mu_) = false;

@@ -12,10 +12,10 @@
 namespace ronda {
 namespace {
 
-// Of a failure, which names a tensor and quotes two ranks.
+// The longest text of a failure, which names a tensor and quotes two ranks.
 constexpr size_t kMaxFailureText = size_t{64} << 10;
 
-// Nothing of a job is older; keeps arithmetic with ages far from its limits.
+// Nothing in a job is older. The limit keeps arithmetic with ages far from overflow.
 constexpr absl::Duration kMaxAge = absl::Hours(24 * 3650);
 
 absl::Status Damaged(absl::string_view text) { return absl::InvalidArgumentError(absl::StrCat("control: ", text)); }
@@ -78,7 +78,7 @@ void Put(const HeartbeatFrame& frame, v1::ControlFrame& message) {
   }
 }
 
-// The parent checks a rank's claims about itself, with better words.
+// The parent checks a rank's claims about itself, and can report errors better.
 absl::StatusOr<ControlFrame> DecodeHello(const v1::ControlHello& hello) {
   return HelloFrame{.rank = hello.rank(),
                     .size = hello.size(),
@@ -87,7 +87,7 @@ absl::StatusOr<ControlFrame> DecodeHello(const v1::ControlHello& hello) {
                     .proof = hello.proof()};
 }
 
-// Ranks that come at most once each.
+// Decodes ranks, each of which occurs at most once.
 template <typename Runs>
 absl::StatusOr<std::vector<RankId>> DecodeRanks(const Runs& runs, int size) {
   std::optional<std::vector<RankId>> ranks = FromRuns<RankId>(runs, size);

@@ -18,7 +18,7 @@
 
 namespace ronda {
 
-// The same message from each of several ranks.
+// One message that several ranks have sent alike.
 struct SharedReport {
   std::string payload;
   std::vector<RankId> ranks;
@@ -26,40 +26,40 @@ struct SharedReport {
   friend bool operator==(const SharedReport&, const SharedReport&) = default;
 };
 
-// Reports that wait to travel on to rank 0. Equal ones become one, with the ranks it is from: in a step that all ranks
-// report alike, a relay passes on one message, however many ranks are below it.
+// Reports that wait to travel on to rank 0. Equal reports become one, with a list of their ranks. So in a step that all
+// ranks report alike, a relay passes on one message, no matter how many ranks are below it.
 //
-// Of two reports from one rank, the later one is never put before or into one that holds the earlier.
+// If one rank has sent two reports, the later one is never put before, or into, a report that holds the earlier one.
 //
 // Thread-compatible.
 class ReportBatch {
  public:
-  // REQUIRES: no rank comes twice in `report`.
+  // REQUIRES: no rank occurs twice in `report`.
   void Add(SharedReport report);
 
   bool empty() const { return reports_.empty(); }
 
-  // The oldest reports, each with its ranks in ascending order: as many as have at most `max_bytes` of payload
-  // together, but one at least. Empty if there are none.
+  // Removes and returns the oldest reports, each with its ranks in ascending order: as many as have at most `max_bytes`
+  // of payload together, but at least one. Empty if no report waits.
   std::vector<SharedReport> Take(size_t max_bytes);
 
  private:
   uint64_t next_number() const { return first_number_ + reports_.size(); }
-  // The first of all reports that may hold another one from `ranks`.
+  // The number of the first report that may hold another report from `ranks`.
   uint64_t Earliest(const std::vector<RankId>& ranks) const;
   SharedReport PopFront();
 
   std::deque<SharedReport> reports_;  // numbered; a deque, so that their payloads stay where they are
   uint64_t first_number_ = 0;         // of reports_.front()
-  // Not Abseil's tables, one of which that has found no memory to grow cannot be destroyed: the failure of a rank that
-  // has no memory left goes through here.
+  // Not Abseil's tables: one that has found no memory to grow cannot be destroyed, and this code also handles the
+  // failure of a rank that has no memory left.
   std::unordered_map<RankId, uint64_t> last_of_rank_;
-  std::unordered_map<std::string_view, uint64_t> last_of_payload_;  // keys lie in reports_
+  std::unordered_map<std::string_view, uint64_t> last_of_payload_;  // the keys are in reports_
 };
 
-// The frames of a stream of the control plane. See proto/ronda/v1/control.proto, field by field.
+// The frames of a stream of the control plane. For each field see proto/ronda/v1/control.proto.
 
-// Longest message that a rank may send, and longest frame.
+// The longest message that a rank may send, and the longest frame.
 inline constexpr size_t kMaxControlPayload = size_t{1} << 30;
 inline constexpr size_t kMaxControlFrame = kMaxControlPayload + (size_t{64} << 20);
 
@@ -112,7 +112,7 @@ struct RankEvent {
   OpType op = OpType::kAllreduce;
   std::string name;
   uint64_t bytes = 0;
-  absl::Duration age;  // whole milliseconds travel
+  absl::Duration age;  // sent in whole milliseconds
 };
 
 struct HeartbeatFrame {
@@ -125,7 +125,7 @@ using ControlFrame =
 
 std::string Encode(const ControlFrame& frame);
 
-// Errors: INVALID_ARGUMENT if `bytes` are no frame, or name ranks that a job of `size` does not have.
+// Errors: INVALID_ARGUMENT if `bytes` are not a frame, or name ranks that a job of `size` does not have.
 absl::StatusOr<ControlFrame> DecodeControlFrame(absl::string_view bytes, int size);
 
 }  // namespace ronda

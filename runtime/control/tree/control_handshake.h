@@ -12,16 +12,16 @@
 
 namespace ronda {
 
-// Facts of the job by which a rank authenticates its neighbours.
+// The facts of the job with which a rank authenticates its neighbours.
 struct ControlJob {
   RankId rank = 0;
   std::vector<Peer> peers;  // by rank
   ControlTree tree;
   std::string job_id;
-  std::string secret;  // empty: no proof is asked for, nor given
+  std::string secret;  // empty: no proof is requested or given
 };
 
-// The first words of a stream: child and parent prove to each other that they know the job's secret.
+// The first frames of a stream. Child and parent prove to each other that they know the job's secret.
 //
 //   parent                        child
 //     | challenge: a nonce          |
@@ -31,8 +31,8 @@ struct ControlJob {
 //     | welcome: proof              |
 //     |---------------------------->|
 //
-// Both proofs cover both nonces, so that neither can be used again; they name their purpose, so that none can be sent
-// back to where it came from.
+// Both proofs cover both nonces, so that neither can be used again. They name their purpose, so that neither can be
+// sent back to its sender.
 //
 // One handshake serves one end of one stream. Thread-compatible. `job` must outlive it.
 class ControlHandshake {
@@ -40,25 +40,26 @@ class ControlHandshake {
   // Errors: INTERNAL if the system gives no random bytes.
   static absl::StatusOr<ControlHandshake> Create(const ControlJob* job);
 
-  // The first word, the parent's.
+  // The first frame, from the parent.
   ChallengeFrame Challenge() const { return {.nonce = own_nonce_}; }
 
   // The child's answer.
-  // Errors: INVALID_ARGUMENT if the parent's nonce is none.
+  // Errors: INVALID_ARGUMENT if the parent's nonce is not valid.
   absl::StatusOr<HelloFrame> Answer(const ChallengeFrame& challenge);
 
-  // The parent's last word; `hello` is from a rank of the job.
-  // Errors: PERMISSION_DENIED with another secret; INVALID_ARGUMENT if it is of another job, or no child of this rank.
+  // The parent's last frame; `hello` is from a rank of the job.
+  // Errors: PERMISSION_DENIED if the secret differs; INVALID_ARGUMENT if `hello` is from another job, or from a rank
+  // that is no child of this rank.
   absl::StatusOr<WelcomeFrame> Welcome(const HelloFrame& hello) const;
 
-  // Whether `welcome` is from this rank's parent.
-  // Errors: PERMISSION_DENIED if it does not know the secret.
+  // Checks that `welcome` is from this rank's parent.
+  // Errors: PERMISSION_DENIED if the sender does not know the secret.
   absl::Status CheckWelcome(const WelcomeFrame& welcome) const;
 
  private:
   ControlHandshake(const ControlJob* job, std::string nonce) : job_(job), own_nonce_(std::move(nonce)) {}
 
-  // A proof that an owner of the secret has seen both nonces, of parent and child.
+  // A proof that a holder of the secret has seen both nonces, of parent and child.
   struct Nonces {
     absl::string_view parent;
     absl::string_view child;

@@ -13,7 +13,7 @@
 namespace ronda {
 namespace {
 
-// Payload in one frame of reports, unless a single one is longer.
+// The payload in one frame of reports, unless a single report is longer.
 constexpr size_t kReportFrameBytes = size_t{1} << 20;
 
 absl::Status Misplaced(absl::string_view frame) {
@@ -24,7 +24,7 @@ absl::Status Misplaced(absl::string_view frame) {
 
 void EventRelay::TakeFromBelow(const std::vector<RankEvent>& events, FlightTime now) {
   if (options_.rank == kCoordinatorRank) return TakeFromAbove(events, now);
-  // It comes back from rank 0, and is noted then.
+  // The event comes back from rank 0, and is recorded then.
   for (const RankEvent& event : events) up_.push_back({.event = event, .at = now});
 }
 
@@ -85,7 +85,7 @@ void ControlNode::Attach(RankId neighbour, absl::Duration now) {
   links_[neighbour].last_heard = now;
   if (!failure_.ok()) SendTo(neighbour, std::make_shared<const std::string>(Encode(FailureFrame{failure_})));
   if (!IsParent(neighbour)) return NoteArrival({neighbour});
-  // Its parent knows of this rank itself.
+  // The parent knows itself that this rank has arrived.
   ArrivalFrame arrival;
   for (RankId rank = options_.rank + 1; rank < options_.tree.size; ++rank) {
     if (arrived_[rank]) arrival.ranks.push_back(rank);
@@ -150,7 +150,7 @@ void ControlNode::Take(RankId neighbour, std::string frame, absl::Duration now) 
   if (link.distrusted) return;
   absl::StatusOr<ControlFrame> decoded = DecodeControlFrame(frame, options_.tree.size);
   if (!decoded.ok()) return Distrust(neighbour, decoded.status());
-  // After a failure only departures count.
+  // After a failure only departures matter.
   if (!failure_.ok() && !std::holds_alternative<DepartureFrame>(*decoded)) return;
   const absl::Status status = Handle(neighbour, *decoded, std::make_shared<const std::string>(std::move(frame)));
   if (!status.ok()) Distrust(neighbour, status);
@@ -267,7 +267,7 @@ void ControlNode::CallOff(uint64_t schedule) {
   if (schedule <= called_off_) return;
   called_off_ = schedule;
   news_ = true;
-  // Also to its origin: a rank that knows of it already does nothing.
+  // Also sent to its origin: a rank that already knows of it does nothing.
   SendToAll(CallOffFrame{.schedule = schedule});
 }
 
@@ -275,18 +275,18 @@ void ControlNode::Propose(const absl::Status& failure) {
   if (!failure_.ok()) return;
   if (!CanReachParent()) return Decide(failure);
   if (has_proposed_) return;
-  // The job has failed, whichever failure was first: frames that have not been sent yet would only delay this one.
+  // The job has failed, no matter which failure was first: unsent frames would only delay this one.
   reports_ = ReportBatch();
   links_.at(options_.tree.Parent(options_.rank)).queue.DropUnbegun();
   SendUp(FailureFrame{failure});
-  has_proposed_ = true;  // last: without memory for the frame it is tried again
+  has_proposed_ = true;  // set last: without memory for the frame the call is tried again
 }
 
 void ControlNode::Decide(const absl::Status& failure) {
   if (!failure_.ok()) return;
   failure_ = failure;
   news_ = true;
-  // As above.
+  // For the same reason as in Propose.
   for (auto& [neighbour, link] : links_) {
     if (!IsParent(neighbour)) link.queue.DropUnbegun();
   }
@@ -343,7 +343,7 @@ void ControlNode::Tick(absl::Duration now) {
 }
 
 void ControlNode::CheckSilence(absl::Duration now) {
-  // A rank that was stopped itself, by a debugger perhaps, reads only later the frames that have come in the meantime.
+  // If this rank itself was stopped, perhaps by a debugger, it reads only later the frames that have come meanwhile.
   const bool was_stopped = now - last_tick_ > std::max(2 * options_.heartbeat, options_.heartbeat_timeout / 2);
   for (auto& [neighbour, link] : links_) {
     if (was_stopped) link.last_heard = now;

@@ -22,11 +22,11 @@
 
 namespace ronda {
 
-// Most children of a rank: up to 65 ranks are rank 0 and its children.
+// Maximum number of children per rank: in a job of up to 65 ranks, all other ranks are children of rank 0.
 inline constexpr int kControlFanOut = 64;
 
-// Ranks form a tree in which rank r's parent is (r - 1) / fan_out. So parents have lower numbers than their children,
-// and the children of a rank are consecutive.
+// The ranks form a tree in which the parent of rank r is (r - 1) / fan_out. So parents have lower numbers than their
+// children, and the children of a rank are consecutive.
 struct ControlTree {
   int size = 1;  // of the job
   int fan_out = kControlFanOut;
@@ -51,27 +51,27 @@ struct ControlTree {
 inline RankId ControlParent(RankId rank) { return ControlTree{}.Parent(rank); }
 inline bool HasControlChildren(RankId rank, int size) { return rank * kControlFanOut + 1 < size; }
 
-// Spreads the latest event of each rank, so that a report of a late rank can tell it on any host: up the tree to rank
-// 0, and down again to all ranks. An event travels only if no other has followed for a while, and only once: neither
-// ranks that work nor idle ranks cause traffic.
+// Sends the latest event of each rank up the tree to rank 0, and down again to all ranks. So any host can report what a
+// late rank did last. An event travels only if no other has followed for a while, and only once: neither working ranks
+// nor idle ranks cause traffic.
 //
-// Ages travel, because hosts' clocks differ. Thread-compatible.
+// An event is sent with its age instead of its time, because the hosts' clocks differ. Thread-compatible.
 class EventRelay {
  public:
   struct Options {
     RankId rank = 0;
     std::vector<Peer> peers;               // by rank
-    absl::Duration standstill;             // an event that is the latest for so long is told
-    std::shared_ptr<FlightBoard> flights;  // nullptr: nothing is told or noted
+    absl::Duration standstill;             // an event is sent if it is the latest for this long
+    std::shared_ptr<FlightBoard> flights;  // nullptr: nothing is sent or recorded
   };
 
   explicit EventRelay(Options options) : options_(std::move(options)) {}
 
-  // Take events that have come from a child, and from the parent.
+  // Process events that have come from a child, and from the parent.
   void TakeFromBelow(const std::vector<RankEvent>& events, FlightTime now);
   void TakeFromAbove(const std::vector<RankEvent>& events, FlightTime now);
 
-  // The events to tell since the last time: to the parent; and to all children alike.
+  // The events to send since the last call: to the parent, and the same to all children.
   struct News {
     std::vector<RankEvent> up;
     std::vector<RankEvent> down;
@@ -80,7 +80,7 @@ class EventRelay {
 
  private:
   struct Timed {
-    RankEvent event;  // its age counts from `at`
+    RankEvent event;  // its age at the time `at`
     FlightTime at;
   };
 
@@ -89,21 +89,21 @@ class EventRelay {
   void Note(const RankEvent& event, FlightTime now);
 
   const Options options_;
-  std::optional<FlightTime> last_told_;  // the time of this rank's event that was told last
+  std::optional<FlightTime> last_told_;  // the time of this rank's event that was last sent
   std::vector<Timed> up_;
   std::vector<Timed> down_;
 };
 
-// One rank in the tree of the control plane: it handles its neighbours' frames, their silence and their end, and has
-// frames for them. A neighbour is a rank's parent or one of its children.
+// One rank in the tree of the control plane. It handles the frames of its neighbours, their silence and their end, and
+// produces frames for them. A neighbour is a rank's parent or one of its children.
 //
-// A pure state machine: it knows no network, no thread and no clock. Its driver hands in frames and times, and takes
-// pieces of bytes out, which have to reach the neighbour in order.
+// A pure state machine: it knows no network, no thread and no clock. Its driver passes in frames and times, and takes
+// out pieces of bytes, which must reach the neighbour in order.
 //
-// The job's first failure is the first that rank 0 hears of. The other ranks pass theirs on and adopt the one that rank
-// 0 announces. A rank that is cut off from rank 0 has that as its failure, and so have the ranks below it.
+// The job's first failure is the first that reaches rank 0. The other ranks pass theirs on, and adopt the one that rank
+// 0 announces. If a rank is cut off from rank 0, that is its failure, and also the failure of the ranks below it.
 //
-// Thread-compatible. Times are on one clock, that does not jump.
+// Thread-compatible. All times are on one clock that does not jump.
 class ControlNode {
  public:
   struct Options {
@@ -118,29 +118,29 @@ class ControlNode {
   explicit ControlNode(Options options);
 
   // Events of the neighbours. Attach: the neighbour has proved its identity.
-  // REQUIRES: Attach has been called once for `neighbour`, before all else.
+  // REQUIRES: Attach has been called once for `neighbour`, before all other calls.
   void Attach(RankId neighbour, absl::Duration now);
   bool IsAttached(RankId neighbour) const { return links_.contains(neighbour); }
   void Take(RankId neighbour, std::string frame, absl::Duration now);
-  // Its frames cannot be understood any more, because of `damage`.
+  // The neighbour's frames can no longer be understood, because of `damage`.
   void Distrust(RankId neighbour, const absl::Status& damage);
-  // Its stream has ended.
+  // The neighbour's stream has ended.
   void Lose(RankId neighbour);
-  // Whether it has announced its departure.
+  // Whether the neighbour has announced its departure.
   bool HasDeparted(RankId neighbour) const { return links_.at(neighbour).departed; }
-  // Whether frames of this rank may still reach it: its stream has not ended, and it has not been given up.
+  // Whether frames of this rank may still reach the neighbour: its stream has not ended, and it has not been given up.
   bool IsTrusted(RankId neighbour) const { return !links_.at(neighbour).lost && !links_.at(neighbour).distrusted; }
 
-  // The next bytes to send to a neighbour; empty if there are none.
+  // The next bytes to send to a neighbour; empty if nothing is to be sent.
   std::string TakePiece(RankId neighbour);
-  // Whether there are frames of which some bytes have not been taken.
+  // Whether some bytes of frames for the neighbour have not been taken yet.
   bool HasToSay(RankId neighbour) const { return !links_.at(neighbour).queue.empty(); }
 
-  // Sends signs of life, and looks for neighbours that give none. To be called every `heartbeat`.
+  // Sends signs of life, and checks that all neighbours give them. Call every `heartbeat`.
   void Tick(absl::Duration now);
 
-  // ControlPlane's operations. Propose is its Fail, for rank 0 to decide upon; Decide makes `failure` this rank's and
-  // that of the ranks below it, unless they have one.
+  // ControlPlane's operations. Propose is Fail: rank 0 decides on the failure. Decide makes `failure` the failure of
+  // this rank and of the ranks below it, unless they have one.
   void Send(std::string payload);
   void Broadcast(absl::string_view payload);
   void CallOff(uint64_t schedule);
@@ -152,12 +152,12 @@ class ControlNode {
   ControlPlane::Inbox TakeInbox();
   const absl::Status& failure() const { return failure_; }
 
-  // Whether all ranks of the job have connected, as rank 0 says.
+  // Whether all ranks of the job have connected, according to rank 0.
   bool started() const { return started_; }
-  // On rank 0: those that have not, in ascending order.
+  // On rank 0: the ranks that have not connected, in ascending order.
   std::vector<RankId> Missing() const;
 
-  // Whether anything has happened since the last call that this rank may wait for.
+  // Whether, since the last call, something has happened that this rank may wait for.
   bool TakeNews() { return std::exchange(news_, false); }
 
  private:
@@ -166,7 +166,7 @@ class ControlNode {
     absl::Duration last_heard;
     bool departed = false;    // announced its departure
     bool exits = false;       // announced that its program has ended without a departure
-    bool distrusted = false;  // damaged or silent, and told so: its frames are ignored
+    bool distrusted = false;  // damaged or silent, and notified of that: its frames are ignored
     bool lost = false;        // its stream has ended
   };
 
@@ -178,7 +178,7 @@ class ControlNode {
   void SendDown(const ControlFrame& frame) { PassDown(std::make_shared<const std::string>(Encode(frame))); }
   void PassDown(const FrameBytes& frame);
 
-  // One for each kind of frame. Errors: the reason why `neighbour` cannot have meant it.
+  // One function per kind of frame. Errors: why `neighbour` cannot have meant the frame.
   absl::Status Handle(RankId neighbour, const ControlFrame& frame, const FrameBytes& bytes);
   absl::Status On(RankId neighbour, const ArrivalFrame& frame, const FrameBytes& bytes);
   absl::Status On(RankId neighbour, const StartFrame& frame, const FrameBytes& bytes);
@@ -203,14 +203,14 @@ class ControlNode {
   const Options options_;
   std::map<RankId, Link> links_;
   EventRelay events_;
-  ReportBatch reports_;  // that go up
+  ReportBatch reports_;  // on their way up
   ControlPlane::Inbox inbox_;
-  uint64_t called_off_ = 0;  // the highest schedule that has been
+  uint64_t called_off_ = 0;  // the highest schedule that has been called off
   absl::Status failure_;
-  std::vector<bool> arrived_;  // by rank: whether it has connected; of this rank and those below it
-  int arrivals_ = 0;           // of them
+  std::vector<bool> arrived_;  // by rank: whether it has connected; for this rank and those below it
+  int arrivals_ = 0;           // how many have connected
   bool started_ = false;
-  bool has_proposed_ = false;  // a failure, which precedes any other on the same path
+  bool has_proposed_ = false;  // a failure; it precedes any later one on the same path
   bool has_departed_ = false;
   bool news_ = false;
   absl::Duration last_tick_ = -absl::InfiniteDuration();

@@ -15,55 +15,55 @@ namespace ronda {
 
 class ControlCore;
 
-// One end of the stream between a rank and its parent. Deletes itself, once its owner has heard OnClosed; that comes
-// some time after End, never before. A stream that has not been opened may be ended too; then no call follows.
+// One end of the stream between a rank and its parent. It deletes itself after it has called its owner's OnClosed; that
+// happens some time after End, never before. A stream that has not been opened may also be ended; then no call follows.
 class ControlStream {
  public:
   virtual ~ControlStream() = default;
-  // Begins to read. To be called once.
+  // Begins to read. Call once.
   virtual void Open(std::shared_ptr<ControlCore> owner) = 0;
   // REQUIRES: neither End nor another Write has been called that OnWritten has not followed.
   virtual void Write(std::string piece) = 0;
-  // Announces that nothing more will be written, at the parent's end with the reason. To be called once.
+  // Announces that nothing more will be written; at the parent's end, with the reason. Call once.
   // REQUIRES: as Write.
   virtual void End(const absl::Status& status) = 0;
-  // At the parent's end: the other one is a child that has authenticated.
+  // At the parent's end: the other end is a child that has authenticated.
   virtual void Authenticated() {}
 };
 
 // Frames of any length travel as a stream of short pieces.
 
-// About the bytes that a slow link (400 kbit/s) moves within the heartbeat timeout: each piece that arrives is a sign
+// About as many bytes as a slow link (400 kbit/s) moves within the heartbeat timeout: each piece that arrives is a sign
 // of life.
 inline constexpr size_t kControlPieceBytes = size_t{512} << 10;
 
 // Bytes that may be under way on a stream without an answer. gRPC begins with less than a piece, and would stop in each
-// until the other end has asked for more.
+// piece until the other end has requested more.
 inline constexpr int kControlWindowBytes = 2 << 20;
 
 inline constexpr size_t kFrameHeaderBytes = 4;
 
-// The bytes of a frame; shared, for one may go out to many.
+// The bytes of a frame; shared, because one frame may be sent to many ranks.
 using FrameBytes = std::shared_ptr<const std::string>;
 
-// Frames on their way out, in order. Thread-compatible.
+// Outgoing frames, in order. Thread-compatible.
 class FrameQueue {
  public:
   void Push(FrameBytes frame) { frames_.push_back(std::move(frame)); }
   bool empty() const { return frames_.empty(); }
 
-  // The next kControlPieceBytes, or as many as there are.
+  // The next kControlPieceBytes, or as many bytes as are queued.
   std::string TakePiece();
 
-  // Forgets all frames but one that has been taken in part.
+  // Removes all frames except one that has been taken in part.
   void DropUnbegun();
 
  private:
   std::deque<FrameBytes> frames_;
-  size_t taken_ = 0;  // bytes of the first one, its header included
+  size_t taken_ = 0;  // bytes taken of the first frame, its header included
 };
 
-// Puts frames together again. Thread-compatible.
+// Assembles frames from pieces. Thread-compatible.
 class FrameAssembler {
  public:
   explicit FrameAssembler(size_t max_frame_bytes) : max_frame_bytes_(max_frame_bytes) {}
@@ -72,8 +72,8 @@ class FrameAssembler {
 
   void Append(absl::string_view piece);
 
-  // Moves the next frame to `frame`; false if it has not all come yet.
-  // Errors: INVALID_ARGUMENT if a frame is longer than allowed; all that follows is meaningless then.
+  // Moves the next frame to `frame`; returns false if it has not come completely.
+  // Errors: INVALID_ARGUMENT if a frame is longer than allowed; then everything after it is meaningless.
   absl::StatusOr<bool> Next(std::string* frame);
 
  private:

@@ -8,7 +8,7 @@
 
 namespace ronda {
 
-// How eagerly the device is asked: threads that wait for it say so.
+// Decides how often the device is polled: threads that wait for it announce themselves (Begin, End).
 //
 // Thread-safe.
 class Attention {
@@ -19,12 +19,12 @@ class Attention {
   void End() { waiting_.fetch_sub(1); }
   bool is_wanted() const { return waiting_.load() > 0; }
 
-  // Ends a nap. Takes no note of one that is about to begin: naps are short.
+  // Ends a Nap. It does not end one that is about to begin; that does no harm, because each is short.
   void Ring() {
     MutexLock lock(&mu_);
     rung_.NotifyAll();
   }
-  // Sleeps for so long, or until Ring or the first Begin.
+  // Sleeps for `duration`, or until Ring or the first Begin.
   void Nap(absl::Duration duration) {
     MutexLock lock(&mu_);
     rung_.WaitFor(&mu_, duration);
@@ -36,10 +36,10 @@ class Attention {
   CondVar rung_;
 };
 
-// Has the device asked often while it lives.
+// While it lives, the device is polled often.
 class Waiter {
  public:
-  // `attention` may be nullptr: there is none to wake.
+  // If `attention` is nullptr, does nothing.
   explicit Waiter(Attention* attention) : attention_(attention) {
     if (attention_ != nullptr) attention_->Begin();
   }

@@ -11,10 +11,10 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
-// As many as a kernel's launch takes: more at once would only need more memory.
+// As many as one launch of a kernel takes; more at once would only need more memory.
 constexpr int kPairsAtOnce = 448;
 
-// Those from `begin` on.
+// The calls from `begin` on.
 cuda::DotsCall Part(const cuda::DotsCall& call, int begin, double* scratch) {
   return {.a = call.a + begin,
           .b = call.b + begin,
@@ -42,7 +42,7 @@ absl::Status DeviceAdasumOps::Grow(ResultData& block, size_t bytes, absl::string
   return absl::OkStatus();
 }
 
-// Exchanges do not mark the stream; what comes after one unpacks.
+// Exchanges do not mark the stream; the part after an exchange is an unpack.
 template <typename Function>
 absl::Status DeviceAdasumOps::Launch(StreamPhase phase, absl::string_view what, const Function& function) {
   const bool follows_exchange = phase == StreamPhase::kUnpack;

@@ -12,18 +12,18 @@
 
 namespace ronda {
 
-// A device: its kernels, on one stream, for which nothing here waits.
+// The Adasum operations on a device: its kernels on one stream. No call waits for the stream.
 //
-// Memory grows to the largest need and is kept: steps whose tensors are as large as those before allocate nothing.
+// Memory grows to the largest need and is kept: a step whose tensors are as large as before allocates nothing.
 //
-// Thread-compatible. The stream must outlive it, and has ended its work before this is destroyed.
+// Thread-compatible. The stream must outlive this object, and must have ended its work before this object is destroyed.
 class DeviceAdasumOps : public AdasumOps {
  public:
   struct Options {
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;
     std::shared_ptr<DeviceBlocks> blocks;  // of the device's memory
-    StreamMarks* marks = nullptr;          // of the stream; not owned; nullptr: none are made
+    StreamMarks* marks = nullptr;          // of the stream; not owned; nullptr: no marks
   };
 
   explicit DeviceAdasumOps(Options options) : options_(std::move(options)) {}
@@ -40,12 +40,12 @@ class DeviceAdasumOps : public AdasumOps {
   template <typename Function>
   absl::Status Launch(StreamPhase phase, absl::string_view what, const Function& function);
 
-  // The last use of `block` comes before the next use of it, or of another in its place.
+  // Makes `block` large enough. Its last use comes before the next use of it or of a block that replaces it.
   absl::Status Grow(ResultData& block, size_t bytes, absl::string_view purpose);
 
   const Options options_;
   ResultData memory_;
-  ResultData scratch_;  // of dot products, which follow each other in its use
+  ResultData scratch_;  // of dot products, which use it one after the other
 };
 
 }  // namespace ronda

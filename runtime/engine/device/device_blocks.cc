@@ -12,7 +12,7 @@ namespace {
 
 constexpr absl::Duration kLong = absl::Minutes(1);
 
-// Eight sizes to each power of two: blocks serve tensors of about their size, and at most an eighth is wasted.
+// Eight sizes per power of two: a block serves tensors of about its size, and at most an eighth is wasted.
 size_t BlockBytes(size_t bytes) {
   constexpr size_t kSmallest = 512;
   size_t step = kSmallest;
@@ -22,7 +22,7 @@ size_t BlockBytes(size_t bytes) {
 
 }  // namespace
 
-// An error of the device fails the job soon; the block may go on until then.
+// An error of the device fails the job soon; until then the block may be used.
 bool DeviceBlocks::IsUsable(Idle& block) {
   NoteAll(block.readers);
   std::erase_if(block.readers.points, [](const auto& point) { return point->done().value_or(true); });
@@ -92,8 +92,8 @@ absl::StatusOr<std::unique_ptr<DeviceEvent>> DeviceBlocks::Note(StreamHandle str
   return event;
 }
 
-// A stream that is being captured, or that has been destroyed against the rule, cannot be asked how far it is: the
-// block is kept out of use until it can.
+// A stream that is being captured, or that was destroyed although it must not be, cannot be asked how far it is. Its
+// block stays unused until the stream can be asked.
 void DeviceBlocks::NoteAll(Readers& readers) {
   std::erase_if(readers.streams, [&](StreamHandle stream) {
     absl::StatusOr<std::unique_ptr<DeviceEvent>> point = Note(stream);

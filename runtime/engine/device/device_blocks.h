@@ -19,14 +19,16 @@
 
 namespace ronda {
 
-// Memory that a device can address, in blocks that are used again: allocating may wait for the device, and freeing
-// does. So a step like those before does neither: of each size as many are kept as were ever in use at once. When new
-// memory is needed, blocks that were not used for a minute are freed, as long as there is more than was ever in use
-// at once; and all that are idle, if the device has no more.
+// Memory that a device can address, in blocks that are used again. Allocating memory may wait for the device, and
+// freeing it does wait. So a step that is like earlier ones does neither: of each size, as many blocks are kept as were
+// ever in use at once. When new memory is needed, idle memory is freed in two cases. If there is more memory than was
+// ever in use at once, blocks that were not used for a minute are freed. If the device has no memory left, all idle
+// blocks are freed.
 //
-// A block is written by work on the rank's one stream; so the stream's work on a block that is given back comes before.
-// Streams that read it are named (NoteReader): the block is used again once the device has done all that they had been
-// given when it came back. No thread waits for that. Work of streams that have not been named must be done by then.
+// Work on the rank's one stream writes the blocks; so what that stream still does on a returned block comes before its
+// next use. Other streams that read a block are recorded (NoteReader): the block is used again after the device has
+// done all work that they had when the block came back. No thread waits for that. Streams that are not recorded must
+// have ended their work by then.
 //
 // Thread-safe. Keeps the device.
 class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
@@ -39,21 +41,22 @@ class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
   // Errors: RESOURCE_EXHAUSTED that names the purpose.
   absl::StatusOr<ResultData> Take(size_t bytes, absl::string_view purpose);
 
-  // `stream` is given work that reads the block at `data`, until the block comes back. It lives until then.
+  // Until the block at `data` comes back, `stream` may get work that reads it. The stream lives until then.
   void NoteReader(const std::byte* data, StreamHandle stream);
 
-  // `stream` has been given all its work on the block at `data` by now.
-  // Errors: INVALID_ARGUMENT if it is being captured; INTERNAL (the driver's). Nothing has changed then.
+  // By now `stream` has got all its work on the block at `data`.
+  // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL (the driver's). After an error nothing has
+  // changed.
   absl::Status NoteLastRead(const std::byte* data, StreamHandle stream);
 
-  // Takes memory of a result back.
+  // Takes back the memory of a result.
   void Release(std::byte* data, size_t bytes);
 
  private:
-  // What a block has to wait for before it is used again.
+  // The reads that must end before a block is used again.
   struct Readers {
-    std::vector<StreamHandle> streams;                 // for what they will have been given when the block comes back
-    std::vector<std::unique_ptr<DeviceEvent>> points;  // behind what streams have been given
+    std::vector<StreamHandle> streams;                 // for all work that they have when the block comes back
+    std::vector<std::unique_ptr<DeviceEvent>> points;  // behind the last reads on streams
 
     bool AreNoted() const { return streams.empty(); }
   };
@@ -66,24 +69,24 @@ class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
     absl::Time since;
     Readers readers;
   };
-  using IdleBlocks = std::map<size_t, std::vector<Idle>>;  // by size; the first of each have been idle the longest
+  using IdleBlocks = std::map<size_t, std::vector<Idle>>;  // by size; per size, the longest idle first
 
   DeviceBlocks(std::shared_ptr<Device> device, ronda_cuda_memory kind, const Clock* clock)
       : device_(std::move(device)), kind_(kind), clock_(clock) {}
 
-  // A point behind all that `stream` has been given.
+  // A point behind all work that `stream` has.
   absl::StatusOr<std::unique_ptr<DeviceEvent>> Note(StreamHandle stream);
-  // Has points take the place of the streams, as far as these can be asked.
+  // Replaces streams by points behind their work, for all streams that can be asked.
   void NoteAll(Readers& readers);
   // Whether no stream reads the block any more.
   bool IsUsable(Idle& block);
 
   ResultData HandOutLocked(DeviceMemory block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // These may wait for the device; threads that give blocks back must not have to.
+  // Allocate, FreeStale and FreeIdle may wait for the device; threads that give blocks back must not.
   absl::StatusOr<DeviceMemory> Allocate(size_t bytes, absl::string_view purpose) ABSL_LOCKS_EXCLUDED(mu_);
-  // Blocks that were not used for long, as long as there are more than were ever in use at once.
+  // Frees blocks that were not used for long, while there is more memory than was ever in use at once.
   void FreeStale() ABSL_LOCKS_EXCLUDED(mu_);
-  // False: there are none.
+  // Returns false if no block is idle.
   bool FreeIdle() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::shared_ptr<Device> device_;

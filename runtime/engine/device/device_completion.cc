@@ -11,7 +11,7 @@
 namespace ronda {
 namespace {
 
-// A device is often almost there: to be woken takes longer.
+// The device is often almost there, and a wake-up takes longer than this.
 constexpr absl::Duration kSpin = absl::Microseconds(20);
 
 }  // namespace
@@ -58,7 +58,7 @@ bool DeviceCompletion::WaitUntil(absl::Duration deadline) {
 absl::Status DeviceCompletion::OrderBefore(WaitingStream& stream, absl::string_view tensor) {
   const bool is_settled = settled_.load(std::memory_order_acquire);
   if (is_settled && !status_.ok()) return status_;
-  // First: whether a program is right must not depend on how fast the device is.
+  // First, because a program's mistake must be found no matter how fast the device is.
   RONDA_ASSIGN_OR_RETURN(const uint64_t id, stream.IdOn(*options_.device));
   return is_settled ? bucket_.RefusalOf(tensor) : bucket_.OrderBefore(stream.handle(), id, tensor);
 }

@@ -28,15 +28,16 @@ namespace ronda {
 
 struct BucketTiming;
 
-// The completion of a bucket on a device, from the moment at which the bucket is being given to it. Shared by the
-// DeviceWatch, which settles it, and, once it is launched, by the bucket's handles. It says whether the bucket is done;
-// what streams wait for is the LaunchedBucket's matter.
+// The completion of a bucket on a device. It exists from the moment when the bucket is being put on the device. The
+// DeviceWatch, which settles it, shares it with the bucket's handles once the bucket is launched. It tells whether the
+// bucket is done; LaunchedBucket handles the streams that wait.
 //
-// Settled once: by the thread that first finds that the device has got there, or that the job has failed. A thread that
-// only wants to know asks the device; one that waits sleeps until the watch has found out.
+// It is settled once, by the thread that first finds that the device has reached the end of the bucket, or that the job
+// has failed. A thread that only wants to know asks the device; a thread that waits sleeps until the watch has found
+// out.
 //
-// Thread-safe. Memory ordering: status_ is written before settled_ becomes true with release, and not after that; so
-// are the bucket's event, waiting_ and timing_ before launch_ is other than kUnderWay.
+// Thread-safe. Memory ordering: status_ is written before settled_ becomes true with release, and not after that. The
+// bucket's event, waiting_ and timing_ are written before launch_ changes from kUnderWay.
 class DeviceCompletion {
  public:
   struct Options {
@@ -47,9 +48,9 @@ class DeviceCompletion {
     std::shared_ptr<Device> device;
     std::shared_ptr<CallbackThread> callbacks;
     std::shared_ptr<ProgressEngine> progress;  // may be null
-    // The failure of the job, or of the transport: work that was ended by one has come to its end, too, but has not
-    // been done. nullptr: there is none. Called under the completion's lock, and not once this is settled: the thread
-    // that ends the job or the transport settles this before.
+    // The failure of the job or of the transport: work that was ended by a failure has reached its end as well, but was
+    // not done. nullptr: no such function. It is called under the completion's lock, and not after the completion is
+    // settled: the thread that ends the job or the transport settles the completion first.
     std::shared_ptr<const std::function<absl::Status()>> failure;
     std::shared_ptr<Attention> attention;  // may be null
     std::shared_ptr<StreamOrder> order;    // may be null if no bucket has a vote
@@ -62,40 +63,40 @@ class DeviceCompletion {
 
   const Options& options() const { return options_; }
 
-  // REQUIRES, unless said otherwise there: launching() is kDone.
+  // REQUIRES: launching() is kDone, unless LaunchedBucket says otherwise.
   LaunchedBucket& bucket() { return bucket_; }
 
-  // Whether the engine is told, or its handles alone.
+  // Whether the engine is notified of the end, or only the bucket's handles.
   enum class Waiting : uint8_t { kHandles, kEngine };
 
-  // All of the bucket is on its stream, and `event` is recorded behind it. Before this only the watch has the
-  // completion. The last call of Launch and Withdraw, of which there is one.
+  // The whole bucket is on its stream, and `event` is recorded behind it. Before this call only the watch has the
+  // completion. Either Launch or Withdraw is called, once.
   void Launch(std::unique_ptr<DeviceEvent> event, Waiting waiting, LaunchedBucket::Undecided undecided = {});
 
-  // The times that the timeline will show; to be called before Launch, if at all.
+  // The times that the timeline will show. If called, then before Launch.
   void set_timing(std::shared_ptr<BucketTiming> timing) { timing_ = std::move(timing); }
-  // REQUIRES: settled. Of the watch.
+  // For the watch. REQUIRES: settled.
   std::shared_ptr<BucketTiming> TakeTiming() { return std::move(timing_); }
 
-  // No thread waits for the bucket: its vote was lost, or this rank has no part in it. It counts as done.
+  // No thread waits for the bucket: its vote was lost, or this rank has no part in it. It is treated as done.
   void Withdraw();
 
   enum class Launching : uint8_t { kUnderWay, kDone, kWithdrawn };
   Launching launching() const { return launch_.load(std::memory_order_acquire); }
 
-  // REQUIRES: launching() is over, or this is settled.
+  // REQUIRES: launching() is over, or the completion is settled.
   Waiting waiting() const { return launching() == Launching::kDone ? waiting_ : Waiting::kHandles; }
 
-  // Whether the operation is complete, or has failed.
+  // Whether the operation is complete or has failed.
   bool done();
 
-  // Blocks until done. The device's error, or the job's failure.
+  // Blocks until done. Returns the device's error, or the job's failure.
   absl::Status Wait() {
     WaitUntil(absl::InfiniteDuration());
     return status_;
   }
 
-  // The same until MonotonicTime() has come to `deadline`, if that is first. Whether it is done.
+  // As Wait, but at most until MonotonicTime() reaches `deadline`. Returns whether it is done.
   bool WaitUntil(absl::Duration deadline);
 
   // REQUIRES: done.
@@ -105,12 +106,12 @@ class DeviceCompletion {
 
   // LaunchedBucket::OrderBefore, for a bucket that may be settled. `tensor` is one of its tensors.
   // REQUIRES: launched.
-  // Errors: the operation's, if it has failed, or that with which `tensor` was refused; INVALID_ARGUMENT if the stream
-  // is being captured; the device's.
+  // Errors: the operation's, if it has failed; the error with which `tensor` was refused; INVALID_ARGUMENT if the
+  // stream is being captured; the device's.
   absl::Status OrderBefore(WaitingStream& stream, absl::string_view tensor);
 
-  // Has `callbacks` run once it is done, with its status and after those of earlier calls. False if it is done already:
-  // nothing has happened.
+  // Runs `callbacks` once the bucket is done, with its status, and after those of earlier calls. Returns false if it is
+  // done already; then nothing has happened.
   // REQUIRES: the callback thread has been started.
   bool Then(std::list<CallbackThread::Callback>* callbacks);
 
@@ -129,7 +130,7 @@ class DeviceCompletion {
   Mutex mu_;
   CondVar changed_;
   std::list<CallbackThread::Callback> callbacks_ ABSL_GUARDED_BY(mu_);
-  absl::Status status_;  // written before settled_ is true, read after
+  absl::Status status_;  // written before settled_ is true, read after that
 };
 
 }  // namespace ronda

@@ -17,7 +17,7 @@
 namespace ronda {
 namespace {
 
-// Of fixed length, as all ranks must know how much the others send.
+// Its length is fixed, because all ranks must know how much the others send.
 struct Statement {
   char can = 0;
   char reason[511] = {};
@@ -34,14 +34,14 @@ std::string TextOf(const char (&field)[kSize]) {
   return std::string(field, strnlen(field, kSize));
 }
 
-// The answers of all ranks to the same question.
+// The answers of all ranks to one question.
 struct Agreement {
-  absl::Status refusal;            // OK if all said OK; else FAILED_PRECONDITION that names the first that did not
+  absl::Status refusal;            // OK if all ranks are OK; else FAILED_PRECONDITION that names the first that is not
   std::vector<std::string> facts;  // by rank
 };
 
-// Tells all ranks of the job whether this one can (`own`), and its `facts`; both are cut where they are too long. A
-// collective call over `host`.
+// Sends to all ranks of the job whether this one can take part (`own`), and its `facts`; both are cut if they are too
+// long. A collective call over `host`.
 // Errors: the communicator's.
 absl::StatusOr<Agreement> AgreeWithAll(Communicator& host, const CallInfo& info, const absl::Status& own,
                                        const std::string& facts) {
@@ -140,7 +140,7 @@ absl::StatusOr<std::shared_ptr<DeviceCompletion>> DeviceLane::Finish(DeviceCompl
 
 absl::Status DeviceLane::Relaunch(const std::shared_ptr<DeviceCompletion>& completion) {
   const std::shared_ptr<const OpenVote> vote = completion->bucket().vote();
-  if (vote == nullptr) return absl::OkStatus();  // it has failed with the job
+  if (vote == nullptr) return absl::OkStatus();  // the bucket has failed with the job
   RONDA_RETURN_IF_ERROR(device_->Call("opening a gate", [&](const ronda_cuda_plugin& cuda) {
     return cuda.write_word(stream_->handle(), vote->gate(), vote->opens_at());
   }));
@@ -169,11 +169,11 @@ void DeviceLane::Close(const absl::Status& status) {
   if (transport_.abort != nullptr) transport_.abort();
   if (device_->is_abandoned()) return;
   const absl::Status end = AwaitEnd();
-  // CUDA's errors stay: a device that has one does nothing for this process any more.
+  // CUDA's errors are permanent: after an error the device does nothing more for this process.
   if (!end.ok()) device_->Abandon(end.message());
 }
 
-// The work under way when the job fails has been ended by then, unless it waits for work of the trainer's.
+// The work under way when the job failed has been ended by then, unless it waits for the trainer's work.
 absl::Status DeviceLane::AwaitEnd() {
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, NoteEnd());
   const absl::Duration begin = MonotonicTime();
@@ -212,7 +212,7 @@ absl::Status DeviceLane::Copy(void* dst, const void* src, size_t bytes) {
                        [&](const ronda_cuda_plugin& cuda) { return cuda.copy(dst, src, bytes, stream_->handle()); });
 }
 
-// Work for this comes after all else on the stream: the blocks of the bucket before may be used again.
+// This work comes after all other work on the stream, so the blocks of the previous bucket may be used again.
 absl::Status DeviceLane::PrepareOverflow(size_t tensors) {
   constexpr absl::string_view kPurpose = "overflow detection";
   flags_.reset();
@@ -265,7 +265,7 @@ absl::StatusOr<DeviceLanes::Opening> DeviceLanes::Open(const CallInfo& info) {
 absl::StatusOr<DeviceLanes::Resources> DeviceLanes::Prepare() {
   Resources own;
   RONDA_ASSIGN_OR_RETURN(own.device, options_.device->Get());
-  // While nothing on the device waits for other ranks.
+  // Now, while nothing on the device waits for other ranks.
   RONDA_RETURN_IF_ERROR(
       own.device->Call("loading the kernels", [](const ronda_cuda_plugin& cuda) { return cuda.prepare_device(); }));
   RONDA_ASSIGN_OR_RETURN(own.stream, DeviceStream::Create(own.device.get()));

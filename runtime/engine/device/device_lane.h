@@ -26,17 +26,17 @@
 
 namespace ronda {
 
-// Carries out buckets of tensors in the memory of a device: on one stream, which waits for the streams that have
-// written the tensors. A call puts work there and returns.
+// Carries out buckets of tensors in the memory of a device. It has one stream, which waits for the streams that have
+// written the tensors. Each call puts work on the stream and returns.
 //
 //   lane->Begin({.label = "conv1/weight", ...}, ready_events);
 //   ... calls to the communicator and the DataPlane ...
 //   lane->Finish(waiting)  // when the device is there
 //
-// From Begin on the watch looks after the bucket: the thread that puts it on the stream may be held up, too. After an
+// From Begin on the watch observes the bucket, because the thread that puts it on the stream may hang as well. After an
 // error the job is over; the watch settles the bucket when the lane is closed.
 //
-// Thread-compatible: used by the progress thread (progress_engine.h), but for idle().
+// Thread-compatible: used by the progress thread (progress_engine.h), except idle().
 class DeviceLane : public DataPlane {
  public:
   struct Options {
@@ -46,15 +46,15 @@ class DeviceLane : public DataPlane {
     DeviceTransport transport;           // on it
     std::shared_ptr<CallbackThread> callbacks;
     std::shared_ptr<ProgressEngine> progress;
-    std::shared_ptr<StreamOrder> order;  // of the rank's streams
-    DeviceWatch::Options watch;          // without the transport's part
+    std::shared_ptr<StreamOrder> order;  // the order of the rank's streams
+    DeviceWatch::Options watch;          // without the fields of the transport
   };
 
   // Errors: RESOURCE_EXHAUSTED if the system has no thread to give.
   static absl::StatusOr<std::unique_ptr<DeviceLane>> Create(Options options);
   ~DeviceLane() override;
 
-  // A bucket comes, which waits for these points. Finish or Drop ends it.
+  // Begins a bucket, which waits for `points`. Finish or Drop ends it.
   struct Operation {
     absl::string_view label;  // its name, for messages
     OpType op = OpType::kAllreduce;
@@ -63,30 +63,30 @@ class DeviceLane : public DataPlane {
   };
   absl::Status Begin(const Operation& operation, absl::Span<const ReadyPoint* const> points);
 
-  // All of it is on the stream.
+  // The whole bucket is on the stream.
   absl::StatusOr<std::shared_ptr<DeviceCompletion>> Finish(DeviceCompletion::Waiting waiting,
                                                            LaunchedBucket::Undecided undecided = {});
 
   // Whether streams can wait for a bucket whose vote is open.
   bool has_gates() const { return has_gates_; }
 
-  // All tensors of a bucket whose vote was lost have been carried out, or refused: opens its gate behind all that is on
-  // the stream.
+  // All tensors of a bucket whose vote was lost have been carried out or refused. Opens its gate behind all work on the
+  // stream.
   absl::Status Relaunch(const std::shared_ptr<DeviceCompletion>& completion);
 
-  // Whose waiters have the device asked often.
+  // Threads that wait for this device have it polled often (attention()).
   Device& device() const { return *device_; }
   const ronda_cuda_plugin& plugin() const { return device_->plugin(); }
   Attention& attention() { return *attention_; }
 
-  // No thread waits for it.
+  // No thread waits for the bucket.
   void Drop();
 
   // Whether the device has carried out everything.
   bool idle() const { return watch_->idle(); }
 
-  // No bucket comes any more; those under way fail with `status`, and are ended if that is the job's failure. If
-  // the device does not come to that end within seconds, or has failed, it is abandoned (Device::Abandon).
+  // No bucket comes any more. Buckets under way fail with `status`; if that is the job's failure, their work is ended.
+  // If the device does not end that work within seconds, or has failed, it is abandoned (Device::Abandon).
   void Close(const absl::Status& status);
 
   Communicator& communicator() override { return *transport_.communicator; }
@@ -102,9 +102,9 @@ class DeviceLane : public DataPlane {
   explicit DeviceLane(Options options);
 
   absl::Status Zero(void* memory, size_t bytes);
-  // A point behind all that is on the stream.
+  // A point behind all work on the stream.
   absl::StatusOr<std::unique_ptr<DeviceEvent>> NoteEnd();
-  // Errors: DEADLINE_EXCEEDED if the stream does not come to its end; the device's.
+  // Errors: DEADLINE_EXCEEDED if the stream does not end its work; the device's.
   absl::Status AwaitEnd();
   void Draw(DeviceCompletion& completion);
 
@@ -125,11 +125,11 @@ class DeviceLane : public DataPlane {
   ResultData delivered_;                                          // of DeliverOverflow
   std::vector<kernels::cuda::Extent> extents_;
   std::shared_ptr<DeviceCompletion> launching_;  // from Begin to Finish or Drop
-  std::unique_ptr<DeviceWatch> watch_;           // last: uses the others
+  std::unique_ptr<DeviceWatch> watch_;           // the last member, because it uses the others
 };
 
-// Makes the lane for tensors in the memory of devices when the job has the first of them: on all ranks together, or on
-// none.
+// Makes the lane for tensors in the memory of devices, when the job has the first such tensor. Either all ranks make
+// it, or none.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class DeviceLanes {
@@ -140,37 +140,37 @@ class DeviceLanes {
     std::shared_ptr<DeviceSupport> support;  // may be nullptr
     RankDevice* device = nullptr;
     Communicator* host = nullptr;
-    const HostLevels* levels = nullptr;  // of `host`; nullptr: it has none
+    const HostLevels* levels = nullptr;  // of `host`; nullptr if it has none
     std::shared_ptr<CallbackThread> callbacks;
     std::shared_ptr<ProgressEngine> progress;
     Timeline* timeline = nullptr;  // nullptr: there is none
-    DeviceTimes* times = nullptr;  // of the rank's words. nullptr: nothing is counted
+    DeviceTimes* times = nullptr;  // among the rank's counters; nullptr: nothing is counted
     DeviceWatch::Options watch;
   };
 
   explicit DeviceLanes(Options options) : options_(std::move(options)) {}
 
-  // nullptr while there is none.
+  // nullptr if no lane has been made.
   DeviceLane* lane() const { return lane_.get(); }
 
-  // Makes the lane. Every rank of the job calls it at the same point in its sequence of calls to the communicators;
-  // `info` names the operation that needs it. The outcome is the same on all ranks.
-  // Errors: the host communicator's; the job has failed.
+  // Makes the lane. Every rank of the job calls it at the same point in its sequence of calls to the communicators.
+  // `info` names the operation that needs the lane. The outcome is the same on all ranks.
+  // Errors: the host communicator's; then the job has failed.
   struct Opening {
-    DeviceLane* lane = nullptr;  // nullptr: there is none, and the job goes on
-    absl::Status refusal;        // then FAILED_PRECONDITION: it names a rank that cannot take part, and says why
+    DeviceLane* lane = nullptr;  // nullptr: no lane was made, and the job goes on
+    absl::Status refusal;        // then FAILED_PRECONDITION: names a rank that cannot take part, and why
   };
   absl::StatusOr<Opening> Open(const CallInfo& info);
 
   bool idle() const { return lane_ == nullptr || lane_->idle(); }
 
-  // The job has ended, or failed with `status`.
+  // The job has ended, or has failed with `status`.
   void Close(const absl::Status& status) {
     if (lane_ != nullptr) lane_->Close(status);
   }
 
  private:
-  // A rank's own resources, before it knows of the others'.
+  // A rank's own resources, before it knows the other ranks'.
   struct Resources {
     std::shared_ptr<Device> device;
     std::unique_ptr<DeviceStream> stream;

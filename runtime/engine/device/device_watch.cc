@@ -18,9 +18,9 @@ namespace {
 constexpr absl::Duration kSpin = absl::Microseconds(20);
 constexpr absl::Duration kShortestNap = absl::Microseconds(20);
 constexpr absl::Duration kLongestNap = absl::Microseconds(100);
-// No thread waits for the device.
+// The sleep between two polls if no thread waits for the device.
 constexpr absl::Duration kIdleNap = absl::Milliseconds(1);
-// Failures are looked for less often than the device is asked.
+// Failures are looked for less often than the device is polled.
 constexpr absl::Duration kCheckPeriod = absl::Milliseconds(1);
 
 }  // namespace
@@ -42,7 +42,7 @@ void DeviceWatch::Watch(std::shared_ptr<DeviceCompletion> completion) {
     stopped = stopped_;
     if (stopped.ok()) {
       queue_.push_back(std::move(completion));
-      // If there are others, the thread is awake.
+      // If the queue has other buckets, the thread is awake.
       if (queue_.size() > 1) return;
     }
   }
@@ -53,7 +53,7 @@ void DeviceWatch::Watch(std::shared_ptr<DeviceCompletion> completion) {
 void DeviceWatch::NoteLaunch() {
   {
     MutexLock lock(&mu_);
-    // The thread waits for another, or has done with this one.
+    // The thread waits for another bucket, or has finished this one.
     if (queue_.size() != 1) return;
   }
   changed_.NotifyAll();
@@ -62,7 +62,7 @@ void DeviceWatch::NoteLaunch() {
 void DeviceWatch::NoteRelaunch(const std::shared_ptr<DeviceCompletion>& completion) {
   {
     MutexLock lock(&mu_);
-    // If it has not been put aside yet, the thread finds it launched.
+    // If the bucket has not been set aside yet, the thread finds it launched.
     const auto found = std::find(vetoed_.begin(), vetoed_.end(), completion);
     if (found == vetoed_.end()) return;
     vetoed_.erase(found);
@@ -93,8 +93,8 @@ absl::Status DeviceWatch::stopped() const {
   return stopped_;
 }
 
-// Nothing of ours throws but the standard library, above all when memory runs out. To say so takes some, too, which
-// others may give back.
+// Our code does not throw; only the standard library does, mostly when memory runs out. Reporting that takes some
+// memory as well, so the thread yields: others may free some.
 void DeviceWatch::Run() {
   while (true) {
     try {
@@ -168,7 +168,7 @@ void DeviceWatch::Nap(Phase phase, const DeviceCompletion& completion, absl::Dur
   MutexLock lock(&mu_);
   if (!stopped_.ok()) return;
   if (completion.launching() == DeviceCompletion::Launching::kUnderWay) {
-    // The thread that launches it takes the lock afterwards, to wake this one up.
+    // The launching thread takes the lock after the launch, to wake up this thread.
     changed_.WaitFor(&mu_, kCheckPeriod);
   }
 }
@@ -181,7 +181,7 @@ absl::Status DeviceWatch::Check(Phase phase, DeviceCompletion& completion, absl:
     EndAll(failure);
     return failure;
   }
-  // At an orderly end nothing is to be ended: the last buckets of a rank, its vetoes, may still be on the device.
+  // An orderly end ends no work: the rank's last buckets, its vetoes, may still be on the device.
   RONDA_RETURN_IF_ERROR(stopped());
   if (options_.transport_failure != nullptr) failure = options_.transport_failure();
   if (failure.ok() && phase == Phase::kDevice) failure = completion.bucket().CheckDevice();
@@ -191,7 +191,7 @@ absl::Status DeviceWatch::Check(Phase phase, DeviceCompletion& completion, absl:
   if (waited >= deadline) {
     failure = absl::DeadlineExceededError(
         absl::StrCat("waited ", absl::FormatDuration(deadline), " for ", Report(phase, completion)));
-    // The thread that is to launch it may be stuck, and not come to say so.
+    // The launching thread may be stuck and unable to report this.
     if (phase == Phase::kLaunch) Log(LogLevel::kError, options_.rank, failure.message());
     return Fail(failure);
   }
@@ -232,7 +232,7 @@ void DeviceWatch::EndAll(const absl::Status& status) {
   if (options_.abort != nullptr) options_.abort();
 }
 
-// The device does not tell which rank it waits for: the last activity of each does.
+// The device does not tell which rank it waits for, so the report contains the last activity of each rank.
 std::string DeviceWatch::Report(Phase phase, const DeviceCompletion& completion) const {
   const DeviceCompletion::Options& options = completion.options();
   constexpr int kNamed = 8;
@@ -252,7 +252,7 @@ void DeviceWatch::Finish(const std::shared_ptr<DeviceCompletion>& completion) {
   bool is_idle = false;
   {
     MutexLock lock(&mu_);
-    // The thread that launches it again does so before it comes to NoteRelaunch.
+    // A thread launches the bucket again before it calls NoteRelaunch.
     if (!is_settled && !completion->bucket().IsVetoed()) return;
     queue_.pop_front();
     if (!is_settled) vetoed_.push_back(completion);

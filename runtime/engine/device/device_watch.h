@@ -19,36 +19,38 @@
 
 namespace ronda {
 
-// Watches the buckets that are given to a rank's device, one after the other as the stream has them: a thread that asks
-// the device now and then while one is under way, and sleeps otherwise.
+// Watches the buckets that are given to a rank's device, one after the other in the order of the stream. Its thread
+// polls the device while a bucket is under way, and sleeps otherwise. While some thread waits for the device it polls
+// often, otherwise every millisecond.
 //
-// While some thread waits for the device it is asked often, otherwise every millisecond.
+// The watch settles the buckets that the device has finished. It sets aside a bucket whose vote was lost, until that is
+// launched again. If the device does not finish a bucket within the limits' warning time, the watch reports it; after
+// the deadline the job fails.
 //
-// It settles the buckets that the device is done with. Those whose vote was lost it puts aside, until they have been
-// launched again. A bucket that the device does not come to for longer than the
-// limits' warning is reported; beyond the deadline the job fails. The same holds for one that does not come onto the
-// stream: the thread that puts it there may be held up by a device, a library or a rank. That has deadlines of its own,
-// which know more of the reason, and gets a little more time here (AnswerDeadline); that of connecting ranks may be the
-// longer one. An error of the device, or of the transport, fails the job too. And once the job has failed, for any
-// reason, the watch settles all buckets with the failure, and then ends the work under way on the device, which may
-// wait for a rank that is gone.
+// The limits also apply to a bucket that does not get onto the stream, because a device, a library or a rank may block
+// the thread that puts it there. That thread has its own deadlines, which know more about the reason, so the watch
+// gives it a little more time (AnswerDeadline). If the deadline for connecting ranks is longer, that one is used.
+//
+// An error of the device or of the transport also fails the job. When the job has failed, for any reason, the watch
+// settles all buckets with the failure. Then it ends the work under way on the device, which may wait for a rank that
+// is gone.
 //
 // Thread-safe.
 class DeviceWatch {
  public:
-  // Functions are called by the watch's thread, without a lock.
+  // The watch's thread calls the functions, without a lock.
   struct Options {
     RankId rank = 0;
     std::shared_ptr<FlightBoard> flights;
     std::function<absl::Status()> job_failure;             // the job's first failure, or OK
-    std::function<void(const absl::Status&)> fail_job;     // records one
+    std::function<void(const absl::Status&)> fail_job;     // records a failure of the job
     std::function<absl::Status()> transport_failure;       // may be nullptr
     std::function<void()> abort;                           // ends the work under way; may be nullptr
     absl::Duration setup_deadline = absl::ZeroDuration();  // DeviceTransport's
-    // A bucket that the device has carried out, before any other thread is told; may be nullptr.
+    // Called for a bucket that the device has carried out, before any other thread is notified; may be nullptr.
     std::function<void(DeviceCompletion&)> carried_out;
-    std::function<void()> settled;  // something that the engine waits for has been settled
-    std::function<void()> idle;     // everything has been
+    std::function<void()> settled;  // a bucket that the engine waits for has been settled
+    std::function<void()> idle;     // everything has been settled
     std::shared_ptr<Attention> attention = std::make_shared<Attention>();
   };
 
@@ -57,10 +59,10 @@ class DeviceWatch {
   ~DeviceWatch() { Stop(absl::CancelledError("the job is over")); }
 
   // `completion` is about to be launched, behind all others on the stream.
-  // REQUIRES: all others are launched, or withdrawn.
+  // REQUIRES: all others are launched or withdrawn.
   void Watch(std::shared_ptr<DeviceCompletion> completion);
 
-  // The last that is watched has been launched, or withdrawn.
+  // The last watched bucket has been launched or withdrawn.
   void NoteLaunch();
 
   // A bucket whose vote was lost has been launched again, behind all others on the stream.
@@ -69,33 +71,34 @@ class DeviceWatch {
   // Whether everything has been settled.
   bool idle() const;
 
-  // Buckets that are not settled yet fail with `status`, which is not OK; so do later ones. Ends the thread.
+  // Buckets that are not settled yet, and later ones, fail with `status`, which is not OK. Ends the thread.
   void Stop(const absl::Status& status);
 
  private:
-  // The watch waits until the bucket is on the stream, then until the device comes to its end.
+  // The watch waits until the bucket is on the stream, then until the device has finished it.
   enum class Phase : uint8_t { kLaunch, kDevice };
 
   explicit DeviceWatch(Options options) : options_(std::move(options)) {}
 
   void Run();
-  // False: the watch has been stopped.
+  // Returns false if the watch has been stopped.
   bool WatchNext();
-  // The first that is not settled; waits for it. nullptr: the watch has been stopped.
+  // Waits for the first bucket that is not settled, and returns it; nullptr if the watch has been stopped.
   std::shared_ptr<DeviceCompletion> AwaitNext();
-  // Returns once it is settled.
+  // Returns when it is settled.
   void Settle(DeviceCompletion& completion);
-  // Returns once the phase is over, or with a failure of the job's.
+  // Returns when the phase is over, or with the job's failure.
   absl::Status Await(Phase phase, DeviceCompletion& completion);
   static bool IsOver(Phase phase, DeviceCompletion& completion);
-  // Settled, or put aside; or it has been launched again meanwhile, and stays the first.
+  // The bucket is settled, or set aside. If it has been launched again meanwhile, it stays the first.
   void Finish(const std::shared_ptr<DeviceCompletion>& completion);
   void Record(DeviceCompletion& completion);
   absl::Duration DeadlineOf(Phase phase, const WaitLimits& limits) const;
-  // `waited`: since this completion is the first in this phase. Errors: the job's failure.
+  // `waited`: how long this completion has been the first, in this phase. Errors: the job's failure.
   absl::Status Check(Phase phase, DeviceCompletion& completion, absl::Duration waited, absl::Duration checked_before);
   absl::Status Fail(const absl::Status& cause);
-  // All buckets fail with `status`. In this order: ended work looks as if it were done.
+  // Fails all buckets with `status`. EndAll settles them before it ends the work, because ended work looks as if it
+  // were done.
   void SettleAll(const absl::Status& status);
   void EndAll(const absl::Status& status);
   std::string Report(Phase phase, const DeviceCompletion& completion) const;
@@ -106,12 +109,12 @@ class DeviceWatch {
   mutable Mutex mu_;
   CondVar changed_;
   std::deque<std::shared_ptr<DeviceCompletion>> queue_ ABSL_GUARDED_BY(mu_);    // the first is being watched
-  std::vector<std::shared_ptr<DeviceCompletion>> vetoed_ ABSL_GUARDED_BY(mu_);  // put aside
-  absl::Status stopped_ ABSL_GUARDED_BY(mu_);                                   // OK: it has not been
-  // Of the thread:
-  absl::Status failure_;  // the job's, once there is one
-  absl::Status thrown_;   // an exception that is to become it
-  // Made beforehand: there is no memory for it when it is needed.
+  std::vector<std::shared_ptr<DeviceCompletion>> vetoed_ ABSL_GUARDED_BY(mu_);  // set aside
+  absl::Status stopped_ ABSL_GUARDED_BY(mu_);                                   // OK: it has not been stopped
+  // Only for the watch's thread:
+  absl::Status failure_;  // the job's, once it has failed
+  absl::Status thrown_;   // an exception, before it becomes failure_
+  // Created in advance, because there is no memory for it when it is needed.
   const absl::Status out_of_memory_ =
       absl::ResourceExhaustedError("out of memory in the thread that watches the device");
   const absl::Status exception_ = absl::InternalError("an exception in the thread that watches the device");

@@ -16,7 +16,7 @@ void LaunchedBucket::Launch(std::unique_ptr<DeviceEvent> event, Undecided undeci
   event_ = std::move(event);
   number_ = undecided.number;
   MutexLock lock(&mu_);
-  // It may have been settled while it was being launched. Then no stream may come to wait for the gate.
+  // The bucket may have been settled while it was being launched. Then no stream may wait for the gate.
   if (!has_ended_) vote_ = std::move(undecided.vote);
 }
 
@@ -34,7 +34,7 @@ void LaunchedBucket::End(const absl::Status& status) {
     MutexLock lock(&mu_);
     has_ended_ = true;
     failure_ = status;
-    // Of a bucket that has been carried out it is open. Otherwise streams would wait for ever.
+    // The gate of a bucket that has been carried out is open. After a failure streams would otherwise wait for ever.
     if (vote_ != nullptr && !status.ok()) vote_->OpenGate();
     vote_.reset();
   }
@@ -59,7 +59,7 @@ bool LaunchedBucket::IsUndecidedLocked() const {
 
 absl::StatusOr<bool> LaunchedBucket::IsPassed() {
   {
-    // The word first: to ask for an event is a call of the driver.
+    // Checks the vote's word first, because asking for an event is a call of the driver.
     MutexLock lock(&mu_);
     if (IsUndecidedLocked()) return false;
   }
@@ -101,7 +101,7 @@ absl::Status LaunchedBucket::OrderBefore(StreamHandle stream, uint64_t id, absl:
     if (std::find(waiting_streams_.begin(), waiting_streams_.end(), id) != waiting_streams_.end()) {
       return absl::OkStatus();
     }
-    is_awaited_ = true;  // before the stream waits: a thread that refuses a tensor from now on knows of it
+    is_awaited_ = true;  // before the stream waits, so that a thread that refuses a tensor sees it
     point = {.event = &event(), .vote = IsUndecidedLocked() ? vote_ : nullptr};
   }
   RONDA_RETURN_IF_ERROR(HaveWait(stream, id, point));
@@ -118,9 +118,9 @@ absl::Status LaunchedBucket::HaveWait(StreamHandle stream, uint64_t id, const Po
     RONDA_RETURN_IF_ERROR(AwaitDecision());
     return event().OrderBefore(stream);
   }
-  // For the device's scheduler, to which the word says nothing.
+  // For the device's scheduler, to which the word means nothing.
   RONDA_RETURN_IF_ERROR(point.event->OrderBefore(stream));
-  // Before the wait: a point that is noted behind it shall know of it.
+  // Before the wait, so that a point recorded behind it includes it.
   parts_.order->NoteWait(number_);
   return parts_.device->Call("having a stream wait for a decision", [&](const ronda_cuda_plugin& cuda) {
     return cuda.wait_word(stream, point.vote->gate(), point.vote->opens_at());
@@ -136,7 +136,7 @@ absl::StatusOr<bool> LaunchedBucket::SharesQueues(StreamHandle stream, uint64_t 
   return shares != 0;
 }
 
-// The device decides, and no thread is told; the watch comes later.
+// The device decides, and no thread is notified at that moment; the watch comes later.
 absl::Status LaunchedBucket::AwaitDecision() {
   const Waiter waiter(parts_.attention);
   MutexLock lock(&mu_);

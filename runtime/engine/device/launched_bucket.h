@@ -21,15 +21,15 @@
 
 namespace ronda {
 
-// A bucket as the device has it: the point behind its work, and the vote on it; and the streams that wait for both.
+// A bucket on the device: the point behind its work, the vote on it, and the streams that wait for both.
 //
-// A bucket may be launched before the ranks have decided whether it is carried out: it has a vote, which the device
-// counts. Streams that shall wait for it then wait for the vote's gate besides. If the vote is lost, the tensors of the
-// bucket are carried out later, in other buckets, and this is launched once more, behind the last of them, where the
-// gate is opened.
+// A bucket may be launched before the ranks have decided whether it is carried out. Then it has a vote, which the
+// device counts, and streams that wait for the bucket also wait for the vote's gate. If the vote is lost, the tensors
+// of the bucket are carried out later in other buckets. This bucket is launched again behind the last of them, where
+// the gate is opened.
 //
-// Thread-safe. Memory ordering: event_ and number_ are written by Launch, and the caller publishes that. again_ is
-// written before relaunched_ is true with release.
+// Thread-safe. Memory ordering: Launch writes event_ and number_, and its caller publishes them. again_ is written
+// before relaunched_ becomes true with release.
 class LaunchedBucket {
  public:
   // Not owned.
@@ -41,60 +41,61 @@ class LaunchedBucket {
 
   explicit LaunchedBucket(const Parts& parts) : parts_(parts) {}
 
-  // Whether the bucket is carried out is still to be decided by `vote`; nullptr: it is. `number` is that of
+  // `vote` decides whether the bucket is carried out; nullptr: it is carried out. `number` is the number in
   // UndecidedBuckets.
   struct Undecided {
     std::shared_ptr<const OpenVote> vote;
     uint64_t number;
   };
-  // `event` is recorded behind the bucket. Called once, before all else but End, IsVetoed and vote.
+  // `event` is recorded behind the bucket. Call once, before all other functions except End, IsVetoed and vote.
   void Launch(std::unique_ptr<DeviceEvent> event, Undecided undecided);
 
-  // The vote was lost. Now all tensors of the bucket have been carried out, in other buckets, and the gate has been
-  // opened, both before `event`.
+  // The vote was lost. Before `event`, all tensors of the bucket have been carried out in other buckets, and the gate
+  // has been opened.
   void Relaunch(std::unique_ptr<DeviceEvent> event);
 
-  // The bucket is settled: no thread or stream is to wait for its vote any more. If that is with a failure, opens the
-  // gate. Called once.
+  // The bucket is settled: from now on no thread or stream may wait for its vote. If `status` is a failure, opens the
+  // gate. Call once.
   void End(const absl::Status& status);
 
-  // Whether the vote was lost, and the bucket has not been launched again.
+  // Whether the vote was lost and the bucket has not been launched again.
   bool IsVetoed();
 
-  // The vote; nullptr: there is none, or the bucket has been settled.
+  // The vote; nullptr if the bucket has none, or has been settled.
   std::shared_ptr<const OpenVote> vote();
   uint64_t number() const { return number_; }
 
-  // Whether the bucket is decided, and the device has come to its end.
+  // Whether the bucket is decided and the device has finished it.
   // Errors: the device's, which it does not look for while the vote is open.
   absl::StatusOr<bool> IsPassed();
 
-  // The device's error before the end of the bucket, also while the vote is open.
+  // The device's error before the end of the bucket, even while the vote is open.
   absl::Status CheckDevice();
 
-  // After a veto: so many tensors are to be carried out again. Of the thread that does that, as NoteAgain, which says
-  // whether this was the last of them.
+  // After a veto: `tensors` tensors must be carried out again. NoteAgain, called by the same thread for each of them,
+  // returns whether this was the last.
   void ExpectAgain(size_t tensors) { again_left_ = tensors; }
   bool NoteAgain() { return --again_left_ == 0; }
 
-  // After a veto: `tensor` will not be carried out; `status` names it. Whether some stream has been told to wait for
-  // the bucket: its work then uses what is not there.
+  // After a veto: `tensor` will not be carried out; `status` names it. Returns whether some stream already waits for
+  // the bucket: the work on that stream then uses a result that does not exist.
   bool Refuse(absl::string_view tensor, const absl::Status& status);
 
   // The error with which `tensor` was refused, or OK.
   absl::Status RefusalOf(absl::string_view tensor);
 
-  // Makes the work that `stream`, whose number is `id`, is given from now on wait for the bucket; the caller does not
-  // wait, unless the vote is open and the stream shares queues with Ronda's (plugin.h): waiting in such a queue it
-  // could hold up what it waits for. A stream that waits already, for another tensor of the bucket, is left alone.
-  // Errors: that of End, or with which `tensor` was refused; the device's.
+  // Makes the work that is put on `stream`, whose number is `id`, from now on wait for the bucket. The caller does not
+  // wait, with one exception: the vote is open and the stream shares queues with Ronda's stream (plugin.h). If the
+  // stream waited in such a queue, it could block what it waits for. Nothing is done if the stream already waits for
+  // another tensor of the bucket.
+  // Errors: the failure that End got; the error with which `tensor` was refused; the device's.
   absl::Status OrderBefore(StreamHandle stream, uint64_t id, absl::string_view tensor);
 
  private:
-  // What a stream has to wait for.
+  // The things that a stream has to wait for.
   struct Point {
     const DeviceEvent* event;
-    std::shared_ptr<const OpenVote> vote;  // not nullptr: its gate, too
+    std::shared_ptr<const OpenVote> vote;  // not nullptr: also wait for its gate
   };
 
   const DeviceEvent& event() const { return relaunched_.load(std::memory_order_acquire) ? *again_ : *event_; }
@@ -103,22 +104,22 @@ class LaunchedBucket {
   bool IsUndecidedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status HaveWait(StreamHandle stream, uint64_t id, const Point& point);
   absl::StatusOr<bool> SharesQueues(StreamHandle stream, uint64_t id);
-  // Blocks until the bucket is decided, or settled. Errors: that of End.
+  // Blocks until the bucket is decided or settled. Errors: the failure that End got.
   absl::Status AwaitDecision();
 
   const Parts parts_;
   std::unique_ptr<DeviceEvent> event_;  // behind the bucket
   uint64_t number_ = 0;
-  std::unique_ptr<DeviceEvent> again_;  // the same, when it has been launched again
+  std::unique_ptr<DeviceEvent> again_;  // behind its tensors when launched again
   std::atomic<bool> relaunched_{false};
   size_t again_left_ = 0;
   Mutex mu_;
   CondVar changed_;
   bool has_ended_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status failure_ ABSL_GUARDED_BY(mu_);                   // with which it has ended
-  std::vector<uint64_t> waiting_streams_ ABSL_GUARDED_BY(mu_);  // their numbers; most often one
-  bool is_awaited_ ABSL_GUARDED_BY(mu_) = false;                // by a stream, now or soon
-  // Given back when the bucket is settled, so that the vote can be used again.
+  absl::Status failure_ ABSL_GUARDED_BY(mu_);                   // the failure that End got
+  std::vector<uint64_t> waiting_streams_ ABSL_GUARDED_BY(mu_);  // their numbers; usually one
+  bool is_awaited_ ABSL_GUARDED_BY(mu_) = false;                // whether a stream waits, or soon will
+  // Released when the bucket is settled, so that the vote can be used again.
   std::shared_ptr<const OpenVote> vote_ ABSL_GUARDED_BY(mu_);
   std::vector<std::pair<std::string, absl::Status>> refused_ ABSL_GUARDED_BY(mu_);  // by tensor
 };

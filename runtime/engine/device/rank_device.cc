@@ -12,10 +12,10 @@ std::string Place(int ordinal) {
   return ordinal < 0 ? std::string("in the host's memory") : absl::StrCat("on cuda:", ordinal);
 }
 
-// Of a program that has ever new buffers only some are kept in mind.
+// If a program always has new buffers, only this many are remembered.
 constexpr size_t kMostKnown = 1 << 14;
 
-// As an error of a call that could not begin.
+// `status` as the error of a call that could not begin.
 absl::Status NotNow(const absl::Status& status) { return absl::FailedPreconditionError(status.message()); }
 
 }  // namespace
@@ -24,7 +24,7 @@ absl::StatusOr<std::shared_ptr<const ReadyPoint>> ReadyPoint::Note(const std::sh
                                                                    StreamHandle stream, StreamOrder* order) {
   const Device::Current current(device.get());
   RONDA_ASSIGN_OR_RETURN(const uint64_t id, IdOfStream(*device, stream, "submit it before or after the capture"));
-  // A thread that reads a number here sees the recordings of all points that have been counted.
+  // A thread that reads this number sees the recordings of all points that have been counted.
   std::shared_ptr<ReadyPoint> point(new ReadyPoint(device, id, order->noted().load(std::memory_order_acquire)));
   RONDA_ASSIGN_OR_RETURN(point->event_, device->NewEvent());
   RONDA_RETURN_IF_ERROR(point->event_->Record(stream));
@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<RankDevice::Ready>> RankDevice::Admit(absl::Span<cons
     if (points.empty()) points.resize(submissions.size());
     const auto device = CheckBuffers(submission);
     if (!device.ok()) return AboutTensor(submission.request.name, device.status());
-    // A point behind the last one on the same stream would say no more: nothing was put there in between.
+    // A second point on the same stream would add nothing, because nothing was put there since the last point.
     absl::StatusOr<Ready> point = last != nullptr && last_stream == submission.stream
                                       ? *last
                                       : ReadyPoint::Note(*device, submission.stream, order_.get());
@@ -91,13 +91,13 @@ absl::StatusOr<std::shared_ptr<Device>> RankDevice::CheckBuffers(const Submissio
     RONDA_ASSIGN_OR_RETURN(device, CheckBuffer(buffer));
   }
   if (device != nullptr) return device;
-  // No elements, no buffers.
+  // A tensor without elements has no buffers.
   absl::StatusOr<std::shared_ptr<Device>> chosen = Get();
   if (!chosen.ok()) return NotNow(chosen.status());
   return chosen;
 }
 
-// To ask for it may be to search for a library.
+// Not under the lock, because this may search for a library.
 absl::StatusOr<const ronda_cuda_plugin*> RankDevice::Plugin() {
   {
     const MutexLock lock(&mu_);

@@ -22,23 +22,24 @@
 
 namespace ronda {
 
-// What is known of the order of the trainer's streams.
+// Records what is known about the order of the trainer's streams.
 //
 // Thread-safe.
 class StreamOrder {
  public:
-  // Some stream is about to be told to wait for the launched bucket of this number (UndecidedBuckets), which the ranks
-  // may still have to decide. Called before the stream waits.
+  // Some stream is about to wait for the launched bucket with this number (UndecidedBuckets), which the ranks may not
+  // have decided yet. Call before the stream waits.
   void NoteWait(uint64_t number) {
     uint64_t last = last_awaited_.load();
     while (last < number && !last_awaited_.compare_exchange_weak(last, number)) {
     }
   }
-  // The highest such number. Read after a point has been recorded, it is that of no bucket before which the point would
-  // come: streams may have been made to wait for each other, so the point may be behind any of them.
+  // The highest such number. If it is read after a point has been recorded, the point is behind no bucket with a higher
+  // number. It may be behind any bucket up to this one, because streams may wait for each other.
   uint64_t last_awaited() const { return last_awaited_.load(); }
 
-  // A stream that was found to have queues of its own; it keeps them. Of several, the last is known.
+  // Records that this stream has its own queues; it keeps them. If there are several such streams, only the last is
+  // known.
   void NoteOwnQueues(uint64_t stream_id) { has_own_queues_.store(stream_id, std::memory_order_relaxed); }
   bool HasOwnQueues(uint64_t stream_id) const { return has_own_queues_.load(std::memory_order_relaxed) == stream_id; }
 
@@ -52,26 +53,27 @@ class StreamOrder {
   std::atomic<uint64_t> has_own_queues_{kNoStream};
 };
 
-// A point on a stream of the trainer's, from which on a submission's buffers are ready. Keeps the device.
+// A point on a trainer's stream, at which the buffers of a submission are ready. Keeps the device.
 //
-// Thread-safe. Two threads may note points on one stream at the same time, and then their order is unknown: so a point
-// has the number of points that had been noted before it was begun, and before it was complete.
+// Thread-safe. If two threads record points on one stream at the same time, their order is unknown. So a point stores
+// how many points had been recorded before it was begun, and before it was complete.
 class ReadyPoint {
  public:
-  // Notes how far `stream` has come. `order`: of all points that are compared.
+  // Records how far `stream` has come. `order` is shared by all points that are compared.
   // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL (the driver's).
   static absl::StatusOr<std::shared_ptr<const ReadyPoint>> Note(const std::shared_ptr<Device>& device,
                                                                 StreamHandle stream, StreamOrder* order);
 
-  // Whether a stream that waits for this need not wait for `other`.
+  // Whether a stream that waits for this point need not wait for `other`.
   bool Covers(const ReadyPoint& other) const {
     return this == &other || (stream_id_ == other.stream_id_ && begun_ >= other.complete_);
   }
 
-  // The highest number of a bucket that the point may be behind, which was undecided when it was noted; 0: none.
+  // The highest number of a bucket that the point may be behind and that was undecided when the point was recorded; 0:
+  // none.
   uint64_t behind() const { return behind_; }
 
-  // The work that `stream` is given from now on comes after the point.
+  // Makes the work that is put on `stream` from now on come after the point.
   absl::Status OrderBefore(StreamHandle stream) const { return event_->OrderBefore(stream); }
 
  private:
@@ -86,7 +88,7 @@ class ReadyPoint {
   std::unique_ptr<DeviceEvent> event_;
 };
 
-// The fewest of some points that have to be waited for: of each stream the last.
+// The fewest points that have to be waited for: the last point of each stream.
 //
 // Thread-compatible.
 class LastPoints {
@@ -99,13 +101,13 @@ class LastPoints {
   std::vector<const ReadyPoint*> points_;  // none covers another
 };
 
-// The number of the stream, which no other has in this process. `otherwise` is the advice if it is being captured
-// into a graph, which cannot hold operations that the ranks still have to agree on.
-// Errors: INVALID_ARGUMENT if it is; INTERNAL (the driver's).
+// The number of the stream, unique in this process. A stream that is being captured into a graph is refused, because a
+// graph cannot hold operations that the ranks still have to agree on; `otherwise` is the advice for that case.
+// Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL (the driver's).
 absl::StatusOr<uint64_t> IdOfStream(Device& device, StreamHandle stream, absl::string_view otherwise);
 
-// A stream that a caller has wait for many operations: the driver is asked for its number once. A handle alone does not
-// tell it from one that is created later, and a capture may begin at any time; so it lives for the time of one call.
+// A stream that a caller makes wait for many operations. The driver is asked for its number only once. The object lives
+// for one call only: a stream that is created later may have the same handle, and a capture may begin at any time.
 //
 // Thread-compatible.
 class WaitingStream {
@@ -122,35 +124,36 @@ class WaitingStream {
   std::optional<absl::StatusOr<uint64_t>> id_;
 };
 
-// The device of this rank: that of the first tensor in the memory of one; it stays the same.
+// The device of this rank: that of the first tensor in the memory of a device. It stays the same.
 //
-// Where a buffer is the driver is asked once. It is taken to be there still when it comes again, as it does in every
-// step of a training: memory that has been given back meanwhile, and come back as another device's or the host's, is
-// an error of the device instead of one of the submission.
+// The driver is asked only once where a buffer is. If the buffer comes again, as it does in every step of a training,
+// it is assumed to be there still. If its memory has been freed meanwhile and is now memory of another device or of the
+// host, the error comes from the device instead of from the submission.
 //
 // Thread-safe.
 class RankDevice {
  public:
-  // `hint`, modulo the number of devices, is the device that a rank takes which has no such tensor when the others
-  // have. `support` may be nullptr. `patience` becomes the device's.
+  // `hint`, modulo the number of devices, is the device for a rank that has no tensor on a device when other ranks
+  // have. `support` may be nullptr. `patience` is passed to the device.
   RankDevice(std::shared_ptr<DeviceSupport> support, int hint, absl::Duration patience = Device::kPatience)
       : support_(std::move(support)), hint_(hint), patience_(patience) {}
 
   using Ready = std::shared_ptr<const ReadyPoint>;
 
-  // Checks where the buffers are, and notes on the submissions' streams how far they have come: one point a submission,
-  // or a nullptr for tensors of the host. Empty if all are of the host, which costs nothing.
+  // Checks where the buffers are, and records how far the submissions' streams have come. Returns one point per
+  // submission, or nullptr for tensors of the host. The result is empty if all tensors are in the host's memory; that
+  // costs nothing.
   //
-  // Errors: INVALID_ARGUMENT (memory of the host, or of another device than before; a stream whose work is being
+  // Errors: INVALID_ARGUMENT (memory of the host, or of a device other than before; a stream whose work is being
   // captured into a graph), FAILED_PRECONDITION (no device), INTERNAL (the driver's). All name the tensor.
   absl::StatusOr<std::vector<Ready>> Admit(absl::Span<const Submission> submissions);
 
-  // Has the device set memory of its own to zero, after the work that `stream` has been given so far.
+  // Lets the device set some of its memory to zero, after the work that `stream` has so far.
   // Errors: as of Admit, without a tensor's name.
   absl::Status FillZero(void* buffer, size_t bytes, StreamHandle stream);
 
-  // The device. If there has been no tensor yet, now chosen by the local rank.
-  // Errors: why there is none.
+  // The device. If no tensor has chosen it yet, the local rank does now.
+  // Errors: why no device can be used.
   absl::StatusOr<std::shared_ptr<Device>> Get();
 
   // The device, if it has been chosen; else nullptr.
@@ -159,18 +162,18 @@ class RankDevice {
     return device_;
   }
 
-  // Of the streams that have been and will be seen.
+  // Of all streams, seen or not yet seen.
   const std::shared_ptr<StreamOrder>& order() const { return order_; }
 
  private:
-  // The device of this number is to be this rank's.
+  // Makes the device with this number this rank's.
   absl::StatusOr<std::shared_ptr<Device>> Take(const ronda_cuda_plugin& plugin, int ordinal);
   absl::StatusOr<std::shared_ptr<Device>> CheckBuffers(const Submission& submission);
-  // The device, of whose memory `buffer` has to be.
+  // The device. Checks that `buffer` is in its memory.
   absl::StatusOr<std::shared_ptr<Device>> CheckBuffer(const void* buffer);
-  // Errors: why there is none.
+  // Errors: why no plugin can be used.
   absl::StatusOr<const ronda_cuda_plugin*> Plugin();
-  // The same if it was found to be there before; nullptr: the driver has to be asked.
+  // The device if the buffers were found there before; nullptr if the driver has to be asked.
   std::shared_ptr<Device> FindKnown(const Submission& submission);
 
   const std::shared_ptr<DeviceSupport> support_;
@@ -179,7 +182,7 @@ class RankDevice {
   const std::shared_ptr<StreamOrder> order_ = std::make_shared<StreamOrder>();
   mutable Mutex mu_;
   std::shared_ptr<Device> device_ ABSL_GUARDED_BY(mu_);
-  std::unordered_set<const void*> known_ ABSL_GUARDED_BY(mu_);  // buffers on it
+  std::unordered_set<const void*> known_ ABSL_GUARDED_BY(mu_);  // buffers on device_
 };
 
 }  // namespace ronda

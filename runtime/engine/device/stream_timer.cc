@@ -9,7 +9,7 @@
 namespace ronda {
 namespace {
 
-// Longer times between events are not counted on: a float has 24 bits.
+// Longer times between events are too inexact: a float has 24 bits.
 constexpr absl::Duration kLongestStep = absl::Seconds(1);
 
 // By StreamPhase.
@@ -53,7 +53,7 @@ std::shared_ptr<BucketTiming> StreamTimer::Take() {
 
 void StreamTimer::Draw(const Facts& facts, BucketTiming& timing) {
   if (timing.parts.empty()) return;
-  if (timing.is_counted) Count(timing).IgnoreError();  // the device's, which the watch finds, too
+  if (timing.is_counted) Count(timing).IgnoreError();  // the device's error, which the watch also finds
   if (!timing.is_drawn) return;
   const absl::StatusOr<std::vector<Span>> spans = Place(timing, absl::ToInt64Nanoseconds(FlightNow()));
   if (!spans.ok()) {

@@ -18,7 +18,7 @@
 
 namespace ronda {
 
-// The points that a bucket's work on a stream is divided by.
+// The points that divide a bucket's work on a stream into parts.
 struct BucketTiming {
   struct Part {
     StreamPhase phase;
@@ -33,33 +33,35 @@ struct BucketTiming {
   std::vector<Part> parts;
 };
 
-// Shows in a timeline the work of a device for each bucket, and its times; and counts the times of a few buckets, also
-// while no timeline is written. The thread that puts work on the stream marks its parts by events, for these buckets.
-// No thread ever waits for the device: the watch, which learns that a bucket is done, asks for the time between the
-// events.
+// Draws the work of a device for each bucket, with its times, into a timeline. It also counts the times of a few
+// buckets, even while no timeline is written. For these buckets the thread that puts work on the stream marks the parts
+// by events. No thread ever waits for the device: when the watch learns that a bucket is done, it asks for the times
+// between the events.
 //
-// Device time is not the host's. The first bucket is taken to begin when the host recorded its begin, and each later
-// one begins so long after the end of the one before as the events say; if that was a second or more it begins anew, as
-// times between events are short floating-point numbers. Two facts bound both clocks' errors:
-// no bucket begins before the host gave it to the device, and none ends after the host has seen it end. A bucket that
-// would is moved, and those after it too. So spans are late or early by the time until the device hears of the first
-// bucket, some microseconds, and exact among themselves.
+// The device's clock is not the host's. The first bucket is assumed to begin when the host recorded its begin. Each
+// later bucket begins after the end of the previous one, by the time between their events. After a gap of a second or
+// more this starts again as for the first bucket, because the times between events are short floating-point numbers.
+// Two facts limit the error: no bucket begins before the host gave it to the device, and none ends after the host has
+// seen it end. A bucket that would do so is moved, together with the later ones. So all spans are late or early by the
+// time until the device learns of the first bucket, some microseconds; relative to each other they are exact.
 //
-// Thread-safety: Begin, Mark and Take are for the thread that puts work on the stream; Draw for the one that learns of
-// its end, bucket by bucket. Does not own the timeline; keeps the device.
+// Thread-safety: Begin, Mark and Take are for the thread that puts work on the stream; Draw is for the thread that
+// learns of its end, bucket by bucket. Does not own the timeline; keeps the device.
 class StreamTimer : public StreamMarks {
  public:
-  // `timeline` may be nullptr: nothing is drawn, ever. So may `times`: nothing is counted. Not owned.
+  // `timeline` may be nullptr: then nothing is drawn. `times` may be nullptr: then nothing is counted. Neither is
+  // owned.
   StreamTimer(std::shared_ptr<Device> device, StreamHandle stream, Timeline* timeline, DeviceTimes* times = nullptr)
       : device_(std::move(device)), stream_(stream), timeline_(timeline), times_(times) {}
 
   // A bucket begins.
   void Begin();
   void Mark(StreamPhase phase) override;
-  // All of it is on the stream; a part that was not marked is a transfer. nullptr if it is not timed.
+  // The whole bucket is on the stream; a part that was not marked is a transfer. Returns nullptr if the bucket is not
+  // timed.
   std::shared_ptr<BucketTiming> Take();
 
-  // The device has come to the end of the bucket.
+  // The device has finished the bucket.
   struct Facts {
     OpType op = OpType::kAllreduce;
     absl::string_view label;
@@ -68,7 +70,7 @@ class StreamTimer : public StreamMarks {
   void Draw(const Facts& facts, BucketTiming& timing);
 
  private:
-  // A part of a bucket as the host's clock has it; nanoseconds.
+  // A part of a bucket in the host's time, in nanoseconds.
   struct Span {
     int64_t begin;
     int64_t end;
@@ -85,7 +87,7 @@ class StreamTimer : public StreamMarks {
   DeviceTimes* const times_;
   uint64_t begun_ = 0;                    // buckets
   std::shared_ptr<BucketTiming> bucket_;  // being put on the stream
-  // Where the last bucket ended: on the device and in the host's time. nullptr: there is none to count from.
+  // Where the last bucket ended: on the device, and in the host's time. nullptr: no bucket to count from.
   std::unique_ptr<DeviceEvent> last_;
   int64_t last_time_ = 0;
 };

@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
-#include "runtime/launch/supervise/agent.h"
 #include "runtime/net/loopback_users.h"
 
 namespace ronda {
@@ -224,14 +223,28 @@ void NodeList::SayOnce(const std::string& text) {
   if (said_.size() < kMaxRefusalsSaid && said_.insert(text).second) Say(text);
 }
 
-// A socket that is closed with bytes unread loses what was sent: so each node is heard out.
 void NodeList::Conclude(int exit_code, absl::string_view why) {
-  const std::string end =
-      Encode(AgentMessage{.kind = AgentMessage::Kind::kEnd, .numbers = {exit_code}, .texts = {std::string(why)}});
+  Dismiss([&](int) {
+    return AgentMessage{.kind = AgentMessage::Kind::kEnd, .numbers = {exit_code}, .texts = {std::string(why)}};
+  });
+}
+
+void NodeList::SendNumbers() {
+  Dismiss([](int node) {
+    return AgentMessage{.kind = AgentMessage::Kind::kNodeNumber, .numbers = {node + 1}, .texts = {}};
+  });
+}
+
+// A socket that is closed with bytes unread loses what was sent: so each node is heard out.
+void NodeList::Dismiss(const std::function<AgentMessage(int node)>& message) {
+  // Rank 0 may be about to listen there.
+  listener_.Reset();
   greetings_.clear();
-  for (const Node& node : nodes_) {
-    [[maybe_unused]] const ssize_t sent = send(node.call.socket.get(), end.data(), end.size(), MSG_NOSIGNAL);
-    shutdown(node.call.socket.get(), SHUT_WR);
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const int socket = nodes_[i].call.socket.get();
+    const std::string bytes = Encode(message(static_cast<int>(i)));
+    [[maybe_unused]] const ssize_t sent = send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    shutdown(socket, SHUT_WR);
   }
   const absl::Time deadline = SteadyNow() + kFarewellTimeout;
   while (!nodes_.empty() && SteadyNow() < deadline) {

@@ -17,6 +17,7 @@
 #include "runtime/elastic/membership.h"
 #include "runtime/launch/elastic/node_connection.h"
 #include "runtime/launch/elastic/node_handshake.h"
+#include "runtime/launch/supervise/agent.h"
 #include "runtime/launch/supervise/job_part.h"
 #include "runtime/launch/supervise/poll_set.h"
 #include "runtime/net/endpoint.h"
@@ -75,6 +76,10 @@ class NodeList {
   // sockets any more.
   void Conclude(int exit_code, absl::string_view why);
 
+  // Gives each node its number, from 1 on in the order of their coming, and dismisses it as Conclude does. Nobody
+  // listens for nodes from then on.
+  void SendNumbers();
+
   int count() const { return 1 + static_cast<int>(nodes_.size()); }
 
  private:
@@ -99,6 +104,9 @@ class NodeList {
   void Refuse(const Greeting& greeting, NodeWelcome::Verdict verdict, absl::string_view why);
   void Admit(Greeting greeting, const NodeHello& hello);
   std::string UniqueName(const std::string& name) const;
+  // Sends each node a message, by its position, and waits until all have closed their connections, for a moment at
+  // most.
+  void Dismiss(const std::function<AgentMessage(int node)>& message);
   void Tell();
   void LookAtSlots();
   void Say(const std::string& text) { listener_of_job_.say->Say(text); }
@@ -106,7 +114,7 @@ class NodeList {
   absl::Time now() const { return listener_of_job_.clock->Now(); }
 
   const Options options_;
-  const UniqueFd listener_;
+  UniqueFd listener_;
   Listener listener_of_job_;
   std::map<int64_t, Greeting> greetings_;  // by age
   int64_t next_greeting_ = 0;

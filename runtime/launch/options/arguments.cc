@@ -9,6 +9,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/launch/options/config_file.h"
+#include "runtime/launch/options/horovod_variables.h"
 #include "runtime/launch/options/local_host.h"
 #include "runtime/launch/options/option_table.h"
 #include "runtime/launch/options/shell_words.h"
@@ -72,7 +73,12 @@ absl::StatusOr<LaunchOptions> ParseArguments(const std::vector<std::string>& wor
   }
   RONDA_RETURN_IF_ERROR(table.CheckAgreement(given.options));
   RONDA_ASSIGN_OR_RETURN(const std::vector<GivenOption> all, WithConfigFile(table, given.options, sources));
+  RONDA_ASSIGN_OR_RETURN(const std::vector<GivenOption> horovods, HorovodOptions(table, sources));
+  for (const GivenOption& one : table.NotOverridden(horovods, all)) RONDA_RETURN_IF_ERROR(one.Apply());
   for (const GivenOption& one : all) RONDA_RETURN_IF_ERROR(one.Apply());
+  if (std::string unused = DescribeUnusedHorovodVariables(sources); !unused.empty()) {
+    draft.options.notes.push_back(std::move(unused));
+  }
   draft.options.words_before = WordsBefore(words, given.command.size());
   draft.options.command = std::move(given.command);
   RONDA_RETURN_IF_ERROR(Complete(&draft));
@@ -84,7 +90,8 @@ ArgumentSources ArgumentSources::OfThisProcess() {
           .count_cores = CountCores,
           .count_gpus = CountGpus,
           .own_addresses = OwnAddresses,
-          .variable = [](const std::string& name) { return ProcessEnvironment()(name.c_str()); }};
+          .variable = [](const std::string& name) { return ProcessEnvironment()(name.c_str()); },
+          .variables = ProcessVariables};
 }
 
 std::string UsageLine() { return "usage: rondarun -np N [OPTION]... [--] COMMAND [ARGUMENT]..."; }

@@ -20,6 +20,7 @@ struct ArgumentSources {
   std::function<int()> count_gpus;                          // NVIDIA's, as its driver lists them
   std::function<std::vector<std::string>()> own_addresses;  // names and numeric addresses of this host
   std::function<std::optional<std::string>(const std::string& name)> variable;  // of the environment
+  std::function<std::vector<std::string>()> variables;                          // all of it, "NAME=value"
 
   // Those of this machine and process.
   static ArgumentSources OfThisProcess();
@@ -27,7 +28,8 @@ struct ArgumentSources {
 
 // Reads the words after the program's name. Options end at the first word that is none, or at "--"; the rest is the
 // command. A repeated option replaces the earlier one, or adds to it (-x). --help, --version and --check-build end the
-// reading. Options are horovodrun's, torchrun's, Paddle's and Ronda's own (docs/rondarun.md).
+// reading. Options are horovodrun's, torchrun's, Paddle's and Ronda's own (docs/rondarun.md). Horovod's
+// variables in the environment stand for options that the words, and files named by them, do not give.
 //
 // Errors: INVALID_ARGUMENT that quotes the culprit and shows the right form.
 absl::StatusOr<LaunchOptions> ParseArguments(const std::vector<std::string>& words, const ArgumentSources& sources);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "runtime/base/nearest_name.h"
 #include "runtime/base/status_macros.h"
 
@@ -59,7 +60,20 @@ const Option* OptionTable::Find(absl::string_view name) const {
   return nullptr;
 }
 
+// "-np 2" of "-np2" and of "-np=2", which other launchers take; empty if the beginning of `name` is no option.
+std::string OptionTable::SplitOff(absl::string_view name) const {
+  const size_t end = name.find_first_of("=0123456789");
+  if (end == absl::string_view::npos) return "";
+  const Option* const option = Find(name.substr(0, end));
+  if (option == nullptr || option->value_name.empty()) return "";
+  const absl::string_view value = absl::StripPrefix(name.substr(end), "=");
+  return value.empty() ? "" : absl::StrCat(name.substr(0, end), " ", value);
+}
+
 absl::Status OptionTable::Unknown(absl::string_view name) const {
+  if (const std::string split = SplitOff(name); !split.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("unknown option \"", name, "\"; is it ", split, "?"));
+  }
   std::vector<absl::string_view> known;
   for (const Option& option : options_) known.insert(known.end(), option.names.begin(), option.names.end());
   const absl::string_view nearest = NearestName(WithDashes(name), known);
@@ -178,7 +192,9 @@ std::string OptionTable::Describe() const {
     section->second += DescribeOption(option);
   }
   std::string text;
-  for (const auto& [title, options] : sections) absl::StrAppend(&text, "\n", title, ":\n", options);
+  for (const auto& [title, options] : sections) {
+    absl::StrAppend(&text, "\n", title.empty() ? "Options" : title, ":\n", options);
+  }
   const std::string without_effect = ListWithoutEffect();
   if (without_effect.empty()) return text;
   return absl::StrCat(text, "\nAccepted, for other launchers have them; they change nothing:", without_effect, "\n");

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,10 +13,14 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/variable_name.h"
+#include "runtime/launch/options/allocation.h"
 #include "runtime/launch/options/arguments.h"
 #include "runtime/launch/options/hosts.h"
 #include "runtime/launch/options/option_table.h"
+#include "runtime/rendezvous/slurm_variables.h"
 
 namespace ronda {
 namespace {
@@ -23,11 +29,20 @@ using Action = LaunchOptions::Action;
 using Choice = CommandLineDraft::Choice;
 using Launcher = LaunchOptions::Launcher;
 
-constexpr char kCompletionIndex[] = "JOB_COMPLETION_INDEX";
+constexpr VariableName kSlurmNode = "SLURM_NODEID";
+// Of an allocation's hosts, the most that a note names.
+constexpr size_t kMostHostsShown = 8;
 
 bool SpeaksOfNodes(const NodeWords& node) {
   return node.nodes || node.node_rank || node.ranks_per_node || node.master_address || node.master_port ||
          node.standalone || !node.addresses.empty();
+}
+
+// --host may also be an address of this host, which goes with nodes; the table of options knows only names.
+absl::Status CheckHostsAndNodes(const CommandLineDraft& draft) {
+  if (draft.options.hosts.empty() || !SpeaksOfNodes(draft.node)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a --host list and options for nodes do not go together: ", kHostsOrNodes));
 }
 
 // Paddle's list of addresses says how many nodes there are, which one this is, and where rank 0 listens.
@@ -47,26 +62,69 @@ absl::Status ReadAddresses(const ArgumentSources& sources, NodeWords* node) {
   return absl::OkStatus();
 }
 
-// A Kubernetes Indexed Job numbers its pods, each of which is a node then.
-absl::Status ReadCompletionIndex(const ArgumentSources& sources, int nodes, NodeWords* node) {
+// Variables that number the nodes of a job, of launchers that may have started a rondarun on each of its nodes: then
+// `count`, if there is one, is the number of nodes.
+struct NodeNumber {
+  VariableName number;
+  VariableName count;
+};
+constexpr NodeNumber kNodeNumbers[] = {{.number = "JOB_COMPLETION_INDEX", .count = VariableName()},
+                                       {.number = kSlurmNode, .count = "SLURM_STEP_NUM_TASKS"},
+                                       {.number = "OMPI_COMM_WORLD_RANK", .count = "OMPI_COMM_WORLD_SIZE"},
+                                       {.number = "PMI_RANK", .count = "PMI_SIZE"}};
+
+// The variable that has this node's number; one that does not exist if there is none.
+VariableName FindNodeNumber(const ArgumentSources& sources, int nodes) {
+  for (const auto& [number, count] : kNodeNumbers) {
+    if (!sources.variable(number.c_str())) continue;
+    if (!count.exists() || sources.variable(count.c_str()) == absl::StrCat(nodes)) return number;
+  }
+  return {};
+}
+
+// Slurm has numbered the nodes of its step in the order of this list.
+absl::Status ReadMasterOfSlurm(const ArgumentSources& sources, NodeWords* node) {
+  constexpr VariableName kHosts = "SLURM_STEP_NODELIST";
+  const std::optional<std::string> list = sources.variable(kHosts.c_str());
+  if (node->master_address || !list) return absl::OkStatus();
+  const auto hosts = SlurmHosts(*list);
+  if (!hosts || !IsHostName(hosts->front())) {
+    return InvalidVariable(kHosts.view(), *list, "a list of hosts such as n[01-03,7]; or give --master-addr");
+  }
+  node->master_address = hosts->front();
+  return absl::OkStatus();
+}
+
+absl::Status ReadNodeNumber(const ArgumentSources& sources, int nodes, NodeWords* node) {
   if (nodes == 1 || node->node_rank) return absl::OkStatus();
-  const std::optional<std::string> index = sources.variable(kCompletionIndex);
-  if (!index) return absl::OkStatus();
+  const VariableName name = FindNodeNumber(sources, nodes);
+  if (!name.exists()) return absl::OkStatus();
+  const std::string text = sources.variable(name.c_str()).value_or("");
   int number = 0;
-  if (!absl::SimpleAtoi(*index, &number) || number < 0 || number >= nodes) {
-    return absl::InvalidArgumentError(absl::StrCat(kCompletionIndex, "=\"", *index,
-                                                   "\": should be a number below --nnodes, from 0 to ", nodes - 1,
-                                                   ", as in an Indexed Job with completions: ", nodes));
+  if (!absl::SimpleAtoi(text, &number) || number < 0 || number >= nodes) {
+    return InvalidVariable(name.view(), text,
+                           absl::StrCat("a number below --nnodes, from 0 to ", nodes - 1, "; or give --node-rank"));
   }
   node->node_rank = number;
-  return absl::OkStatus();
+  return name.view() == kSlurmNode.view() ? ReadMasterOfSlurm(sources, node) : absl::OkStatus();
+}
+
+// A launcher of MPI may have started the rondarun of each node. The ranks would take themselves for its processes, of
+// which there is one a node, and wait in MPI_Init for ever.
+void KeepFromMpi(CommandLineDraft* draft) {
+  constexpr VariableName kSigns[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
+  const auto is_set = [&](VariableName name) { return draft->sources->variable(name.c_str()).has_value(); };
+  if (is_set("RONDA_MPI") || std::none_of(std::begin(kSigns), std::end(kSigns), is_set)) return;
+  draft->options.settings.emplace("RONDA_MPI", "0");
 }
 
 absl::Status CheckNodeRank(const NodeWords& node, int nodes) {
   if (!node.node_rank) {
-    if (nodes == 1) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("--node-rank is missing: with --nnodes ", nodes,
-                                                   " each node needs its number, for example --node-rank 0"));
+    if (nodes == 1 || node.has_endpoint) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--node-rank is missing: with --nnodes ", nodes,
+        " each node needs its number, for example --node-rank 0; srun says it, with one rondarun on each node, and at "
+        "--rdzv-endpoint HOST:PORT nodes get one as they come"));
   }
   if (*node.node_rank < nodes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--node-rank takes a number below --nnodes, from 0 to ", nodes - 1,
@@ -84,6 +142,7 @@ absl::Status PlaceComingNode(CommandLineDraft* draft) {
   if (node.node_rank) {
     draft->options.notes.emplace_back("--node-rank has no effect: nodes that come and go have no numbers");
   }
+  KeepFromMpi(draft);
   return absl::OkStatus();
 }
 
@@ -93,10 +152,12 @@ absl::Status PlaceNode(CommandLineDraft* draft) {
   RONDA_RETURN_IF_ERROR(ReadAddresses(*draft->sources, &draft->node));
   const NodeWords& node = draft->node;
   const int nodes = node.nodes.value_or(1);
-  RONDA_RETURN_IF_ERROR(ReadCompletionIndex(*draft->sources, nodes, &draft->node));
+  RONDA_RETURN_IF_ERROR(ReadNodeNumber(*draft->sources, nodes, &draft->node));
   RONDA_RETURN_IF_ERROR(CheckNodeRank(node, nodes));
   if (nodes == 1) return absl::OkStatus();
-  NodeGroup group{.nodes = nodes, .node_rank = *node.node_rank};
+  KeepFromMpi(draft);
+  NodeGroup group{.nodes = nodes, .node_rank = node.node_rank.value_or(0)};
+  if (!node.node_rank) group.numbering = NodeGroup::Numbering::kByArrival;
   group.master_address = node.master_address.value_or(group.master_address);
   group.master_port = node.master_port.value_or(group.master_port);
   draft->options.nodes = std::move(group);
@@ -104,6 +165,45 @@ absl::Status PlaceNode(CommandLineDraft* draft) {
 }
 
 bool NeedsCommand(Action action) { return action == Action::kRun || action == Action::kDryRun; }
+
+absl::Status CheckSlots(const Allocation& allocation, int ranks) {
+  const int slots = CountSlots(allocation.hosts);
+  if (ranks <= slots) return absl::OkStatus();
+  std::vector<HostSlots> enough = allocation.hosts;
+  const int hosts = static_cast<int>(enough.size());
+  for (HostSlots& host : enough) host.slots = (ranks + hosts - 1) / hosts;
+  return absl::InvalidArgumentError(absl::StrCat(
+      ranks, " ranks need as many slots, and ", allocation.scheduler, "'s allocation (", allocation.variable,
+      ") offers ", slots, ": allocate more tasks, or say how many ranks each host takes: -H ", FormatHosts(enough)));
+}
+
+std::string DescribeAllocation(const Allocation& allocation) {
+  const std::vector<HostSlots>& hosts = allocation.hosts;
+  const size_t shown = std::min(hosts.size(), kMostHostsShown);
+  const std::string more = shown == hosts.size() ? "" : absl::StrCat(" and ", hosts.size() - shown, " more");
+  return absl::StrCat("the hosts are those of ", allocation.scheduler, "'s allocation (", allocation.variable,
+                      "): ", FormatHosts({hosts.begin(), hosts.begin() + static_cast<std::ptrdiff_t>(shown)}), more,
+                      "; -H or --hostfile names others");
+}
+
+// The hosts, and without -np the number of ranks, are those of the scheduler's allocation, unless the user says them.
+absl::Status ReadAllocation(CommandLineDraft* draft) {
+  LaunchOptions& options = draft->options;
+  const bool has_hosts = !options.hosts.empty() || !draft->elastic.discovery_script.empty();
+  const bool counts_gpus = options.rank_count == 0 && !options.devices.empty();
+  if (has_hosts || counts_gpus || SpeaksOfNodes(draft->node)) return absl::OkStatus();
+  RONDA_ASSIGN_OR_RETURN(const std::optional<Allocation> allocation, FindAllocation(*draft->sources));
+  if (!allocation) return absl::OkStatus();
+  const std::vector<HostSlots>& hosts = allocation->hosts;
+  // A script that has one host for itself has often asked for its cores, and not for tasks.
+  const bool is_this_host = hosts.size() == 1 && IsThisHost(hosts.front().host, draft->sources->own_addresses());
+  if (is_this_host && options.rank_count != 0) return absl::OkStatus();
+  RONDA_RETURN_IF_ERROR(CheckSlots(*allocation, std::max(options.rank_count, draft->elastic.max_ranks.value_or(0))));
+  if (options.rank_count == 0 && NeedsCommand(options.action)) options.rank_count = CountSlots(hosts);
+  options.hosts = hosts;
+  options.notes.push_back(DescribeAllocation(*allocation));
+  return absl::OkStatus();
+}
 
 absl::Status CountRanks(CommandLineDraft* draft) {
   LaunchOptions& options = draft->options;
@@ -177,7 +277,8 @@ absl::Status SetStallTimes(CommandLineDraft* draft) {
   absl::Duration warns_after;
   absl::Duration fails_after;
   // The ranks judge values that -x has put here.
-  if (!absl::ParseDuration(warning->second, &warns_after) || !absl::ParseDuration(deadline->second, &fails_after)) {
+  if (!ParseDurationOrSeconds(warning->second, &warns_after) ||
+      !ParseDurationOrSeconds(deadline->second, &fails_after)) {
     return absl::OkStatus();
   }
   if (warns_after <= fails_after) return absl::OkStatus();
@@ -344,7 +445,9 @@ absl::Status CheckCommand(const CommandLineDraft& draft) {
 }  // namespace
 
 absl::Status Complete(CommandLineDraft* draft) {
+  RONDA_RETURN_IF_ERROR(CheckHostsAndNodes(*draft));
   RONDA_RETURN_IF_ERROR(PlaceNode(draft));
+  RONDA_RETURN_IF_ERROR(ReadAllocation(draft));
   RONDA_RETURN_IF_ERROR(CountRanks(draft));
   RONDA_RETURN_IF_ERROR(CheckHosts(draft->options));
   ChooseBackend(draft);

@@ -1,17 +1,22 @@
 #include "runtime/launch/options/hosts.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
 namespace {
+
+// Editors put it in front of UTF-8.
+constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 bool IsSlotCount(absl::string_view text, int* slots) {
   return absl::SimpleAtoi(text, slots) && *slots >= 1 && *slots <= kMaxSlots;
@@ -28,26 +33,70 @@ absl::StatusOr<HostSlots> ParseEntry(absl::string_view entry) {
   return HostSlots{.host = std::string(parts->first), .slots = slots};
 }
 
-// One line of a host file without its comment.
-bool ParseHostLine(absl::string_view line, HostSlots* host) {
-  const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
-  if (words.size() != 2) return false;
-  host->host = std::string(words[0]);
-  absl::string_view slots = words[1];
-  return IsHostName(words[0]) && absl::ConsumePrefix(&slots, "slots=") && IsSlotCount(slots, &host->slots);
-}
+// The keys of a host file's line, in any order. Open MPI's manual has "max_slots" and "max-slots".
+struct LineKeys {
+  std::optional<int> slots;
+  std::optional<int> max_slots;
 
-void Add(HostSlots added, std::vector<HostSlots>* hosts) {
-  const auto known =
-      std::find_if(hosts->begin(), hosts->end(), [&](const HostSlots& host) { return host.host == added.host; });
-  if (known == hosts->end()) {
-    hosts->push_back(std::move(added));
-  } else {
-    known->slots += added.slots;
+  bool Read(absl::string_view key, absl::string_view value) {
+    std::optional<int>* place = nullptr;
+    if (key == "slots") place = &slots;
+    if (key == "max_slots" || key == "max-slots") place = &max_slots;
+    int number = 0;
+    if (place == nullptr || place->has_value() || !IsSlotCount(value, &number)) return false;
+    *place = number;
+    return true;
   }
+};
+
+// The words of a line. Those with "=" are of one piece, as in "slots = 2".
+std::vector<std::string> LineWords(absl::string_view line) {
+  std::vector<std::string> words;
+  bool continues = false;
+  for (const absl::string_view word : absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty())) {
+    continues = continues || absl::StartsWith(word, "=");
+    if (continues && !words.empty()) {
+      absl::StrAppend(&words.back(), word);
+    } else {
+      words.emplace_back(word);
+    }
+    continues = absl::EndsWith(word, "=");
+  }
+  return words;
 }
 
-absl::string_view ShortName(absl::string_view hostname) { return hostname.substr(0, hostname.find('.')); }
+absl::Status NotRead(absl::string_view word) {
+  return absl::InvalidArgumentError(absl::StrCat("\"", word, "\" is not read"));
+}
+
+// The host that a line without its comment names. Errors: INVALID_ARGUMENT that says what is wrong in it.
+absl::StatusOr<HostSlots> ParseHostLine(absl::string_view line) {
+  const std::vector<std::string> words = LineWords(line);
+  HostSlots host = {.host = words.front()};
+  LineKeys keys;
+  if (const auto parts = SplitHost(words.front())) {
+    int slots = 0;
+    if (!IsSlotCount(parts->second, &slots)) return NotRead(words.front());
+    host.host = std::string(parts->first);
+    keys.slots = slots;
+  }
+  if (!IsHostName(host.host)) return NotRead(words.front());
+  for (size_t i = 1; i < words.size(); ++i) {
+    const std::vector<absl::string_view> pair = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
+    if (pair.size() != 2 || !keys.Read(pair[0], pair[1])) return NotRead(words[i]);
+  }
+  // Open MPI would count cores here.
+  if (keys.max_slots && !keys.slots) return absl::InvalidArgumentError("max_slots needs slots");
+  host.slots = keys.slots.value_or(1);
+  if (keys.max_slots.value_or(host.slots) < host.slots) {
+    return absl::InvalidArgumentError("max_slots is less than slots");
+  }
+  return host;
+}
+
+bool IsUtf16(absl::string_view content) {
+  return absl::StartsWith(content, "\xFF\xFE") || absl::StartsWith(content, "\xFE\xFF");
+}
 
 }  // namespace
 
@@ -70,29 +119,52 @@ std::optional<std::pair<absl::string_view, absl::string_view>> SplitHost(absl::s
   return std::make_pair(host, text.substr(colon + 1));
 }
 
+void AddHost(HostSlots added, std::vector<HostSlots>* hosts) {
+  const auto known =
+      std::find_if(hosts->begin(), hosts->end(), [&](const HostSlots& host) { return host.host == added.host; });
+  if (known == hosts->end()) {
+    hosts->push_back(std::move(added));
+  } else {
+    known->slots += added.slots;
+  }
+}
+
+int CountSlots(const std::vector<HostSlots>& hosts) {
+  return std::accumulate(hosts.begin(), hosts.end(), 0,
+                         [](int sum, const HostSlots& host) { return sum + host.slots; });
+}
+
+std::string FormatHosts(const std::vector<HostSlots>& hosts) {
+  return absl::StrJoin(hosts, ",", [](std::string* out, const HostSlots& host) {
+    const bool is_ipv6 = absl::StrContains(host.host, ':');
+    absl::StrAppend(out, is_ipv6 ? "[" : "", host.host, is_ipv6 ? "]" : "", ":", host.slots);
+  });
+}
+
 absl::StatusOr<std::vector<HostSlots>> ParseHosts(absl::string_view text) {
   std::vector<HostSlots> hosts;
   for (absl::string_view entry : absl::StrSplit(text, ',')) {
     RONDA_ASSIGN_OR_RETURN(HostSlots parsed, ParseEntry(entry));
-    Add(std::move(parsed), &hosts);
+    AddHost(std::move(parsed), &hosts);
   }
   return hosts;
 }
 
 absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view path, absl::string_view content) {
+  if (IsUtf16(content)) return absl::InvalidArgumentError(absl::StrCat(path, ": is UTF-16; save it as UTF-8"));
   std::vector<HostSlots> hosts;
   int number = 0;
-  for (absl::string_view line : absl::StrSplit(content, '\n')) {
+  for (absl::string_view line : absl::StrSplit(absl::StripPrefix(content, kByteOrderMark), '\n')) {
     ++number;
     const absl::string_view text = absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
     if (text.empty()) continue;
-    HostSlots host;
-    if (!ParseHostLine(text, &host)) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ":", number, ": a line takes HOST slots=N with 1 to ",
-                                                     kMaxSlots, " slots, for example alpha slots=4; got \"", text,
-                                                     "\""));
+    absl::StatusOr<HostSlots> host = ParseHostLine(text);
+    if (!host.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ":", number, ": ", host.status().message(),
+                                                     "; a line takes HOST slots=N with 1 to ", kMaxSlots,
+                                                     " slots, for example alpha slots=4; got \"", text, "\""));
     }
-    Add(std::move(host), &hosts);
+    AddHost(*std::move(host), &hosts);
   }
   if (hosts.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": no host; write a line such as alpha slots=4 for each"));
@@ -132,6 +204,8 @@ std::vector<int> FillHosts(const std::vector<HostSlots>& hosts, int rank_count) 
   }
   return ranks;
 }
+
+absl::string_view ShortName(absl::string_view hostname) { return hostname.substr(0, hostname.find('.')); }
 
 bool IsThisHost(absl::string_view host, const std::vector<std::string>& own) {
   if (host == "localhost" || host == "127.0.0.1" || host == "::1") return true;

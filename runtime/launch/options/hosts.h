@@ -30,12 +30,22 @@ struct HostSlots {
   bool operator==(const HostSlots&) const = default;
 };
 
+// Appends `added`, or adds its slots to the host of that name.
+void AddHost(HostSlots added, std::vector<HostSlots>* hosts);
+
+int CountSlots(const std::vector<HostSlots>& hosts);
+
+// "alpha:2,[fd00::2]:2", as -H takes it.
+std::string FormatHosts(const std::vector<HostSlots>& hosts);
+
 // Reads "localhost:4" or "alpha:2,[fd00::2]:2", in the given order; a host named twice gets the sum of its slots.
 // Errors: INVALID_ARGUMENT that quotes the entry and shows the right form.
 absl::StatusOr<std::vector<HostSlots>> ParseHosts(absl::string_view text);
 
-// Reads the content of the host file `path`: a line "HOST slots=N" for each host; "#" begins a comment.
-// Errors: INVALID_ARGUMENT that quotes the line, with its number, and shows the right form.
+// Reads the content of the host file `path`, as Open MPI and MPICH have them: a line "HOST slots=N", "HOST:N" or
+// "HOST", which is one slot, for each host. "max_slots=M" may follow, and limits nothing, as a host never gets more
+// ranks than slots. "#" begins a comment. Errors: INVALID_ARGUMENT that quotes the line, with its number, and shows the
+// right form.
 absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view path, absl::string_view content);
 
 // Reads what a program has listed: a line "HOST" or "HOST:SLOTS" for each host, once. A host without slots gets
@@ -46,6 +56,9 @@ absl::StatusOr<std::vector<HostSlots>> ParseDiscoveredHosts(absl::string_view co
 // How many of the job's ranks each of `hosts` gets: they are filled in order. Fewer than `rank_count` in all if there
 // are too few slots.
 std::vector<int> FillHosts(const std::vector<HostSlots>& hosts, int rank_count);
+
+// The part of a host's name before its first dot.
+absl::string_view ShortName(absl::string_view hostname);
 
 // Whether `host` is "localhost", an address of the loopback interface, or one of `own`: the names and addresses of this
 // host; of names the part before the first dot will do.

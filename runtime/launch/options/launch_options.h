@@ -23,6 +23,9 @@ constexpr const char* Name(Stream stream) { return stream == Stream::kStdout ? "
 struct NodeGroup {
   int nodes = 2;
   int node_rank = 0;
+  // kByArrival: the nodes get their numbers in the order in which they come to the master's address, as torchrun's c10d
+  // has it, and `node_rank` is not known before.
+  enum class Numbering { kGiven, kByArrival } numbering = Numbering::kGiven;
   std::string master_address = "127.0.0.1";
   int master_port = 29500;
 };
@@ -46,6 +49,7 @@ struct NodeRange {
   int max_nodes = 1;
   std::string address;  // of the leader
   int port = 29500;
+  std::string timeout_option = "--elastic-timeout";  // says how long nodes wait for each other
 };
 
 // A job whose members may change: those that die are replaced, and the others go on meanwhile.

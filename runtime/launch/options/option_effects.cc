@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cmath>
 #include <csignal>
+#include <cstdint>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -76,6 +78,14 @@ absl::Status SetName(const OptionUse& use, CommandLineDraft* draft) {
 absl::Status SetHosts(const OptionUse& use, CommandLineDraft* draft) {
   RONDA_ASSIGN_OR_RETURN(draft->options.hosts, ParseHosts(use.value));
   return absl::OkStatus();
+}
+
+// Open MPI's list of hosts, or Paddle's address of this host. Only the latter goes with options for nodes.
+absl::Status SetHost(const OptionUse& use, CommandLineDraft* draft) {
+  const bool is_ipv6 = std::count(use.value.begin(), use.value.end(), ':') > 1 && use.value.front() != '[';
+  const bool is_list =
+      use.value.empty() || absl::StrContains(use.value, ',') || (absl::StrContains(use.value, ':') && !is_ipv6);
+  return is_list ? SetHosts(use, draft) : NoteWithoutEffect(kOwnAddress, draft)(use);
 }
 
 absl::Status SetHostFile(const OptionUse& use, CommandLineDraft* draft) {
@@ -183,6 +193,10 @@ absl::Status SetRanksPerNode(const OptionUse& use, CommandLineDraft* draft) {
 }
 
 absl::Status SetMasterAddress(const OptionUse& use, CommandLineDraft* draft) {
+  if (SplitHost(use.value)) {
+    return BadValue(use,
+                    absl::StrCat("an address without a port, for example ", use.name, " node0 --master-port 29500"));
+  }
   if (!IsHostName(use.value)) return BadValue(use, absl::StrCat("an address, for example ", use.name, " node0"));
   draft->node.master_address = use.value;
   return absl::OkStatus();
@@ -197,6 +211,7 @@ absl::Status SetMaster(const OptionUse& use, CommandLineDraft* draft) {
   }
   draft->node.master_address = std::string(parts->first);
   draft->node.master_port = port;
+  draft->node.has_endpoint = true;
   return absl::OkStatus();
 }
 
@@ -264,6 +279,14 @@ OptionEffect NoteWithoutEffect(absl::string_view reason, CommandLineDraft* draft
   return [reason, draft](const OptionUse& use) {
     draft->options.notes.push_back(absl::StrCat(use.name, " has no effect: ", reason));
     return absl::OkStatus();
+  };
+}
+
+VariableText Mebibytes(NumberForm form) {
+  return [form](const OptionUse& use) -> absl::StatusOr<std::string> {
+    RONDA_ASSIGN_OR_RETURN(const double number, ParseNumber(use, form));
+    if (number == std::floor(number)) return absl::StrCat(static_cast<int64_t>(number), "MiB");
+    return absl::StrCat(std::llround(number * (1 << 20)));
   };
 }
 

@@ -126,9 +126,14 @@ Options OptionsOfElasticJobs(CommandLineDraft* draft) {
 Options HostOptions(CommandLineDraft* draft) {
   RemoteOptions& remote = draft->options.remote;
   return {
-      MakeOption("-H --hosts -hosts HOST:SLOTS,...",
-                 "Where to start them, and how many at most on each host\n(default: on this host).",
-                 With(draft, SetHosts)),
+      MakeOption(
+          "-H --hosts -hosts -host HOST:SLOTS,...",
+          "Where to start them, and how many at most on each host (default:\nwhere the scheduler says, or on this "
+          "host).",
+          With(draft, SetHosts)),
+      MakeOption("--host HOST:SLOTS,...|ADDRESS",
+                 "The same, as Open MPI has it. Paddle's own address, which has no\nslots, has no effect.",
+                 With(draft, SetHost)),
       MakeOption("--hostfile -hostfile FILE", "The same from a file with a line \"HOST slots=N\" for each host.",
                  With(draft, SetHostFile)),
       MakeOption(
@@ -247,7 +252,7 @@ Options TunableOptions(CommandLineDraft* draft) {
   return {
       Setting("--fusion-threshold-mb N", "RONDA_FUSION_THRESHOLD",
               "Most MiB in a bucket of fused tensors, 0 for no fusion\n($).",
-              NumberWithUnit({.what = "a number of MiB", .example = "64", .max = 1 << 20}, "MiB"), draft),
+              Mebibytes({.what = "a number of MiB", .example = "64", .max = 1 << 20, .digits = Digits::kAny}), draft),
       Setting("--cycle-time-ms T", "RONDA_CYCLE_TIME",
               "Longest time in milliseconds that a tensor waits for others to be\nfused with ($).",
               DurationIn(absl::Milliseconds(1),
@@ -370,9 +375,10 @@ std::vector<ForeignOptions> HorovodVocabulary() {
        "",
        {"--log-without-timestamp --log-hide-timestamp", "--timeline-mark-cycles", "--no-torus-allreduce",
         "--disable-cache"}},
-      {Kind::kRefused,
-       "Ronda does without Gloo; one host needs nothing, and on several --launcher mpirun starts the ranks",
-       {"--gloo", "--gloo-timeout-seconds S"}},
+      {Kind::kWithoutEffect,
+       "Ronda does without Gloo: shared memory carries data on a host, MPI or TCP between hosts",
+       {"--gloo"}},
+      {Kind::kWithoutEffect, "--start-timeout says how long ranks wait for each other", {"--gloo-timeout-seconds S"}},
       {Kind::kRefused, "under LSF, start the job with mpirun, or name the hosts with -H", {"--jsrun"}},
   };
 }
@@ -388,9 +394,7 @@ std::vector<ForeignOptions> TorchrunVocabulary() {
        {"--local-ranks-filter N,..."}},
       {Kind::kWithoutEffect, "each line begins with its rank and stream", {"--log-line-prefix-template TEXT"}},
       {Kind::kWithoutEffect, "--start-timeout says how long ranks wait for each other", {"--rdzv-conf K=V,..."}},
-      {Kind::kWithoutEffect,
-       "--network-interfaces says which address a host uses",
-       {"--local-addr ADDRESS", "--host ADDRESS"}},
+      {Kind::kWithoutEffect, kOwnAddress, {"--local-addr ADDRESS"}},
       {Kind::kRefused,
        "it starts programs, and no Python of its own; write the whole command, for example python3 -m MODULE",
        {"--module -m", "--run-path"}},
@@ -420,12 +424,29 @@ std::vector<ForeignOptions> PaddleVocabulary() {
   };
 }
 
+// Open MPI's mpirun.
+std::vector<ForeignOptions> OpenMpiVocabulary() {
+  return {
+      {Kind::kWithoutEffect, "ranks may outnumber the cores", {"--oversubscribe -oversubscribe"}},
+      {Kind::kWithoutEffect, "root may start jobs", {"--allow-run-as-root -allow-run-as-root"}},
+      {Kind::kWithoutEffect, "each line begins with its rank and stream", {"--tag-output -tag-output"}},
+      {Kind::kRefused,
+       "--binding core, numa or none says which cores a rank may run on",
+       {"--bind-to -bind-to WHAT", "--report-bindings -report-bindings"}},
+      {Kind::kRefused,
+       "ranks fill the hosts in the order of -H; for mpirun to place them otherwise, give --binding-args \"--map-by "
+       "node\"",
+       {"--map-by -map-by WHAT", "--rank-by -rank-by WHAT"}},
+      {Kind::kRefused, "give mpirun its parameters with --mpi-args \"--mca NAME VALUE\"", {"--mca -mca NAME VALUE"}},
+  };
+}
+
 // mpirun's of Intel MPI and of MPICH.
 std::vector<ForeignOptions> HydraVocabulary() {
   return {
       {Kind::kRefused,
        "-H says how many ranks each host takes, for example -H alpha:4,beta:4; without -H all are on this host",
-       {"-ppn --ppn -perhost --perhost N", "-rr", "-grr N"}},
+       {"-ppn --ppn -perhost --perhost -npernode --npernode -N N", "-rr", "-grr N"}},
       {Kind::kRefused, "--hostfile takes a file with a line \"alpha slots=4\" for each host", {"-f -machinefile FILE"}},
       {Kind::kRefused,
        "-x NAME=VALUE gives the ranks a variable, and all others pass already",
@@ -475,7 +496,8 @@ void AppendSection(absl::string_view title, Options options, Options* all) {
 
 std::vector<OptionConflict> Conflicts() {
   return {
-      {{"-H"}, {"--hostfile"}, "both name the hosts; give one of them"},
+      {{"-H", "--host"}, {"--hostfile"}, "both name the hosts; give one of them"},
+      {{"-H"}, {"--host"}, "both name the hosts; give one of them"},
       {{"-np"}, {"--nproc-per-node"}, "one counts the ranks of the job, the other those of a node; give one of them"},
       {{"-np"},
        {"--nnodes", "--node-rank", "--ips", "--master-addr", "--master-port", "--master", "--standalone"},
@@ -484,8 +506,7 @@ std::vector<OptionConflict> Conflicts() {
       {{"-H", "--hostfile"},
        {"--nproc-per-node", "--nnodes", "--node-rank", "--ips", "--master-addr", "--master-port", "--master",
         "--standalone"},
-       "one has this rondarun start the ranks of all hosts, the other only those of this node; give -np and -H here, "
-       "or --nnodes and --nproc-per-node on every node"},
+       kHostsOrNodes},
       {{"--ips"}, {"--nnodes", "--node-rank"}, "the list of addresses says both; give one of them"},
       {{"--standalone"},
        {"--nnodes", "--node-rank", "--ips", "--master-addr", "--master-port", "--master"},
@@ -495,7 +516,7 @@ std::vector<OptionConflict> Conflicts() {
       {{"--binding", "--numa-binding"}, {"--binding-args"}, "both bind the ranks to cores; give one of them"},
       {{"--binding"}, {"--numa-binding"}, "both bind the ranks to cores; give one of them"},
       {{"--launch-agent"}, {"--ssh-port", "--ssh-identity-file"}, "the agent takes ssh's place; give one of them"},
-      {{"--host-discovery-script"}, {"-H", "--hostfile"}, "both name the hosts; give one of them"},
+      {{"--host-discovery-script"}, {"-H", "--host", "--hostfile"}, "both name the hosts; give one of them"},
       {{"--min-np", "--max-np", "--host-discovery-script"},
        {"--max-restarts"},
        "one goes on without the ranks that have died, the other starts all of them again; give one of them"},
@@ -526,6 +547,7 @@ OptionTable RondarunOptions(CommandLineDraft* draft) {
   AppendForeign(HorovodVocabulary(), draft, &all);
   AppendForeign(TorchrunVocabulary(), draft, &all);
   AppendForeign(PaddleVocabulary(), draft, &all);
+  AppendForeign(OpenMpiVocabulary(), draft, &all);
   AppendForeign(HydraVocabulary(), draft, &all);
   return OptionTable(std::move(all), Conflicts());
 }

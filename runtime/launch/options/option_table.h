@@ -42,6 +42,7 @@ struct NodeWords {
   std::optional<int> ranks_per_node;
   std::optional<std::string> master_address;
   std::optional<int> master_port;
+  bool has_endpoint = false;           // the two were given as one, where nodes can get their numbers
   std::vector<std::string> addresses;  // of all nodes, in the order of their ranks
   bool standalone = false;
 };
@@ -78,6 +79,7 @@ absl::Status Complete(CommandLineDraft* draft);
 
 absl::Status SetName(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetHosts(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetHost(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetHostFile(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetInterfaces(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetElasticTimeout(const OptionUse& use, CommandLineDraft* draft);
@@ -93,6 +95,13 @@ absl::Status SetDevices(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetMonitor(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetSignals(const OptionUse& use, CommandLineDraft* draft);
 
+// Why an address of this host has no effect.
+inline constexpr absl::string_view kOwnAddress = "--network-interfaces says which address a host uses";
+
+// Why hosts for this rondarun and options for nodes do not go together.
+inline constexpr absl::string_view kHostsOrNodes =
+    "one has this rondarun start the ranks of all hosts, the other only those of this node; give -np and -H here, or "
+    "--nnodes and --nproc-per-node on every node";
 // Whether a variable of that name may hold a secret: its value is never repeated.
 bool SoundsSecret(absl::string_view name);
 
@@ -105,6 +114,8 @@ OptionEffect NoteWithoutEffect(absl::string_view reason, CommandLineDraft* draft
 // The text of an environment variable that an option's value stands for.
 using VariableText = std::function<absl::StatusOr<std::string>(const OptionUse& use)>;
 
+// A number of MiB.
+VariableText Mebibytes(NumberForm form);
 // A number, with `unit` behind it.
 VariableText NumberWithUnit(NumberForm form, absl::string_view unit);
 // A duration of so many times `unit`; `zero` is the meaning of 0, where that is not nothing.

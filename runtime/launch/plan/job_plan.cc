@@ -80,9 +80,16 @@ std::unique_ptr<JobPart> MakeRank(const RankPlan& rank, const LaunchOptions& opt
   return std::make_unique<RankPart>(number, facts.hostname, ProcessOf(number, rank, options, facts));
 }
 
+int MostRanksOnAHost(const LaunchPlan& plan) {
+  int most = 0;
+  for (const RankPlan& rank : plan.ranks) most = std::max(most, rank.topology.local_size);
+  return most;
+}
+
 // All ranks on this host, each a process of ours.
 absl::StatusOr<JobPlan> PlanLocalJob(const LaunchOptions& options, const LaunchFacts& facts) {
   RONDA_ASSIGN_OR_RETURN(const LaunchPlan launch, MakeLaunchPlan(LocalRequest(options, facts)));
+  RONDA_RETURN_IF_ERROR(CheckBinding(facts.cores, options.binding, MostRanksOnAHost(launch)));
   JobPlan plan;
   if (!options.nodes) plan.job_id = facts.job_id;
   plan.rank_count = launch.ranks.front().topology.size;
@@ -104,6 +111,7 @@ absl::StatusOr<JobPlan> PlanElasticJob(const LaunchOptions& asked, const LaunchF
   PlanRequest request = LocalRequest(options, facts);
   request.places = PlanRequest::Places::kSlots;
   RONDA_ASSIGN_OR_RETURN(const LaunchPlan launch, MakeLaunchPlan(request));
+  RONDA_RETURN_IF_ERROR(CheckBinding(facts.cores, options.binding, MostRanksOnAHost(launch)));
   JobPlan plan = BareElasticPlan(asked, facts);
   plan.job_id = facts.job_id;
   for (const RankId member : plan.ranks) {
@@ -176,20 +184,42 @@ MpirunRequest RequestOf(const LaunchOptions& options, const LaunchFacts& facts, 
           .ranks_per_host = RanksPerHost(options)};
 }
 
-// mpirun waits for ever for the hosts to connect to an interface that this one has not.
-absl::Status CheckInterfaces(const RemoteOptions& remote, const LaunchFacts& facts) {
-  const std::vector<std::string>& wanted = remote.network_interfaces;
-  const bool is_users_choice = std::find(remote.mpi_arguments.begin(), remote.mpi_arguments.end(),
-                                         kOpenMpiControlNetwork) != remote.mpi_arguments.end();
+// OK if this host has one of --network-interfaces. `machine` says what it needs that for, and `remedy` goes on behind
+// the list of those that there are.
+absl::Status CheckInterfaces(const std::vector<std::string>& wanted, const LaunchFacts& facts,
+                             absl::string_view machine, absl::string_view remedy) {
   const bool has_one = std::any_of(facts.interfaces.begin(), facts.interfaces.end(), [&](const InterfaceAddress& own) {
     return std::find(wanted.begin(), wanted.end(), own.interface) != wanted.end();
   });
-  if (wanted.empty() || has_one || is_users_choice) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--network-interfaces ", absl::StrJoin(wanted, ","), ": this machine, to which all hosts must connect, has ",
-      wanted.size() == 1 ? "no such interface that is up" : "none of these interfaces, or they are down", "; ",
-      ListInterfaces(facts.interfaces), "; name one that leads to the hosts, or their network: --mpi-args \"--mca ",
-      kOpenMpiControlNetwork, " 10.0.0.0/24\""));
+  if (wanted.empty() || has_one) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--network-interfaces ", absl::StrJoin(wanted, ","), ": ", machine, " has ",
+                   wanted.size() == 1 ? "no such interface that is up" : "none of these interfaces, or they are down",
+                   "; ", ListInterfaces(facts.interfaces), "; name one", remedy));
+}
+
+// mpirun waits for ever for the hosts to connect to an interface that this one has not.
+absl::Status CheckInterfacesOfMpirun(const RemoteOptions& remote, const LaunchFacts& facts) {
+  const bool is_users_choice = std::find(remote.mpi_arguments.begin(), remote.mpi_arguments.end(),
+                                         kOpenMpiControlNetwork) != remote.mpi_arguments.end();
+  if (is_users_choice) return absl::OkStatus();
+  return CheckInterfaces(remote.network_interfaces, facts, "this machine, to which all hosts must connect,",
+                         absl::StrCat(" that leads to the hosts, or their network: --mpi-args \"--mca ",
+                                      kOpenMpiControlNetwork, " 10.0.0.0/24\""));
+}
+
+// Whether ranks are to run on this host, as far as the options say.
+bool HasRanksHere(const LaunchOptions& options, const LaunchFacts& facts) {
+  if (options.elastic && !options.elastic->discovery_script.empty()) return false;
+  const std::vector<HostSlots>& hosts = options.hosts;
+  return hosts.empty() || std::any_of(hosts.begin(), hosts.end(), [&](const HostSlots& host) {
+           return IsThisHost(host.host, facts.own_addresses);
+         });
+}
+
+absl::Status CheckInterfacesOfRanks(const LaunchOptions& options, const LaunchFacts& facts) {
+  if (!HasRanksHere(options, facts)) return absl::OkStatus();
+  return CheckInterfaces(options.remote.network_interfaces, facts, "this host", " of them");
 }
 
 // Whether the ranks' output, and so their start, is not seen by mpirun.
@@ -217,7 +247,7 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
   const std::vector<std::string> hosts = HostsOfRanks(options, facts.hostname);
   if (static_cast<int>(hosts.size()) != options.rank_count)
     return MakeLaunchPlan(LocalRequest(options, facts)).status();
-  RONDA_RETURN_IF_ERROR(CheckInterfaces(options.remote, facts));
+  RONDA_RETURN_IF_ERROR(CheckInterfacesOfMpirun(options.remote, facts));
   RONDA_ASSIGN_OR_RETURN(const std::string version, MpirunVersion());
   RONDA_ASSIGN_OR_RETURN(const Mpirun mpirun, DetectMpirun(version));
   std::vector<std::string> variables = InheritedVariables(facts.environment, SettingsOf(options));
@@ -259,12 +289,21 @@ bool NeedsOtherHosts(const LaunchOptions& options, const LaunchFacts& facts) {
   return !options.nodes && !AreAllThisHost(options.hosts, facts);
 }
 
-// Whether the user leaves the choice of the launcher open, and this machine has no mpirun.
-bool LacksMpirun(const LaunchOptions& options) {
+// The reason why this machine cannot start ranks on other hosts by mpirun, if the user leaves the choice of the
+// launcher open; empty: there is none. An mpirun that does not work is none: PlanMpirunJob has the error.
+std::string ReasonAgainstMpirun(const LaunchOptions& options, const LaunchFacts& facts) {
   const RemoteOptions& remote = options.remote;
   const bool is_open = options.launcher == Launcher::kAutomatic && remote.mpi_arguments.empty() &&
                        remote.binding_arguments.empty() && remote.transport == RemoteOptions::Transport::kAny;
-  return is_open && absl::IsNotFound(MpirunVersion().status());
+  if (!is_open) return "";
+  const absl::StatusOr<std::string> version = MpirunVersion();
+  if (absl::IsNotFound(version.status())) return "there is no mpirun in PATH";
+  const absl::StatusOr<Mpirun> mpirun = version.ok() ? DetectMpirun(*version) : version.status();
+  if (!mpirun.ok()) return "";
+  const std::vector<std::string> variables = InheritedVariables(facts.environment, SettingsOf(options));
+  if (facts.find_mpi_plugin(*mpirun, ValueOf(variables, "RONDA_MPI_PLUGIN")).ok()) return "";
+  return absl::StrCat("there is no plugin of Ronda's for ", ShortMpiVersion(*version),
+                      " (rondarun --check-build says why)");
 }
 
 // A place that is not the rank's own would be two ranks with the same number.
@@ -278,23 +317,32 @@ absl::Status CheckExports(const LaunchOptions& options) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<JobPlan> PlanSshJobInstead(const LaunchOptions& options, const LaunchFacts& facts) {
+absl::StatusOr<JobPlan> PlanJobOnOtherHosts(const LaunchOptions& options, const LaunchFacts& facts) {
+  const std::string reason = ReasonAgainstMpirun(options, facts);
+  if (reason.empty()) return PlanMpirunJob(options, facts);
+  RONDA_RETURN_IF_ERROR(CheckInterfacesOfRanks(options, facts));
   RONDA_ASSIGN_OR_RETURN(JobPlan plan, PlanSshJob(options, facts));
-  plan.notes.emplace_back("there is no mpirun in PATH: the ranks are started over ssh, and exchange data over TCP");
+  plan.notes.push_back(absl::StrCat(reason, ": the ranks are started over ssh, and exchange data over TCP"));
   return plan;
 }
 
-absl::StatusOr<JobPlan> PlanRanks(const LaunchOptions& options, const LaunchFacts& facts) {
+// Ranks that rondarun itself starts, on this host or by agents.
+absl::StatusOr<JobPlan> PlanOwnRanks(const LaunchOptions& options, const LaunchFacts& facts) {
+  RONDA_RETURN_IF_ERROR(CheckInterfacesOfRanks(options, facts));
   if (options.elastic && options.elastic->nodes) return PlanNodesJob(options, facts);
   if (options.elastic) {
     const bool needs_agents = options.launcher == Launcher::kSsh || !options.elastic->discovery_script.empty() ||
                               NeedsOtherHosts(options, facts);
     return needs_agents ? PlanElasticSshJob(options, facts) : PlanElasticJob(options, facts);
   }
-  if (options.launcher == Launcher::kSsh) return PlanSshJob(options, facts);
-  if (!options.nodes && options.launcher == Launcher::kMpirun) return PlanMpirunJob(options, facts);
-  if (!NeedsOtherHosts(options, facts)) return PlanLocalJob(options, facts);
-  return LacksMpirun(options) ? PlanSshJobInstead(options, facts) : PlanMpirunJob(options, facts);
+  return options.launcher == Launcher::kSsh ? PlanSshJob(options, facts) : PlanLocalJob(options, facts);
+}
+
+absl::StatusOr<JobPlan> PlanRanks(const LaunchOptions& options, const LaunchFacts& facts) {
+  if (options.elastic || options.nodes) return PlanOwnRanks(options, facts);
+  if (options.launcher == Launcher::kMpirun) return PlanMpirunJob(options, facts);
+  const bool is_open = options.launcher == Launcher::kAutomatic && NeedsOtherHosts(options, facts);
+  return is_open ? PlanJobOnOtherHosts(options, facts) : PlanOwnRanks(options, facts);
 }
 
 // Where the name of the job is not known here, it shows all jobs of the user.

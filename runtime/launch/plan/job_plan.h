@@ -2,6 +2,7 @@
 #ifndef RONDA_RUNTIME_LAUNCH_PLAN_JOB_PLAN_H_
 #define RONDA_RUNTIME_LAUNCH_PLAN_JOB_PLAN_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "runtime/launch/elastic/node_list.h"
 #include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/plan/launch_plan.h"
+#include "runtime/launch/plan/mpirun_command.h"
 #include "runtime/launch/supervise/job_part.h"
 #include "runtime/launch/supervise/shutdown_schedule.h"
 #include "runtime/launch/supervise/supervisor.h"
@@ -38,6 +40,11 @@ struct LaunchFacts {
   int free_port = 0;                         // of this host: no program listens there
   int store_port = 0;                        // another one
   std::shared_ptr<NodeList> nodes;           // of a job whose nodes come by themselves, unless it is only shown
+  // Whether ranks that this mpirun starts find Ronda's plugin for it; the path is RONDA_MPI_PLUGIN, or empty. Called
+  // where the choice of the launcher depends on it.
+  std::function<absl::Status(Mpirun mpirun, const std::string& path)> find_mpi_plugin = [](Mpirun, const std::string&) {
+    return absl::OkStatus();
+  };
 };
 
 // A job that is ready to start.
@@ -75,7 +82,8 @@ std::string DescribeProcess(const std::vector<std::string>& variables, const std
 std::string DescribeJob(const LaunchOptions& options, const JobPlan& plan);
 
 // Decides which program starts the ranks, and how: this launcher itself on its own host, mpirun, or agents over ssh.
-// mpirun is asked for its version if it is to do that.
+// mpirun is asked for its version if it is to do that. Where the user leaves the choice open, and there is no mpirun,
+// or no plugin for it, agents over ssh do it, and a note says so.
 //
 // Errors: INVALID_ARGUMENT, UNIMPLEMENTED, NOT_FOUND and FAILED_PRECONDITION for errors that the user can mend.
 absl::StatusOr<JobPlan> MakeJobPlan(const LaunchOptions& options, const LaunchFacts& facts);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/config.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/variable_name.h"
 #include "runtime/launch/plan/place_variables.h"
@@ -74,10 +75,8 @@ int CrossSize(const std::vector<int>& local_sizes, int local_rank) {
 absl::StatusOr<std::vector<int>> CountLocalRanks(const PlanRequest& request) {
   std::vector<int> local_sizes = FillHosts(request.hosts, request.rank_count);
   if (std::accumulate(local_sizes.begin(), local_sizes.end(), 0) == request.rank_count) return local_sizes;
-  const int slots = std::accumulate(request.hosts.begin(), request.hosts.end(), 0,
-                                    [](int sum, const HostSlots& host) { return sum + host.slots; });
   return absl::InvalidArgumentError(absl::StrCat("-np ", request.rank_count, " needs ", request.rank_count,
-                                                 " slots, and -H offers ", slots,
+                                                 " slots, and -H offers ", CountSlots(request.hosts),
                                                  "; give more slots, for example -H localhost:", request.rank_count));
 }
 
@@ -175,7 +174,7 @@ absl::Duration DurationOf(const std::vector<std::string>& variables, VariableNam
   for (const std::string& variable : variables) {
     if (NameOf(variable) != name.view()) continue;
     absl::Duration duration;
-    const bool is_one = absl::ParseDuration(variable.substr(variable.find('=') + 1), &duration);
+    const bool is_one = ParseDurationOrSeconds(variable.substr(variable.find('=') + 1), &duration);
     return is_one && duration > absl::ZeroDuration() ? duration : otherwise;
   }
   return otherwise;
@@ -253,6 +252,14 @@ absl::StatusOr<LaunchPlan> MakeLaunchPlan(const PlanRequest& request) {
     rank.environment.insert(rank.environment.end(), place.begin(), place.end());
   }
   return plan;
+}
+
+absl::Status CheckBinding(const HostCores& host, LaunchOptions::Binding binding, int local_size) {
+  const int cores = static_cast<int>(CoresOf(host).size());
+  if (binding != LaunchOptions::Binding::kCore || cores == 0 || local_size <= cores) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--binding core: ", local_size, " ranks on this host, and it has ",
+                                                 cores, cores == 1 ? " core" : " cores",
+                                                 " for them; start no more ranks than that, or give --binding none"));
 }
 
 std::vector<int> CpusOfRank(const HostCores& cores, LaunchOptions::Binding binding, int local_rank, int local_size) {

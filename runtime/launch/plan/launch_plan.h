@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -93,9 +94,14 @@ struct LaunchPlan {
 // Errors: INVALID_ARGUMENT if the hosts have too few slots, or nodes on several hosts no secret.
 absl::StatusOr<LaunchPlan> MakeLaunchPlan(const PlanRequest& request);
 
+// OK if this host can bind `local_size` ranks. Errors: INVALID_ARGUMENT if each is to have a core of its own and there
+// are too few.
+absl::Status CheckBinding(const HostCores& cores, LaunchOptions::Binding binding, int local_size);
+
 // The hardware threads that a rank may run on, by their numbers in the system; empty: all.
 //
-// kCore: one core each, in the order of the memory nodes; where ranks outnumber cores they begin again at the first.
+// kCore: one core each, in the order of the memory nodes; where members of an elastic job outnumber cores they begin
+// again at the first.
 // kNuma: those of one memory node; neighbouring ranks share one, and every node gets the same number of ranks, give or
 // take one.
 //

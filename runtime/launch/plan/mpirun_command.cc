@@ -29,14 +29,6 @@ using Words = std::vector<std::string>;
 
 void Append(const Words& more, Words* words) { words->insert(words->end(), more.begin(), more.end()); }
 
-// "alpha:2,[fd00::2]:2"
-std::string JoinHosts(const std::vector<HostSlots>& hosts) {
-  return absl::StrJoin(hosts, ",", [](std::string* out, const HostSlots& host) {
-    const bool is_ipv6 = absl::StrContains(host.host, ':');
-    absl::StrAppend(out, is_ipv6 ? "[" : "", host.host, is_ipv6 ? "]" : "", ":", host.slots);
-  });
-}
-
 Words BindingWords(const MpirunRequest& request) {
   if (!request.remote.binding_arguments.empty()) return request.remote.binding_arguments;
   if (request.binding == Binding::kCore) return {"-bind-to", "core", "-map-by", "slot"};
@@ -89,7 +81,7 @@ MpirunCommand OpenMpiCommand(const MpirunRequest& request) {
     // As many ranks as the user says, however many cores there are.
     argv.emplace_back("--oversubscribe");
   } else {
-    Append({"-H", JoinHosts(request.hosts)}, &argv);
+    Append({"-H", FormatHosts(request.hosts)}, &argv);
     // Or it cuts names at their first dot, and looks for other hosts than were named.
     AppendParameter("orte_keep_fqdn_hostnames", "1", request.remote, &argv);
   }
@@ -111,7 +103,7 @@ absl::StatusOr<MpirunCommand> HydraCommand(const MpirunRequest& request) {
   Words& argv = command.argv;
   argv = {"mpirun", "-prepend-pattern", std::string(TaggedOutput::kHydraPattern), "-print-all-exitcodes"};
   Append({"-np", absl::StrCat(request.rank_count)}, &argv);
-  if (!request.hosts.empty()) Append({"-hosts", JoinHosts(request.hosts)}, &argv);
+  if (!request.hosts.empty()) Append({"-hosts", FormatHosts(request.hosts)}, &argv);
   Append(BindingWords(request), &argv);
   if (!request.remote.agent.empty()) {
     // With ssh it would get options of ssh's before the host.

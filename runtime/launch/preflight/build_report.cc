@@ -56,18 +56,6 @@ absl::StatusOr<std::string> AskInChild(absl::FunctionRef<absl::StatusOr<std::str
   return answer.substr(1);
 }
 
-// The plugins make their MPI's symbols global, so in one process the second plugin would call the first one's MPI.
-absl::StatusOr<std::string> FindMpi(MpiFlavor flavor) {
-  return AskInChild([flavor] { return MpiSession::Library({.flavor = flavor, .plugin = ""}); });
-}
-
-absl::StatusOr<std::string> FindHosts(const std::string& path) {
-  return AskInChild([&path]() -> absl::StatusOr<std::string> {
-    RONDA_ASSIGN_OR_RETURN(const ronda_hosts_plugin* const plugin, LoadHostsPlugin(path));
-    return std::string(plugin->library());
-  });
-}
-
 absl::StatusOr<std::string> FindMpirun() {
   RONDA_ASSIGN_OR_RETURN(const std::string text, MpirunVersion());
   return ShortMpiVersion(text);
@@ -92,10 +80,23 @@ std::string Line(absl::string_view name, const absl::StatusOr<std::string>& part
 
 }  // namespace
 
+// The plugins make their MPI's symbols global, so in one process the second plugin would call the first one's MPI.
+absl::StatusOr<std::string> FindMpiPlugin(Mpirun mpirun, const std::string& path) {
+  const MpiFlavor flavor = mpirun == Mpirun::kOpenMpi ? MpiFlavor::kOpenMpi : MpiFlavor::kMpich;
+  return AskInChild([&] { return MpiSession::Library({.flavor = flavor, .plugin = path}); });
+}
+
+absl::StatusOr<std::string> FindHostsPlugin(const std::string& path) {
+  return AskInChild([&path]() -> absl::StatusOr<std::string> {
+    RONDA_ASSIGN_OR_RETURN(const ronda_hosts_plugin* const plugin, LoadHostsPlugin(path));
+    return std::string(plugin->library());
+  });
+}
+
 OptionalParts FindOptionalParts(const EnvironmentReader& environment) {
-  return {.open_mpi = FindMpi(MpiFlavor::kOpenMpi),
-          .mpich = FindMpi(MpiFlavor::kMpich),
-          .hosts = FindHosts(environment("RONDA_HOSTS_PLUGIN").value_or("")),
+  return {.open_mpi = FindMpiPlugin(Mpirun::kOpenMpi, ""),
+          .mpich = FindMpiPlugin(Mpirun::kHydra, ""),
+          .hosts = FindHostsPlugin(environment("RONDA_HOSTS_PLUGIN").value_or("")),
           .cuda = FindDevices(environment("RONDA_CUDA_PLUGIN").value_or("")),
           .nccl = FindNccl(environment),
           .mpirun = FindMpirun()};

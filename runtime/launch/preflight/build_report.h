@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/base/environment.h"
+#include "runtime/launch/plan/mpirun_command.h"
 
 namespace ronda {
 
@@ -17,6 +18,14 @@ struct OptionalParts {
   absl::StatusOr<std::string> nccl;
   absl::StatusOr<std::string> mpirun;
 };
+
+// The MPI behind the plugin that ranks load which this mpirun has started: "Open MPI v4.1.4". `path` is
+// RONDA_MPI_PLUGIN, or empty. As FindOptionalParts, it forks. Errors: NOT_FOUND that says where the plugin should be,
+// and what it needs.
+absl::StatusOr<std::string> FindMpiPlugin(Mpirun mpirun, const std::string& path);
+
+// The same for the plugin for several hosts: "gRPC 1.51.1". `path` is RONDA_HOSTS_PLUGIN, or empty.
+absl::StatusOr<std::string> FindHostsPlugin(const std::string& path);
 
 // Looks for them as a job with this environment would. The libraries of CUDA and NCCL stay loaded.
 //

@@ -28,11 +28,13 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
 #include "runtime/collectives/nccl/nccl_library.h"
 #include "runtime/launch/options/local_host.h"
 #include "runtime/launch/plan/mpirun_command.h"
+#include "runtime/launch/preflight/build_report.h"
 #include "runtime/net/endpoint.h"
 
 namespace ronda {
@@ -178,6 +180,20 @@ void AddGpus(HostFacts* facts) {
   if (const auto nccl = LoadNccl(""); nccl.ok()) (*facts)[fact::kNccl] = (*nccl)->version;
 }
 
+// MPI, and what is missing for a job on several hosts.
+void AddPlugins(HostFacts* facts) {
+  const EnvironmentReader environment = ProcessEnvironment();
+  const auto hosts = FindHostsPlugin(environment("RONDA_HOSTS_PLUGIN").value_or(""));
+  if (!hosts.ok()) (*facts)[fact::kNoHostsPlugin] = std::string(hosts.status().message());
+  const auto version = MpirunVersion();
+  if (!version.ok()) return;
+  (*facts)[fact::kMpi] = ShortMpiVersion(*version);
+  const auto mpirun = DetectMpirun(*version);
+  const absl::Status mpi =
+      mpirun.ok() ? FindMpiPlugin(*mpirun, environment("RONDA_MPI_PLUGIN").value_or("")).status() : mpirun.status();
+  if (!mpi.ok()) (*facts)[fact::kNoMpiPlugin] = std::string(mpi.message());
+}
+
 // Starts answering others, and notes where.
 absl::StatusOr<std::unique_ptr<EchoServer>> AddAddress(const std::vector<std::string>& interfaces, HostFacts* facts) {
   RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ChooseAddress(InterfaceAddresses(), interfaces));
@@ -264,9 +280,9 @@ HostFacts LocalFacts() {
                      {fact::kProgram, ProgramPath()},
                      {fact::kCores, absl::StrCat(CountCores())},
                      {fact::kNumaNodes, absl::StrCat(CountNumaNodes())}};
+  AddPlugins(&facts);  // forks, and a driver that AddGpus loads has threads
   AddMemory(&facts);
   AddGpus(&facts);
-  if (const auto mpi = MpirunVersion(); mpi.ok()) facts[fact::kMpi] = ShortMpiVersion(*mpi);
   return facts;
 }
 

@@ -71,9 +71,14 @@ constexpr absl::Duration kAnswerPatience = absl::Seconds(5);
 // Longer than a probe tries to connect.
 constexpr absl::Duration kConnectPatience = absl::Seconds(3);
 
-// "--probe", and the interfaces if there are any.
+// The variables that ranks on all hosts would get, "--probe", and the interfaces if there are any.
 std::vector<std::string> ProbeWords(const std::string& program, const RemoteOptions& remote) {
-  std::vector<std::string> words = {program, kProbeWord};
+  std::vector<std::string> words = {"env"};
+  for (const char* name : {"RONDA_MPI_PLUGIN", "RONDA_HOSTS_PLUGIN"}) {
+    const std::optional<std::string> value = ProcessEnvironment()(name);
+    if (value.has_value()) words.push_back(absl::StrCat(name, "=", *value));
+  }
+  words.insert(words.end(), {program, kProbeWord});
   words.insert(words.end(), remote.network_interfaces.begin(), remote.network_interfaces.end());
   return words;
 }
@@ -247,7 +252,9 @@ PreflightReport CheckHosts(const LaunchOptions& options, const std::string& prog
   TryConnections(&all);
   std::vector<ProbedHost> probed;
   for (Asked& asked : all) probed.push_back(std::move(asked.host));
-  return MakePreflightReport(probed);
+  // Agents start the ranks of elastic jobs, too.
+  const bool needs_no_mpi = options.launcher == LaunchOptions::Launcher::kSsh || options.elastic.has_value();
+  return MakePreflightReport(probed, needs_no_mpi ? Starters::kSsh : Starters::kMpirunOrSsh);
 }
 
 int RunPreflight(const LaunchOptions& options) {

@@ -136,15 +136,46 @@ std::vector<std::string> ProblemsOf(const ProbedHost& host) {
   return problems;
 }
 
-// Problems of hosts that are to run a job together.
+// "h2: why", for each host with such a fact.
+std::vector<std::string> Reasons(const std::vector<const ProbedHost*>& hosts, absl::string_view name) {
+  std::vector<std::string> reasons;
+  for (const ProbedHost* host : hosts) {
+    const std::string reason = FactOr(host->facts, name);
+    if (!reason.empty()) reasons.push_back(absl::StrCat(host->host, ": ", reason));
+  }
+  return reasons;
+}
+
+bool AllHave(const std::vector<const ProbedHost*>& hosts, absl::string_view name) {
+  return Reasons(hosts, name).size() == hosts.size();
+}
+
+// Problems with MPI of hosts that are to run a job together. Where no host has the plugin, ranks are started without
+// it.
+std::vector<std::string> MpiProblems(const std::vector<const ProbedHost*>& hosts) {
+  std::vector<std::string> problems = OddOnes(hosts, kMpiEqual);
+  if (!AllHave(hosts, fact::kNoMpiPlugin)) Append(Reasons(hosts, fact::kNoMpiPlugin), &problems);
+  return problems;
+}
+
+// Other problems of such hosts.
 std::vector<std::string> ProblemsAcross(const std::vector<const ProbedHost*>& hosts) {
   std::vector<std::string> problems = OddOnes(hosts, kVersionEqual);
-  Append(OddOnes(hosts, kMpiEqual), &problems);
   for (const ProbedHost* host : hosts) {
     const std::string reason = FactOr(host->facts, fact::kNoAddress);
     if (!reason.empty()) problems.push_back(absl::StrCat(host->host, " has no address for the others: ", reason));
   }
+  Append(Reasons(hosts, fact::kNoHostsPlugin), &problems);
   return problems;
+}
+
+// Why ranks are started without MPI, as far as the user has not asked for that.
+std::vector<std::string> MpiNotes(const std::vector<const ProbedHost*>& hosts) {
+  constexpr absl::string_view kWithout = "ranks are started over ssh, and hosts exchange data over TCP";
+  if (Usual(hosts, fact::kMpi).empty()) return {absl::StrCat("there is no MPI: ", kWithout)};
+  if (!AllHave(hosts, fact::kNoMpiPlugin)) return {};
+  return {
+      absl::StrCat("no host has the plugin for its MPI: ", kWithout, "; ", Reasons(hosts, fact::kNoMpiPlugin).front())};
 }
 
 // Facts worth knowing that are no obstacle.
@@ -162,9 +193,6 @@ std::vector<std::string> NotesOn(const std::vector<const ProbedHost*>& hosts) {
     }
   }
   if (hosts.size() == 1) return notes;
-  if (Usual(hosts, fact::kMpi).empty()) {
-    notes.emplace_back("there is no MPI: ranks are started over ssh, and hosts exchange data over TCP");
-  }
   for (const Equal& equal : {kGpusEqual, kCudaEqual, kNcclEqual}) Append(OddOnes(hosts, equal), &notes);
   return notes;
 }
@@ -204,7 +232,7 @@ void ParseFact(absl::string_view line, HostFacts* facts) {
   (*facts)[std::string(parts.first)] = std::string(absl::StripAsciiWhitespace(parts.second));
 }
 
-PreflightReport MakePreflightReport(const std::vector<ProbedHost>& hosts) {
+PreflightReport MakePreflightReport(const std::vector<ProbedHost>& hosts, Starters starters) {
   PreflightReport report;
   std::vector<const ProbedHost*> answering;
   for (const ProbedHost& host : hosts) {
@@ -215,12 +243,15 @@ PreflightReport MakePreflightReport(const std::vector<ProbedHost>& hosts) {
       report.problems.push_back(absl::StrCat(host.host, " cannot be asked: ", host.status.message()));
     }
   }
+  const bool may_use_mpi = answering.size() > 1 && starters == Starters::kMpirunOrSsh;
   if (answering.size() > 1) Append(ProblemsAcross(answering), &report.problems);
+  if (may_use_mpi) Append(MpiProblems(answering), &report.problems);
   report.text = absl::StrCat(TableOf(hosts), "\n");
   for (const std::string& problem : report.problems) absl::StrAppend(&report.text, "problem: ", problem, "\n");
-  if (!answering.empty()) {
-    for (const std::string& note : NotesOn(answering)) absl::StrAppend(&report.text, "note: ", note, "\n");
-  }
+  std::vector<std::string> notes;
+  if (!answering.empty()) notes = NotesOn(answering);
+  if (may_use_mpi) Append(MpiNotes(answering), &notes);
+  for (const std::string& note : notes) absl::StrAppend(&report.text, "note: ", note, "\n");
   absl::StrAppend(&report.text, Verdict(hosts.size(), report.problems.size()));
   return report;
 }

@@ -17,20 +17,22 @@ using HostFacts = std::map<std::string, std::string>;
 
 // Sizes are in bytes, as decimal numbers.
 namespace fact {
-inline constexpr char kVersion[] = "version";       // Ronda's
-inline constexpr char kProgram[] = "program";       // the path of rondarun
-inline constexpr char kCores[] = "cores";           // that rondarun may use
-inline constexpr char kNumaNodes[] = "numa";        // memory nodes
-inline constexpr char kMemory[] = "memory";         // of the host
-inline constexpr char kShmSize[] = "shm_size";      // of /dev/shm
-inline constexpr char kShmFree[] = "shm_free";      // the free part of it
-inline constexpr char kMpi[] = "mpi";               // "Open MPI 4.1.4"
-inline constexpr char kGpus[] = "gpus";             // "8 x NVIDIA H200"
-inline constexpr char kCuda[] = "cuda";             // that the driver supports: "12.4"
-inline constexpr char kNccl[] = "nccl";             // "2.18.5"
-inline constexpr char kAddress[] = "address";       // numeric, where others reach this host
-inline constexpr char kNoAddress[] = "no_address";  // why there is none
-inline constexpr char kPort[] = "port";             // where the probe answers
+inline constexpr char kVersion[] = "version";                // Ronda's
+inline constexpr char kProgram[] = "program";                // the path of rondarun
+inline constexpr char kCores[] = "cores";                    // that rondarun may use
+inline constexpr char kNumaNodes[] = "numa";                 // memory nodes
+inline constexpr char kMemory[] = "memory";                  // of the host
+inline constexpr char kShmSize[] = "shm_size";               // of /dev/shm
+inline constexpr char kShmFree[] = "shm_free";               // the free part of it
+inline constexpr char kMpi[] = "mpi";                        // "Open MPI 4.1.4"
+inline constexpr char kNoMpiPlugin[] = "no_mpi_plugin";      // why ranks that its mpirun starts cannot use it
+inline constexpr char kNoHostsPlugin[] = "no_hosts_plugin";  // why ranks cannot meet those of other hosts
+inline constexpr char kGpus[] = "gpus";                      // "8 x NVIDIA H200"
+inline constexpr char kCuda[] = "cuda";                      // that the driver supports: "12.4"
+inline constexpr char kNccl[] = "nccl";                      // "2.18.5"
+inline constexpr char kAddress[] = "address";                // numeric, where others reach this host
+inline constexpr char kNoAddress[] = "no_address";           // why there is none
+inline constexpr char kPort[] = "port";                      // where the probe answers
 }  // namespace fact
 
 // The fact, or "" if it is absent.
@@ -67,7 +69,10 @@ struct PreflightReport {
   std::vector<std::string> problems;  // that keep a job from running; part of the text
 };
 
-PreflightReport MakePreflightReport(const std::vector<ProbedHost>& hosts);
+// The programs that may start the ranks of several hosts. Agents over ssh need no MPI.
+enum class Starters { kMpirunOrSsh, kSsh };
+
+PreflightReport MakePreflightReport(const std::vector<ProbedHost>& hosts, Starters starters = Starters::kMpirunOrSsh);
 
 }  // namespace ronda
 

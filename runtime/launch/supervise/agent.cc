@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/version.h"
+#include "runtime/launch/options/hosts.h"
 
 namespace ronda {
 namespace {
@@ -247,6 +248,7 @@ void AgentPart::Take(const AgentMessage& message) {
     case Kind::kMember:
     case Kind::kMemberSignal:
     case Kind::kEnd:
+    case Kind::kNodeNumber:
       return GiveUp("its agent says what only the launcher says");
   }
 }
@@ -330,6 +332,10 @@ void AgentPart::OnEnd(const ChildProcess::End& end) {
   }
   const bool has_reported_all = greeted_ && ranks_.empty();
   if (!given_up_ && cause() == RankEnd::Cause::kItself && (has_reported_all ? own.failed() : !greeted_)) {
+    if (!greeted_) {
+      const HostSlots host = {.host = host_, .slots = static_cast<int>(ranks_.size())};
+      absl::StrAppend(&what, "; rondarun --check -H ", FormatHosts({host}), " tells more");
+    }
     listener().OnJobFailure(absl::StrCat("host ", host_, ": ", what), 1);
     return;
   }

@@ -38,6 +38,8 @@ struct AgentMessage {
     kMemberSignal,
     // To the agent of a node, which is not the launcher's child: the job has ended: its exit code, and why.
     kEnd,
+    // To a node whose number is given by arrival: its number.
+    kNodeNumber,
     // From the agent. kHello: numbers are two free ports, texts Ronda's version and an address of the host (empty:
     // none);
     // kRankStart: rank, pid; kOutput: rank, stream, text; kOutputEnd: rank, stream; kRankEnd: rank, pid, exit code,

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace ronda {
@@ -69,12 +71,11 @@ void JobReport::OnRankEnd(RankEnd end) {
 }
 
 void JobReport::OnHelperLine(absl::string_view helper, absl::string_view line) {
-  std::string text = absl::StrCat(helper, ": ", line);
   if (options_.verbosity == Verbosity::kVerbose) {
-    console_.Say(text);
+    console_.Say(absl::StrCat(helper, ": ", line));
     return;
   }
-  helper_lines_.push_back(std::move(text));
+  helper_lines_.push_back({.helper = std::string(helper), .text = std::string(line)});
   if (helper_lines_.size() > kMaxHelperLines) helper_lines_.pop_front();
 }
 
@@ -96,7 +97,10 @@ int JobReport::SayConclusion(std::string text, int exit_code) {
 
 int JobReport::Conclude(const std::optional<Interruption>& interruption) {
   if (failure_.has_value()) {
-    for (const std::string& line : helper_lines_) console_.Say(line);
+    for (const HelperLine& line : helper_lines_) {
+      const bool is_repeated = absl::StrContains(failure_->what, absl::StripAsciiWhitespace(line.text));
+      if (!is_repeated) console_.Say(absl::StrCat(line.helper, ": ", line.text));
+    }
     return SayConclusion(failure_->what, failure_->exit_code);
   }
   if (const RankEnd* const failure = FirstFailure(ends_)) {

@@ -68,6 +68,11 @@ class JobReport final : public JobListener {
     int exit_code = 0;
   };
 
+  struct HelperLine {
+    std::string helper;
+    std::string text;
+  };
+
   int SayConclusion(std::string text, int exit_code);
 
   // A member that has come after the first ones.
@@ -80,8 +85,8 @@ class JobReport final : public JobListener {
   Console console_;
   std::vector<absl::Time> started_;  // by rank, or by member
   std::vector<RankEnd> ends_;
-  std::deque<std::string> helper_lines_;  // the last ones, if not shown already
-  std::optional<Failure> failure_;        // the first that no rank is to blame for
+  std::deque<HelperLine> helper_lines_;  // the last ones, if not shown already
+  std::optional<Failure> failure_;       // the first that no rank is to blame for
   std::string conclusion_;
   bool has_lost_output_ = false;
 };

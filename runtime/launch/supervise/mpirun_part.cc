@@ -15,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "runtime/launch/options/hosts.h"
 
 namespace ronda {
 namespace {
@@ -248,6 +249,18 @@ std::optional<RankEnd> MpirunReport::failure() const {
   return numbered_;
 }
 
+void SshReport::Add(absl::string_view line) {
+  constexpr absl::string_view kNoKey = "Host key verification failed.";
+  line = absl::StripAsciiWhitespace(line);
+  const bool is_end = absl::StartsWith(line, "ssh: ") || absl::StartsWith(line, "kex_exchange_identification: ") ||
+                      absl::StrContains(line, ": Permission denied (") || line == kNoKey;
+  if (is_end && words_.empty()) {
+    // The line before names the host then.
+    words_ = line == kNoKey ? absl::StrCat(previous_line_, previous_line_.empty() ? "" : " ", line) : std::string(line);
+  }
+  previous_line_ = std::string(line);
+}
+
 MpirunPart::MpirunPart(ChildProcess::Options options, const std::vector<std::string>& hosts)
     : JobPart(std::move(options)),
       ranks_(hosts.size()),
@@ -295,10 +308,27 @@ void MpirunPart::TakeOutput(RankId rank, Stream stream, absl::string_view bytes)
 }
 
 void MpirunPart::TakeLine(absl::string_view line) {
+  if (IsUnreached()) {
+    // mpirun guesses at the reason, at length.
+    listener().Explain(absl::StrCat(kName, ": ", line));
+    return;
+  }
   report_.Add(line);
+  ssh_.Add(line);
   // Without the rules that mpiruns draw.
   if (first_line_.empty() && line.find_first_not_of("-= ") != absl::string_view::npos) first_line_ = std::string(line);
   listener().OnHelperLine(kName, line);
+  // Hydra would wait for that host for ever.
+  if (IsUnreached()) process().SignalAlone(SIGTERM);
+}
+
+bool MpirunPart::IsUnreached() const { return !ssh_.words().empty() && !AwaitedRanks().empty(); }
+
+std::string MpirunPart::DescribeUnreached() const {
+  std::vector<HostSlots> hosts;
+  for (const Rank& rank : ranks_) AddHost({.host = rank.host, .slots = 1}, &hosts);
+  return absl::StrCat(kName, " cannot start the ranks: ", ssh_.words(), "; rondarun --check -H ", FormatHosts(hosts),
+                      " looks at the hosts");
 }
 
 void MpirunPart::OnBytesEnd(Stream stream) {
@@ -321,6 +351,10 @@ void MpirunPart::Complete(RankEnd* failure) const {
 }
 
 void MpirunPart::OnEnd(const ChildProcess::End& end) {
+  if (IsUnreached() && cause() == RankEnd::Cause::kItself) {
+    listener().OnJobFailure(DescribeUnreached(), 1);
+    return;
+  }
   std::optional<RankEnd> failure = report_.failure();
   if (failure.has_value()) {
     Complete(&*failure);

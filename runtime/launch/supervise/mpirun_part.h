@@ -105,6 +105,22 @@ class MpirunReport {
   std::optional<RankEnd> numbered_;  // the first rank among Hydra's exit codes that is not 0
 };
 
+// Finds in mpirun's own lines the words with which ssh ends when it does not get to a host.
+//
+// Thread-compatible.
+class SshReport {
+ public:
+  // Takes the next line that mpirun has printed, on either stream.
+  void Add(absl::string_view line);
+
+  // The first such words; empty as long as there are none.
+  const std::string& words() const { return words_; }
+
+ private:
+  std::string previous_line_;
+  std::string words_;
+};
+
 // mpirun, with all ranks of the job behind it.
 //
 // It ends the ranks itself, also on other hosts: signals go to it alone, as its group holds the processes that it needs
@@ -145,6 +161,9 @@ class MpirunPart final : public JobPart {
   void Dispatch(Stream stream, std::optional<RankId> rank, absl::string_view bytes);
   void TakeOutput(RankId rank, Stream stream, absl::string_view bytes);
   void TakeLine(absl::string_view line);
+  // Whether ranks have not started because ssh does not get to their host, and what to say then.
+  bool IsUnreached() const;
+  std::string DescribeUnreached() const;
 
   // Adds to `failure` the host and the pid that the mark of the rank has told.
   void Complete(RankEnd* failure) const;
@@ -152,6 +171,7 @@ class MpirunPart final : public JobPart {
   std::vector<Rank> ranks_;
   std::array<Source, kStreamCount> sources_;
   MpirunReport report_;
+  SshReport ssh_;
   std::string first_line_;  // of mpirun's own: the others often follow from it
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/monitor/jobs/diagnosis.h"
+#include "runtime/monitor/jobs/last_step.h"
 
 namespace ronda {
 namespace {
@@ -254,6 +255,7 @@ JobSnapshot JobSampler::Snapshot() const {
     }
   }
   snapshot.network = FindSlowNetwork(snapshot.ranks, links_);
+  snapshot.last_step = FindLastStep(snapshot.ranks, [this](size_t index) { return ranks_[index].reader->Events(); });
   // Where data comes late, ranks do so after it.
   if (snapshot.network.has_value() && snapshot.straggler.why == Holdup::kNotSubmitted) snapshot.straggler = {};
   return snapshot;

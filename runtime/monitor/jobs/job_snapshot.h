@@ -126,6 +126,27 @@ struct SlowNetwork {
   double waited_share = 0;    // the least of all ranks, as in RankRates
 };
 
+// The part of one rank in one bucket. The rank waits until the last rank has entered the bucket; then data moves.
+struct BucketPart {
+  RankId rank = 0;
+  FlightTime entered;  // when all of its tensors were ready, and the rank had left the previous bucket
+  FlightTime left;
+};
+
+struct StepBucket {
+  std::string name;               // as the timeline names it; empty: no rank has it any more
+  uint64_t bytes = 0;             // of its tensors; 0: no rank knows any more
+  FlightTime complete;            // when the last rank entered it
+  std::vector<BucketPart> parts;  // by rank
+};
+
+// One step of the ranks of this host. A rank that is in no bucket computes.
+struct StepRecord {
+  FlightTime begin;  // when the first rank left the last bucket of the previous step, as far as that is known
+  FlightTime end;    // when the last rank left the last bucket
+  std::vector<StepBucket> buckets;  // in the order in which all ranks enter them
+};
+
 struct JobSnapshot {
   std::string job;
   JobOrigin origin;
@@ -137,6 +158,7 @@ struct JobSnapshot {
   std::optional<Standstill> standstill;
   StragglerVerdict straggler;
   std::optional<SlowNetwork> network;
+  std::optional<StepRecord> last_step;
 };
 
 // What the monitor of another host has told about the ranks of a job there. Times are on the clock of this host, as far

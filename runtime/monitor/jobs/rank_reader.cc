@@ -245,6 +245,13 @@ RankSample RankReader::Read() const {
   return sample;
 }
 
+std::vector<FlightEvent> RankReader::Events() const {
+  if (recorder_ == nullptr) return {};
+  std::vector<FlightEvent> events = recorder_->Events();
+  for (FlightEvent& event : events) MakePrintable(&event.name);
+  return events;
+}
+
 FoundRanks FindRanks() {
   FoundRanks found;
   for (const pid_t pid : NumbersIn("/proc")) {

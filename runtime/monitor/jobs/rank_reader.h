@@ -69,6 +69,8 @@ class RankReader {
   bool IsAlive() const { return !HasShutDown() && ronda::IsAlive(identity_.process); }
   bool HasShutDown() const { return words().ended != 0; }  // costs next to nothing
   RankSample Read() const;
+  // Those of the rank's flight recorder, oldest first; none if it is not to be read.
+  std::vector<FlightEvent> Events() const;
 
   // The file of the words, to write to it.
   // Errors: NOT_FOUND if the rank has ended; the system's.

@@ -63,6 +63,21 @@ Json JsonOf(const SlowNetwork& network) {
           {"waited_share", network.waited_share}};
 }
 
+// Times are seconds after the step's begin.
+Json JsonOf(const StepRecord& step) {
+  const auto after_begin = [&](FlightTime time) { return Seconds(time - step.begin); };
+  Json buckets = Json::array();
+  for (const StepBucket& bucket : step.buckets) {
+    Json parts = Json::array();
+    for (const BucketPart& part : bucket.parts) {
+      parts.push_back({{"rank", part.rank}, {"entered", after_begin(part.entered)}, {"left", after_begin(part.left)}});
+    }
+    buckets.push_back(
+        {{"name", bucket.name}, {"bytes", bucket.bytes}, {"complete", after_begin(bucket.complete)}, {"parts", parts}});
+  }
+  return {{"seconds", after_begin(step.end)}, {"buckets", buckets}};
+}
+
 Json JsonOf(const JobSnapshot& job, absl::Time clock_zero) {
   Json ranks = Json::array();
   for (const RankSnapshot& rank : job.ranks) ranks.push_back(JsonOf(rank));
@@ -78,6 +93,7 @@ Json JsonOf(const JobSnapshot& job, absl::Time clock_zero) {
           {"standstill", job.standstill ? JsonOf(*job.standstill, job.now) : Json()},
           {"straggler", has_straggler ? JsonOf(job.straggler) : Json()},
           {"network", job.network ? JsonOf(*job.network) : Json()},
+          {"last_step", job.last_step ? JsonOf(*job.last_step) : Json()},
           {"buckets_measured", job.buckets_measured},
           {"buckets_missed", job.buckets_missed},
           {"ranks", ranks}};

@@ -12,7 +12,8 @@ namespace {
 
 using model::Gradient;
 
-// Steps of 100 ms that all take as long; four gradients of 10 MB, the last three quarters of the step between them.
+// Returns steps that all take the same time, 100 ms by default. Four gradients of 10 MB become ready at equal
+// distances, the first after a quarter of the step, the last at its end.
 Profile EvenProfile(double seconds = 0.1) {
   return {.gradients = {{10e6, 0.25}, {10e6, 0.5}, {10e6, 0.75}, {10e6, 1}}, .steps = {seconds, seconds}};
 }
@@ -21,7 +22,7 @@ Program ProgramOf(const Profile& alone, const Profile& shared) {
   return {.alone = alone, .shared = shared, .busy_cores = 1, .cores = 8};
 }
 
-// 1 ms, and 1 ms a MB, between two members.
+// Returns a link between two members, on which an allreduce takes 1 ms, and 1 ms per MB.
 WireOnLink Wire(const std::string& name = "none", double factor = 1) {
   const double base = 1e-3;
   return {.name = name, .curve = AllreduceCurve({{0, base}, {100e6, base + factor * 0.1}}, 2)};

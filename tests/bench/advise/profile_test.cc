@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Writes a timeline as runtime/monitor/timeline does, of what the profile reads in it.
+// Writes the parts of a timeline that a profile reads, as runtime/monitor/timeline writes them.
 class TimelineText {
  public:
   // An allreduce of the tensor in `row` between two times in us.
@@ -58,7 +58,7 @@ std::string Steps(int count) {
 TEST(ProfileTest, StepsGradientsAndVotesAreFound) {
   const absl::StatusOr<Profile> profile = ProfileOf(Steps(101));
   ASSERT_TRUE(profile.ok()) << profile.status();
-  EXPECT_EQ(profile->steps.size(), 90u);  // without 10 that warm up, and the last
+  EXPECT_EQ(profile->steps.size(), 90u);  // without the 10 that warm up, and without the last one
   EXPECT_NEAR(profile->median(), 950e-6, 1e-9);
   EXPECT_EQ(profile->votes, 1);
   ASSERT_EQ(profile->gradients.size(), 2u);

@@ -70,7 +70,7 @@ TEST(BusFactorTest, IsWhatTheBusiestLinkCarries) {
   EXPECT_DOUBLE_EQ(BusFactor(OpType::kAllreduce, 1), 0);
 }
 
-// The inputs of all ranks, and the operations on them, written down once more in the plainest way.
+// The inputs of all ranks, and a second implementation of the operations on them, as plain as possible.
 class Oracle {
  public:
   explicit Oracle(const CollectiveCase& shape) : shape_(shape) {
@@ -121,7 +121,7 @@ constexpr OpType kOps[] = {OpType::kAllreduce, OpType::kReduce,        OpType::k
 class ElementsTest : public testing::TestWithParam<OpType> {};
 
 TEST_P(ElementsTest, RightResultsAreRightAndOneWrongElementIsFound) {
-  constexpr size_t kCount = 5003;  // more than one block, and no multiple of the pattern's period
+  constexpr size_t kCount = 5003;  // more than one block, and not a multiple of the pattern's period
   const CollectiveCase shape = {.op = GetParam(), .count = kCount, .ranks = 3};
   const Oracle oracle(shape);
   for (int rank = 0; rank < shape.ranks; ++rank) {

@@ -28,7 +28,7 @@ TEST(TimeInterleavedTest, EveryImplementationHasOneBlockInEveryRound) {
   const absl::StatusOr<std::unique_ptr<ProcessGroup>> alone =
       ProcessGroup::Create({.rank = 0, .size = 1, .job_id = "interleaving-test"});
   ASSERT_TRUE(alone.ok());
-  std::vector<std::string> blocks;  // whose, in order
+  std::vector<std::string> blocks;  // the implementation of each block, in order
   const auto implementation = [&](const char* name) {
     return [&blocks, name](int iterations) {
       if (blocks.empty() || blocks.back() != name) blocks.emplace_back(name);
@@ -46,6 +46,25 @@ TEST(TimeInterleavedTest, EveryImplementationHasOneBlockInEveryRound) {
     for (const double microseconds : each.microseconds) EXPECT_NEAR(microseconds, 1, 1e-6);
     EXPECT_EQ(each.iterations, 5);
   }
+}
+
+// As NCCL's tests do with -n and -w.
+TEST(TimeInterleavedTest, IterationsAndWarmUpAreTheUsers) {
+  const absl::StatusOr<std::unique_ptr<ProcessGroup>> alone =
+      ProcessGroup::Create({.rank = 0, .size = 1, .job_id = "iterations-test"});
+  ASSERT_TRUE(alone.ok());
+  std::vector<int> iterations;  // of each block
+  const Block block = [&](int times) {
+    iterations.push_back(times);
+    return 1e-6 * times;
+  };
+  const std::vector<Timing> timings =
+      TimeInterleaved({block}, {.rounds = 2, .iterations = 20, .warm_up = 5}, alone->get());
+  EXPECT_EQ(iterations, (std::vector<int>{5, 20, 20}));
+  EXPECT_EQ(timings.front().iterations, 20);
+  iterations.clear();
+  TimeInterleaved({block}, {.rounds = 1, .iterations = 3, .warm_up = 0}, alone->get());
+  EXPECT_EQ(iterations, (std::vector<int>{0, 3}));
 }
 
 class ImplementationTest : public testing::TestWithParam<std::string> {
@@ -111,7 +130,7 @@ TEST(LocalRanksTest, RanksThatAreThreadsCarryOutEveryCase) {
   }
 }
 
-// Counts its calls, and leaves its output as it is: wrong.
+// Counts its calls. Its output stays as it is, which is wrong.
 class IdleImplementation : public Implementation {
  public:
   explicit IdleImplementation(std::atomic<int>* calls) : calls_(*calls) {}
@@ -197,7 +216,7 @@ TEST(CollectivesTableTest, ALineHasTheColumnsOfItsHeader) {
   for (const ResultRow& row : RowsOf(kCompressed, Outcomes())) lines += table.RowOf(row);
   EXPECT_NE(lines.find("1000000    250000  float32   sum allreduce        in fp16 client"), std::string::npos) << lines;
   EXPECT_NE(lines.find("100.00      92.00     108.00   10.00   15.00      0    3.00\n"), std::string::npos) << lines;
-  // A peer is not compared with itself, and its wire is its own.
+  // The line of a peer has no comparison with itself, and shows the peer's own wire.
   EXPECT_NE(lines.find("in none gloo"), std::string::npos) << lines;
   EXPECT_NE(lines.find("5.00      5\n"), std::string::npos) << lines;
 }
@@ -219,6 +238,15 @@ TEST(CollectivesTableTest, RowsHoldEveryFigure) {
   EXPECT_EQ(value_of(1, "ratio_gloo"), Value(std::string("absent")));
   EXPECT_EQ(value_of(1, "algorithm"), Value(std::string("ring")));
   EXPECT_EQ(value_of(1, "wrong"), Value(int64_t{5}));
+}
+
+TEST(AverageBandwidthsTest, AreOfEachImplementationWithoutBarriers) {
+  const auto row = [](const char* implementation, double bandwidth) {
+    return ResultRow{{"contestant", implementation}, {"busbw_gbs", bandwidth}};
+  };
+  EXPECT_EQ(AverageBandwidths({row("client", 1), row("gloo", 0.5), row("client", 4), row("client", 0)}),
+            "# Avg bus bandwidth    : 2.500  client\n# Avg bus bandwidth    : 0.500  gloo\n");
+  EXPECT_EQ(AverageBandwidths({row("client", 0)}), "");
 }
 
 }  // namespace

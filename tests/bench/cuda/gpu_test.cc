@@ -81,7 +81,7 @@ TEST_F(GpuTest, TimeIsWhatTheStreamTakesAndErrorsAreNamed) {
 
 using ::testing::Contains;
 
-// A thread that computes, or sleeps, until it goes.
+// A thread that computes, or sleeps, until the object is destroyed.
 class OtherThread {
  public:
   explicit OtherThread(absl::Duration nap) {
@@ -114,7 +114,7 @@ TEST(ThreadTimesTest, ThreadsComeAndGo) {
     id = other.id();
     EXPECT_THAT(Threads(), Contains(id));
   }
-  // The kernel may take its time to forget it.
+  // The kernel may need some time to forget the thread.
   while (::testing::Matches(Contains(id))(Threads())) std::this_thread::yield();
   EXPECT_EQ(CpuTimeOf(id), absl::ZeroDuration());
 }

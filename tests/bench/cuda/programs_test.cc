@@ -1,5 +1,5 @@
-// The programs that measure on GPUs, on fake ones: they run, and print the lines that tools/gpu/run.sh reads. Their
-// figures mean nothing here.
+// The programs that measure on GPUs, here with fake GPUs. They run, and print the lines that tools/gpu/run.sh reads.
+// Their figures mean nothing here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -16,7 +16,7 @@ class JobFlagsTest : public testing::Test {
  protected:
   JobFlagsTest() { AddJobFlags(&flags_, &options_); }
 
-  // The exit code with which a command would end; -1 if it goes on.
+  // Returns the exit code with which a command would end, or -1 if it goes on.
   int Parse(const std::vector<std::string>& words) {
     int exit_code = -1;
     testing::internal::CaptureStdout();
@@ -75,7 +75,7 @@ TEST_F(JobFlagsTest, HelpGoesToStdoutAndIsNoFailure) {
   EXPECT_EQ(err_, "");
 }
 
-// The backends that --backend=`text` selects.
+// Returns the backends that --backend=`text` selects.
 std::vector<std::string> Read(const std::string& text, absl::Status* status) {
   std::vector<std::string> backends = {kShm};
   Flags flags("test", "");

@@ -70,7 +70,7 @@ TEST(FindLaunchedRankTest, NonsenseFromALauncherIsAnError) {
   EXPECT_EQ(Find({{"RONDA_RANK", "4"}, {"RONDA_SIZE", "4"}}).status().message(), "RONDA_RANK=4, but RONDA_SIZE=4");
 }
 
-// Leaves no job in the environment of the tests behind it.
+// Removes the job from the environment, so that later tests do not see it.
 class DescribeJobToRondaTest : public testing::Test {
  protected:
   DescribeJobToRondaTest() { Clear(); }
@@ -204,7 +204,7 @@ TEST(RunLaunchTest, TheCommandEndsWithThisProcess) {
   ASSERT_EQ(read(started[0], &byte, 1), 1);
   kill(launcher, SIGKILL);
   ASSERT_EQ(waitpid(launcher, nullptr, 0), launcher);
-  // `sleep` has the other end of the pipe too: the pipe ends with it.
+  // `sleep` also has the other end of the pipe, so the pipe ends when `sleep` ends.
   EXPECT_EQ(read(started[0], &byte, 1), 0);
   close(started[0]);
 }

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <string>
 #include <thread>
@@ -35,6 +36,21 @@ TEST(DescribeMachineTest, CoresAreTheMachinesWhereverARankIsBound) {
   EXPECT_EQ(described, before);
 }
 
+// Columns: user, nice, system, idle, iowait, irq, softirq, steal, guest (a part of user), guest_nice.
+TEST(BusyCoresTest, AreTheShareOfTheTimeThatWasNotIdle) {
+  const std::string before = "cpu  100 0 100 1000 50 0 0 0 100 0\ncpu0 1 2 3\ncpu1 1 2 3\nintr 7\n";
+  const std::string after = "cpu  130 0 110 1050 60 0 0 20 130 0\ncpu0 1 2 3\ncpu1 1 2 3\nintr 9\n";
+  EXPECT_DOUBLE_EQ(BusyCores(before, after), 2 * 60.0 / 120);
+  EXPECT_EQ(BusyCores(before, before), 0);
+  EXPECT_EQ(BusyCores("", ""), 0);
+}
+
+TEST(BusyCoresTest, AreNoMoreThanThereAre) {
+  const double busy = BusyCoresNow();
+  EXPECT_GE(busy, 0);
+  EXPECT_LE(busy, static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
 TEST(NowInUtcTest, IsADateThatOthersRead) {
   absl::Time read;
   std::string error;
@@ -48,7 +64,7 @@ TEST(CoreDistanceTest, IsPositiveUnlessThereIsOneCore) {
   EXPECT_GT(distance, 1);
 }
 
-// The cores on which a thread may run that has bound itself.
+// Returns the cores on which a thread may run after it has bound itself.
 cpu_set_t CoresAfter(Binding binding, int rank) {
   cpu_set_t cores;
   CPU_ZERO(&cores);

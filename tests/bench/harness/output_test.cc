@@ -32,6 +32,10 @@ TEST(OutputMessageTest, ResultsComeBack) {
   const OutputMessage row = DecodeLine("R {\"us\":1.5}");
   EXPECT_EQ(row.kind, Kind::kRow);
   EXPECT_EQ(row.text, "{\"us\":1.5}");
+  EXPECT_EQ(EncodeLine({.kind = Kind::kPeer, .text = "Open MPI v4.1.4"}), "V Open MPI v4.1.4\n");
+  const OutputMessage peer = DecodeLine("V Open MPI v4.1.4");
+  EXPECT_EQ(peer.kind, Kind::kPeer);
+  EXPECT_EQ(peer.text, "Open MPI v4.1.4");
   EXPECT_EQ(EncodeLine({.kind = Kind::kDistances, .distances = {55, 57.5}}), "D 55 57.5\n");
   const OutputMessage distances = DecodeLine("D 55 57.5");
   EXPECT_EQ(distances.kind, Kind::kDistances);
@@ -47,7 +51,7 @@ TEST(OutputMessageTest, ALineThatIsNoMessageIsText) {
   }
 }
 
-// A file stands for the pipe.
+// A file takes the place of the pipe.
 class OutputTest : public testing::Test {
  protected:
   OutputTest() : path_(testing::TempDir() + "/output") { std::ofstream(path_).close(); }
@@ -73,8 +77,9 @@ TEST_F(OutputTest, Rank0LeavesItsResultsToItsReader) {
   Output output(0, path_);
   ASSERT_TRUE(output.has_reader());
   output.Row("{}");
+  output.Peer("Gloo");
   output.Distances(50, 60);
-  EXPECT_EQ(Contents(), "R {}\nD 50 60\n");
+  EXPECT_EQ(Contents(), "R {}\nV Gloo\nD 50 60\n");
   EXPECT_FALSE(Output(1, path_).has_reader());
   EXPECT_FALSE(Output(0, "").has_reader());
 }

@@ -64,7 +64,9 @@ Results Sample() {
 
 TEST(ResultsTest, JsonHoldsTheRunAndItsRowsInOrder) {
   Results results = Sample();
+  for (int rank = 0; rank < 2; ++rank) results.AddPeer("Open MPI v4.1.4");
   results.SetCoreDistance(50, 60.5);
+  results.SetBusyCores(0.25, 1.5);
   const std::string json = results.ToJson(kMachine, "2026-11-21T19:30:00Z");
   EXPECT_EQ(Json::parse(json),
             Json({{"tool", "ronda-bench"},
@@ -72,7 +74,9 @@ TEST(ResultsTest, JsonHoldsTheRunAndItsRowsInOrder) {
                   {"command", "example"},
                   {"date", "2026-11-21T19:30:00Z"},
                   {"machine", {{"cpu", "Test \"CPU\""}, {"cores", 2}, {"memory_gib", 7.5}, {"kernel", "Linux 6.1"}}},
+                  {"peers", Json::array({"Open MPI v4.1.4"})},
                   {"core_distance_ns", {50, 60.5}},
+                  {"busy_cores", {0.25, 1.5}},
                   {"arguments", Json::array({"-b", "4"})},
                   {"rows", {{{"op", "sum"}, {"bytes", 4}, {"us", 1.5}}, {{"op", "a,b"}, {"rounds", {1, 2.25}}}}}}));
   EXPECT_NE(json.find("\"rows\":[\n{\"op\":\"sum\",\"bytes\":4,\"us\":1.5},\n"), std::string::npos) << json;

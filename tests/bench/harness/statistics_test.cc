@@ -35,8 +35,8 @@ TEST(SummarizeTest, NothingIsAllZeros) {
 TEST(MedianTest, OneOutlierDoesNotMatter) { EXPECT_DOUBLE_EQ(Median({1, 1000, 2}), 2); }
 
 TEST(MedianRatioTest, ComparesRoundByRound) {
-  // The machine slows down by ten in the second round: the ratio of the medians would be 10 / 5.
-  EXPECT_DOUBLE_EQ(MedianRatio({3, 30, 3}, {1, 10, 1}), 3);
+  // The ratios of the rounds are 3, 2 and 4. The ratio of the medians, 8 and 2, is 4.
+  EXPECT_DOUBLE_EQ(MedianRatio({3, 20, 8}, {1, 10, 2}), 3);
 }
 
 TEST(HistogramTest, HasFourStepsToADoubling) {

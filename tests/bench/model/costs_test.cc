@@ -31,7 +31,7 @@ TEST(AllreduceCostTest, RingOnOneHostIsThakursFormula) {
 }
 
 TEST(AllreduceCostTest, RingOverHostsCountsBothKindsOfHopsAndTheSlowestLink) {
-  // 3 of 8 hops around the ring are inside of each of 2 hosts; a phase has 7 of them, 1 between the hosts.
+  // Of the ring's 8 hops, 3 are inside each of the 2 hosts. A phase has 7 hops, of which 1 is between the hosts.
   EXPECT_NEAR(AllreduceTime(Algorithm::kRing, Hosts(4), 8, 8e6), 2 * (6 * 1e-6 + 5e-6) + 14 * 1e6 * 0.5e-9, 1e-12);
 }
 
@@ -105,7 +105,7 @@ struct Sample {
 constexpr int kTensors = 161;
 const LogGP kNetwork = {.latency = 3e-6, .overhead = 1e-6, .gap = 2e-6, .gap_per_byte = 1e-9};
 
-// Ranks and seconds of rank 0's CPU for a step of 161 tensors: docs/design.md, "Agreeing on what to run".
+// Ranks and seconds of rank 0's CPU for a step of 161 tensors: docs/design.md, "Negotiation".
 std::vector<Sample> Measured(Coordination coordination) {
   if (coordination == Coordination::kNegotiated) {
     return {{2, 395e-6}, {64, 4520e-6}, {1024, 66400e-6}, {10240, 717000e-6}};
@@ -166,7 +166,7 @@ std::vector<Sample> Recorded() {
   return samples;
 }
 
-// Small messages take two latencies; messages beyond the caches take the ring's time.
+// Small messages take two latencies. Messages larger than the caches take the ring's time.
 TEST(MeasuredHostTest, ConstantsMeetTwoRanksOfOneHost) {
   const Cluster host = {.local_size = 2, .host = MeasuredHost(), .network = {}};
   int compared = 0;

@@ -36,7 +36,7 @@ TEST(PublishedTest, AgreeingAheadOfTimeAndHierarchiesAreNoWorseThanHorovod) {
   }
 }
 
-// VGG-16 loses to its bytes: nothing but fewer of them helps.
+// The bytes of VGG-16 limit its speed. Only fewer bytes help.
 TEST(PublishedTest, FewerBytesAreWhatVggNeeds) {
   const PublishedPoint vgg = PublishedPoints().back();
   ASSERT_EQ(NameOf(vgg), "vgg16 on 512");

@@ -11,7 +11,8 @@ namespace {
 
 constexpr double kMillisecond = 1e-3;
 
-// Two hosts of one rank: an allreduce takes a millisecond a megabyte. 10 ms forward, 20 ms backward.
+// Two hosts with one rank each. An allreduce takes a millisecond per megabyte. A step computes forward for 10 ms, and
+// backward for 20 ms.
 TrainingStepOptions TwoRanks() {
   TrainingStepOptions options;
   options.ranks = 2;
@@ -77,7 +78,7 @@ TEST(TrainingStepTest, TensorsReadyTogetherTravelTogether) {
 TEST(TrainingStepTest, WhatBecomesReadyMeanwhileTravelsNext) {
   TrainingStepOptions options = TwoRanks();
   options.bucketing = Bucketing::kWhileBusy;
-  // 5 ms for the first; the next four become ready meanwhile, 1 ms apart; the last one is alone.
+  // The first gradient takes 5 ms. Meanwhile the next four become ready, 1 ms apart. The last one is alone.
   const std::vector<Gradient> gradients = {{5e6, 0}, {1e6, 0.05}, {1e6, 0.1}, {1e6, 0.15}, {1e6, 0.2}, {1e6, 1}};
   const StepResult result = SimulateStep(gradients, options);
   EXPECT_EQ(result.buckets, 3);
@@ -113,7 +114,7 @@ TEST(TrainingStepTest, BackwardOrderBeginsAtTheEndOfTheModelAndTakesTheWholePass
   EXPECT_TRUE(std::is_sorted(gradients.begin(), gradients.end(),
                              [](const Gradient& a, const Gradient& b) { return a.ready < b.ready; }));
   EXPECT_NEAR(gradients.back().ready, 1, 1e-9);
-  // The classifier has most parameters and next to none of the work.
+  // The classifier has most of the parameters and almost none of the work.
   EXPECT_LT(gradients[5].ready, 0.05);
 }
 

@@ -95,7 +95,7 @@ int Count(const std::string& text, const std::string& part) {
 
 TEST(Svg, ALineChartHasALineForEachSeriesAndItsName) {
   const std::string svg = SvgOf(Lines());
-  EXPECT_EQ(Count(svg, "<polyline"), 2 * 2);  // the legend's included
+  EXPECT_EQ(Count(svg, "<polyline"), 2 * 2);  // including the legend's
   EXPECT_EQ(Count(svg, "<circle"), 4);
   EXPECT_THAT(svg,
               AllOf(HasSubstr("Peers &amp; &lt;Ronda&gt;"), HasSubstr(">it's MPI</text>"), HasSubstr(">4 KiB</text>")));

@@ -28,6 +28,7 @@ TEST(RunDocument, HoldsTheContentsOfTheFile) {
   EXPECT_EQ(run->machine.cpu, "AMD <EPYC>");
   EXPECT_EQ(run->machine.cores, 2);
   EXPECT_EQ(run->core_distance_ns[0], 55.2);
+  EXPECT_THAT(run->peers, ElementsAre("Open MPI v4.1.4"));
   ASSERT_EQ(run->rows.size(), 2u);
   EXPECT_EQ(run->rows[0].Number("median_us"), 5.25);
   EXPECT_EQ(run->rows[0].Text("contestant"), "client");

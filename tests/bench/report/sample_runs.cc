@@ -15,6 +15,7 @@ std::string Document(const std::string& command, std::vector<std::string> argume
   Results results(command, std::move(arguments));
   for (const ResultRow& row : rows) results.Add(row);
   results.SetCoreDistance(55.2, 57);
+  results.AddPeer("Open MPI v4.1.4");
   return results.ToJson({.cpu = "AMD <EPYC>", .cores = 2, .memory_gib = 7.8, .kernel = "Linux 6.1.0"},
                         "2026-11-21T19:30:00Z");
 }

@@ -8,7 +8,7 @@
 
 namespace ronda::bench {
 
-// Results of two commands, small and made up, as ronda-bench writes them.
+// Made-up, small results of two commands, as ronda-bench writes them.
 std::string SampleStep();
 std::string SampleLatency();
 

@@ -49,7 +49,7 @@ TEST(Computation, SpinningAndSleepingTakeTheTimeThatWasAsked) {
     const absl::Duration start = Now(CLOCK_MONOTONIC);
     const Computation computation(kind);
     computation.Until(absl::Milliseconds(2));
-    computation.Until(absl::Milliseconds(1));  // has passed
+    computation.Until(absl::Milliseconds(1));  // this time has passed
     EXPECT_GE(Now(CLOCK_MONOTONIC) - start, absl::Milliseconds(2));
   }
 }
@@ -65,7 +65,7 @@ TEST(Computation, BurningUsesCpuTimeAndSleepingNone) {
 
 ModelShapes TwoTensors() { return {.parameters = {{.name = "a", .shape = {40}}, {.name = "b", .shape = {3, 5}}}}; }
 
-// The result of an exact allreduce of FillForCheck() over `ranks`, times `factor`.
+// Returns the result of an exact allreduce of FillForCheck() over `ranks`, multiplied by `factor`.
 Gradients Reduced(int ranks, float factor) {
   Gradients sum(TwoTensors());
   std::vector<Gradients> all;
@@ -98,7 +98,7 @@ TEST(Gradients, SumsAndAveragesAreRecognised) {
 TEST(Gradients, WrongElementsAreCounted) {
   Gradients untouched(TwoTensors());
   untouched.FillForCheck(0);
-  // Elements where the pattern is zero, every 13th, are right by accident.
+  // Every 13th element, where the pattern is zero, is right by accident.
   EXPECT_EQ(untouched.CountWrong(2, Gradients::Expected::kSum, WireFormat::kNone), 40 - 4 + 15 - 2);
   Gradients reduced = Reduced(2, 1);
   reduced.data(1)[14] += 1;

@@ -42,7 +42,7 @@ TEST(WireBytes, AreThoseOfTheFormat) {
   EXPECT_EQ(WireBytes(model, WireFormat::kNone), 515 * 4);
   EXPECT_EQ(WireBytes(model, WireFormat::kFloat16), 515 * 2);
   EXPECT_EQ(WireBytes(model, WireFormat::kBfloat16), 515 * 2);
-  // Blocks of 256 codes with their scale; each tensor begins a new one.
+  // The wire has blocks of 256 codes with their scale. Each tensor begins a new block.
   EXPECT_EQ(WireBytes(model, WireFormat::kFp8E4M3), 3 * 260);
 }
 

@@ -3,7 +3,7 @@
 set -euo pipefail
 
 readonly program=$PWD/tests/client/abi_v1/old_client
-# The program knows the library by its soname, as an installed one does.
+# The program finds the library by its soname, like an installed program.
 cp client/libronda.so "$TEST_TMPDIR/libronda.so.0"
 export LD_LIBRARY_PATH=$TEST_TMPDIR RONDA_SIZE=2 RONDA_JOB_ID="abi-$$"
 

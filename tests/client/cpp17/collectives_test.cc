@@ -78,7 +78,7 @@ TEST(JobTest, OptionsReachTheLibraryInItsUnits) {
   EXPECT_EQ(c.process_sets[1].ranks[1], 2);
 }
 
-// Every test in a job of its own.
+// Every test has a separate job.
 class CollectivesTest : public ::testing::Test {
  protected:
   CollectivesTest() { ronda::init(); }

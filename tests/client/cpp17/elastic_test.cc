@@ -42,7 +42,7 @@ std::vector<std::int64_t> Deal(Sampler& sampler, int ranks, std::vector<std::siz
   return all;
 }
 
-// Over random histories of members, steps that are redone among them.
+// Random histories of members, with some steps that are repeated.
 TEST(ElasticSamplerTest, EverySampleIsDealtOnceInACommittedEpochWhoeverTheMembersAre) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -106,7 +106,7 @@ struct Sgd {
   std::vector<float> momentum = {1, 2};
 };
 
-// A job of this process alone, which is not elastic.
+// A job of only this process, which is not elastic.
 class ElasticRunTest : public ::testing::Test {
  protected:
   ~ElasticRunTest() override { (void)ronda::try_shutdown(); }

@@ -15,7 +15,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Remembers the gradients that each step saw.
+// Records the gradients that each step saw.
 struct RecordingOptimizer {
   void step() {
     ++steps;
@@ -131,7 +131,7 @@ TEST_F(OptimizerTest, AGradientTravelsAfterItsLastPass) {
   EXPECT_THAT(a_, ElementsAre(1, 2)) << "the gradient has left after the first pass";
   for (float& element : a_) element += 2;  // the second pass adds up
   optimizer.gradient_ready("a");
-  optimizer.gradient_ready("b");  // not part of the second pass: its sum is complete all the same
+  optimizer.gradient_ready("b");  // not part of the second pass, but its sum is complete
   optimizer.step();
   EXPECT_THAT(inner_.seen_a, ElementsAre(1.5, 2));
   EXPECT_THAT(inner_.seen_b, ElementsAre(1.5));

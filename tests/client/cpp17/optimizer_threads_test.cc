@@ -1,4 +1,4 @@
-// DistributedOptimizer's options where ranks are threads.
+// DistributedOptimizer's options if ranks are threads.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 constexpr int kRanks = 3;
 
-// Counts what it is given.
+// Counts the gradients that it gets.
 struct Recorder {
   void step() { ++steps; }
   int steps = 0;
@@ -26,7 +26,7 @@ using Options = ronda::DistributedOptimizerOptions;
 
 TEST(OptimizerThreadsTest, PredividingChangesWhatOverflowsAndNotTheAverage) {
   ronda::run_threads(kRanks, [] {
-    // The sum of three is beyond fp16, the average is not.
+    // The sum of three is too large for fp16; the average is not.
     std::vector<float> gradients = {30000, 30000};
     Recorder recorder;
     Options options;
@@ -64,7 +64,7 @@ TEST(OptimizerThreadsTest, AllRanksLeaveAStepOutThatOverflowedOnOne) {
 
 TEST(OptimizerThreadsTest, ErrorFeedbackKeepsSmallGradientsAlive) {
   ronda::run_threads(2, [] {
-    // Beside 1000, fp8 has nothing for 0.1: it arrives once what was lost has grown.
+    // In a block with 1000, fp8 rounds 0.1 to zero. It arrives after the residual has grown.
     double arrived = 0;
     std::vector<float> gradients(2);
     Recorder recorder;

@@ -1,4 +1,4 @@
-// Built as C++17, pedantically, as trainers build the header.
+// Built as C++17 with -pedantic, as trainers build the header.
 #include <memory>
 #include <string>
 #include <type_traits>

@@ -5,7 +5,7 @@
 #include "client/ronda.hpp"
 #include "gtest/gtest.h"
 
-// An element type of a trainer's own.
+// An element type that a trainer defines.
 struct Half {
   std::uint16_t bits;
 };

@@ -168,7 +168,7 @@ TEST(RunThreadsTest, CallbacksActForTheRankThatAsksForThem) {
     });
     next.get_future().get().synchronize();
     EXPECT_EQ(second, 4);
-    // Of an operation that is complete.
+    // For an operation that is complete.
     std::promise<int> size;
     handle.on_completion([&](const ronda::Status&) { size.set_value(ronda::size()); });
     EXPECT_EQ(size.get_future().get(), 2);
@@ -176,7 +176,7 @@ TEST(RunThreadsTest, CallbacksActForTheRankThatAsksForThem) {
   ronda::shutdown();
 }
 
-// A handle may leave the body: its operation is complete then.
+// A handle may outlive the body. Its operation is then complete.
 TEST(RunThreadsTest, HandlesOutliveTheirJob) {
   static const float kValue = 4;
   std::vector<ronda::OutputHandle<float>> handles(2);
@@ -185,7 +185,7 @@ TEST(RunThreadsTest, HandlesOutliveTheirJob) {
   for (auto& handle : handles) EXPECT_THAT(handle.result(), ElementsAre(4, 4));
 }
 
-// The README's trainer, where the ranks are threads.
+// The README's trainer, with ranks that are threads.
 TEST(RunThreadsTest, TrainsInOneProcess) {
   struct Sgd {
     void step() {

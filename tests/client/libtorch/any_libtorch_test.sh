@@ -1,14 +1,14 @@
 #!/bin/bash
-# All public headers of the C++ API, and this folder's tests, compile without a warning in each standard of C++ that the
-# libtorch takes; and the tests pass.
+# All public headers of the C++ API, and this folder's tests, compile without a warning in each C++ standard that the
+# libtorch supports; and the tests pass.
 set -euo pipefail
 source tests/client/libtorch/libtorch.sh
 
-# One translation unit: libtorch's headers take the compiler half a minute.
+# One translation unit, because the compiler needs half a minute for libtorch's headers.
 readonly unit=$TEST_TMPDIR/all.cc
 printf '#include "%s"\n' client/ronda.hpp client/ronda/*.hpp client/ronda/*/*.hpp tests/client/libtorch/*_test.cc > "$unit"
 
-# Preprocesses, as newer versions refuse older standards in their first lines.
+# Only preprocesses: newer versions refuse older standards in their first lines.
 takes() {
   g++ "-std=c++$1" "${flags[@]}" -E -o /dev/null "$unit" > "$TEST_TMPDIR/refusal" 2>&1
 }

@@ -1,4 +1,4 @@
-// Operations on tensors of libtorch's, and the same parameters on every rank.
+// Operations on libtorch's tensors, and the broadcast of parameters to every rank.
 #include <torch/torch.h>
 
 #include <functional>
@@ -194,8 +194,8 @@ void TakeStep(small::Net& net, torch::optim::Optimizer& optimizer, int step) {
   });
 }
 
-// Of every optimizer, the root's has made `steps`, and has another learning rate. After the broadcast another step is
-// the same on every rank.
+// For every optimizer: the root's has made `steps` steps, and the others have another learning rate. After the
+// broadcast, another step is the same on every rank.
 void ExpectBroadcastStates(int ranks, int steps) {
   for (const auto& [name, make] : AllOptimizers()) {
     ronda::run_threads(ranks, [&name = name, &make = make, steps] {

@@ -1,4 +1,4 @@
-// DistributedDataParallel, against one process with the whole batch.
+// DistributedDataParallel, compared with one process that has the whole batch.
 #include <torch/torch.h>
 
 #include <cstdint>
@@ -53,7 +53,7 @@ TEST(LibtorchDataParallelTest, GradientsAreAveragedWhenBackwardReturns) {
     DistributedDataParallel model(layer);
     model(at::full({1, 2}, ronda::rank() + 1.0f)).sum().backward();
     EXPECT_TRUE(layer->weight.grad().equal(at::full({1, 2}, 1.5f))) << layer->weight.grad();
-    // Gradients that were not dropped add up, as in one process.
+    // Gradients that were not cleared add up, as in one process.
     model(at::full({1, 2}, ronda::rank() + 1.0f)).sum().backward();
     EXPECT_TRUE(layer->weight.grad().equal(at::full({1, 2}, 3.0f))) << layer->weight.grad();
   });
@@ -81,7 +81,7 @@ TEST(LibtorchDataParallelTest, WithoutSynchronizationPassesAddUp) {
   });
 }
 
-// Three layers, of which a batch may leave out some.
+// Three layers, some of which a batch may leave out.
 struct BranchesImpl : torch::nn::Module {
   at::Tensor forward(const at::Tensor& input, const std::vector<int>& used) {
     at::Tensor sum = at::zeros({1});
@@ -117,7 +117,7 @@ TEST(LibtorchDataParallelTest, ParametersThatNoRankUsesKeepTheirGradientIfThatIs
   }
 }
 
-// What was learned without synchronisation travels with the next backward, also if that does not use the parameter.
+// Gradients computed without synchronisation travel with the next backward, even if that does not use the parameter.
 TEST(LibtorchDataParallelTest, AGradientFromBeforeTravelsThoughItsParameterIsNotUsed) {
   ronda::run_threads(2, [] {
     Branches net;
@@ -154,11 +154,11 @@ TEST(LibtorchDataParallelTest, BuffersAreThoseOfTheRootInTraining) {
     expected->forward(small::Numbers({4, 2}, 0));
     small::ExpectSame(*net, *expected);
     net->eval();
-    if (ronda::rank() == 0) model(small::Numbers({4, 2}, 0));  // ranks evaluate on their own
+    if (ronda::rank() == 0) model(small::Numbers({4, 2}, 0));  // ranks evaluate independently
   });
 }
 
-// Rank r has 2 + r batches. In one process: each step averages the losses of the ranks that still have one.
+// Rank r has 2 + r batches. The reference process averages, in each step, the losses of the ranks that still have one.
 void TrainUnevenly(ronda::Absent absent) {
   ronda::run_threads(3, [absent] {
     Net net, expected;
@@ -228,7 +228,7 @@ TEST(LibtorchDataParallelTest, OptionsReachTheReduction) {
   });
 }
 
-// An identity that cannot be differentiated.
+// An identity without a derivative.
 struct FailInBackward : torch::autograd::Function<FailInBackward> {
   static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& input) {
     return input.clone();

@@ -1,6 +1,6 @@
-# Sourced by the tests that compile with another libtorch than Bazel does: that of $TEST_PYTHON's torch, or else Debian's.
-# Sets `version`, `standard` (the newest of C++'s), `flags` and `libraries` for g++.
-unset RONDA_HOSTS_PLUGIN  # it would be sought relative to another folder
+# Sourced by the tests that compile with another libtorch than Bazel: that of $TEST_PYTHON's torch, or else Debian's.
+# Sets `version`, `standard` (the newest C++ standard), `flags` and `libraries` for g++.
+unset RONDA_HOSTS_PLUGIN  # its path would be relative to another folder
 
 fail() {
   echo "FAILED: $*" >&2
@@ -10,14 +10,15 @@ fail() {
 readonly python=${TEST_PYTHON:-/usr/bin/python3}
 readonly standard=20
 
-# torch's version, its folder, and which of g++'s ABIs its strings have. Versions that do not tell have the newer one.
+# torch's version, its folder, and the ABI of g++ that its strings use. If a version does not report the ABI, it is the
+# newer one.
 facts=$("$python" -c '
 import pathlib, torch
 print(torch.__version__, pathlib.Path(torch.__file__).parent, int(getattr(torch._C, "_GLIBCXX_USE_CXX11_ABI", True)))
 ') || fail "$python cannot import torch"
 read -r version torch abi <<< "$facts"
 
-# Debian has headers and libraries where the compiler looks.
+# Debian's headers and libraries are where the compiler looks.
 includes=/usr/include
 if [[ -d $torch/include/ATen ]]; then includes=$torch/include; fi
 flags=(-I. -isystem "$includes/torch/csrc/api/include" "-D_GLIBCXX_USE_CXX11_ABI=$abi" -Wall -Wextra -Werror)

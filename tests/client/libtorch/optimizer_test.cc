@@ -1,4 +1,4 @@
-// DistributedOptimizer over libtorch's optimizers, against one process with the whole batch.
+// DistributedOptimizer over libtorch's optimizers, compared with one process that has the whole batch.
 #include <torch/torch.h>
 
 #include <cstdint>
@@ -39,7 +39,7 @@ void TrainWhole(Net& net, torch::optim::Optimizer& optimizer, int step) {
   optimizer.step();
 }
 
-// Five steps of ranks are those of one process.
+// Five steps of ranks equal those of one process.
 template <class Optimizer, class OptimizerOptions>
 void ExpectSameTraining(const OptimizerOptions& inner, const ronda::DistributedOptimizerOptions& options = {},
                         double tolerance = 1e-4) {
@@ -112,7 +112,7 @@ TEST(LibtorchOptimizerTest, OptionsAreThoseOfTheWrapperForAnyTrainer) {
   ExpectSameTraining<Sgd>(sgd, scaled);
 }
 
-// The derivative of the identity, which begins when all ranks have reduced the gradients of the layer behind it.
+// The derivative of the identity. It waits until all ranks have reduced the gradients of the layer after it.
 struct WaitInBackward : torch::autograd::Function<WaitInBackward> {
   static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& input) {
     return input.clone();
@@ -130,7 +130,7 @@ TEST(LibtorchOptimizerTest, GradientsTravelWhileBackwardGoesOn) {
     Sgd sgd(net->parameters(), 0.1);
     DistributedOptimizer optimizer(sgd, net->named_parameters());
     const at::Tensor hidden = WaitInBackward::apply(at::tanh(net->first->forward(small::Inputs(0))));
-    net->last->forward(hidden).sum().backward();  // for ever, if it waited for the first layer
+    net->last->forward(hidden).sum().backward();  // would never end if it waited for the first layer
     optimizer.step();
   });
 }

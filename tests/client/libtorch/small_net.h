@@ -1,4 +1,4 @@
-// A network, batches, and comparisons for tests that hold ranks against one process.
+// A network, batches, and comparisons for tests that compare ranks with one process.
 #ifndef RONDA_TESTS_CLIENT_LIBTORCH_SMALL_NET_H_
 #define RONDA_TESTS_CLIENT_LIBTORCH_SMALL_NET_H_
 
@@ -13,10 +13,10 @@
 
 namespace small {
 
-// Each test runs on so many ranks, which are threads. On 1 rank it is a test, too.
+// Each test runs on this many ranks, which are threads. One rank is also a useful case.
 constexpr int kRankCounts[] = {1, 2, 4};
 
-// Numbers without a pattern that a test would miss; others for another `seed`.
+// Numbers without a pattern that a test would miss; each `seed` gives different numbers.
 inline at::Tensor Numbers(at::IntArrayRef shape, double seed) {
   std::int64_t count = 1;
   for (const std::int64_t dim : shape) count *= dim;
@@ -69,7 +69,7 @@ inline void ExpectSame(const torch::nn::Module& actual, const torch::nn::Module&
   }
 }
 
-// What the call throws.
+// The text of the exception that the call throws.
 template <class Call>
 std::string ErrorOf(const Call& call) {
   try {

@@ -1,4 +1,4 @@
-// SyncBatchNorm and its conversion, against BatchNorm in one process with the whole batch.
+// SyncBatchNorm and its conversion, compared with BatchNorm in one process that has the whole batch.
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using ::ronda::torch::SyncBatchNorm;
 using ::testing::HasSubstr;
 using ::torch::nn::BatchNormOptions;
 
-// How many of the batch's rows each rank has: the first takes most.
+// The number of the batch's rows on each rank: the first has most.
 std::vector<std::int64_t> UnevenRows(std::int64_t rows, int ranks) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks), 1);
   counts[0] = rows - (ranks - 1);
@@ -35,7 +35,7 @@ struct Case {
   double tolerance = 1e-5;
 };
 
-// What `norm` makes of a batch in training and in evaluation.
+// The outputs of `norm` for a batch in training and in evaluation.
 template <class Norm>
 void SetParameters(Norm& norm) {
   if (!norm->options.affine()) return;
@@ -52,7 +52,7 @@ void ExpectSameAsOneProcess(const Case& test, const std::vector<std::int64_t>& r
   SetParameters(expected);
   for (int step = 0; step < 3; ++step) {
     at::Tensor whole = (small::Numbers(test.shape, step) * 3 + test.offset).requires_grad_();
-    const at::Tensor weights = small::Numbers(test.shape, step + 0.5);  // a derivative that is not the same everywhere
+    const at::Tensor weights = small::Numbers(test.shape, step + 0.5);  // a derivative that varies between elements
     at::Tensor own = whole.detach().split_with_sizes(rows)[ronda::rank()].clone().requires_grad_();
     const at::Tensor expected_output = expected->forward(whole);
     const at::Tensor output = norm->forward(own);
@@ -139,7 +139,7 @@ TEST(LibtorchSyncBatchNormTest, ItReadsWhatABatchNormHasSaved) {
   small::ExpectSame(*norm, *saved, 0);
 }
 
-// A class in a Sequential that has one itself.
+// A class in a Sequential that itself has a Sequential.
 struct HeadImpl : torch::nn::Module {
   at::Tensor forward(const at::Tensor& input) { return layers->forward(input); }
   torch::nn::Sequential layers = register_module(
@@ -160,7 +160,7 @@ TEST(LibtorchSyncBatchNormTest, AConvertedNetTrainsAsOneProcess) {
     ronda::run_threads(ranks, [] {
       torch::nn::Sequential net = NormalizingNet(), expected = NormalizingNet();
       torch::optim::SGD own(net->parameters(), 0.1), reference(expected->parameters(), 0.1);
-      ronda::torch::convert_sync_batchnorm(net);  // the optimizer has its parameters still
+      ronda::torch::convert_sync_batchnorm(net);  // the optimizer still has its parameters
       EXPECT_NE(net[1]->as<SyncBatchNorm>(), nullptr);
       EXPECT_NE(net->at<HeadImpl>(3).layers[2]->as<SyncBatchNorm>(), nullptr);
       DistributedDataParallel model(net);

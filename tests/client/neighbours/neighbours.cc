@@ -1,4 +1,4 @@
-// A rank whose program has libraries of its own that Ronda is made of too, and uses them before, during and after a
+// A rank whose program has its own copies of libraries that Ronda contains, and uses them before, during and after a
 // job: gRPC, Protocol Buffers with arenas, and Abseil.
 #include <google/protobuf/arena.h>
 #include <google/protobuf/struct.pb.h>
@@ -26,7 +26,7 @@ void Expect(bool condition, const std::string& what) {
   std::exit(1);
 }
 
-// Ronda has a service of this name too, in this very process.
+// Ronda has a service with the same name in this process.
 class Service final : public ronda::v1::Rendezvous::Service {
   grpc::Status Challenge(grpc::ServerContext*, const ronda::v1::ChallengeRequest*,
                          ronda::v1::ChallengeResponse* response) override {
@@ -86,7 +86,7 @@ void AddUp() {
   Expect(value == static_cast<float>(ronda_size()), "the sum");
 }
 
-// Ronda catches what a callback throws, with a C++ library of its own.
+// Ronda, which has its own C++ library, catches the exception of a callback.
 void ThrowInACallback() {
   const ronda_callback callback = [](void*, ronda_status, const char*) {
     throw std::runtime_error("the neighbour's exception");

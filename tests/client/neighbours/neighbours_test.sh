@@ -1,10 +1,10 @@
 #!/bin/bash
 # Jobs in processes that have other copies of libraries that libronda.so contains, in shared memory and over TCP (which
-# loads libronda_hosts.so, and with it Debian's gRPC): a program with Debian's gRPC, protobuf and Abseil, and Python with
-# PyTorch, which loads libronda.so last.
+# loads libronda_hosts.so, and with it Debian's gRPC). The processes are a program with Debian's gRPC, protobuf and
+# Abseil, and Python with PyTorch, which loads libronda.so last.
 set -euo pipefail
 
-# Programs know the library by its soname.
+# Programs find the library by its soname.
 cp client/libronda.so "$TEST_TMPDIR/libronda.so.0"
 export LD_LIBRARY_PATH=$TEST_TMPDIR RONDA_START_TIMEOUT=60s
 

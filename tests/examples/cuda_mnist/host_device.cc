@@ -1,5 +1,5 @@
-// The functions of examples/cuda_mnist/device.h and launch.h for the fake GPU (tests/testing/fake_cuda),
-// which Ronda uses too: kernels and products are loops that its streams run, in order and later.
+// The functions of examples/cuda_mnist/device.h and launch.h for the fake GPU (tests/testing/fake_cuda), which Ronda
+// also uses. Kernels and products are loops, which the fake GPU's streams run later, in order.
 #include <cstring>
 #include <memory>
 #include <string>

@@ -1,5 +1,5 @@
-// The network on a device against the one on the CPU: the same numbers but for rounding. Runs on the fake GPU, and on a
-// real one where there is one.
+// Compares the network on a device with the network on the CPU. The numbers are equal except for rounding. Runs on the
+// fake GPU, and on a real GPU if the machine has one.
 #include "examples/cuda_mnist/lenet.h"
 
 #include <gmock/gmock.h>
@@ -38,7 +38,7 @@ lenet::MnistImages RandomImages(std::size_t count) {
   return images;
 }
 
-// That `values` are `expected`, but for rounding at the size of the largest of them.
+// Expects `values` to be `expected`, except for rounding errors relative to the largest of them.
 void ExpectNear(const std::vector<float>& values, const lenet::Matrix& expected, const std::string& what) {
   ASSERT_EQ(values.size(), static_cast<std::size_t>(expected.size())) << what;
   const float tolerance = 2e-5f * std::max(expected.cwiseAbs().maxCoeff(), 1e-3f);
@@ -57,7 +57,7 @@ class CudaLenetTest : public ::testing::Test {
     model_ = std::make_unique<LeNet>(*device_, cpu_, kMaxSamples);
   }
 
-  // The batch's images on the device.
+  // Returns the batch's images on the device.
   const float* Gather(const std::vector<int>& indices) {
     const DeviceArray<std::uint8_t> pixels(*device_, images_.pixels);
     const DeviceArray<int> order(*device_, indices);

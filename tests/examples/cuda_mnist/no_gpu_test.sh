@@ -1,5 +1,5 @@
 #!/bin/bash
-# Without a GPU cuda_mnist says so, and names the alternative; with one there is nothing to test.
+# Without a GPU, cuda_mnist reports that and names the alternative. With a GPU, this test checks nothing.
 set -euo pipefail
 
 readonly program=examples/cuda_mnist/cuda_mnist

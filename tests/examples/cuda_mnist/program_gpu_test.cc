@@ -26,7 +26,7 @@ class CudaMnistOnAGpu : public ::testing::TestWithParam<int> {
   }
 };
 
-// Two ranks share the GPU if there is but one.
+// Two ranks share the GPU if the machine has only one.
 TEST_P(CudaMnistOnAGpu, LearnsWhatTheCpuLearns) { ExpectThoseOfTheCpu(Train(kProgram, GetParam(), {kPlugin})); }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CudaMnistOnAGpu, ::testing::Values(1, 2));

@@ -1,4 +1,5 @@
-// cuda_mnist as its users meet it, on a fake GPU (host_device.cc): it learns the same as lenet_mnist; its output.
+// cuda_mnist as its users run it, on a fake GPU (host_device.cc): it learns the same as lenet_mnist, and its output is
+// right.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@ using ::testing::MatchesRegex;
 
 constexpr char kOnFakeGpus[] = "tests/examples/cuda_mnist/cuda_mnist_on_host";
 
-// With fakes of CUDA and NCCL; `backend` is RONDA_DEVICE_BACKEND.
+// Returns an environment with fakes of CUDA and NCCL. `backend` is RONDA_DEVICE_BACKEND.
 std::vector<std::string> Environment(const std::string& backend) {
   return {std::string("RONDA_CUDA_PLUGIN=") + ronda::testing::kFakeCudaPath,
           std::string("RONDA_NCCL_LIBRARY=") + ronda::testing::kFakeNcclLibraryPath, "RONDA_DEVICE_BACKEND=" + backend};

@@ -18,7 +18,7 @@ struct Program {
   std::vector<std::string> environment;
 };
 
-// On batches of 32 digits, over all ranks.
+// Trains on batches of 32 digits, which all ranks share.
 Parameters TrainSteps(const Program& program, int steps) {
   static const lenet::FewDigits digits(640, 10);
   const lenet::TemporaryDirectory directory;

@@ -10,11 +10,11 @@ namespace cuda_mnist {
 
 inline constexpr char kTrainsOnCpus[] = "examples/lenet_mnist/lenet_mnist";
 
-// Trains with `program`, which has the flags of lenet_mnist, for a few steps: enough for a schedule to be locked, so
-// that gradients go without being negotiated. Returns the parameters; fails the test if it does not end well.
+// Trains for a few steps with `program`, which has the flags of lenet_mnist. The steps are enough to lock a schedule,
+// so that later gradients are not negotiated. Returns the parameters. If the program fails, the test fails.
 lenet::Parameters Train(const std::string& program, int ranks, const std::vector<std::string>& environment);
 
-// That these are the parameters that lenet_mnist has after the same steps, but for rounding.
+// Expects the parameters that lenet_mnist has after the same steps, except for rounding.
 void ExpectThoseOfTheCpu(const lenet::Parameters& parameters);
 
 }  // namespace cuda_mnist

@@ -1,4 +1,4 @@
-// The promise of the example: two ranks learn to read digits. A test of its own, as it takes longest.
+// The promise of the example: two ranks learn to read digits. This is a separate test because it takes longest.
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 namespace lenet {
 namespace {
 
-// Fewer epochs than the default ten, for a quick test.
+// Trains for fewer epochs than the default ten, so that the test is quick.
 TEST(LenetAccuracy, TwoRanksLearnToReadDigits) {
   ronda::LauncherRun run({"-np", "2", "examples/lenet_mnist/lenet_mnist", "--epochs=4"});
   ASSERT_EQ(run.Finish(), 0) << run.err();

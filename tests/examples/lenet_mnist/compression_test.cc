@@ -1,4 +1,4 @@
-// Training with gradients that are compressed: as accurate as without, with a fraction of the bytes.
+// Training with compressed gradients: as accurate as without compression, with a fraction of the bytes.
 
 #include <gtest/gtest.h>
 
@@ -27,10 +27,10 @@ constexpr double kMomentum = 0.9;
 
 struct Outcome {
   double accuracy = 0;
-  double bytes_per_step = 0;  // of a rank
+  double bytes_per_step = 0;  // from one rank
 };
 
-// Averages the gradients of a step; returns the bytes that this rank gives to collectives for it.
+// Averages the gradients of a step. Returns the bytes that this rank gives to collectives for it.
 using Reduce = std::function<std::size_t()>;
 using MakeReduce = std::function<Reduce(const std::vector<ronda::Tensor>&)>;
 
@@ -42,7 +42,7 @@ double AccuracyOf(LeNet& model, const MnistImages& images) {
          static_cast<double>(images.size());
 }
 
-// The training of one rank.
+// Trains one rank.
 Outcome TrainRank(double momentum, const MakeReduce& make) {
   const std::string directory = DefaultDataDirectory();
   const MnistImages images = LoadMnist(directory, "train");

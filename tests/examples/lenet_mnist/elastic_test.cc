@@ -1,4 +1,4 @@
-// LeNet trains on while ranks come and die. The test is their launcher.
+// LeNet goes on training while ranks join and die. The test is their launcher.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -21,7 +21,7 @@ double AccuracyIn(const std::string& output) {
   return at == std::string::npos ? 0 : std::stod(output.substr(at + words.size()));
 }
 
-// A fourth rank comes, and when it is there the oldest is killed, which is rank 0.
+// A fourth rank joins. Then the oldest rank, which is rank 0, is killed.
 TEST(LenetElastic, LearnsWhileARankComesAndTheFirstOneDies) {
   ronda::testing::ElasticLauncher launcher({"examples/lenet_mnist/lenet_elastic", "--epochs=4", "--batch-size=32"});
   for (int i = 0; i < 3; ++i) launcher.Start();

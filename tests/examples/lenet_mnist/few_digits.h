@@ -8,9 +8,9 @@
 
 namespace lenet {
 
-// A data directory with the first of the digits that come with the example, for tests to which fewer will do.
+// A data directory with the first of the example's digits, for tests that do not need all digits.
 //
-// Thread-compatible. The directory is removed with it.
+// Thread-compatible. The destructor removes the directory.
 class FewDigits {
  public:
   FewDigits(std::uint32_t train_count, std::uint32_t test_count);

@@ -8,12 +8,12 @@
 
 namespace lenet {
 
-// The bytes of an IDX file: a header that announces `shape`, then `data`, whether or not they agree.
+// Returns the bytes of an IDX file: a header that announces `shape`, then `data`, whether or not they agree.
 std::string IdxBytes(const std::vector<std::uint32_t>& shape, const std::string& data);
 
 std::string Gzip(const std::string& bytes);
 
-// A directory of its own for a test, removed with it.
+// A directory for one test. The destructor removes it.
 //
 // Thread-compatible.
 class TemporaryDirectory {

@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 
 class IdxReaderTest : public ::testing::Test {
  protected:
-  // The text of the error that reading a file of these bytes ends in, without the path that it begins with.
+  // Returns the error's text if a file of these bytes is read, without the path at its beginning.
   std::string ErrorFor(const std::string& bytes) const {
     const std::string path = directory_.Write("damaged", bytes);
     try {

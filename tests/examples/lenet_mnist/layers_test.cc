@@ -20,9 +20,9 @@ Matrix RandomMatrix(Eigen::Index rows, Eigen::Index cols, RandomNumbers& random)
 
 double Dot(const Matrix& a, const Matrix& b) { return a.cast<double>().cwiseProduct(b.cast<double>()).sum(); }
 
-// The derivative of dot(layer(input), weights) with respect to *x, by central differences. Layers are linear in each
-// single number, or at least between kinks that random inputs keep away from, so that the step may be large and float
-// enough.
+// Returns the derivative of dot(layer(input), weights) with respect to *x, by central differences. Layers are linear in
+// each single number, at least between kinks, and random inputs are not near kinks. So the step may be large, and float
+// is precise enough.
 double Difference(Layer& layer, const Matrix& input, const Matrix& weights, float* x) {
   constexpr float kStep = 1.0f / 512;
   const float before = *x;
@@ -34,7 +34,7 @@ double Difference(Layer& layer, const Matrix& input, const Matrix& weights, floa
   return (above - below) / (2 * kStep);
 }
 
-// Compares the gradient of every input and parameter of `layer` with differences.
+// Compares the gradient of every input and parameter of `layer` with Difference().
 void CheckGradients(Layer& layer, Matrix input, RandomNumbers& random) {
   const Matrix output = layer.Forward(input);
   const Matrix weights = RandomMatrix(output.rows(), output.cols(), random);
@@ -106,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Conv2d::Options{.in_channels = 1, .out_channels = 1, .side = 1, .kernel = 1, .padding = 0},
                       Conv2d::Options{.in_channels = 1, .out_channels = 2, .side = 5, .kernel = 5, .padding = 2},
                       Conv2d::Options{.in_channels = 3, .out_channels = 2, .side = 6, .kernel = 3, .padding = 0},
-                      // A kernel that reaches beyond the image wherever it is.
+                      // A kernel that reaches beyond the image at every position.
                       Conv2d::Options{.in_channels = 1, .out_channels = 2, .side = 1, .kernel = 5, .padding = 2},
                       // Padding that reaches beyond the image on both sides.
                       Conv2d::Options{.in_channels = 2, .out_channels = 3, .side = 2, .kernel = 5, .padding = 4}));
@@ -151,7 +151,7 @@ TEST(MaxPool2d, GradientGoesToTheFirstOfEqualPixelsOnly) {
 TEST(MaxPool2d, GradientsAgreeWithDifferences) {
   RandomNumbers random(/*seed=*/6, /*stream=*/0);
   MaxPool2d layer(/*channels=*/2, /*side=*/6);
-  // Distinct multiples of 1/50 in random order: no step makes another pixel of a window the largest.
+  // Distinct multiples of 1/50 in random order, so that no step makes another pixel of a window the largest.
   Matrix input(1, 72);
   for (int i = 0; i < 72; ++i) input(0, i) = static_cast<float>((i * 29) % 72) / 50;
   CheckGradients(layer, input, random);

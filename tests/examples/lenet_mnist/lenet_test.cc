@@ -99,8 +99,8 @@ TEST(LeNet, AnnouncesGradientsInBackwardOrderOnceTheyAreComplete) {
   }
 }
 
-// Along a random direction in each parameter, as there are too many numbers to change one by one. Kinks of ReLU and
-// pooling that lie within the step make the difference inexact; hence its size, and the tolerance.
+// Checks one random direction in each parameter, because the numbers are too many to change one by one. Kinks of ReLU
+// and pooling within the step make the difference inexact. Therefore the step is small, and the tolerance large.
 TEST(LeNet, GradientsAgreeWithDifferences) {
   const Batch batch = FirstDigits(8);
   LeNet model(/*seed=*/3);
@@ -133,7 +133,7 @@ TEST(LeNet, LearnsAFewDigitsByHeart) {
   LeNet model(/*seed=*/5);
   Matrix gradient;
   const double loss_before = SoftmaxCrossEntropy(model.Forward(batch.images), batch.labels, &gradient);
-  EXPECT_NEAR(loss_before, std::log(10.0), 1.0);  // it knows nothing yet
+  EXPECT_NEAR(loss_before, std::log(10.0), 1.0);  // the model has learned nothing yet
   for (int step = 0; step < 100; ++step) {
     SoftmaxCrossEntropy(model.Forward(batch.images), batch.labels, &gradient);
     model.Backward(gradient, Ignore);

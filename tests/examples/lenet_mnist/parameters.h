@@ -13,7 +13,7 @@ namespace lenet {
 
 using Parameters = std::vector<float>;
 
-// Those that --dump-parameters has written; a test failure if the file has another size.
+// Returns the parameters that --dump-parameters has written. If the file has another size, the test fails.
 inline Parameters ReadParameters(const std::string& path) {
   constexpr std::size_t kParameterCount = 61706;
   Parameters parameters(kParameterCount);

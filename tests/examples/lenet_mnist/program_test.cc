@@ -1,4 +1,4 @@
-// lenet_mnist as its users meet it: its output, and its exit codes.
+// lenet_mnist as its users run it: its output, and its exit codes.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST(LenetProgram, TestDigitsAreSharedWithoutLossOrRepetition) {
   LauncherRun three(OnRanks(3, {"--batch-size=48", "--steps=30"}));
   ASSERT_EQ(three.Finish(), 0) << three.err();
   EXPECT_GT(AccuracyIn(alone.out()), 0.5);
-  EXPECT_NEAR(AccuracyIn(three.out()), AccuracyIn(alone.out()), 0.0011);  // a digit or two on the verge
+  EXPECT_NEAR(AccuracyIn(three.out()), AccuracyIn(alone.out()), 0.0011);  // one or two borderline digits
 }
 
 TEST(LenetProgram, DrawsAProgressBarWhereTheLauncherHasATerminal) {

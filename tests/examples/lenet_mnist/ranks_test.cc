@@ -17,7 +17,8 @@ namespace {
 
 constexpr int kSteps = 20;
 
-// Trains on batches of 64, over all ranks, for `steps` steps. `compression` is as the flag spells it; `more` are flags.
+// Trains for `steps` steps on batches of 64 digits, which all ranks share. `compression` is the value of that flag, and
+// `more` are further flags.
 Parameters Train(int ranks, int steps, const std::string& compression, const std::vector<std::string>& more = {}) {
   static const FewDigits digits(4000, 10);
   const TemporaryDirectory directory;
@@ -37,14 +38,14 @@ Parameters Train(int ranks, int steps, const std::string& compression, const std
   return ReadParameters(file);
 }
 
-// The result of one rank without compression, with which all others are compared. Trained once for all tests.
+// Returns the result of one rank without compression, for comparison with all others. It is trained once for all tests.
 const Parameters& OneRank(int steps) {
   static std::map<int, Parameters>* const trained = new std::map<int, Parameters>;
   const auto found = trained->find(steps);
   return found != trained->end() ? found->second : (*trained)[steps] = Train(1, steps, "none");
 }
 
-// Against "all are equal because nothing has happened".
+// Otherwise all results might be equal because nothing has happened.
 TEST(LenetRanks, TwentyStepsChangeTheParameters) {
   EXPECT_GT(Distance(OneRank(kSteps), OneRank(0)), 0.02 * Norm(OneRank(0)));
 }
@@ -57,9 +58,10 @@ TEST_P(LenetRanksTest, ParametersAreThoseOfOneRank) {
   EXPECT_LE(error, 1e-5 * Norm(OneRank(kSteps)));
 }
 
-// A gradient is rounded on its way out and, summed in fp32, on its way back, each time by at most one unit roundoff
-// (2^-11 in fp16, 2^-8 in bf16) of every element. In the root mean square of many elements both together come to 0.5 to
-// 0.6 of it. After one step nothing has amplified that yet.
+// A gradient is rounded when it is sent. The sums, which are computed in fp32, are rounded when they are sent back.
+// Each time an element changes by at most one unit roundoff (2^-11 in fp16, 2^-8 in bf16). In the root mean square over
+// many elements, both roundings together are 0.5 to 0.6 of the unit roundoff. After one step nothing has amplified that
+// yet.
 TEST_P(LenetRanksTest, CompressionRoundsAStepTwice) {
   const double step = Distance(OneRank(1), OneRank(0));
   EXPECT_GT(step, 0);
@@ -70,8 +72,9 @@ TEST_P(LenetRanksTest, CompressionRoundsAStepTwice) {
   }
 }
 
-// Afterwards small differences grow, as some activations fall on the other side of a ReLU. These bounds, relative to
-// the norm of the parameters, are several times the measured differences; 20 steps move the parameters by 4e-2 of it.
+// After more steps small differences grow, because some activations fall on the other side of a ReLU. These bounds are
+// relative to the norm of the parameters, and are several times the measured differences. 20 steps move the parameters
+// by 4e-2 of the norm.
 TEST_P(LenetRanksTest, CompressedTrainingStaysClose) {
   for (const auto& [compression, bound] : {std::pair("fp16", 1e-3), std::pair("bf16", 4e-3)}) {
     const double error = Distance(Train(GetParam(), kSteps, compression), OneRank(kSteps));
@@ -83,7 +86,7 @@ TEST_P(LenetRanksTest, TrainingTwiceGivesTheSameBits) {
   EXPECT_EQ(Train(GetParam(), kSteps, "none"), Train(GetParam(), kSteps, "none"));
 }
 
-// In the middle of an epoch.
+// The checkpoint is in the middle of an epoch.
 TEST_P(LenetRanksTest, TrainingThatGoesOnFromACheckpointGivesTheSameBits) {
   const TemporaryDirectory directory;
   const std::vector<std::string> checkpoints = {"--checkpoints=" + directory.path()};

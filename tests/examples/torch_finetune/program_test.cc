@@ -1,4 +1,4 @@
-// torch_finetune as its users meet it.
+// torch_finetune as its users run it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,8 @@ TEST(TorchFinetune, TwoRanksLearnToReadDigits) {
   EXPECT_THAT(run.out(), Not(HasSubstr("[1]<stdout>")));
 }
 
-// In the first task, in the second one, and after its end: on one rank, which finds what two have saved.
+// Stops in the first task, in the second task, and after its end. The last run is on one rank, which finds what two
+// ranks have saved.
 TEST(TorchFinetune, GoesOnWhereItWasStopped) {
   const lenet::FewDigits digits(960, 200);
   const lenet::TemporaryDirectory folder;

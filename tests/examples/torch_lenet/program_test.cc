@@ -1,4 +1,4 @@
-// torch_lenet as its users meet it.
+// torch_lenet as its users run it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

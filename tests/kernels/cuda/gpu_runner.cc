@@ -7,7 +7,7 @@
 namespace ronda::kernels::cuda {
 namespace {
 
-// The device's status after the kernel has finished.
+// Returns the device's status after the kernel has finished.
 int Finished(int error) { return error != 0 ? error : static_cast<int>(cudaDeviceSynchronize()); }
 
 }  // namespace

@@ -39,7 +39,7 @@ class GradientTest : public ::testing::Test {
     return tensors;
   }
 
-  // The dot products of pairs, three of each.
+  // Returns the dot products of pairs, three for each pair.
   static std::vector<double> DotsOf(DType dtype, const Tensors& a, const Tensors& b) {
     const size_t pairs = a.extents.size();
     const SharedBytes dots(3 * pairs * sizeof(double));
@@ -55,7 +55,7 @@ class GradientTest : public ::testing::Test {
     return std::vector<double>(dots.as<double>(), dots.as<double>() + 3 * pairs);
   }
 
-  Random random_{20240607};  // fixed: a failure repeats
+  Random random_{20240607};  // fixed, so that a failure repeats
 };
 
 TEST_F(GradientTest, OneElementThatIsNotFiniteIsFoundWhereverItIs) {
@@ -174,7 +174,7 @@ TEST_F(GradientTest, CombinationIsTheCpus) {
   for (DType dtype : kWideDTypes) {
     const Tensors a = RandomTensors(dtype, counts);
     const Tensors b = RandomTensors(dtype, counts, SizeOf(dtype));
-    std::memset(a.bytes[1].data(), 0, a.bytes[1].size());  // nothing to divide by
+    std::memset(a.bytes[1].data(), 0, a.bytes[1].size());  // a norm of zero
     const SharedBytes dots(3 * counts.size() * sizeof(double));
     const std::vector<double> values = DotsOf(dtype, a, b);
     std::memcpy(dots.data(), values.data(), dots.size());

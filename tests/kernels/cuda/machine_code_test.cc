@@ -1,5 +1,5 @@
-// The machine code of the kernels, as NVIDIA's cuobjdump reads it out of the plugin: no GPU is needed to see that a
-// kernel would be slow, or wrong in a way that the CPU does not show.
+// The machine code of the kernels, which NVIDIA's cuobjdump reads from the plugin. It shows without a GPU that a kernel
+// would be slow, or wrong in a way that the CPU does not show.
 #include <cxxabi.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ namespace ronda::kernels::cuda {
 namespace {
 
 constexpr char kPlugin[] = "runtime/cuda/libronda_cuda.so";
-// Of a multiprocessor, of all GPUs that there is machine code for.
+// The registers of a multiprocessor, on all GPUs for which the plugin has machine code.
 constexpr int kRegisters = 65536;
 
 std::string Demangled(const std::string& name) {
@@ -36,7 +36,7 @@ std::string Demangled(const std::string& name) {
   return text == nullptr ? name : text.get();
 }
 
-// "MapBody<Keep<unsigned int> >" of "void ronda::kernels::cuda::BodyKernel<...>(...)"
+// Returns the body of a kernel: "MapBody<Keep<unsigned int> >" of "void ronda::kernels::cuda::BodyKernel<...>(...)".
 std::string BodyOf(const std::string& kernel) {
   const std::string name = Demangled(kernel);
   const std::string begin = "BodyKernel<";
@@ -44,7 +44,7 @@ std::string BodyOf(const std::string& kernel) {
   return std::string(absl::StripSuffix(name.substr(from, name.find(">(", from) - from), " "));
 }
 
-// The text after `key` up to the next of `ends`; empty if there is no key.
+// Returns the text after `key` up to the next character of `ends`, or "" if the line has no key.
 std::string After(absl::string_view line, absl::string_view key, absl::string_view ends) {
   const size_t at = line.find(key);
   if (at == absl::string_view::npos) return "";
@@ -52,7 +52,8 @@ std::string After(absl::string_view line, absl::string_view key, absl::string_vi
   return std::string(rest.substr(0, rest.find_first_of(ends)));
 }
 
-// cuobjdump is where nvcc is, or elsewhere, or nowhere: it is not in all of the toolkit's packages.
+// Returns `command` with nvcc's folder in the PATH, where cuobjdump may be. It may also be elsewhere, or missing,
+// because not all packages of the toolkit have it.
 std::string Command(const std::string& command) {
   const char* const nvcc = std::getenv("NVCC");
   return absl::StrCat("PATH=$PATH:$(dirname '", nvcc == nullptr ? "" : nvcc, "'); ", command);
@@ -84,7 +85,7 @@ int Number(const std::string& text) {
   return number;
 }
 
-// By GPU, and by body.
+// Returns the usage by GPU and by body.
 std::map<std::string, std::map<std::string, Usage>> ReadUsage() {
   std::map<std::string, std::map<std::string, Usage>> usage;
   std::string gpu;
@@ -121,12 +122,12 @@ std::map<std::string, Accesses> ReadAccesses(const std::string& gpu) {
   return accesses;
 }
 
-// Those whose names begin so, without the namespace.
+// Whether the name of the body, without the namespace, begins with `beginning`.
 bool Is(absl::string_view body, absl::string_view beginning) {
   return absl::StartsWith(body, absl::StrCat("ronda::kernels::cuda::", beginning));
 }
 
-// Launches nothing, and notes what it was asked to.
+// Notes the bodies that it is asked to launch, and launches nothing.
 struct Note {
   template <class Body>
   int operator()(const Body& /*body*/, uint32_t /*blocks*/) const {
@@ -144,7 +145,7 @@ class MachineCodeTest : public ::testing::Test {
   }
 };
 
-// A kernel that is not would be loaded by its first launch, in the middle of a collective.
+// Otherwise the first launch of a kernel would load it, in the middle of a collective.
 TEST_F(MachineCodeTest, EveryKernelIsLoadedAheadOnEveryGpu) {
   std::set<std::string> loaded;
   LaunchEveryMap(Note{&loaded});
@@ -159,8 +160,8 @@ TEST_F(MachineCodeTest, EveryKernelIsLoadedAheadOnEveryGpu) {
   }
 }
 
-// Registers that do not suffice would be kept in memory, which costs bandwidth; and a launch that needs more such
-// memory than any before waits for the device.
+// If the registers do not suffice, values are kept in memory, which costs bandwidth. A launch also waits for the device
+// if it needs more such memory than all earlier launches.
 TEST_F(MachineCodeTest, NothingIsKeptInMemory) {
   for (const auto& [gpu, bodies] : ReadUsage()) {
     for (const auto& [body, usage] : bodies) {
@@ -170,7 +171,7 @@ TEST_F(MachineCodeTest, NothingIsKeptInMemory) {
   }
 }
 
-// As many blocks as the body's kBlocksAtOnce says.
+// Returns kBlocksAtOnce of the body.
 int BlocksAtOnceOf(absl::string_view body) {
   for (const absl::string_view narrow : {"<signed char>", "<unsigned char>", "<short>", "<unsigned short>"}) {
     if (Is(body, absl::StrCat("ReduceBody<ronda::kernels::cuda::WideArithmetic", narrow))) return 1;
@@ -183,11 +184,11 @@ int BlocksAtOnceOf(absl::string_view body) {
   return kBlocksAtOnceIfSmall;
 }
 
-// Without enough threads at a time, memory is idle while they wait for it.
+// With too few threads at a time, memory is idle while all of them wait.
 TEST_F(MachineCodeTest, RegistersLeaveRoomForSeveralBlocks) {
   for (const auto& [gpu, bodies] : ReadUsage()) {
     for (const auto& [body, usage] : bodies) {
-      const int allocated = (usage.registers + 7) / 8 * 8;  // by eights
+      const int allocated = (usage.registers + 7) / 8 * 8;  // in groups of eight
       EXPECT_GE(kRegisters / (allocated * kThreads), BlocksAtOnceOf(body)) << gpu << ", " << body;
     }
   }
@@ -197,7 +198,7 @@ bool IsOfBytes(absl::string_view body) { return absl::StrContains(body, "char") 
 
 void ExpectWideAccesses(const std::string& body, const Accesses& accesses) {
   if (Is(body, "MapBody")) {
-    // On the wider side.
+    // On the side with the wider elements.
     EXPECT_GE(std::max(accesses.wide_loads, accesses.wide_stores), IsOfBytes(body) ? 1 : kAccessesInFlight);
   } else if (Is(body, "ReduceBody<ronda::kernels::cuda::FloatArithmetic")) {
     EXPECT_GT(accesses.wide_loads, kAccessesInFlight);
@@ -210,8 +211,8 @@ void ExpectWideAccesses(const std::string& body, const Accesses& accesses) {
   }
 }
 
-// Where elements are not aligned. Whether it was looked at: of bodies with votes, which are read by bytes anyway,
-// nothing can be said.
+// Expects accesses by single bytes, which elements that are not aligned need. Returns false if the body was not
+// checked. A body with votes, or of elements of one byte, reads single bytes in any case, so it proves nothing.
 bool ExpectAccessesByBytes(const std::string& body, const Accesses& accesses) {
   const bool stores = Is(body, "ReduceBody<") || Is(body, "AddBody");
   if (IsOfBytes(body) || !(stores || Is(body, "FindNonFinite") || Is(body, "DotsBody"))) return false;
@@ -220,10 +221,10 @@ bool ExpectAccessesByBytes(const std::string& body, const Accesses& accesses) {
   return true;
 }
 
-// A GPU of each PTX that all machine code is made from.
+// The parameters are one GPU per PTX from which machine code is made.
 class AccessesTest : public MachineCodeTest, public ::testing::WithParamInterface<const char*> {};
 
-// nvcc has merged a load of bytes with one of a whole element, and a device faults where that is not aligned.
+// nvcc once merged a load of bytes with a load of a whole element. A device faults if that element is not aligned.
 TEST_P(AccessesTest, SixteenBytesAreMovedAtATimeAndSingleOnesWhereElementsAreNotAligned) {
   int by_bytes = 0;
   for (const auto& [body, accesses] : ReadAccesses(GetParam())) {

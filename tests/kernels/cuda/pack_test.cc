@@ -44,7 +44,7 @@ struct TestTensor {
   size_t misalignment;
 };
 
-// Tensors, what they are packed to, and what they should be.
+// Tensors to be packed, and the comparison of the result with kernels/cpu.
 class Bucket {
  public:
   enum class Feedback { kNo, kYes };
@@ -65,7 +65,7 @@ class Bucket {
     has_feedback_ = feedback == Feedback::kYes;
   }
 
-  // Packs; returns how the wire and the residuals differ from those of kernels/cpu, "" if they do not.
+  // Packs. Returns how the wire and the residuals differ from those of kernels/cpu, or "" if they do not.
   std::string Check() {
     std::vector<SharedBytes> expected_residuals;
     for (const SharedBytes& residual : residuals_) {
@@ -83,7 +83,7 @@ class Bucket {
     return "";
   }
 
-  // One call for all.
+  // Returns one call for all tensors.
   PackCall Call(void* wire) {
     segments_.clear();
     for (size_t i = 0; i < counts_.size(); ++i) {
@@ -101,7 +101,7 @@ class Bucket {
   }
 
  private:
-  // The wire that the CPU packs.
+  // Packs the tensor with the CPU.
   void Expect(size_t index, float* residual, uint8_t* wire) const {
     const void* src = inputs_[index].data();
     const auto& [dtype, format, scale] = conversion_;
@@ -128,7 +128,7 @@ class Bucket {
 
   std::string Compare(size_t index, const SharedBytes& wire, const SharedBytes& expected_residual) const {
     const size_t bytes = WireBytes(conversion_.wire, counts_[index]);
-    const SharedBytes expected((bytes + 15) / 16 * 16);  // what follows the tensor stays what it was
+    const SharedBytes expected((bytes + 15) / 16 * 16);  // bytes after the tensor must not change
     Expect(index, has_feedback_ ? expected_residual.as<float>() : nullptr, expected.data());
     const uint8_t* actual = wire.data() + offsets_[index];
     const bool in_blocks = conversion_.wire.blocks != Wire::Blocks::kNone;
@@ -165,7 +165,7 @@ std::vector<Conversion> AllConversions() {
   return all;
 }
 
-// Those that feedback is for.
+// Returns the conversions that may have error feedback.
 std::vector<Conversion> NarrowingConversions() {
   std::vector<Conversion> all = AllConversions();
   const auto is_other = [](const Conversion& conversion) {
@@ -189,7 +189,7 @@ class PackTest : public ::testing::Test {
     return difference.empty() ? "" : absl::StrCat(Describe(conversion), ": ", difference);
   }
 
-  // Sizes as of a model's tensors: most small, some large, a few empty.
+  // Returns tensors with sizes as in a model: most are small, some large, a few empty.
   std::vector<TestTensor> ManyTensors(size_t number) {
     std::vector<TestTensor> tensors;
     for (size_t i = 0; i < number; ++i) {
@@ -199,7 +199,7 @@ class PackTest : public ::testing::Test {
     return tensors;
   }
 
-  Random random_{20240607};  // fixed: a failure repeats
+  Random random_{20240607};  // fixed, so that a failure repeats
 };
 
 TEST_F(PackTest, EveryConversionOfEveryCountAndAlignmentIsTheCpus) {
@@ -211,7 +211,7 @@ TEST_F(PackTest, EveryConversionOfEveryCountAndAlignmentIsTheCpus) {
 }
 
 TEST_F(PackTest, OrdinaryNumbersAreTheCpus) {
-  // Random patterns are mostly huge or tiny: their blocks have few codes that are not zero.
+  // Random patterns are not enough: most are huge or tiny numbers, whose blocks have few codes other than zero.
   for (const Conversion& conversion : AllConversions()) {
     EXPECT_EQ(Check(conversion, {{2000, 0}, {300, 4}, {255, 3}}, Numbers::kOrdinary), "");
   }
@@ -311,10 +311,10 @@ TEST_F(PackTest, WhatDoesNotExistIsAnError) {
   EXPECT_NE(RunCall(call), 0) << "feedback of what is not rounded";
 }
 
-// This rank's votes, in front of regions of 64 bytes with a tensor each.
+// This rank's votes, in front of regions of 64 bytes with one tensor each.
 class VoteCastTest : public PackTest {
  protected:
-  // Packs `tensors` tensors of one element; the bytes of the wire.
+  // Packs `tensors` tensors of one element. Returns the bytes of the wire.
   std::vector<uint8_t> Pack(DType dtype, const VoteCast& vote, int tensors) {
     const SharedBytes input(SizeOf(dtype));
     std::memset(input.data(), 0x11, input.size());
@@ -336,7 +336,7 @@ class VoteCastTest : public PackTest {
     return {wire.data(), wire.data() + wire.size()};
   }
 
-  // What the wire has then, if `votes` are the first elements, `stride` bytes apart.
+  // Returns the wire that Pack() must make if its first elements are `votes`, `stride` bytes apart.
   static std::vector<uint8_t> Expected(DType dtype, const std::vector<double>& votes, size_t stride, int tensors) {
     std::vector<uint8_t> wire(kRegions * kRegionBytes, 0x5A);
     for (size_t i = 0; i < votes.size(); ++i) testing::WriteElement(wire.data() + i * stride, dtype, 0, votes[i]);
@@ -353,7 +353,7 @@ class VoteCastTest : public PackTest {
 
 TEST_F(VoteCastTest, AVoteLiesInFrontOfEachRegion) {
   for (DType dtype : kAllDTypes) {
-    if (dtype == DType::kBool) continue;  // bytes of other values become 1
+    if (dtype == DType::kBool) continue;  // packing changes the other bytes to 1
     for (const double value : {0.0, 1.0}) {
       for (const int tensors : {0, 1, kRegions}) {
         const VoteCast vote = {.count = kRegions, .stride = kRegionBytes, .value = value};

@@ -38,14 +38,14 @@ class ReduceTest : public ::testing::Test {
     if (!why_not.empty()) GTEST_SKIP() << why_not;
   }
 
-  // Where the sources lie, one after the other.
+  // Returns the addresses of the sources, which lie one after the other.
   static std::vector<const void*> SourcesAt(const SharedBytes& wires, size_t stride, size_t sources) {
     std::vector<const void*> all;
     for (size_t i = 0; i < sources; ++i) all.push_back(wires.data() + i * stride);
     return all;
   }
 
-  // "", or how the result differs from the CPU's.
+  // Returns how the result differs from the CPU's, or "" if it does not.
   std::string Check(const Case& test, Place place = Place::kApart) {
     const size_t bytes = test.count * SizeOf(test.dtype);
     const size_t stride = (bytes + 15) / 16 * 16;
@@ -75,7 +75,7 @@ class ReduceTest : public ::testing::Test {
     return difference.empty() ? "" : absl::StrCat(Describe(test), ": ", difference);
   }
 
-  // The same of blocks of 8-bit codes, over the first source.
+  // Checks a reduction of blocks of 8-bit codes, with the result over the first source.
   std::string CheckBlocks(Wire::Blocks blocks, ReduceOp op, size_t count, Numbers numbers) {
     constexpr size_t kSources = 3;
     constexpr Scale kScale = {.multiplier = 0.5, .divisor = 3};
@@ -111,7 +111,7 @@ class ReduceTest : public ::testing::Test {
     return difference.empty() ? "" : absl::StrCat(Name(op), " of ", count, " in blocks: ", difference);
   }
 
-  Random random_{20240607};  // fixed: a failure repeats
+  Random random_{20240607};  // fixed, so that a failure repeats
 };
 
 TEST_F(ReduceTest, EveryOperatorOfEveryTypeIsTheCpus) {

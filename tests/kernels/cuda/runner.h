@@ -1,5 +1,5 @@
-// Runs the kernels under test. The same tests are linked with host_runner.cc, where the CPU runs the device's code, and
-// with gpu_runner.cc, where a GPU does.
+// Runs the kernels under test. The tests are linked twice: with host_runner.cc, where the CPU runs the device's code,
+// and with gpu_runner.cc, where a GPU runs it.
 #ifndef RONDA_TESTS_KERNELS_CUDA_RUNNER_H_
 #define RONDA_TESTS_KERNELS_CUDA_RUNNER_H_
 
@@ -11,14 +11,14 @@
 
 namespace ronda::kernels::cuda {
 
-// Why nothing can be run here ("no CUDA device: ..."); "" if it can.
+// Returns why no kernel can run here ("no CUDA device: ..."), or "" if kernels can run.
 std::string WhyNotHere();
 
 // Memory that both the kernels and the test can address.
 void* AllocateShared(size_t bytes);
 void ReleaseShared(void* memory);
 
-// Runs a call to its end. Returns what the kernel's function does.
+// Runs a call to its end. Returns the result of the kernel's function.
 int RunCall(const PackCall& call);
 int RunCall(const UnpackCall& call);
 int RunCall(const ReduceCall& call);
@@ -27,8 +27,8 @@ int RunCall(const AddScaledCall& call);
 int RunCall(const DotsCall& call);
 int RunCall(const CombineCall& call);
 
-// Bytes in such memory, `misalignment` bytes after an address of alignment 64, between guard bytes that must not
-// change.
+// Bytes in shared memory, `misalignment` bytes after an address that is a multiple of 64. They lie between guard bytes,
+// which must not change.
 class SharedBytes {
  public:
   explicit SharedBytes(size_t size, size_t misalignment = 0);
@@ -43,7 +43,7 @@ class SharedBytes {
     return reinterpret_cast<T*>(data());
   }
 
-  // True if nothing but the bytes was written.
+  // Whether the guard bytes are unchanged.
   bool GuardsIntact() const;
 
  private:

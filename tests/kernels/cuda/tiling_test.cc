@@ -1,4 +1,4 @@
-// The arithmetic of indices, at sizes that no test can allocate.
+// The arithmetic of indices, for sizes that no test can allocate.
 #include "kernels/cuda/block.h"
 
 #include <cstddef>
@@ -17,11 +17,11 @@ struct Segment {
   int id;
 };
 
-// Describes segments of so many tiles, and collects in how many tilings they come.
+// The tilings into which CutUp() divides segments with the given numbers of tiles.
 struct Cut {
-  std::vector<int> segments;    // of each tiling
-  std::vector<uint32_t> tiles;  // likewise
-  std::vector<Rest> rests;      // likewise
+  std::vector<int> segments;    // per tiling: how many segments
+  std::vector<uint32_t> tiles;  // per tiling: how many tiles
+  std::vector<Rest> rests;      // per tiling: whether more follow
   int error;
 };
 
@@ -86,7 +86,7 @@ TEST(TilingTest, OneLaunchTakesBertsTensors) {
   EXPECT_EQ(cut.tiles, std::vector<uint32_t>{398 * 3});
 }
 
-// The last launch decides a vote: it must be known while it is made, also if only empty tensors follow.
+// The last launch decides a vote. So it must be known as the last one when it is made, even if empty tensors follow.
 TEST(TilingTest, TheLastLaunchIsKnownAsSuch) {
   std::vector<uint64_t> tiles(2 * kMaxSegments, 1);
   EXPECT_EQ(CutUp(tiles).rests, (std::vector<Rest>{Rest::kMore, Rest::kNone}));

@@ -1,4 +1,4 @@
-// Unpack against kernels/cpu, bit for bit, and the votes it counts.
+// Unpack against kernels/cpu, bit for bit, and the votes that it counts.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -35,7 +35,7 @@ class UnpackTest : public ::testing::Test {
     if (!why_not.empty()) GTEST_SKIP() << why_not;
   }
 
-  // A wire with anything on it: elements, or blocks that encode anything.
+  // Returns a wire with random content: elements, or blocks.
   SharedBytes RandomWire(const Wire& wire, size_t count) {
     if (wire.blocks == Wire::Blocks::kNone) {
       SharedBytes bytes(RoundedUp(count * SizeOf(wire.dtype)));
@@ -55,10 +55,10 @@ class UnpackTest : public ::testing::Test {
     return bytes;
   }
 
-  // Unpacks `wanted`, each from a tensor of its own on the wire, and returns what differs from the CPU's.
+  // Unpacks `wanted`, each from its own tensor on the wire. Returns how the result differs from the CPU's.
   std::string Check(DType dtype, const Wire& wire, const Scale& scale, const std::vector<Wanted>& wanted) {
     size_t granules = 0;
-    std::vector<size_t> firsts;  // of each tensor, in elements that follow a whole number of blocks
+    std::vector<size_t> firsts;  // the first element of each tensor, after whole blocks
     for (const Wanted& one : wanted) {
       firsts.push_back(granules);
       granules += RoundedUp(Fp8BlockCount(one.skip + one.count) + 1) * kFp8BlockElements;
@@ -94,7 +94,7 @@ class UnpackTest : public ::testing::Test {
     return element / kFp8BlockElements * kFp8BlockBytes;
   }
 
-  // The result of kernels/cpu.
+  // Returns the result of kernels/cpu.
   static SharedBytes Expected(DType dtype, const Wire& wire, const Scale& scale, const uint8_t* tensor,
                               const Wanted& wanted) {
     SharedBytes expected(wanted.count * SizeOf(dtype));
@@ -109,7 +109,7 @@ class UnpackTest : public ::testing::Test {
     return expected;
   }
 
-  Random random_{20240607};  // fixed: a failure repeats
+  Random random_{20240607};  // fixed, so that a failure repeats
 };
 
 TEST_F(UnpackTest, EveryConversionIsTheCpus) {
@@ -139,7 +139,7 @@ TEST_F(UnpackTest, LargeTensorsAreTheCpus) {
   EXPECT_EQ(Check(DType::kFloat32, {.dtype = DType::kBfloat16}, kSomeScale, {{(1 << 20) + 1, 0, 0}}), "");
 }
 
-// Every code of both formats, in blocks with every scale there is.
+// Every code of both formats, in blocks with every possible scale.
 TEST_F(UnpackTest, EveryCodeDecodesAsOnTheCpu) {
   for (Wire::Blocks blocks : {Wire::Blocks::kE4M3, Wire::Blocks::kE5M2}) {
     const int scales = blocks == Wire::Blocks::kE4M3 ? 246 : 239;
@@ -164,7 +164,7 @@ TEST_F(UnpackTest, EveryCodeDecodesAsOnTheCpu) {
 // A bucket of one tensor of three elements, with votes.
 class VoteTest : public UnpackTest {
  protected:
-  // Unpacks with these votes on a wire of `wire`; what decided, and whether the tensor was written.
+  // The result of unpacking with votes: the decision, and whether the tensor was written.
   struct Outcome {
     uint32_t decision;
     bool is_written;

@@ -1,4 +1,4 @@
-// Votes inside the launches that pack and unpack: what they cost, and that a decision comes behind everything else.
+// Votes inside the launches that pack and unpack: they need no further launch, and a decision comes after all else.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,9 +16,9 @@ namespace ronda::kernels::cuda {
 namespace {
 
 constexpr size_t kTile = TileElements(sizeof(float));
-constexpr size_t kTiles = 6;  // of each tensor
+constexpr size_t kTiles = 6;  // per tensor
 
-// A bucket of float32 tensors of several tiles each, to be unpacked under a vote of one element.
+// A bucket of float32 tensors with several tiles each, which is unpacked under a vote of one element.
 class VotedBucket {
  public:
   explicit VotedBucket(size_t tensors, float vote = 0)
@@ -60,7 +60,7 @@ class VotedBucket {
   uint32_t arrivals_ = 0;
 };
 
-// Looks at the bucket whenever a word is published.
+// Whenever a word is published, notes whether the bucket is unpacked.
 class WatchedBlock : public HostBlock {
  public:
   WatchedBlock(uint32_t index, uint32_t grid, const VotedBucket* bucket, std::vector<bool>* unpacked)
@@ -77,7 +77,7 @@ class WatchedBlock : public HostBlock {
 };
 
 TEST(VotesTest, TheDecisionComesLastInWhateverOrderTheBlocksRun) {
-  std::minstd_rand random(20261124);  // fixed: a failure repeats
+  std::minstd_rand random(20261124);  // fixed, so that a failure repeats
   for (int round = 0; round < 20; ++round) {
     VotedBucket bucket(3);
     std::vector<bool> unpacked;  // when the gate was opened, and when the decision was written
@@ -99,7 +99,7 @@ TEST(VotesTest, TheDecisionComesLastInWhateverOrderTheBlocksRun) {
   }
 }
 
-// ThreadSanitizer sees an order that is left to chance.
+// ThreadSanitizer reports accesses whose order is left to chance.
 TEST(VotesTest, WhoSeesTheDecisionSeesTheTensors) {
   constexpr uint32_t kBlocks = 4;  // each has several tiles
   for (int round = 0; round < 20; ++round) {
@@ -141,7 +141,7 @@ TEST(VotesTest, ALostVoteIsDecidedByTheLastBlockToo) {
   EXPECT_FALSE(bucket.IsUnpacked());
 }
 
-// Launches, as the driver would get them.
+// Counts the launches that the driver would get.
 struct CountLaunches {
   template <class Body>
   int operator()(const Body& /*body*/, uint32_t blocks) const {

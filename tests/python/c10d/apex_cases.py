@@ -1,4 +1,4 @@
-"""What the tests of Apex's optimizers share."""
+"""Helpers for the tests of Apex's optimizers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def set_gradients(several: list[nn.Parameter], step: int) -> None:
 
 
 def trained(make, dtype: torch.dtype = torch.float32, steps: int = 5) -> list[nn.Parameter]:
-    """Parameters after some steps of the optimizer that `make` makes over them."""
+    """Parameters after some steps of the optimizer that `make` creates for them."""
     several = parameters(dtype)
     optimizer = make(several)
     for step in range(steps):

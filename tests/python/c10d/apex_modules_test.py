@@ -126,7 +126,7 @@ class LossScalerTest(unittest.TestCase):
 
 class Fp16OptimizerTest(OptimizerCase):
     def model(self) -> nn.Module:
-        """Of bfloat16, but for batch normalization."""
+        """A bfloat16 network, except for batch normalization."""
         return network(torch.bfloat16)
 
     def forward(self, model: nn.Module, seed: int = 0) -> torch.Tensor:
@@ -167,7 +167,7 @@ class Fp16OptimizerTest(OptimizerCase):
         )
 
     def test_gradients_of_several_losses_add_up(self):
-        """Also those of parameters without a copy, which have been divided by the scale."""
+        """Includes those of parameters without a copy, which have been divided by the scale."""
         for is_late in (False, True):
             with self.subTest(is_late=is_late):
                 model = self.model()

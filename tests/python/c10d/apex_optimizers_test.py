@@ -56,7 +56,7 @@ class TorchOptimizersTest(OptimizerCase):
         self.check(make(optimizers.FusedSGD), make(torch.optim.SGD))
 
     def test_gradient_in_another_order_of_elements(self):
-        """torch's fused kernels for CPUs take one for the other."""
+        """torch's fused kernels for CPUs confuse the two orders."""
 
         def make(cls, **options):
             values = parameters()[3].detach().contiguous(memory_format=torch.channels_last)
@@ -128,7 +128,7 @@ class LambTest(OptimizerCase):
         largest: float = 1.0,
         everywhere: bool = False,
     ) -> list[nn.Parameter]:
-        """One parameter at a time, by the formula of the class's docstring."""
+        """Updates one parameter at a time, by the formula of the class's docstring."""
         several = parameters()
         moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in several]
         with torch.no_grad():
@@ -297,7 +297,7 @@ class EveryOptimizerTest(OptimizerCase):
                 several = parameters()
                 before = several[0].detach().clone()
                 optimizer = make([{"params": several[:1]}, {"params": several[1:]}])
-                optimizer.step()  # of none
+                optimizer.step()  # no parameter has a gradient
                 set_gradients(several, 0)
                 several[0].grad = None
                 optimizer.step()

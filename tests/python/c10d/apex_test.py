@@ -1,4 +1,4 @@
-"""Apex's parallel and amp over Ronda."""
+"""Tests of Apex's parallel and amp over Ronda."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ParallelTest(unittest.TestCase):
             ({"gradient_predivide_factor": 4.0, "gradient_average": False}, 4),
         ):
             with self.subTest(**options):
-                # Other weights on other ranks: the constructor makes them rank 0's.
+                # Different weights on the ranks: the constructor replaces them by rank 0's.
                 model = apex.parallel.DistributedDataParallel(network(5 + RANK), **options)
                 expected = [total / divisor for total in self.sums()]
                 for _ in range(3):
@@ -124,7 +124,7 @@ class ParallelTest(unittest.TestCase):
         self.check(tensors, [torch.full((2,), (SIZE - 1) / 2), torch.ones(2, 3)])
 
     def test_synchronized_batch_normalization(self):
-        """Equals one process with the batches of all ranks."""
+        """The result equals one process with the batches of all ranks."""
         whole = network()
         whole(torch.cat([inputs(rank) for rank in range(SIZE)])).square().sum().backward()
         model = apex.parallel.convert_syncbn_model(network())

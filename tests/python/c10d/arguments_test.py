@@ -1,5 +1,5 @@
-"""Arguments of collectives: strided ones are sent as their values, and those that do not fit are
-refused on every rank."""
+"""Arguments of collectives: strided ones are sent as their values, and every rank refuses those
+that do not fit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _matrix(rank: int) -> torch.Tensor:
     return torch.arange(4.0 * SIZE).view(2 * SIZE, 2) + 100 * rank
 
 
-# Views whose memory does not hold their values in order, by rank: each of 2 * SIZE elements.
+# Views whose memory does not have their values in order, by rank, of 2 * SIZE elements each.
 VIEWS: dict[str, Callable[[int], torch.Tensor]] = {
     "a column": lambda rank: _matrix(rank)[:, 0],
     "a column of two dimensions": lambda rank: _matrix(rank)[:, :1],
@@ -51,7 +51,7 @@ class StridedInputsTest(unittest.TestCase):
             )
 
     def each(self):
-        """Each kind of view: its name, those of all ranks, and rooms for them."""
+        """For each kind of view: its name, the views of all ranks, and memory for results."""
         for name, make in VIEWS.items():
             views = [make(rank) for rank in range(SIZE)]
             with self.subTest(name):
@@ -88,14 +88,14 @@ class StridedInputsTest(unittest.TestCase):
             elif RANK == 1:
                 dist.recv(rooms[0], 0)
                 self.check("recv", rooms[:1], views[:1])
-            # The root's tensor is sent as it is; the others' have to be writable.
+            # The root's tensor is sent unchanged; the others' have to be writable.
             tensor = views[0] if RANK == 0 else rooms[0]
             dist.broadcast(tensor, 0)
             self.check("broadcast", [tensor], views[:1])
 
 
 class SwappedMemoryTest(unittest.TestCase):
-    """Tensors that are given other memory while their operation runs."""
+    """Tensors that get other memory while their operation runs."""
 
     COLLECTIVES: dict[str, Callable[[torch.Tensor], object]] = {
         "all_reduce": lambda tensor: dist.all_reduce(tensor, async_op=True),
@@ -131,10 +131,10 @@ class SwappedMemoryTest(unittest.TestCase):
 
 
 class RefusalTest(unittest.TestCase):
-    """A call that one rank refuses fails on all that wait for it, and the next one works."""
+    """A call that one rank refuses fails on all ranks that wait for it, and the next one works."""
 
     def refused(self, what: str, call: Callable[[], object], text: str) -> None:
-        """The call raises on this rank; `text` is a part of every rank's error."""
+        """Expects that the call raises on this rank; `text` is part of every rank's error."""
         with self.subTest(what), self.assertRaisesRegex((ValueError, RuntimeError), text):
             call()
         total = torch.ones(1)
@@ -149,6 +149,13 @@ class RefusalTest(unittest.TestCase):
         self.refused("wider", lambda: dist.all_gather(rooms, data), "elements")
         outputs = rooms if RANK == 0 else None
         self.refused("gather", lambda: dist.gather(data, outputs, 0), "elements")
+        outputs = [torch.zeros(4)] * (SIZE - 1) + [torch.zeros(5)] if RANK == 0 else None
+        self.refused("an output", lambda: dist.gather(data, outputs, 0), "has 5 elements")
+        longer = torch.full((4 + (RANK == SIZE - 1),), 1.0)
+        outputs = [torch.zeros(4) for _ in range(SIZE)] if RANK == 0 else None
+        self.refused(
+            "a longer input", lambda: dist.gather(longer, outputs, 0), r"ranks disagree.*\b5\b"
+        )
         inputs = rooms if RANK == 0 else None
         self.refused("scatter", lambda: dist.scatter(data, inputs, 0), "elements")
         room = torch.zeros(3)
@@ -158,7 +165,7 @@ class RefusalTest(unittest.TestCase):
 
     def test_splits_that_disagree(self):
         rows = torch.arange(2.0 * SIZE)
-        # Each sends all to rank 0 and expects two rows of every rank.
+        # Each rank sends all to rank 0 and expects two rows of every rank.
         to_send = [2 * SIZE] + [0] * (SIZE - 1)
         room = torch.zeros(2 * SIZE)
         self.refused(
@@ -172,7 +179,8 @@ class RefusalTest(unittest.TestCase):
         room = torch.zeros(4, dtype=torch.int32 if RANK else torch.float32)
         outputs = [torch.zeros_like(room) for _ in range(SIZE)]
         own = "dtype" if RANK == 0 else "rank 0 .*refused.*dtype"
-        # The group's own methods: torch's functions look at the dtypes before, and tell no one.
+        # Uses the group's own methods, because torch's functions check the dtypes on each rank
+        # alone.
         group = dist.distributed_c10d._get_default_group()
         self.refused("all_gather", lambda: group.allgather([outputs], [data]).wait(), own)
         self.refused(
@@ -253,7 +261,7 @@ class OrderTest(unittest.TestCase):
 
 
 class TimeoutTest(unittest.TestCase):
-    """Rank 0 calls alone; the others wait until its call has failed, and all go on."""
+    """Only rank 0 makes the call; the others wait until it has failed, and all continue."""
 
     def group(self, timeout_s: float = 500) -> dist.ProcessGroup:
         return dist.new_group(timeout=datetime.timedelta(seconds=timeout_s))
@@ -269,7 +277,7 @@ class TimeoutTest(unittest.TestCase):
         dist.barrier()
 
     def test_barriers_know_the_groups_timeout(self):
-        # torch 1.13 makes the group itself within this time, too.
+        # torch 1.13 also has to make the group itself within this time.
         group = self.group(3)
         self.check_late(lambda: dist.barrier(group))
 

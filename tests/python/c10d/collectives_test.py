@@ -1,4 +1,4 @@
-"""Every collective of torch.distributed over Ronda against what each rank can compute by itself."""
+"""Compares every torch.distributed collective over Ronda with a result that each rank computes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import ronda.torch.c10d  # noqa: F401
 import torch
 import torch.distributed as dist
 
-# Today's torch holds a backend for each device in a group; before 2.15 Ronda's was the group.
+# Newer versions of torch have a backend for each device in a group; before 2.15 Ronda's was the
+# group.
 HAS_BACKENDS = hasattr(getattr(torch._C._distributed_c10d, "Backend", None), "all_gather_single")
 RANK = SIZE = 0
 GROUPS: dict[str, tuple[list[int], object]] = {}
@@ -273,7 +274,7 @@ class MovementTest(TensorsAreEqual):
         collected = [None] * len(ranks) if root == RANK else None
         dist.gather_object(RANK, collected, root, group)
         self.assertEqual(collected, ranks if root == RANK else None)
-        if len(ranks) == SIZE:  # torch 1.13 takes the root for a rank of the subgroup here
+        if len(ranks) == SIZE:  # torch 1.13 numbers the root within the subgroup here
             received = [None]
             dist.scatter_object_list(received, [[rank] for rank in ranks], root, group)
             self.assertEqual(received, [[RANK]])
@@ -290,7 +291,7 @@ class PointToPointTest(TensorsAreEqual):
         works = [
             dist.isend(data(RANK, 4), following, group, tag=7),
             dist.isend(data(RANK, 3).bool(), following, group, tag=8),
-            # In another order than they were sent: the tags tell.
+            # In another order than they were sent: the tags identify them.
             dist.irecv(received[1], previous, group, tag=8),
             dist.irecv(received[0], previous, group, tag=7),
         ]
@@ -319,7 +320,7 @@ class PointToPointTest(TensorsAreEqual):
         self.check(received, data(previous, 5))
 
     def test_any_source(self):
-        """Each message is received once, and its sender is told; named receives go on counting."""
+        """Each message is received once, with its sender; later named receives still match."""
         if RANK != 0:
             for number in range(2):
                 dist.send(torch.tensor([10.0 * RANK + number]), 0, tag=3)
@@ -369,7 +370,7 @@ class WorkTest(TensorsAreEqual):
         self.assertIs(work.get_future().wait()[0], tensor)
 
     def test_timeout(self):
-        """A wait that is over before the operation leaves it in flight."""
+        """If a wait times out before the operation ends, the operation stays in flight."""
         if RANK == 0:
             tensor = torch.empty(1)
             work = dist.irecv(tensor, 1)
@@ -384,7 +385,7 @@ class WorkTest(TensorsAreEqual):
             dist.send(torch.ones(1), 0)
 
     def test_late_rank_is_named_after_the_groups_timeout(self):
-        # torch 1.13 makes the group itself within this time, too.
+        # torch 1.13 also has to make the group itself within this time.
         group = dist.new_group(timeout=datetime.timedelta(seconds=3))
         store = dist.distributed_c10d._get_default_store()
         if RANK == 0:

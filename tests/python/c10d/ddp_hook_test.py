@@ -27,7 +27,7 @@ def tearDownModule() -> None:
 
 
 class Slopes(nn.Module):
-    """Its gradients are what forward() is called with."""
+    """A module whose gradients are the arguments of forward()."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ def numbers(rank: int) -> torch.Tensor:
 
 
 class HookTest(unittest.TestCase):
-    # Errors relative to the largest element: half a unit of the last digit, of each rank's.
+    # Errors relative to the largest element: half a unit of the last digit for each rank.
     TOLERANCES = {Wire.FP16: 1e-3, Wire.BF16: 8e-3, Wire.FP8_E4M3: 0.08, Wire.FP8_E5M2: 0.15}
 
     def model(self, **options) -> tuple[nn.Module, CompressionState]:
@@ -70,7 +70,8 @@ class HookTest(unittest.TestCase):
                     self.assertTrue(torch.equal(found, other))
 
     def test_error_feedback(self):
-        """What one step rounds away the next ones bring: the mean of many has a small error."""
+        """Later steps deliver the part that one step rounds away: the mean of many has a small
+        error."""
         expected = sum(numbers(rank) for rank in range(SIZE)) / SIZE
         errors = []
         for feedback in (False, True):

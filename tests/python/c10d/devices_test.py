@@ -37,7 +37,7 @@ class DevicesTest(unittest.TestCase):
         dist.monitored_barrier(group, timeout=datetime.timedelta(seconds=60))
 
     def test_a_barrier_comes_after_the_work_of_the_gpus_stream(self):
-        """A stand-in for the stream tells when it is waited for; a real one: tests/python/cuda."""
+        """The stream is a stand-in that reports waits for it; a real one: tests/python/cuda."""
         dist.init_process_group("ronda")
         size = dist.get_world_size()
         store = dist.PrefixStore("barrier", dist.distributed_c10d._get_default_store())
@@ -58,7 +58,7 @@ class DevicesTest(unittest.TestCase):
         dist.init_process_group("cpu:ronda,cuda:gloo")
         self.assertIsInstance(backend_of_cpus(), ronda.torch.c10d.Group)
         self.check_collectives()
-        group = dist.new_group()  # of the same backends
+        group = dist.new_group()  # with the same backends
         self.assertIsInstance(backend_of_cpus(group), ronda.torch.c10d.Group)
         self.check_collectives(group)
 

@@ -1,4 +1,4 @@
-"""What the ranks of a torch.distributed program are told when one of them fails."""
+"""The errors that ranks of a torch.distributed program get when one of them fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ronda_test import run
 
 class FailureTest(unittest.TestCase):
     def test_killed_rank(self):
-        """The others are told at once, by wait() and by DDP's backward alike."""
+        """The others get the error at once, by wait() and by DDP's backward."""
         source = """
             import os, signal, time
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # rondarun's, after the failure

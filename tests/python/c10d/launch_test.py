@@ -19,7 +19,7 @@ from ronda._ports import free_port
 from ronda.torch.c10d import _rendezvous
 from ronda_test import RONDARUN, environment, finish, program, run
 
-# Prints one line on each rank: place and sum of the ranks' numbers from 1.
+# Prints one line on each rank: its place, and the sum of the ranks' numbers from 1.
 SUM = """
     total = torch.ones(3) * (dist.get_rank() + 1)
     dist.all_reduce(total)
@@ -36,7 +36,7 @@ PROGRAM = (
 """
     + SUM
 )
-# A program that knows nothing of Ronda.
+# A program that does not know Ronda.
 FOREIGN = (
     """
     import torch
@@ -72,7 +72,7 @@ DOUBLED = """
         place = f"refused: {error}"
     print(place + ";", copy.communicate()[0].strip() if not is_copy else "", flush=True)
 """
-# In the first round rank 1 fails, when both have met.
+# In the first round rank 1 fails after both ranks have met.
 RESTARTED = """
     import os
     import torch
@@ -94,7 +94,7 @@ MPIRUN = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", "-x", 
 
 def torchrun(*options: str) -> tuple[str, ...]:
     command = (sys.executable, "-m", "torch.distributed.run", f"--master_port={free_port()}")
-    # By its default torch 1.13's does not start on Python 3.11.
+    # By default that of torch 1.13 does not start on Python 3.11.
     return (*command, "--redirects=1", "--tee=1", "--nproc_per_node=2", *options)
 
 
@@ -118,7 +118,7 @@ class LauncherTest(unittest.TestCase):
             self.assertIn(f"rank {rank} of {ranks}: {total}, ronda", finished.out)
 
     def test_groups_again_and_again(self):
-        """Beside Horovod's API, whose shutdown() leaves the job to the groups."""
+        """Together with Horovod's API, whose shutdown() does not end the job of the groups."""
         source = """
             import torch
             import torch.distributed as dist
@@ -174,7 +174,7 @@ class LauncherTest(unittest.TestCase):
 
 
 class PlaceTest(unittest.TestCase):
-    """Variables and arguments that tell a program its place before init_process_group()."""
+    """Variables and arguments that give a program its place before init_process_group()."""
 
     def check_known(self, finished) -> None:
         self.assertEqual(finished.code, 0, finished.err)
@@ -242,7 +242,7 @@ class CopyTest(unittest.TestCase):
     def check(self, finished) -> None:
         self.assertEqual(finished.code, 0, finished.err)
         for rank in range(2):
-            # Which of the two is the first is open.
+            # Either of the two may be the first.
             self.assertEqual(finished.out.count(f"rank {rank};"), 1, finished.out)
             self.assertRegex(
                 finished.out,
@@ -281,7 +281,7 @@ class RestartTest(unittest.TestCase):
                 mock.patch.dict(os.environ, TORCHELASTIC_RESTART_COUNT=str(attempt)),
                 futures.ThreadPoolExecutor() as pool,
             ):
-                late = pool.submit(meet, 1)  # waits for what rank 0 has not said yet
+                late = pool.submit(meet, 1)  # waits for rank 0's message
                 points.append(meet(0))
                 self.assertEqual(late.result(60), points[-1])
         self.assertNotEqual(points[0], points[1])

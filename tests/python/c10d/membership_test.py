@@ -1,4 +1,4 @@
-"""Groups of torch.distributed whose members die or are left out, and the others go on."""
+"""Groups of torch.distributed whose members die or are left out, while the others continue."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ HEAD = """
 
 @contextlib.contextmanager
 def started(source: str, ranks: int) -> Iterator[list[subprocess.Popen[str]]]:
-    """Processes whose variables tell them their place. Nothing ends them when one of them fails."""
+    """Processes whose variables give them their places. The failure of one ends no other."""
     path, port = program(HEAD + source), free_port()
     processes = [
         subprocess.Popen(
@@ -83,7 +83,7 @@ def started(source: str, ranks: int) -> Iterator[list[subprocess.Popen[str]]]:
 
 class MembershipTest(unittest.TestCase):
     def check(self, source: str, ranks: int, expected: dict[int, list[str]]) -> None:
-        """Runs the program; the ranks in `expected` end well, and say these lines."""
+        """Runs the program; the ranks in `expected` exit with 0, and print these lines."""
         with started(source, ranks) as processes:
             ended = {rank: finish(processes[rank], 200) for rank in expected}
         errors = "\n".join(f"rank {rank}:\n{finished.err}" for rank, finished in ended.items())
@@ -96,7 +96,7 @@ class MembershipTest(unittest.TestCase):
 @unittest.skipUnless(hasattr(dist, "shrink_group"), "this PyTorch has no shrink_group")
 class ShrinkTest(MembershipTest):
     def test_ranks_are_left_out(self):
-        """Those that are left out fail in their next operation, and are told why."""
+        """Processes that are left out fail in their next operation, with the reason."""
         self.check(
             """
     dist.init_process_group("ronda")
@@ -170,7 +170,7 @@ class ShrinkTest(MembershipTest):
 )
 class ReconfigureTest(MembershipTest):
     def test_survivors_go_on(self):
-        """With the ranks, the parameters and the deadlines of the new group. It took 0.05 s."""
+        """Checks the ranks, the parameters and the deadlines of the new group. It took 0.05 s."""
         self.check(
             """
     dist.init_process_group("ronda", enable_reconfigure=True)
@@ -218,7 +218,7 @@ class ReconfigureTest(MembershipTest):
         )
 
     def test_newcomers(self):
-        """Each process begins as a group of its own."""
+        """Each process begins as a group of one."""
         self.check(
             """
     store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), count,

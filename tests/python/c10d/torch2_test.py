@@ -1,4 +1,4 @@
-"""What PyTorch 2 builds on process groups: DTensor, functional collectives, compiled modules."""
+"""Features of PyTorch 2 on process groups: DTensor, functional collectives, compiled modules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-# Today's torch holds a backend for each device in a group; before 2.15 Ronda's was the group.
+# Newer versions of torch have a backend for each device in a group; before 2.15 Ronda's was the
+# group.
 HAS_BACKENDS = hasattr(getattr(torch._C._distributed_c10d, "Backend", None), "all_gather_single")
 IS_NEW = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 5)
 RANK = SIZE = 0
@@ -22,7 +23,8 @@ RANK = SIZE = 0
 def setUpModule() -> None:
     global RANK, SIZE
     if not IS_NEW:
-        # Rank 0 would end, with torch's store, before the others have left init_process_group().
+        # Otherwise rank 0, which has torch's store, would end before the others have left
+        # init_process_group().
         raise unittest.SkipTest(f"torch {torch.__version__} is older than 2.5")
     torch.set_num_threads(1)
     dist.init_process_group("ronda")
@@ -111,7 +113,7 @@ class NewTorchTest(unittest.TestCase):
 
 @unittest.skipUnless(HAS_BACKENDS, f"torch {torch.__version__} is older than 2.15")
 class BackendTest(unittest.TestCase):
-    """What PyTorch asks a Backend, and no ProcessGroup."""
+    """Calls that PyTorch makes of a Backend, but not of a ProcessGroup."""
 
     def test_split_group_keeps_the_order_of_its_ranks(self):
         ranks = list(reversed(range(SIZE)))
@@ -180,7 +182,7 @@ class BackendTest(unittest.TestCase):
         backend = dist.group.WORLD._get_backend(torch.device("cpu"))
         self.assertTrue(backend.supports_coalescing and backend.supports_splitting)
         self.assertTrue(backend.supports_shrinking)
-        self.assertFalse(backend.supports_reconfigure)  # a group that was made for it does
+        self.assertFalse(backend.supports_reconfigure)  # unless made for it
         self.assertEqual(backend.options.backend, "ronda")
         before = dist.group.WORLD._get_sequence_number_for_group()
         dist.all_reduce(torch.ones(1))

@@ -1,4 +1,4 @@
-"""LeNet on digits with DDP: the same weights on all ranks, and as good as gloo's."""
+"""LeNet on digits with DDP: the weights are equal on all ranks, and as good as gloo's."""
 
 from __future__ import annotations
 

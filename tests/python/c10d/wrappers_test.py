@@ -1,4 +1,4 @@
-"""What torch builds on process groups, over Ronda: FSDP, ZeRO, hooks, Join and their like."""
+"""Tests of torch's features on process groups, over Ronda: FSDP, ZeRO, hooks, Join and others."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def step_of(model: nn.Module, optimizer: torch.optim.Optimizer, inputs: torch.Te
 
 
 def reference(steps: int, make=sgd) -> list[torch.Tensor]:
-    """The weights that one process has which sees the batches of all ranks."""
+    """The weights of one process that sees the batches of all ranks."""
     model = network()
     optimizer = make(model)
     for step in range(steps):
@@ -197,7 +197,7 @@ class DdpTest(WrapperTest):
 
 try:
     from torch.distributed import fsdp
-except ValueError as error:  # torch 1.13 on Python 3.11: a dataclass of its own is refused
+except ValueError as error:  # torch 1.13 on Python 3.11: Python refuses one of torch's dataclasses
     fsdp = None
     WHY_NO_FSDP = f"torch {torch.__version__} cannot import its FSDP here: {error}"
 else:
@@ -220,21 +220,21 @@ class FsdpTest(WrapperTest):
 
 
 class ScheduleTest(WrapperTest):
-    """DDP's buckets are carried out by the locked schedule: without control messages."""
+    """The locked schedule carries out DDP's buckets, without control messages."""
 
     NEGOTIATION = ("reports_sent", "lists_received", "buckets_agreed", "schedules_left")
 
     def check_locked(self, **options) -> None:
         model = DistributedDataParallel(network(), bucket_cap_mb=0.002, **options)
         optimizer = sgd(model)
-        # Where steps have ended early before, up to 256 equal calls are waited for.
+        # If earlier steps have ended early, the schedule waits for up to 256 equal calls.
         for _ in range(280):
             step_of(model, optimizer, batch(0, RANK))
         before = native.statistics()
         for _ in range(10):
             step_of(model, optimizer, batch(0, RANK))
         after = native.statistics()
-        # No rank does something else, which ends the schedule, before the others have counted.
+        # No rank does anything else, which would end the schedule, before the others have counted.
         dist.barrier(dist.new_group(backend="gloo"))
         grown = {name: after[name] - before[name] for name in self.NEGOTIATION}
         self.assertEqual(grown, dict.fromkeys(self.NEGOTIATION, 0))

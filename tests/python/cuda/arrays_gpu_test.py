@@ -1,5 +1,5 @@
-"""ronda's operations on arrays of CuPy, Numba and JAX in the memory of a GPU. Each library that is
-not installed is skipped.
+"""ronda's operations on arrays of CuPy, Numba and JAX in the memory of a GPU. Tests of a library
+that is not installed are skipped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import ronda
 from gpu_cases import DEVICE, use_device
 
 COUNT = 100_003
-# Otherwise each rank takes most of the GPU's memory.
+# Without this, each rank takes most of the GPU's memory.
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 
 
@@ -28,7 +28,7 @@ def tearDownModule() -> None:
 
 
 def library(name: str) -> Any:
-    """The module; a test without it is skipped."""
+    """Imports the module; skips the test if it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -59,7 +59,7 @@ class CupyTest(ArraysTest):
         )
 
     def late(self) -> Any:
-        """An array that is -1 until this rank's value comes to it, on the current stream."""
+        """An array that is -1 until this rank's value arrives, on the current stream."""
         array = self.cupy.full(COUNT, -1, np.float32)
         self.cupy.cuda.Device().synchronize()
         self.slow((1,), (1,), (array, np.int32(COUNT), np.float32(self.own)))
@@ -118,7 +118,7 @@ class JaxTest(ArraysTest):
     def test_operations_come_behind_the_computation(self) -> None:
         import torch
 
-        size = 2048  # exact, as all numbers are powers of two
+        size = 2048  # exact, because all numbers are powers of two
         ones = self.jax.device_put(np.ones((size, size), np.float32), self.device)
         array = self.jax.device_put(np.full((size, size), self.own, np.float32), self.device)
         for _ in range(100):

@@ -1,5 +1,5 @@
-"""ronda's operations on CUDA memory of any library, without a GPU. Arrays are torch's, seen by
-DLPack alone or by the CUDA array interface alone.
+"""ronda's operations on CUDA memory of any library, without a GPU. Arrays are torch's, which Ronda
+sees only by DLPack or only by the CUDA array interface.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def tearDownModule() -> None:
 
 
 class View:
-    """What a library of arrays shows of its memory."""
+    """The description that an array library gives of its memory."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
@@ -55,7 +55,7 @@ class DlpackView(View):
 
 
 class InterfaceView(View):
-    """Of version 3, with the stream that was current when it was made."""
+    """Version 3 of the interface, with the stream that was current when the view was made."""
 
     mask: Any = None
 
@@ -89,7 +89,7 @@ class ArraysTest(unittest.TestCase):
     @contextlib.contextmanager
     def late(self, view: type[View]) -> Iterator[tuple[Tensor, Tensor]]:
         """A sub-test on the side stream, with two tensors: one that is -1 until this rank's value
-        comes to it, and one for results.
+        arrives, and one for results.
         """
         tensor, out = on_device(-1.0).clone(), on_device(-1.0).clone()
         torch.cuda.synchronize()
@@ -176,7 +176,7 @@ class ArraysTest(unittest.TestCase):
 
 
 class RefusalsTest(unittest.TestCase):
-    """On every rank, by arguments alone."""
+    """Every rank refuses, because of the arguments alone."""
 
     def assert_refused(
         self, text: str, function: Callable[..., Any], *args: Any, **kw: Any

@@ -42,7 +42,7 @@ def batch(step: int, rank: int) -> torch.Tensor:
 
 
 def train(model: nn.Module, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The weights after a step for each of the inputs."""
+    """The weights after one step for each of the inputs."""
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     for each in inputs:
         optimizer.zero_grad()
@@ -292,5 +292,5 @@ class WithOtherBackendsTest(ValuesTest):
             model = DistributedDataParallel(network(), process_group=group)
             weights[backend] = torch.cat([w.reshape(-1) for w in train(model, own_batches())])
         for backend in ("nccl", "gloo"):
-            if SIZE == 2:  # sums of two have one order
+            if SIZE == 2:  # the sum of two numbers has one order only
                 self.assertTrue(torch.equal(weights["ronda"], weights[backend]), backend)

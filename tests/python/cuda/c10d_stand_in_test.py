@@ -1,4 +1,4 @@
-"""torch.distributed over Ronda on PyTorch's own CUDA code without a GPU."""
+"""torch.distributed over Ronda with PyTorch's own CUDA code, without a GPU."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class Weight(nn.Module):
         return LateGradient.apply(self.weight, value)
 
 
-def sum_bucket(state, bucket):  # DDP takes no annotations that are text
-    """A hook, with which DDP copies gradients; without any it scales them by a kernel."""
+def sum_bucket(state, bucket):  # DDP accepts no annotations that are strings
+    """A hook, with which DDP copies gradients; without a hook it scales them by a kernel."""
     future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
     return future.then(lambda done: done.value()[0])
 
 
 def await_condition(is_true: Callable[[], bool], otherwise: str) -> None:
-    """Asks until the answer is yes, for a minute."""
+    """Repeats the check until it is true, for up to a minute."""
     deadline = time.monotonic() + 60
     while not is_true():
         if time.monotonic() > deadline:
@@ -63,7 +63,7 @@ def await_condition(is_true: Callable[[], bool], otherwise: str) -> None:
 
 
 def await_end(work: dist.Work) -> None:
-    """Polls, and has no stream wait."""
+    """Polls, so that no stream waits."""
     await_condition(work.is_completed, "a collective does not end")
 
 
@@ -134,7 +134,7 @@ class StreamsTest(unittest.TestCase):
             self.assertEqual(values(copy), [self.total])
 
     def start_gather(self) -> tuple[list[torch.Tensor], dist.Work]:
-        """Its rows are copied to the caller's tensors after the collective."""
+        """The collective's rows are copied to the caller's tensors after it."""
         rows = [on_device(-1.0).clone() for _ in range(SIZE)]
         tensor = on_device(-1.0).clone()
         torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""What tests on a GPU share: work that takes its time, and small whole numbers."""
+"""Helpers for tests on a GPU: slow work, and small whole numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unittest
 
 import torch
 
-# Of a rank; ranks that share a GPU all have the first one.
+# A rank's device; ranks that share a GPU all have the first one.
 HAS_GPU = torch.cuda.is_available()
 LOCAL_RANK = int(os.environ.get("RONDA_LOCAL_RANK", "0"))
 DEVICE = (
@@ -25,13 +25,13 @@ def use_device() -> None:
 
 
 def fill_late(tensor: torch.Tensor, value: float) -> None:
-    """Fills the tensor on the current stream, which is busy for about 50 ms first."""
+    """Fills the tensor on the current stream, after the stream has been busy for about 50 ms."""
     torch.cuda._sleep(_CYCLES)  # type: ignore[no-untyped-call]
     tensor.fill_(value)
 
 
 class Slow(torch.autograd.Function):
-    """The identity; its gradient is on its way for about 50 ms."""
+    """The identity; its gradient takes about 50 ms."""
 
     @staticmethod
     def forward(ctx, value: torch.Tensor) -> torch.Tensor:
@@ -39,6 +39,6 @@ class Slow(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient: torch.Tensor) -> torch.Tensor:
-        result = torch.full_like(gradient, -1000.0)  # what is read too early
+        result = torch.full_like(gradient, -1000.0)  # the value if it is read too early
         torch.cuda._sleep(_CYCLES)  # type: ignore[no-untyped-call]
         return result.copy_(gradient)

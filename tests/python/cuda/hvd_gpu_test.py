@@ -107,7 +107,7 @@ class OperationsTest(unittest.TestCase):
 
 
 class StreamsTest(unittest.TestCase):
-    """Results without a word to the host: streams alone are ordered."""
+    """The host does not wait for results: only streams are ordered."""
 
     def setUp(self) -> None:
         self.total = hvd.size() * (hvd.size() + 1) / 2
@@ -160,7 +160,7 @@ class StreamsTest(unittest.TestCase):
             del junk
 
     def test_backward_on_other_streams(self):
-        """Streams change from step to step; the sum of the ranks' inputs shows in the weight."""
+        """The stream changes in each step; the sum of the ranks' inputs shows in the weight."""
         weight = nn.Parameter(torch.zeros(COUNT, device=DEVICE))
         optimizer = hvd.DistributedOptimizer(
             torch.optim.SGD([weight], lr=1.0), named_parameters=[("weight", weight)], op=hvd.Sum
@@ -191,7 +191,7 @@ class StreamsTest(unittest.TestCase):
             self.check(weight.detach().clone(), -self.total * (step + 1))
 
     def test_steps_that_differ_from_the_last_ones(self):
-        """Each rank has its own order of tensors, and one is late: schedules are vetoed."""
+        """Each rank has a different order of tensors, and one is late: schedules are vetoed."""
         generator = random.Random(hvd.rank())
         for step in range(40):
             numbers = list(range(4 + step // 10))
@@ -211,7 +211,7 @@ class StreamsTest(unittest.TestCase):
                 self.check(tensor.clone(), self.total + (number - 1) * hvd.size())
 
     def test_memory_is_freed_in_the_middle_of_a_step(self):
-        """cudaFree() waits for all that the device has been given."""
+        """cudaFree() waits until the device has completed all of its work."""
         for _ in range(6):
             tensor = torch.zeros(COUNT, device=DEVICE)
             fill_late(tensor, hvd.rank() + 1)
@@ -223,7 +223,7 @@ class StreamsTest(unittest.TestCase):
             self.check(tensor.clone())
 
     def test_graphs_beside_reductions(self):
-        """Backward is a graph; its gradients are reduced behind each launch of it."""
+        """Backward is a CUDA graph; its gradients are reduced after each launch of it."""
         weight = torch.zeros(COUNT, device=DEVICE)
         gradient, factor = torch.zeros_like(weight), torch.ones((), device=DEVICE)
         graph = torch.cuda.CUDAGraph()

@@ -1,4 +1,4 @@
-"""ronda.torch on PyTorch's own CUDA code without a GPU: streams alone order results."""
+"""ronda.torch with PyTorch's own CUDA code, without a GPU: only streams order results."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class StreamsTest(unittest.TestCase):
             hvd.check_numbers([("weight", mine)])
 
     def start(self) -> tuple[torch.Tensor, hvd.Handle]:
-        """A sum on the side stream, in memory that is -1 until its value comes."""
+        """A sum on the side stream, in memory that is -1 until its value arrives."""
         tensor = on_device(-1.0).clone()
         torch.cuda.synchronize()
         with torch.cuda.stream(self.side):
@@ -92,9 +92,10 @@ class StreamsTest(unittest.TestCase):
             self.assertEqual(values(copy), expected)
 
     def check_backward(self, name: str, **options: object) -> None:
-        """Streams change from step to step. Gradients are whole on the stream of backward().
+        """The stream changes in each step. Gradients are complete on the stream of backward().
 
-        PyTorch adds to a gradient on the stream of the parameter's first use: not the default one.
+        PyTorch adds to a gradient on the stream of the parameter's first use, which is not the
+        default one.
         """
         weights = [nn.Parameter(on_device(0.0).clone()) for _ in range(3)]
         optimizer = hvd.DistributedOptimizer(
@@ -108,7 +109,7 @@ class StreamsTest(unittest.TestCase):
             stream = streams[step % 4]
             with torch.cuda.stream(stream):
                 optimizer.zero_grad()
-                # One pass: from the second step on the gradients are a prepared group.
+                # A single pass: from the second step on, the gradients are a prepared group.
                 outputs = [LateGradient.apply(weight, self.own) for weight in weights]
                 torch.autograd.backward(outputs, [on_device(1.0)] * len(outputs))
                 optimizer.synchronize()

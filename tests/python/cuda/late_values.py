@@ -1,4 +1,4 @@
-"""What tests over the stand-in for CUDA share: values that come to the device late, by copies."""
+"""Helpers for tests over the stand-in for CUDA: values that reach the device late, by copies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import stand_in  # before torch
 import torch
 
 COUNT = 100_003
-# Not the first one: a thread that has chosen no device has that, and must not use it.
+# Not the first device: a thread that has chosen no device has that one, and must not use it.
 DEVICE = torch.device("cuda", 1 + int(os.environ.get("RONDA_LOCAL_RANK", "0")))
 _CYCLES = 100_000_000  # about 50 ms
 
@@ -17,7 +17,7 @@ _constants: dict[float, torch.Tensor] = {}
 
 
 def on_device(value: float) -> torch.Tensor:
-    """A tensor on the device that has `value` everywhere, for all streams."""
+    """A tensor on the device with `value` in all elements, for all streams."""
     if value not in _constants:
         _constants[value] = torch.full((COUNT,), value).to(DEVICE)
         torch.cuda.synchronize(DEVICE)
@@ -25,20 +25,20 @@ def on_device(value: float) -> torch.Tensor:
 
 
 def fill_late(tensor: torch.Tensor, value: float) -> None:
-    """Fills the tensor on the current stream, which is busy for about 50 ms first."""
+    """Fills the tensor on the current stream, after the stream has been busy for about 50 ms."""
     source = on_device(value)
     torch.cuda._sleep(_CYCLES)  # type: ignore[no-untyped-call]
     tensor.copy_(source)
 
 
 def values(tensor: torch.Tensor) -> list[float]:
-    """The different values of the tensor, once the device has done all that it has been given."""
+    """The different values of the tensor, after the device has completed all of its work."""
     torch.cuda.synchronize(DEVICE)
     return tensor.cpu().unique().tolist()
 
 
 class LateGradient(torch.autograd.Function):
-    """The identity; its gradient comes late, and has `value` everywhere."""
+    """The identity; its gradient comes late, and has `value` in all elements."""
 
     @staticmethod
     def forward(ctx, weight: torch.Tensor, value: float) -> torch.Tensor:
@@ -47,17 +47,17 @@ class LateGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        result = on_device(-1000.0).clone()  # what is read too early
+        result = on_device(-1000.0).clone()  # the value if it is read too early
         fill_late(result, ctx.value)
         return result, None
 
 
 def use_device() -> None:
-    """Makes the rank's device the current one; skips the module where there is no stand-in."""
+    """Makes the rank's device the current one; skips the module without a stand-in."""
     stand_in.require()
     torch.cuda.set_device(DEVICE)
 
 
 def uses_the_first_device() -> bool:
-    """Whether anything in this process has used the device that no test uses."""
+    """Whether this process has used the first device, which no test uses."""
     return stand_in.has_context(0)

@@ -1,8 +1,8 @@
-"""CUDA's libraries as tests/testing has them, for PyTorch's own CUDA code on a machine without a
-GPU. Imported before torch.
+"""The stand-ins in tests/testing for CUDA's libraries, for PyTorch's own CUDA code on a machine
+without a GPU. Imported before torch.
 
-Streams are threads that pause at random, so an order that is missing shows in the values. PyTorch's
-kernels are dropped: values come to the device, and go, by copies.
+Streams are threads that pause at random, so a missing order shows in the values. PyTorch's kernels
+are dropped, so values reach and leave the device by copies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DRIVER = "libcuda.so.1"
 
 
 def _is_asked_for() -> bool:
-    """Whether torch is a build that loads such a library."""
+    """Whether this build of torch loads such a library."""
     spec = importlib.util.find_spec("torch")
     assert spec is not None and spec.origin is not None
     library = pathlib.Path(spec.origin).parent / "lib" / "libc10_cuda.so"
@@ -27,7 +27,7 @@ def _is_asked_for() -> bool:
 
 
 def _load(name: str) -> ctypes.CDLL:
-    """The loader takes it for the library of this name that torch's libraries ask for."""
+    """The loader uses it as the library of this name that torch's libraries need."""
     return ctypes.CDLL(str(_FAKES / "fake_cudart" / name), mode=ctypes.RTLD_GLOBAL)
 
 
@@ -43,16 +43,16 @@ if _IS_LOADED:
 
 
 def require() -> None:
-    """Skips a module of tests where torch would not use the stand-in."""
+    """Skips a module of tests if torch would not use the stand-in."""
     if not _IS_LOADED:
         raise unittest.SkipTest(f"this torch does not load {_RUNTIME}")
 
 
 def dropped_kernels() -> int:
-    """How many kernels this process has launched, all of which did nothing."""
+    """The number of kernels that this process has launched, none of which did anything."""
     return int(_runtime.fake_cudart_dropped_kernels())
 
 
 def has_context(device: int) -> bool:
-    """Whether this process has used the device, which would occupy memory on a GPU."""
+    """Whether this process has used the device, which would need memory on a GPU."""
     return bool(_fake.fake_cuda_has_context(device))

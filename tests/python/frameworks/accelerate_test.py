@@ -1,4 +1,4 @@
-"""Accelerate's Accelerator over Ronda, against gloo."""
+"""Accelerate's Accelerator over Ronda, compared with gloo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeepSpeed's engine on CPUs over Ronda, against gloo."""
+"""DeepSpeed's engine on CPUs over Ronda, compared with gloo."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PROGRAM = """
 
 _ENV = {
     "DS_ACCELERATOR": "cpu",
-    # DeepSpeed compiles collectives of its own for CPUs at the first start, for minutes.
+    # DeepSpeed compiles its own collectives for CPUs at the first start, which takes minutes.
     "TORCH_EXTENSIONS_DIR": os.path.join(sys.prefix, "torch_extensions"),
 }
 

@@ -1,4 +1,4 @@
-"""What ronda.torch.frameworks does of itself; the frameworks are stand-ins here."""
+"""Tests of ronda.torch.frameworks alone; the frameworks are stand-ins here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ignite's Engine and idist over Ronda, against gloo."""
+"""ignite's Engine and idist over Ronda, compared with gloo."""
 
 from __future__ import annotations
 

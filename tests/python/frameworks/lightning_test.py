@@ -1,4 +1,4 @@
-"""Lightning's Trainer and Fabric over Ronda, against gloo."""
+"""Lightning's Trainer and Fabric over Ronda, compared with gloo."""
 
 from __future__ import annotations
 

@@ -1,15 +1,16 @@
-"""Ray's TorchTrainer over Ronda, against gloo; Ray starts the ranks itself."""
+"""Ray's TorchTrainer over Ronda, compared with gloo; Ray itself starts the ranks."""
 
 from __future__ import annotations
 
 import unittest
 
+import ray_cluster
 from training_jobs import differences, train
 
 _PROGRAM = """
     import os
     import sys
-    import ray
+    import ray_cluster
     import torch
     import training_jobs as jobs
     from ray.train import FailureConfig, RunConfig, ScalingConfig
@@ -33,17 +34,7 @@ _PROGRAM = """
             optimizer.step()
         jobs.report(plain, rank, torch.distributed.get_backend())
 
-    def start_ray():
-        ray.init(
-            num_cpus=jobs.RANKS, include_dashboard=False, _node_ip_address="127.0.0.1",
-            object_store_memory=100 << 20,
-        )
-
-    try:
-        start_ray()
-    except Exception:  # of no class of its own: its agent has 15 s to start, on a busy host too few
-        ray.shutdown()
-        start_ray()
+    ray_cluster.start(jobs.RANKS)
     result = TorchTrainer(
         training,
         scaling_config=ScalingConfig(num_workers=jobs.RANKS),
@@ -55,24 +46,14 @@ _PROGRAM = """
     assert os.path.exists(mark) == (dies == "dies")
 """
 
-_ENV = {
-    # By its default Ray's processes yield to all others, and stand still on a busy host.
-    "RAY_worker_niceness": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "200",
-    # Actors that watch a cluster: each is one more process that imports Ray.
-    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
-    "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
-}
-
 
 class RayTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
-        cls.expected = train(_PROGRAM, "python", ["gloo", "lives"], env=_ENV)
+        cls.expected = train(_PROGRAM, "python", ["gloo", "lives"], env=ray_cluster.ENV)
 
     def check(self, dies: str) -> None:
-        results = train(_PROGRAM, "python", ["ronda", dies], env=_ENV)
+        results = train(_PROGRAM, "python", ["ronda", dies], env=ray_cluster.ENV)
         self.assertEqual(["ronda"] * 2, [result["backend"] for result in results])
         self.assertEqual([], differences(results, self.expected))
 

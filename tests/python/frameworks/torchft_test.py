@@ -1,4 +1,4 @@
-"""torchft's Manager over Ronda: replicas die and come, and the others go on."""
+"""torchft's Manager over Ronda: replicas die and join, and the others continue."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _HEAD = """
         os._exit(0)  # threads of torchft's wait for their peers
 """.replace("RATE", str(RATE))
 
-# Replica 1 dies when both have made so many steps together; then the other makes as many alone.
+# Replica 1 dies after both have made this many steps together; then the other makes as many alone.
 _STEPS = 5
 _LOSS = (
     _HEAD
@@ -103,7 +103,7 @@ _BETWEEN_STEPS = """
         time.sleep(0.01)
     print(f"{type(group.errored()).__name__}: {group.errored()}", flush=True)
 """
-# The other has its promise to take part.
+# The other replica relies on it to take part.
 _WITHIN_A_STEP = """
     if number == 1:
         optimizer.zero_grad()
@@ -124,7 +124,7 @@ _NEWCOMER = (
 
 
 def expected(participants: Sequence[int]) -> list[torch.Tensor]:
-    """The parameters after steps of so many replicas, in one process."""
+    """The parameters after steps of these numbers of replicas, computed in one process."""
     torch.manual_seed(1)
     model = torch.nn.Linear(4, 1)
     descent = torch.optim.SGD(model.parameters(), lr=RATE)
@@ -146,7 +146,8 @@ class TorchftTest(unittest.TestCase):
 
     @contextlib.contextmanager
     def lighthouse(self) -> Iterator[str]:
-        """Where replicas ask who they are; those that it hears of no more are lost."""
+        """The server that tells replicas which others are alive; replicas that send no more signs
+        of life are lost."""
         server = LighthouseServer(
             bind="127.0.0.1:0", min_replicas=1, join_timeout_ms=60000, heartbeat_timeout_ms=2000
         )
@@ -161,7 +162,7 @@ class TorchftTest(unittest.TestCase):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            # It logs each step, more than a pipe takes that nobody reads.
+            # It logs each step, which would fill a pipe that nobody reads.
             env={**environment(), "OMP_NUM_THREADS": "1", "RUST_LOG": "error"},
             start_new_session=True,
         )
@@ -169,7 +170,7 @@ class TorchftTest(unittest.TestCase):
         return process
 
     def start_both(self, source: str, lighthouse: str) -> Sequence[subprocess.Popen[str]]:
-        """The second when the first has made a step."""
+        """Starts the second replica after the first has made a step."""
         first = self.start(source, 0, lighthouse)
         self.assertTrue(eventually((self.folder / "began0").exists, 200))
         return first, self.start(source, 1, lighthouse)
@@ -184,7 +185,7 @@ class TorchftTest(unittest.TestCase):
         return torch.load(self.folder / f"{number}.pt")
 
     def lose(self, death: str, wrapped: bool) -> str:
-        """What replica 0 says, whose peer dies."""
+        """The output of replica 0, whose peer dies."""
         death = death.replace("\n    ", "\n").strip().replace("\n", "\n    ")
         source = _LOSS.replace("DEATH", death).replace("WRAPPED", str(wrapped))
         with self.lighthouse() as address:
@@ -200,16 +201,16 @@ class TorchftTest(unittest.TestCase):
         return finished.out
 
     def test_a_replica_is_lost(self) -> None:
-        """The other one makes the steps that are left, with gradients of its own."""
+        """The other replica makes the remaining steps, with its own gradients."""
         out = self.lose(_BETWEEN_STEPS, wrapped=True)
         self.assertIn("PeerFailedError: rank 1", out)
 
     def test_a_replica_is_lost_in_a_step(self) -> None:
-        """The step is made again, which torchft 0.2.0's DistributedDataParallel cannot do."""
+        """The step is repeated, which torchft 0.2.0's DistributedDataParallel cannot do."""
         self.lose(_WITHIN_A_STEP, wrapped=False)
 
     def test_a_replica_comes(self) -> None:
-        """It is given the state of the other."""
+        """The new replica gets the state of the other."""
         source = _NEWCOMER.replace("WRAPPED", "True")
         with self.lighthouse() as address:
             for process in self.start_both(source, address):

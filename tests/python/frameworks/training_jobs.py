@@ -1,7 +1,7 @@
-"""Jobs of two ranks that train one small model by a framework, and what their ranks have learnt.
+"""Jobs of two ranks that train one small model by a framework, and the results of the ranks.
 
 A program of such a job imports this module for the model and the samples. A test starts it with
-each backend, by each launcher, and compares.
+each backend and each launcher, and compares.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ronda_test import RONDARUN, environment, finish, program
 RANKS = 2
 STEPS = 20
 BATCH = 4
-RATE = 0.05  # of SGD, which shows a sum that was taken for an average
+RATE = 0.05  # of SGD, with which a sum instead of an average is visible
 
 _FOLDER = "TRAINED"  # variable with the folder of the results
 
-# The entry point by which torch finds the backend, as pip would have installed it.
+# The entry point by which torch finds the backend, as if pip had installed it.
 _INSTALLED = {
     "METADATA": "Metadata-Version: 2.1\nName: ronda\nVersion: 0\n",
     "entry_points.txt": "[torch.backends]\nronda = ronda._torch_backend:register\n",
@@ -35,7 +35,7 @@ _INSTALLED = {
 
 
 class Model(torch.nn.Module):
-    """Adds up the inputs that it is trained with, so that a test sees whether ranks had others."""
+    """Adds up its training inputs, so that a test sees whether ranks had others."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Model(torch.nn.Module):
 
 
 def samples() -> torch.utils.data.TensorDataset:
-    """Of all ranks: each trains STEPS batches of its part."""
+    """The samples of all ranks: each rank trains STEPS batches of its part."""
     generator = torch.Generator().manual_seed(2)
     count = RANKS * STEPS * BATCH
     inputs = torch.randn(count, 8, generator=generator)
@@ -60,14 +60,14 @@ def samples() -> torch.utils.data.TensorDataset:
 
 
 def part(rank: int) -> torch.utils.data.DataLoader:
-    """The batches of a rank, for frameworks that leave this to the program."""
+    """The batches of a rank, for frameworks in which the program divides the samples."""
     whole = samples()
     mine = torch.utils.data.Subset(whole, range(rank, len(whole), RANKS))
     return torch.utils.data.DataLoader(mine, batch_size=BATCH)
 
 
 def report(model: Model, rank: int, backend: str) -> None:
-    """Hands what a rank has learnt to the test."""
+    """Sends a rank's training results to the test."""
     parameters = [parameter.detach().clone() for parameter in model.parameters()]
     torch.save(
         {"parameters": parameters, "seen": model.seen, "backend": backend},
@@ -81,7 +81,7 @@ def report(model: Model, rank: int, backend: str) -> None:
 def train(
     source: str, launcher: str, arguments: Sequence[str] = (), env: Mapping[str, str] | None = None
 ) -> list[dict]:
-    """What each rank of a program, given as its source, has reported.
+    """The report of each rank of a program, which is given as its source.
 
     Args:
         source: of the program.
@@ -100,7 +100,8 @@ def train(
             env=_environment(folder, env or {}),
             start_new_session=True,
         )
-        # torchrun's workers have sessions of their own, and end with it only if it is told to end.
+        # torchrun's workers have their own sessions. They end with torchrun only if it gets a
+        # signal to end.
         limit = threading.Timer(_LIMIT_S, process.terminate)
         limit.start()
         try:
@@ -114,7 +115,7 @@ def train(
         return [torch.load(folder / f"rank{rank}.pt") for rank in range(RANKS)]
 
 
-_LIMIT_S = 900  # of which the import of a framework takes minutes where the host is busy
+_LIMIT_S = 900  # a framework's import takes minutes of this on a busy host
 
 _LAUNCHERS = {
     "rondarun": [str(RONDARUN), "-np", str(RANKS), sys.executable],
@@ -136,15 +137,15 @@ def _environment(folder: pathlib.Path, added: Mapping[str, str]) -> dict[str, st
         **environment(),
         "PYTHONPATH": os.pathsep.join(path),
         _FOLDER: str(folder),
-        "OMP_NUM_THREADS": "1",  # with others sums of one rank could differ between runs
+        "OMP_NUM_THREADS": "1",  # with more threads, sums of one rank could differ between runs
         **added,
     }
 
 
 def differences(results: Sequence[dict], expected: Sequence[dict]) -> list[str]:
-    """What is wrong with what ranks have learnt, besides what is expected of them.
+    """The differences between the results of the ranks and the expected ones.
 
-    Both ranks' averages are sums of the same two numbers, so that all have the same bits.
+    Both ranks' averages are sums of the same two numbers, so all of them have the same bits.
     """
     wrong = []
     if results[0]["seen"] == results[1]["seen"]:

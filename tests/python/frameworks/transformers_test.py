@@ -1,4 +1,4 @@
-"""transformers' Trainer over Ronda, by --ddp_backend, against gloo."""
+"""transformers' Trainer over Ronda, by --ddp_backend, compared with gloo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives of random programs: what each rank passes, and what it must get."""
+"""Collectives of random programs: each rank's arguments, and its expected result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from torch import Tensor
 
 _WHOLE_NUMBERS = ("BAND", "BOR", "BXOR")
 _VIEWS_OF_INPUTS = ["expanded", "conjugated", "negated"]
-# torch's own functions take complex tensors there as pairs of numbers, and refuse lazy conjugation.
+# For these, torch's own functions convert complex tensors to pairs of numbers, and refuse lazy
+# conjugation.
 _REFUSE_CONJUGATED = (
     "all_gather",
     "all_gather_into_tensor",
@@ -30,7 +31,7 @@ _REFUSE_CONJUGATED = (
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One collective of a group; the same on each of its ranks but for `layouts` and `odd`."""
+    """One collective of a group. It is the same on all ranks, except for `layouts` and `odd`."""
 
     seed: int
     index: int  # in the program
@@ -40,10 +41,10 @@ class Call:
     shape: tuple[int, ...]
     op: str
     root: int  # a position in the group; the sender of a message
-    other: int  # another one: the receiver
+    other: int  # another position: the receiver
     layouts: tuple[tuple[str, str], ...]  # of input and output, by position
     is_async: bool
-    odd: tuple[int, str] | None = None  # the position that differs from the others, and in what
+    odd: tuple[int, str] | None = None  # the position that differs, and the difference
 
     def __str__(self) -> str:
         text = f"{self.index}: {self.kind} of {self.dtype} {list(self.shape)}, ranks {self.members}"
@@ -52,10 +53,10 @@ class Call:
         return text + (f", but {self.odd[1]} at position {self.odd[0]}" if self.odd else "")
 
     def must_fail(self, position: int) -> bool:
-        """Whether this rank gets an error: each one does, since one of them differs."""
+        """Whether this rank gets an error. All ranks do if one differs from the others."""
         if self.odd is None:
             return False
-        # Ranks may send different sizes to the root, which has too little room or too much.
+        # Ranks may send different sizes to the root, which then has too little room or too much.
         return self.odd[1] != "shape" or self.kind != "gather" or position == self.root
 
     def values(self, position: int, part: int = 0) -> Tensor:
@@ -86,7 +87,7 @@ class Call:
         return Placed(values, self.dtype, layout).tensor
 
     def place(self, position: int, values: Tensor | None = None) -> Placed:
-        """Memory for a result, or with values for an operation in place."""
+        """Memory for a result; for an operation in place, with values."""
         if values is None:
             values = torch.zeros(self.shape, dtype=torch.float64)
         return Placed(values, self.dtype, self.layouts[position][1])
@@ -100,11 +101,11 @@ class Call:
 
 @dataclasses.dataclass
 class Started:
-    """What a rank has started: its works, and what is wrong once they have ended."""
+    """The operations that a rank has started, and the check of their results."""
 
     works: list[Any]
     check: Callable[[], str] = lambda: ""
-    tensor: Tensor | None = None  # may be given other memory meanwhile
+    tensor: Tensor | None = None  # may get other memory meanwhile
 
 
 _Start = Callable[[Call, int, Any], Started]
@@ -138,7 +139,7 @@ def _reduce(call: Call, me: int, group: Any) -> Started:
     work = dist.reduce(
         place.tensor, call.members[call.root], call.reduce_op(), group, call.is_async
     )
-    # What the other ranks find in their tensors is not defined.
+    # On the other ranks the content of the tensors is undefined.
     expected = reduced(call.op, call.all_values()) if me == call.root else None
     return Started(_works(work), lambda: place.wrong(expected))
 
@@ -209,7 +210,7 @@ def _split(call: Call, sender: int, receiver: int) -> int:
 
 
 def _all_to_all_single(call: Call, me: int, group: Any) -> Started:
-    """Rows of the values, a random number of them to each rank."""
+    """Sends rows of the values, a random number of them to each rank."""
 
     def rows(sender: int, receiver: int) -> Tensor:
         count = _split(call, sender, receiver)
@@ -285,9 +286,10 @@ STARTS: dict[str, _Start] = {
     "objects": _objects,
 }
 REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
-# In what one rank may differ. Not there: what torch's functions refuse before they call a backend,
-# for which the other ranks wait until the deadline; and barriers, which are not counted with the
-# other calls, so that ranks of which one calls a barrier wait for each other.
+# The ways in which one rank may differ. Two things are left out. torch's functions refuse some
+# arguments before they call a backend, and the other ranks would wait for that rank until the
+# deadline. Barriers are not counted with the other calls, so if one rank calls a barrier, the ranks
+# wait for each other.
 ODDITIES = {
     "all_reduce": ["shape", "dtype", "op", "kind"],
     "broadcast": ["shape", "dtype", "root", "kind"],
@@ -316,7 +318,7 @@ def _random_layouts(draw: random.Random) -> tuple[str, str]:
 
 
 def random_call(draw: random.Random, seed: int, index: int, members: tuple[int, ...]) -> Call:
-    """One that all members make alike."""
+    """A call that is the same on all members."""
     kinds = list(STARTS)
     if len(members) == 1:
         kinds = [kind for kind in kinds if kind not in ("message", "ring")]
@@ -344,7 +346,7 @@ def random_call(draw: random.Random, seed: int, index: int, members: tuple[int, 
 
 
 def with_oddity(draw: random.Random, call: Call) -> Call:
-    """The same where one rank differs, if that can be."""
+    """The same call with one rank that differs, if possible."""
     if len(call.members) == 1 or call.kind not in ODDITIES or 0 in call.shape or not call.shape:
         return call
     what = draw.choice(ODDITIES[call.kind])
@@ -356,7 +358,7 @@ def with_oddity(draw: random.Random, call: Call) -> Call:
 
 
 def as_made_by(call: Call, position: int) -> Call:
-    """The call that this rank makes."""
+    """The call as this rank makes it."""
     if call.odd is None or call.odd[0] != position:
         return call
     what = call.odd[1]

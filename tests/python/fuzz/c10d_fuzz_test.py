@@ -1,4 +1,4 @@
-"""Random programs over torch.distributed: each result has the bits that one process computes, or
+"""Random programs over torch.distributed. Each result has the bits that one process computes, or
 every rank of the group gets an error."""
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class _Rank:
     def _end_one(self) -> None:
         call, started = self._open.pop(self._own.randrange(len(self._open)))
         if call.odd is None and self._own.random() < 0.1:
-            return  # nobody waits for it
+            return  # no rank waits for it
         try:
             for work in started.works:
                 self._wait(work)

@@ -1,7 +1,7 @@
-"""What the fuzzers share: tensors in any place of memory, exact values, and the loop over programs.
+"""Helpers for fuzzers: tensors at any position in memory, exact values, and a loop over programs.
 
-A program follows from its seed alone, so every rank makes the same one, and knows what all ranks
-put in. All values are small whole numbers: sums are exact in every dtype and in any order, and
+A program follows from its seed alone, so every rank runs the same one, and knows the inputs of all
+ranks. All values are small whole numbers: sums are exact in every dtype and in any order, and
 results are compared bit for bit.
 """
 
@@ -16,7 +16,7 @@ FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 COMPLEX = [torch.complex64, torch.complex128]
 FP8 = [getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)]
-# Of numbers, beside its bytes, a conversion to and from others is all that torch has for these.
+# For these dtypes torch has only conversions from and to other numbers, and access to bytes.
 UNSIGNED = [getattr(torch, name) for name in ("uint16", "uint32", "uint64") if hasattr(torch, name)]
 
 _GUARD = 96.0  # exact in every dtype
@@ -24,7 +24,7 @@ LAYOUTS = ["whole", "offset", "column", "inner", "transposed", "channels_last"]
 
 
 def wide(values: Tensor) -> Tensor:
-    """The same numbers in a dtype that holds them all."""
+    """The same numbers in a dtype that can represent all of them."""
     return values.detach().to(torch.complex128 if values.is_complex() else torch.float64)
 
 
@@ -35,7 +35,7 @@ def values_of(key: Sequence[object], shape: Sequence[int], high: int = 4) -> Ten
 
 
 def _region(layout: str, shape: Sequence[int], make: Callable[[Sequence[int]], Tensor]) -> Tensor:
-    """A tensor of this shape inside of what `make` makes."""
+    """A tensor of this shape inside a tensor that `make` creates."""
     shape = tuple(shape)
     if layout == "offset":
         return make([torch.Size(shape).numel() + 5])[3:-2].view(shape)
@@ -51,7 +51,7 @@ def _region(layout: str, shape: Sequence[int], make: Callable[[Sequence[int]], T
 
 
 class Placed:
-    """A tensor inside of a larger one, whose other elements nobody may touch."""
+    """A tensor inside a larger one, whose other elements must not change."""
 
     def __init__(self, values: Tensor, dtype: torch.dtype, layout: str) -> None:
         whole: list[Tensor] = []
@@ -67,12 +67,12 @@ class Placed:
         self.tensor = _region(layout, values.shape, make)
         self.tensor.copy_(values.to(dtype))
         _region(layout, values.shape, make_mask).fill_(False)
-        # The program may give its own tensor other memory. These keep the first one.
+        # The program may give its own tensor other memory. These keep the first memory.
         self._whole, self._outside = whole[0].detach(), whole[1]
         self._alias = _region(layout, values.shape, lambda shape: self._whole)
 
     def wrong(self, expected: Tensor | None) -> str:
-        """What is not as expected; empty if all is."""
+        """The unexpected values; empty if there are none."""
         if expected is not None and not torch.equal(wide(self._alias), wide(expected)):
             return f"{wide(self._alias).tolist()} instead of {wide(expected).tolist()}"
         outside = wide(self._whole)[self._outside]
@@ -81,7 +81,7 @@ class Placed:
 
 
 def reduced(op: str, values: Sequence[Tensor]) -> Tensor:
-    """What one process computes of all ranks' values."""
+    """The result of one process with all ranks' values."""
     stacked = torch.stack(list(values))
     if op in ("SUM", "AVG"):
         total = stacked.sum(0)
@@ -98,7 +98,8 @@ def reduced(op: str, values: Sequence[Tensor]) -> Tensor:
 
 def for_each_program(name: str, run: Callable[[int], list[str]], programs: int) -> None:
     """Runs programs of consecutive seeds; raises AssertionError with the seed of the first that
-    fails. The environment variables FUZZ_PROGRAMS and FUZZ_SEED change how many, and the first.
+    fails. The environment variables FUZZ_PROGRAMS and FUZZ_SEED set their number, and the first
+    seed.
     """
     first = int(os.environ.get("FUZZ_SEED", "1"))
     count = int(os.environ.get("FUZZ_PROGRAMS", programs))

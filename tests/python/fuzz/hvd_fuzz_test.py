@@ -1,7 +1,7 @@
-"""Random training loops over a DistributedOptimizer: after each step the parameters have the bits
-that one process computes of all ranks' losses.
+"""Random training loops over a DistributedOptimizer. After each step the parameters have the bits
+that one process computes from all ranks' losses.
 
-A loss is a sum of parameters times whole numbers, which are multiples of the number of ranks. So
+A loss is a sum of parameters times whole numbers that are multiples of the number of ranks. So
 gradients, their averages and the steps of SGD are exact.
 """
 
@@ -38,13 +38,13 @@ def tearDownModule() -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Loop:
-    """What a program does; the same on every rank."""
+    """The choices of a program, the same on every rank."""
 
     seed: int
     dtype: torch.dtype
     shapes: tuple[tuple[int, ...], ...]
     embedding: str  # "none", "dense" or "sparse": the gradients of parameter 0, a table of rows
-    passes: int  # backward passes of a step
+    passes: int  # backward passes per step
     momentum: float
     is_sum: bool
     groups: int | None
@@ -53,8 +53,8 @@ class _Loop:
     sparse_as_dense: bool
     clears_to_none: bool
     by_closure: bool
-    ending: str  # what comes between the passes and step(): "nothing", "clip" or "synchronize"
-    toggles: tuple[tuple[int, int], ...]  # before a step, a parameter is frozen or thawed
+    ending: str  # between the passes and step(): "nothing", "clip" or "synchronize"
+    toggles: tuple[tuple[int, int], ...]  # before a step, a parameter is frozen or unfrozen
     usage: float  # the probability that a rank uses a parameter in a pass
     members: tuple[int, ...]
 
@@ -62,7 +62,7 @@ class _Loop:
         return random.Random(repr((self.seed, *key)))
 
     def uses(self, step: int, turn: int, rank: int, index: int) -> int:
-        """How often the rank uses the parameter in this pass."""
+        """The number of times that the rank uses the parameter in this pass."""
         draw = self.draws("uses", step, turn, rank, index)
         return 0 if draw.random() >= self.usage else draw.choice([1, 1, 2])
 
@@ -99,7 +99,8 @@ def _random_loop(seed: int, members: tuple[int, ...]) -> _Loop:
         (draw.randrange(1, _STEPS), draw.randrange(count)) for _ in range(draw.choice([0, 0, 1, 2]))
     ]
     endings = ["nothing", "nothing", "synchronize"]
-    # Gradients are whole behind backward() where all ranks have them, and all of their group.
+    # Gradients are complete after backward() if all ranks have them, and all gradients of their
+    # group.
     if usage == 1.0 and embedding != "sparse" and not (groups and toggles):
         endings.append("clip")
     is_sum = draw.random() < 0.3
@@ -152,7 +153,7 @@ class _Training:
 
 
 class _OneProcess(_Training):
-    """What one process computes of the losses of all ranks."""
+    """The steps of one process with the losses of all ranks."""
 
     def step(self, step: int) -> None:
         self.toggle(step)
@@ -169,7 +170,7 @@ class _OneProcess(_Training):
 
 
 class _Rank(_Training):
-    """What this rank does of it."""
+    """The steps of this rank."""
 
     def __init__(self, loop: _Loop, process_set: hvd.ProcessSet) -> None:
         super().__init__(loop)
@@ -209,7 +210,7 @@ class _Rank(_Training):
 
 
 def _run(seed: int) -> list[str]:
-    """The failures of this rank."""
+    """Runs one program; returns the failures of this rank."""
     process_set = _SETS[seed % 5 == 0 and len(_SETS) > 1]
     members = tuple(process_set.ranks)
     loop = _random_loop(seed, members)

@@ -1,4 +1,4 @@
-"""ronda.paddle.fleet on several ranks, against one process."""
+"""ronda.paddle.fleet on several ranks, compared with one process."""
 
 import os
 import sys
@@ -17,17 +17,17 @@ import paddle_mnist  # noqa: E402
 paddle.set_device("cpu")
 fleet.init(is_collective=True)
 
-SHARE = 8  # images of a rank in a step
+SHARE = 8  # images per rank and step
 
 
 def batches(indices: "list[list[int]]") -> "list[tuple[paddle.Tensor, paddle.Tensor]]":
-    """Digits of batches of the training set."""
+    """The digits of batches of the training set."""
     images, labels = paddle_mnist.load_digits("train").tensors
     return [(images[paddle.to_tensor(each)], labels[paddle.to_tensor(each)]) for each in indices]
 
 
 def same_lenet() -> paddle_mnist.LeNet:
-    """With the same parameters at each call."""
+    """A LeNet that has the same parameters at each call."""
     paddle.seed(7)
     return paddle_mnist.LeNet()
 
@@ -38,7 +38,7 @@ def momentum(model: paddle.nn.Layer, **options: object) -> paddle.optimizer.Opti
 
 
 def train(model, optimizer, data) -> None:
-    """A step for each of the batches."""
+    """Makes one step for each of the batches."""
     for images, labels in data:
         F.cross_entropy(model(images), labels).backward()
         optimizer.step()
@@ -46,12 +46,12 @@ def train(model, optimizer, data) -> None:
 
 
 def parameters(model: paddle.nn.Layer) -> np.ndarray:
-    """All, in one array."""
+    """All parameters, in one array."""
     return np.concatenate([each.numpy().ravel() for each in model.parameters()])
 
 
 def own_and_all(steps: int) -> "tuple[list[list[int]], list[list[int]]]":
-    """The indices of this rank's batches, and of those of all ranks together."""
+    """The indices of this rank's batches, and those of the batches of all ranks together."""
     size, rank = fleet.worker_num(), fleet.worker_index()
     step = [list(range(i * size * SHARE, (i + 1) * size * SHARE)) for i in range(steps)]
     return [each[rank * SHARE : (rank + 1) * SHARE] for each in step], step

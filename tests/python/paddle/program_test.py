@@ -1,4 +1,4 @@
-"""Whole programs of Fleet's, and its settings."""
+"""Whole Fleet programs, and Fleet's settings."""
 
 import re
 import signal
@@ -12,7 +12,7 @@ from ronda.types import ReduceOp
 
 
 def accuracy_on(ranks: int) -> float:
-    """Of the example after two epochs."""
+    """The accuracy of the example after two epochs."""
     done = subprocess.run(
         [ronda_test.RONDARUN, "-np", str(ranks), sys.executable, "examples/paddle_mnist.py"]
         + ["--epochs", "2"],

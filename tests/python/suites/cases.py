@@ -1,4 +1,4 @@
-"""Runs tests of other people's suites, each in a child of its own with a deadline."""
+"""Runs tests of third-party suites, each in a separate child with a deadline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SKIPPED = "suites: skipped: "
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One test on so many ranks."""
+    """One test on a number of ranks."""
 
     suite: str
     test: str
@@ -64,18 +64,19 @@ def run(
 
 
 class _Child:
-    """A process group that runs a case, with a folder of its own for temporary files."""
+    """A process group that runs a case, with its own folder for temporary files."""
 
     def __init__(self, case: Case, deadline: float) -> None:
         self._case = case
         self._begin = time.monotonic()
         self.end = self._begin + deadline
         self._folder = pathlib.Path(tempfile.mkdtemp(prefix="suites-"))
-        # A fork: what the parent has imported, PyTorch above all, is not imported again.
+        # With a fork, modules that the parent has imported, above all PyTorch, are not imported
+        # again.
         context = multiprocessing.get_context("fork")
         self._process = context.Process(target=self._run)
         self._process.start()
-        # The case's processes hold the other end of this pipe: it closes with the last of them.
+        # The case's processes hold the other end of this pipe. It closes with the last of them.
         self.sentinel = self._process.sentinel
 
     def _run(self) -> None:
@@ -91,7 +92,7 @@ class _Child:
         return not self._process.is_alive() or time.monotonic() > self.end
 
     def result(self) -> Result:
-        """Ends what is left of the case's processes."""
+        """Ends the remaining processes of the case."""
         is_late = self._process.is_alive()
         try:
             os.killpg(self._process.pid or 0, signal.SIGKILL)

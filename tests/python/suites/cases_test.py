@@ -1,4 +1,4 @@
-"""Children that run tests of other people's suites."""
+"""Children that run tests of third-party suites."""
 
 import pathlib
 import subprocess
@@ -23,7 +23,7 @@ def _unittest(body: Callable[[unittest.TestCase], None]) -> Callable[[], None]:
 
 
 def _meeting(mine: pathlib.Path, other: pathlib.Path) -> Callable[[], None]:
-    """A body that passes once another one runs."""
+    """A body that passes if another one runs at the same time."""
 
     def meet() -> None:
         mine.touch()
@@ -33,7 +33,7 @@ def _meeting(mine: pathlib.Path, other: pathlib.Path) -> Callable[[], None]:
 
 
 def _is_gone(pid: int) -> bool:
-    """Whether a process has ended; a zombie has."""
+    """Whether a process has ended, also if it is a zombie."""
     try:
         return " Z " in pathlib.Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:

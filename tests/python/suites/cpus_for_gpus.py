@@ -1,6 +1,6 @@
-"""Lets tests that want GPUs run on CPUs: every GPU is the CPU in a process that calls install().
+"""Runs tests for GPUs on CPUs: in a process that calls install(), every GPU is the CPU.
 
-What only a GPU has, streams and events for instance, is not there: tests of these fail over any
+Features that only a GPU has, such as streams and events, are missing: tests of these fail over any
 backend.
 """
 
@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 
 def install(gpus: int) -> None:
-    """Makes `gpus` GPUs of the CPU, for good, in this process and its forks."""
+    """Makes the CPU act as `gpus` GPUs in this process and its forks, until they end."""
     answers = {"is_available": True, "device_count": gpus, "current_device": 0}
     nothing = ("set_device", "synchronize", "manual_seed")
     for module in (torch.cuda, getattr(torch, "accelerator", None)):
@@ -43,7 +43,7 @@ def _let_ddp_take_device_ids() -> None:
 
 
 class _OnCpu(TorchFunctionMode):
-    """Places on the CPU what a program places on a GPU."""
+    """Moves a program's tensors for a GPU to the CPU."""
 
     def __torch_function__(
         self,
@@ -64,6 +64,6 @@ class _OnCpu(TorchFunctionMode):
 
 
 def _on_cpu(device: Any) -> Any:
-    """The CPU in place of "cuda:0", torch.device("cuda", 0) or 0; anything else as it is."""
+    """The CPU for "cuda:0", torch.device("cuda", 0) or 0; any other value unchanged."""
     is_gpu = isinstance(device, (str, torch.device)) and str(device).startswith("cuda")
     return torch.device("cpu") if is_gpu or type(device) is int else device

@@ -1,8 +1,8 @@
-"""torch's own tests of torch.distributed, DistributedTest, with Ronda in the place of gloo.
+"""torch's own tests of torch.distributed, DistributedTest, with Ronda in place of gloo.
 
-The tests ask in decorators, at the import, whether the backend is one of those they know. They are
-imported with gloo's name, so that Ronda is held to all that gloo is held to; what the tests start
-gets the backend's own name.
+Decorators of the tests check, at the import, whether the backend is a known one. The tests are
+imported with gloo's name, so that Ronda must pass every test that gloo must pass. The processes
+that the tests start get the backend's own name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cases import Case, run_test
 
 
 def cases(backend: str, ranks: int, *, of_gpus: bool) -> list[Case]:
-    """The tests; `of_gpus`: those that want GPUs, on CPUs (see cpus_for_gpus.py)."""
+    """The tests; `of_gpus`: those for GPUs, run on CPUs (see cpus_for_gpus.py)."""
     tests = _load(ranks)
     suite = "distributed_gpu" if of_gpus else "distributed"
     return [
@@ -42,19 +42,19 @@ def _load(ranks: int) -> type[unittest.TestCase]:
         def setUp(self) -> None:
             super().setUp()
             distributed_test.INIT_METHOD = os.environ["INIT_METHOD"]  # a new file for each test
-            # torch spawns the ranks; forks need no import of PyTorch each.
+            # torch spawns the ranks. Forks do not have to import PyTorch again.
             self._start_processes(multiprocessing.get_context("fork").Process)
 
     return TestDistributed
 
 
 def _is_of_gpus(test: Any) -> bool:
-    """Whether a test's source, decorators included, speaks of GPUs."""
+    """Whether a test's source, including its decorators, mentions GPUs."""
     return re.search("gpu|cuda|nccl", inspect.getsource(inspect.unwrap(test)), re.I) is not None
 
 
 def _run(backend: str, name: str, ranks: int, of_gpus: bool) -> None:
-    """Runs one test: this process starts the ranks and judges how they end."""
+    """Runs one test: this process starts the ranks and checks how they end."""
     from torch.testing._internal.distributed import distributed_test
 
     os.environ["BACKEND"] = backend
@@ -71,7 +71,7 @@ def _run(backend: str, name: str, ranks: int, of_gpus: bool) -> None:
 
 
 class _TakenForGloo(str):
-    """The name of a backend for which tests do what they do for gloo."""
+    """The name of a backend that the tests treat like gloo."""
 
     def __eq__(self, other: object) -> bool:
         return other == "gloo" or str.__eq__(self, other)
@@ -83,7 +83,7 @@ class _TakenForGloo(str):
 
 
 def _expect_profiles_of(backend: str, tests: Any) -> None:
-    """Makes the tests ask for the backend's events in profiles, as they do of gloo."""
+    """Makes the tests look for the backend's events in profiles, as they do for gloo."""
     for group in ("PROFILING", "CUDA_PROFILING", "SEND_RECV_PROFILING"):
         getattr(tests, f"{group}_SUPPORTED_BACKENDS").append(backend)
     original = tests.get_profiling_event
@@ -91,7 +91,7 @@ def _expect_profiles_of(backend: str, tests: Any) -> None:
     def events(*args: Any, **kwargs: Any) -> list[Any]:
         found: list[Any] = original(*args, **kwargs)
         for event in found:
-            event.is_async = True  # a mark that torch lets no Python set; the tests want it
+            event.is_async = True  # torch does not let Python set this mark, but the tests need it
         return found
 
     tests.get_profiling_event = events

@@ -1,4 +1,4 @@
-"""Which tests of other people's suites fail, and why: expected.txt, read and held to."""
+"""The failing tests of third-party suites, with reasons: reads and checks expected.txt."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Expectation:
     """A row of the table."""
 
     suite: str
-    test: str  # a name, or a pattern as the shell has it
+    test: str  # a name, or a shell pattern
     torch: str  # "*", "2.6", "2.6+" or "1.13-2.6"
     ranks: str  # "*" or a number
-    how: str  # "fails", or "may fail": a race of the test's own
+    how: str  # "fails", or "may fail": the test itself has a race
     reason: str
 
     def covers(self, case: Case, torch: str) -> bool:
@@ -34,7 +34,7 @@ def read(path: pathlib.Path) -> list[Expectation]:
     """Reads the table.
 
     Raises:
-        ValueError: a line is no row; the message names it.
+        ValueError: a line is not a row; the message names it.
     """
     rows = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -50,7 +50,7 @@ def read(path: pathlib.Path) -> list[Expectation]:
 
 
 def surprises(results: Iterable[Result], rows: Iterable[Expectation], torch: str) -> list[str]:
-    """Sentences about each result that is not as the table has it."""
+    """A sentence about each result that differs from the table."""
     sentences = []
     for result in results:
         row = expectation(result.case, rows, torch)

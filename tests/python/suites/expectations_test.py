@@ -1,4 +1,4 @@
-"""The table of tests that are expected to fail: what it says, and what is held to it."""
+"""The table of tests that are expected to fail: its content, and the check against results."""
 
 import pathlib
 import tempfile

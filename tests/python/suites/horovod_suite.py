@@ -1,8 +1,8 @@
-"""Horovod's own tests of horovod.torch, on Ronda: each in a job of its own.
+"""Horovod's own tests of horovod.torch, on Ronda, each in a separate job.
 
-`horovod` means `ronda` in a process that has asked for the cases. The ranks of a job are forks, so
-that no test waits for an import of PyTorch; they find each other by the variables that rondarun and
-horovodrun would set.
+After a process has requested the cases, `horovod` means `ronda` in it. The ranks of a job are
+forks, so that no test waits for an import of PyTorch; they find each other by the variables that
+rondarun and horovodrun would set.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import stand_ins
 from cases import Case, run_test
 
 _MODULES = ("test_torch", "test_adasum_pytorch")
-_GRACE_S = 10.0  # for the other ranks to say what they think of the end of one that has failed
+_GRACE_S = 10.0  # in which the other ranks can report on the end of a failed rank
 
 
 def cases(folder: pathlib.Path, ranks: int) -> list[Case]:
@@ -75,7 +75,7 @@ def _in_thread(target: Any, args: tuple[Any, ...] = (), daemon: bool = True) -> 
 
 
 def _run_job(test: unittest.TestCase, ranks: int) -> None:
-    """Runs a test on ranks of a new job; exits with 1 if it fails on any."""
+    """Runs a test on ranks of a new job; exits with 1 if it fails on any rank."""
     job = f"suites-{uuid.uuid4().hex}"
     context = multiprocessing.get_context("fork")
     left = [
@@ -102,5 +102,5 @@ def _run_rank(test: unittest.TestCase, rank: int, ranks: int, job: str) -> None:
     for name, value in place.items():
         os.environ[f"RONDA_{name}"] = os.environ[f"HOROVOD_{name}"] = str(value)
     os.environ["RONDA_JOB_ID"] = job
-    os.environ.setdefault("RONDA_STALL_DEADLINE", "30s")  # ranks that fail apart wait for no longer
+    os.environ.setdefault("RONDA_STALL_DEADLINE", "30s")  # for ranks that fail separately
     run_test(unittest.TestSuite([test]))

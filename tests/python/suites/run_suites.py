@@ -1,4 +1,4 @@
-"""Runs other people's suites on Ronda and counts: docs/suites.md."""
+"""Runs third-party suites on Ronda and counts the results: docs/suites.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import horovod_suite
 import torch
 
 _SUITES = ("distributed", "distributed_gpu", "horovod")
-_OUTPUT_LINES = 40  # of a test that fails and is not expected to
+_OUTPUT_LINES = 40  # of a test that fails unexpectedly
 
 
 def _arguments(args: Sequence[str]) -> argparse.Namespace:
@@ -34,7 +34,7 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--filter", default="", help="a regular expression: only tests that match")
     parser.add_argument("--jobs", type=int, default=1, help="tests at a time (1)")
-    # torch gives its longest test, which takes 80 s of two idle cores, 400 s itself.
+    # torch itself gives its longest test, which takes 80 s on two idle cores, 400 s.
     parser.add_argument("--deadline", type=float, default=450, help="seconds a test (450)")
     return parser.parse_args(args)
 
@@ -57,8 +57,8 @@ def _run(
     options: argparse.Namespace,
     rows: Sequence[expectations.Expectation] = (),
 ) -> list[cases.Result]:
-    """Runs the cases; those that fail beside others, and are in no row, run again alone, as many
-    have short deadlines of their own.
+    """Runs the cases. A case that fails beside others, and is in no row, runs again alone, because
+    many tests have short deadlines.
     """
     results = cases.run(wanted, options.jobs, options.deadline, _report)
     again = [result for result in results if _is_news(result, rows)] if options.jobs > 1 else []
@@ -71,13 +71,13 @@ def _run(
 
 
 def _is_news(result: cases.Result, rows: Sequence[expectations.Expectation]) -> bool:
-    """Whether a test fails that is in no row."""
+    """Whether a failed test is in no row."""
     row = expectations.expectation(result.case, rows, torch.__version__)
     return result.outcome == "fail" and row is None
 
 
 def _with_gloo(news: Sequence[cases.Result], options: argparse.Namespace) -> dict[str, str]:
-    """What tests that fail over Ronda do over gloo."""
+    """The results over gloo of tests that fail over Ronda."""
     names = {result.case.test for result in news}
     suite = news[0].case.suite
     wanted = [case for case in _cases(suite, options, "gloo") if case.test in names]
@@ -86,7 +86,7 @@ def _with_gloo(news: Sequence[cases.Result], options: argparse.Namespace) -> dic
 
 
 def _judge(suite: str, options: argparse.Namespace) -> list[str]:
-    """Runs a suite and prints its counts; returns what is not as expected."""
+    """Runs a suite and prints its counts; returns the unexpected results."""
     of_suite = _cases(suite, options, options.backend)
     wanted = [case for case in of_suite if re.search(options.filter, case.test)]
     if not wanted:
@@ -118,7 +118,7 @@ def _judge(suite: str, options: argparse.Namespace) -> list[str]:
 
 
 def main(args: Sequence[str]) -> int:
-    """Returns the exit code: 1 if something is not as expected.txt has it."""
+    """Returns the exit code: 1 if a result differs from expected.txt."""
     options = _arguments(args)
     surprises = [line for suite in options.suite or _SUITES for line in _judge(suite, options)]
     for line in surprises:

@@ -1,6 +1,6 @@
-"""Small modules that other people's suites import, for Pythons that lack them.
+"""Small modules that third-party suites import, for Pythons that lack them.
 
-A suite wants a decorator or a base class of each: nothing that is worth an installation.
+A suite needs a decorator or a base class of each, which is not worth an installation.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 def install(*names: str) -> None:
     """Makes modules importable: "pytest", "mock", "packaging", "expecttest".
 
-    `pytest` is replaced even where it is installed: its marks mean nothing to unittest, which runs
-    the suites here.
+    `pytest` is replaced even if it is installed: its marks mean nothing to unittest, which runs the
+    suites here.
     """
     makers = {"pytest": _pytest, "mock": _mock, "packaging": _packaging, "expecttest": _expecttest}
     for name in names:

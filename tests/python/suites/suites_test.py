@@ -16,7 +16,7 @@ class SuitesTest(unittest.TestCase):
     def test_torch_s_own_tests_end_as_the_table_has_it(self) -> None:
         for suite in ("distributed", "distributed_gpu"):
             command = [sys.executable, str(RUNNER), "--suite", suite, "--jobs", "2"]
-            # Prints as it goes, so that a test that stands still can be seen.
+            # Prints continuously, so that a test that hangs is visible.
             with self.subTest(suite):
                 self.assertEqual(subprocess.run(command).returncode, 0)
 

@@ -14,7 +14,7 @@ PASSES = "25"
 
 class ElasticChaosTest(unittest.TestCase):
     def test_the_example_learns_whoever_dies(self) -> None:
-        # The other test has its own cases, which are not those of the report.
+        # The other test has its own cases, which do not belong to the report.
         own = ("XML_OUTPUT_FILE", "TEST_")
         env = {n: v for n, v in ronda_test.environment().items() if not n.startswith(own)}
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Horovod's elastic API in jobs whose ranks die, come and go. The test is their launcher."""
+"""Horovod's elastic API in jobs whose ranks die, join and leave. The test is the launcher."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import ronda_test
 
-# The gradients depend on the batch alone, so the result does not depend on who has been a member.
+# The gradients depend only on the batch, so the result does not depend on the members.
 PROGRAM = """
     import os, signal
     import torch
@@ -59,7 +59,7 @@ PROGRAM = """
     hvd.shutdown()
 """
 
-# Begins with one member. Each member says whether its gradients are those of all.
+# Begins with one member. Each member prints whether its gradients are those of all.
 GROWING = """
     import torch
     import ronda.torch as hvd
@@ -86,7 +86,7 @@ GROWING = """
     hvd.shutdown()
 """
 
-# Says which device it took and which local ranks it has had. The first member dies in the middle.
+# Prints its device and the local ranks it has had. The first member dies in the middle.
 DEVICES = """
     import os, signal
     import torch
@@ -207,7 +207,8 @@ def weights_of_one_rank() -> str:
 
 class ElasticTest(unittest.TestCase):
     def results(self, finished: list[ronda_test.Finished]) -> list[list[str]]:
-        """What those that have finished say: the number of ranks, of resets, and the weights."""
+        """The output of members that have finished: the number of ranks, of resets, and the
+        weights."""
         found = []
         for each in finished:
             match = re.search(r"finished (\d+) (\d+) (\S+ \S+)", each.out)

@@ -1,5 +1,5 @@
-"""Gradients of a DistributedOptimizer between backward() and step(): when they are whole, and what
-may be done to them.
+"""A DistributedOptimizer's gradients between backward() and step(): when they are complete, and
+which changes are allowed.
 """
 
 import copy
@@ -25,7 +25,7 @@ STEPS = 7  # the schedule is locked after four
 
 
 def gradients_of_all(model, step):
-    """The average over the ranks, computed alone, with the weights of `model`."""
+    """The average over the ranks, which this rank computes with the weights of `model`."""
     alone = copy.deepcopy(model)
     alone.zero_grad(set_to_none=True)
     for rank in range(hvd.size()):
@@ -34,7 +34,7 @@ def gradients_of_all(model, step):
 
 
 class Doubling(hvd.mpi_ops.Compressor):
-    """Of the program's own."""
+    """A compressor that the program defines."""
 
     @staticmethod
     def compress(tensor):
@@ -46,7 +46,7 @@ class Doubling(hvd.mpi_ops.Compressor):
 
 
 class WithExtra(torch.nn.Module):
-    """A network, and a parameter that not every loss depends on."""
+    """A network with a parameter that not every loss depends on."""
 
     def __init__(self):
         super().__init__()
@@ -140,7 +140,7 @@ class WholeTest(TrainingCase):
                     (loss / hvd.size()).backward()
                 own = uses[hvd.rank()]
                 model(batch(hvd.rank(), step), own).square().mean().backward()
-                # Ranks that have returned meet those that have not, if there are any.
+                # Ranks that have returned meet those that have not, if any.
                 hvd.allreduce(torch.ones(1), name="between")
                 if not options:
                     self.check(model.net, [each.grad for each in whole.net.parameters()])
@@ -204,7 +204,7 @@ class WholeTest(TrainingCase):
             torch.testing.assert_close(weights(model), weights(whole))
 
     def test_closures_see_one_loss(self):
-        """LBFGS evaluates as often as the loss says."""
+        """LBFGS evaluates as often as the loss requires."""
         for search in (None, "strong_wolfe"):
             model = make_model()
             optimizer = hvd.DistributedOptimizer(
@@ -308,7 +308,7 @@ class ChangedTest(TrainingCase):
             self.assert_same_on_all_ranks(model)
 
     def test_each_rank_another_element(self):
-        """The ranks' gradients have the same bits, at other places."""
+        """The ranks' gradients have the same bits, in different elements."""
         for dtype in (torch.float16, torch.float32, torch.float64):
             for change in (torch.Tensor.neg_, torch.Tensor.zero_, lambda each: each.add_(0.5)):
                 parameter = torch.nn.Parameter(torch.ones(5, dtype=dtype))
@@ -347,7 +347,7 @@ class ChangedTest(TrainingCase):
         self.assert_same_on_all_ranks(model)
 
     def test_in_flight(self):
-        """By a hook on one rank: every rank refuses."""
+        """By a hook on one rank; every rank refuses."""
         for change in self.changes(2.0):
             model = make_model()
             optimizer = self.wrap(model)
@@ -383,7 +383,7 @@ class ChangedTest(TrainingCase):
             torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
             with self.assertRaisesRegex(ValueError, "'extra' was changed while"):
                 optimizer.step()
-        for step in range(3):  # the way out that the text names
+        for step in range(3):  # the solution that the text names
             optimizer.zero_grad(set_to_none=True)
             model(batch(hvd.rank(), step), hvd.rank() == 0).square().mean().backward()
             optimizer.synchronize()
@@ -410,7 +410,7 @@ class SeveralTest(TrainingCase):
     """Optimizers whose gradients one pass computes."""
 
     def check(self, forward):
-        """`forward` of the layers, a rank's data and the step."""
+        """`forward` gets the layers, a rank's data and the step."""
         torch.manual_seed(2)
         layers = torch.nn.ModuleList([torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)])
         whole = copy.deepcopy(layers)
@@ -447,8 +447,8 @@ class SeveralTest(TrainingCase):
 
 
 class StorageTest(unittest.TestCase):
-    """Memory that is freed while an operation works on it. So much is returned to the system at
-    once: who touches it then ends with SIGSEGV.
+    """Memory that is freed while an operation works on it. A block of this size is returned to the
+    system at once: an access to it then ends with SIGSEGV.
     """
 
     def operations(self):
@@ -481,7 +481,7 @@ class StorageTest(unittest.TestCase):
                     self.assertEqual(len(set(result[:: 1 << 18].tolist())), 1)
 
     def test_of_gradients(self):
-        """Of a rank that others lack, and in backward."""
+        """A gradient of a rank that others lack, and one in backward."""
         model = WithExtra()
         model.extra = torch.nn.Parameter(torch.ones(1 << 20))
         optimizer = hvd.DistributedOptimizer(

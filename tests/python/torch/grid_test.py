@@ -1,6 +1,6 @@
-"""Every operation of Horovod's on every dtype and number of dimensions, whole or by process sets.
+"""Every operation of Horovod on every dtype and number of dimensions, whole or by process sets.
 
-Also what ranks see where they disagree, and what integers become under factors.
+It also tests errors if ranks disagree, and integers under factors.
 """
 
 import itertools
@@ -91,7 +91,7 @@ class WholeJobTest(GridCase):
     def test_alltoall(self):
         size, rank = hvd.size(), hvd.rank()
         for dtype, shape in GRID:
-            # Rank r sends r + 1 rows to each, and of these rows each is alike.
+            # Rank r sends r + 1 rows to each rank; all rows for one rank are equal.
             own = torch.full((size * (rank + 1), *shape[1:]), rank + 1, dtype=dtype)
             want = torch.cat(
                 [torch.full((r + 1, *shape[1:]), r + 1, dtype=dtype) for r in range(size)]
@@ -112,7 +112,7 @@ class WholeJobTest(GridCase):
             received, splits = hvd.alltoall(own, [size] + [0] * (size - 1))
             self.assertEqual(splits.tolist(), [size if rank == 0 else 0] * size)
             self.assertEqual(received.shape, (size * size if rank == 0 else 0, 2))
-            # Nobody has anything.
+            # No rank has rows.
             received, splits = hvd.alltoall(own[:0], [0] * size)
             self.assertEqual((received.shape, received.dtype), ((0, 2), dtype))
 
@@ -134,7 +134,7 @@ class WholeJobTest(GridCase):
 
 
 class ProcessSetTest(GridCase):
-    """The even and the odd ranks, each among themselves and at the same time."""
+    """The even and the odd ranks, each set separately and at the same time."""
 
     def setUp(self):
         needs_other_ranks(self)
@@ -209,14 +209,14 @@ class ProcessSetTest(GridCase):
         self.assertEqual(self.mine.size(), len(self.ranks))
         self.assertEqual(hvd.global_process_set.size(), hvd.size())
         with self.assertRaises(ValueError):
-            hvd.add_process_set(self.ranks)  # there is one of these ranks
+            hvd.add_process_set(self.ranks)  # a set of these ranks exists
         with self.assertRaises(ValueError):
             hvd.add_process_set([0, hvd.size()])
         self.assertFalse(hvd.remove_process_set(hvd.global_process_set))
 
 
 class FactorsTest(GridCase):
-    """Factors scale as they do in Horovod: before and after the sum, integers towards zero."""
+    """Factors scale as in Horovod: before and after the sum, integers towards zero."""
 
     def values(self, dtype):
         low = 0 if dtype == torch.uint8 else -10
@@ -278,7 +278,7 @@ class FactorsTest(GridCase):
 
 
 class DisagreementTest(GridCase):
-    """All ranks raise, the text has the tensor's name, and the job goes on."""
+    """All ranks raise, the text has the tensor's name, and the job continues."""
 
     def setUp(self):
         needs_other_ranks(self)
@@ -332,12 +332,12 @@ class DisagreementTest(GridCase):
 
 
 class MistakesTest(GridCase):
-    """Found before anything is sent."""
+    """Mistakes that are found before anything is sent."""
 
     def test_of_an_alltoall(self):
         size = hvd.size()
         for tensor, splits in (
-            (torch.ones(size), [2] * size),  # more than there are
+            (torch.ones(size), [2] * size),  # more than the tensor has
             (torch.ones(size), [1] * (size + 1)),
             (torch.ones(size), torch.ones(size, dtype=torch.float32)),
             (torch.ones(size + 1), [-1] + [1] * (size - 1)),

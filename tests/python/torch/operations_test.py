@@ -194,7 +194,7 @@ class ExchangeTest(unittest.TestCase):
         own = torch.arange(2 * size) + 100 * rank
         want = torch.cat([torch.arange(2 * rank, 2 * rank + 2) + 100 * r for r in range(size)])
         torch.testing.assert_close(hvd.alltoall(own), want)
-        # Rank r sends r + to rows to each; one row stays.
+        # Rank r sends r + to rows to rank `to`; one row stays.
         splits = torch.tensor([rank + to for to in range(size)], dtype=torch.int32)
         rows = torch.full((int(splits.sum()) + 1, 2), float(rank))
         received, counts = hvd.alltoall(rows, splits)
@@ -249,7 +249,7 @@ class ExchangeTest(unittest.TestCase):
 
 class GradientTest(unittest.TestCase):
     def gradient(self, function, own, weight=None):
-        """Of the sum of function(own) * weight."""
+        """The gradient of the sum of function(own) * weight."""
         leaf = own.clone().requires_grad_()
         output = function(leaf)
         output = output if isinstance(output, torch.Tensor) else torch.cat(list(output))
@@ -322,7 +322,7 @@ class MistakesTest(unittest.TestCase):
 
     def test_names_in_flight(self):
         needs_other_ranks(self)
-        # Nobody else submits the tensor before this rank has met the error.
+        # No other rank submits the tensor before this rank has had the error.
         if hvd.rank() == 0:
             handle = hvd.allreduce_async(torch.ones(2), name="twice")
             self.assertRaisesRegex(ValueError, "twice", hvd.allreduce, torch.ones(2), name="twice")

@@ -1,4 +1,4 @@
-"""DistributedOptimizer, against one process that has the data of all ranks."""
+"""DistributedOptimizer, compared with one process that has the data of all ranks."""
 
 import inspect
 import unittest
@@ -23,7 +23,7 @@ STEPS = 7  # the schedule is locked after four
 
 
 def train_alone(steps=STEPS, passes=1, factor=None, clip=None, model=None):
-    """What the ranks should arrive at together; `factor` of the sum of their gradients."""
+    """The expected result of the ranks together; `factor` of the sum of their gradients."""
     model = make_model() if model is None else model
     optimizer = sgd(model)
     for step in range(steps):
@@ -84,7 +84,7 @@ class ReductionTest(Case):
 
     def test_compression(self):
         class Halving(hvd.mpi_ops.Compressor):
-            """Of the program's own."""
+            """A compressor that the program defines."""
 
             @staticmethod
             def compress(tensor):
@@ -189,7 +189,7 @@ class ReductionTest(Case):
         before = weights(model)
         for step in range(4):
             optimizer.zero_grad()
-            loss_of(model, 0, step).backward()  # all ranks agree: the change is that of one
+            loss_of(model, 0, step).backward()  # all ranks agree: the change equals that of one
             optimizer.step()
         self.assert_same_on_all_ranks(model)
         alone = make_model()
@@ -279,7 +279,7 @@ class ParametersTest(Case):
         for step in range(STEPS):
             optimizer.zero_grad(set_to_none=True)
             gradient = torch.arange(108.0).view(4, 3, 3, 3) * (hvd.rank() + 1)
-            # As the parameter, or not.
+            # With the parameter's layout, or another.
             layout = torch.channels_last if step % 2 else torch.contiguous_format
             model.weight.grad = None
             (model.weight * gradient.contiguous(memory_format=layout)).sum().backward()
@@ -327,7 +327,7 @@ class ParametersTest(Case):
                 torch.testing.assert_close(table.weight.detach(), want)
 
     def test_those_that_are_frozen_now_and_then(self):
-        """As those of a generator and a discriminator, with an optimizer each."""
+        """Like those of a generator and a discriminator, with one optimizer each."""
         halves = [torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)]
         for half in halves:
             hvd.broadcast_parameters(half.state_dict(), 0)

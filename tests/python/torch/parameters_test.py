@@ -1,5 +1,5 @@
-"""Parameters of a DistributedOptimizer: that change, that are copied, that others have as well; and
-the arguments of its step().
+"""A DistributedOptimizer's parameters that change, are copied, or are shared; and the arguments of
+step().
 """
 
 import copy
@@ -110,7 +110,7 @@ class ParameterTest(TrainingCase):
             else:
                 loss.backward()
                 optimizer.step()
-            del loss  # its graph has the shape in it
+            del loss  # its graph contains the shape
 
     def test_of_another_order_of_memory_on_one_rank(self):
         needs_other_ranks(self)
@@ -200,7 +200,7 @@ class CopyTest(TrainingCase):
             else:
                 optimizer.step()
         del optimizer
-        for step in range(5):  # there is no other one any more
+        for step in range(5):  # no other set is left
             first.zero_grad()
             loss_of(model, hvd.rank(), step).backward()
             first.step()
@@ -264,7 +264,7 @@ class StepTest(TrainingCase):
         optimizer = hvd.DistributedOptimizer(Scaled(model.parameters(), 0.1))
         for step in range(3):
             optimizer.zero_grad()
-            if hvd.rank() == 0:  # the others learn in step() that there are gradients
+            if hvd.rank() == 0:  # the others learn of the gradients in step()
                 loss_of(model, hvd.rank(), step).backward()
             optimizer.step(0.5)
         self.assert_same_on_all_ranks(model)

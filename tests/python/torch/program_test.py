@@ -84,7 +84,7 @@ class ProgramTest(unittest.TestCase):
             self.assertIn("on some ranks only", done.out)
 
     def test_two_horovods_in_one_program(self):
-        """A program that names its modules as horovod.torch.*, by an alias."""
+        """A program that names its modules horovod.torch.*, by an alias."""
         done = ronda_test.run(
             """
             import sys

@@ -28,7 +28,7 @@ def optimizer_classes():
 
 
 def flat(value):
-    """The leaves of nested dicts and sequences; tensors as lists."""
+    """The leaves of nested dicts and sequences, with tensors as lists."""
     if isinstance(value, torch.Tensor):
         return [(str(value.dtype), tuple(value.shape), value.flatten().tolist())]
     if isinstance(value, dict):
@@ -82,7 +82,7 @@ class BroadcastTest(unittest.TestCase):
                     each.grad = each.grad.to_sparse()
             return loss
 
-        # The others have no state yet, or one of their own.
+        # The others have no state yet, or a different one.
         for _ in range(3 if is_root else hvd.rank() - 1):
             optimizer.step(closure)
         before = [each.detach().clone() for each in layer.parameters()]
@@ -238,11 +238,11 @@ class ElasticTest(unittest.TestCase):
 
 
 class SyncBatchNormTest(unittest.TestCase):
-    """Against torch's BatchNorm in one process that has the batches of all ranks."""
+    """Compares with torch's BatchNorm in one process that has the batches of all ranks."""
 
     def batches(self, dims, dtype):
         torch.manual_seed(5)
-        # Of different sizes, with a mean that is large beside the deviation.
+        # Batches of different sizes, with a mean that is large compared with the deviation.
         return [
             (torch.randn(2 + rank, 3, *[4] * dims) * (rank + 1) + 100).to(dtype)
             for rank in range(hvd.size())

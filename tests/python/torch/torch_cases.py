@@ -1,4 +1,4 @@
-"""What tests of Horovod's operations share: a job, and numbers that differ from rank to rank."""
+"""Helpers for tests of Horovod's operations: a job, and numbers that differ between ranks."""
 
 import copy
 import unittest
@@ -27,7 +27,7 @@ def needs_other_ranks(test):
 
 
 def of_rank(rank, shape=(5, 3), dtype=torch.float32):
-    """Small whole numbers, other ones for each rank, exact in every dtype."""
+    """Small whole numbers that differ between ranks, exact in every dtype."""
     count = torch.Size(shape).numel()
     return ((torch.arange(count) + 2 * rank) % 7).reshape(shape).to(dtype)
 
@@ -37,8 +37,8 @@ def of_all(shape=(5, 3), dtype=torch.float32):
 
 
 def parameters_for(kind, model):
-    """Those that an optimizer of class `kind` takes: Muon, which newer versions of torch have,
-    takes matrices alone.
+    """The parameters that an optimizer of class `kind` accepts: Muon, in newer versions of torch,
+    accepts only matrices.
     """
     matrices_only = kind.__name__ == "Muon"
     return [each for each in model.parameters() if not matrices_only or each.ndim == 2]
@@ -68,7 +68,7 @@ def sgd(model, **options):
 
 
 def pair(model, make_optimizer, **options):
-    """A model's optimizer, and one process' model and optimizer."""
+    """A model's optimizer, and the model and optimizer of one process."""
     whole = copy.deepcopy(model)
     optimizer = hvd.DistributedOptimizer(
         make_optimizer(model.parameters()), model.named_parameters(), **options

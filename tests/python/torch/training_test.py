@@ -1,4 +1,4 @@
-"""LeNet-5 on the digits, trained as Horovod's examples do it."""
+"""LeNet-5 on the digits, trained as in Horovod's examples."""
 
 import importlib.util
 import pathlib
@@ -55,7 +55,7 @@ class TrainingTest(unittest.TestCase):
         self.assertGreaterEqual(example.test(model, own), 0.97)
 
     def test_uneven_data_with_join(self):
-        """Rank r has 3 r steps more than rank 0; the last ones train without the others."""
+        """Rank r has 3 r steps more than rank 0; the last steps train without the other ranks."""
         model, optimizer = self.make()
         images, labels = example.load_digits("t10k").tensors
         for step in range(3 + 3 * hvd.rank()):

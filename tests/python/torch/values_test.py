@@ -7,7 +7,7 @@ import ronda.torch as hvd
 import torch
 from torch_cases import needs_other_ranks, setUpModule, tearDownModule  # noqa: F401
 
-# Twice each does not fit.
+# Twice each value does not fit.
 LARGE_INTEGERS = (
     (torch.uint8, 200), (torch.int8, 100), (torch.int8, -101), (torch.int16, -(2**15)),
     (torch.int32, 2**30 + 5), (torch.int64, 2**62 + 5), (torch.int64, -(2**63)),
@@ -15,7 +15,7 @@ LARGE_INTEGERS = (
 
 
 def negated(value):
-    """-value as a view that PyTorch negates when it is read; its memory holds `value`."""
+    """-value as a view that PyTorch negates when it is read; its memory contains `value`."""
     tensor = torch.tensor([complex(1, value)]).conj().imag
     assert tensor.is_neg() and tensor.is_contiguous()
     return tensor
@@ -78,7 +78,7 @@ class ValueTest(unittest.TestCase):
     def test_operations_on_one_tensor_take_effect_in_order(self):
         size = hvd.size()
         tensor = torch.ones(1000)
-        # The first has more to wait for than the others.
+        # The first one has to wait for more than the others.
         handles = [
             hvd.allreduce_async_(tensor, op=hvd.Sum, name=f"one behind the other {i}")
             for i in range(3)
@@ -187,10 +187,10 @@ class ObjectTest(unittest.TestCase):
 
 
 class RefusalTest(unittest.TestCase):
-    """One rank's arguments are wrong."""
+    """The arguments of one rank are wrong."""
 
     def check_refused(self, call, good, bad, text):
-        """call(bad) on rank 0, call(good) on the others."""
+        """Calls call(bad) on rank 0, and call(good) on the others."""
         error = ValueError if hvd.rank() == 0 else hvd.HorovodInternalError
         with self.assertRaisesRegex(error, text) as raised:
             call(bad if hvd.rank() == 0 else good)

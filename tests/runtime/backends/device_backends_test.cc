@@ -16,7 +16,7 @@ DeviceFacts Facts(const std::string& host, const std::string& pci_bus, const std
   return {.host = host, .pci_bus = pci_bus, .nccl = nccl, .why_no_nccl = nccl.empty() ? "no libnccl.so.2" : ""};
 }
 
-// Of ranks whose hosts' communicator has one level.
+// Rates the backends for ranks whose communicator for host memory has one level.
 std::string Rate(const std::vector<DeviceFacts>& facts) { return ToString(RateDeviceBackends({.facts = facts})); }
 
 std::string NameOf(const absl::StatusOr<absl::string_view>& backend) {
@@ -52,7 +52,7 @@ TEST(DeviceBackendsTest, DevicesWithOneUuidAreOneWhateverTheirHostsAreCalled) {
   EXPECT_THAT(Rate(facts), HasSubstr("nccl (no: ranks 0 and 1 share a GPU"));
 }
 
-// Parts of a GPU (MIG) have UUIDs of their own, and NCCL refuses them all the same.
+// Parts of a GPU (MIG) have their own UUIDs, but NCCL refuses them.
 TEST(DeviceBackendsTest, PartsOfOneGpuAreStaged) {
   std::vector<DeviceFacts> facts = {Facts("a", "1b"), Facts("a", "1b")};
   facts[0].uuid = "part1";
@@ -67,7 +67,7 @@ TEST(DeviceBackendsTest, NcclHasToBeThereOnAllRanksInOneVersion) {
               HasSubstr("rank 0 has NCCL 2.28.9, rank 1 has 2.18.3"));
 }
 
-// Hosts whose NCCLs differ, and hosts of a test whose ranks share the GPUs of one machine.
+// Covers hosts whose versions of NCCL differ, and hosts of a test whose ranks share the GPUs of one machine.
 TEST(DeviceBackendsTest, NcclOnEachHostIsEnoughForTwoLevels) {
   const HostMap hosts = {.hosts = {{0, 2}, {1, 3}}};
   EXPECT_EQ(

@@ -33,7 +33,7 @@ TEST(JobTest, ProgramWithoutALauncherIsAJobOfOneRank) {
 
 TEST(JobTest, ProcessesWithAJobIdMeetInSharedMemory) { ExpectRankProgramSucceeds("meet", 3); }
 
-// The address is there for backends that need it. Another program has the port here.
+// Ranks that share memory do not use the address. Here another program has taken its port.
 TEST(JobTest, ProcessesThatShareMemoryListenNowhere) {
   const std::unique_ptr<TcpListener> taken = testing::ListenOnLoopback();
   ExpectRankProgramSucceeds("meet", 3, {.env = {{"RONDA_MASTER_PORT", absl::StrCat(taken->endpoint().port)}}});
@@ -57,7 +57,7 @@ TEST(JobTest, PluginOfMpiThatIsNotThereIsNamed) {
 TEST(JobTest, BackendOfMpiWithoutMpiIsRefusedBeforeAnyRankWaits) {
   Config config;
   config.job = {.rank = 1, .size = 2, .job_id = "no-mpi-here"};
-  for (const char* address : {"", "127.0.0.1"}) {  // as rondarun has it
+  for (const char* address : {"", "127.0.0.1"}) {  // without an address, and with one as rondarun sets it
     config.job.master_address = address;
     config.job.master_port = 1;
     for (const char* backend : {"mpi", "hierarchical-mpi"}) {

@@ -23,7 +23,8 @@
 namespace ronda::testing {
 namespace {
 
-// mpirun ends all ranks as soon as one has ended without MPI_Finalize, so that they wait for each other's words.
+// Waits until each rank has left a file in the directory WORDS. Otherwise mpirun might end a rank too early: it ends
+// all ranks as soon as one has ended without MPI_Finalize.
 void AwaitTheOthersWords(int size) {
   const std::filesystem::path directory = std::getenv("WORDS");
   std::ofstream(directory / absl::StrCat(getpid()));
@@ -45,7 +46,7 @@ void IsLeftByTheLastRank() {
     const auto handle = runtime->Submit({.request = {.name = name, .op = OpType::kBarrier}});
     return handle.ok() ? (*handle)->Wait() : handle.status();
   };
-  // The last rank may be done with it, and give up, before the others are.
+  // This may fail, because the last rank may pass the barrier and give up before the others have passed it.
   wait("all are here").IgnoreError();
   if (config->job.rank < size - 1) {
     EXPECT_FALSE(wait("not all come").ok());

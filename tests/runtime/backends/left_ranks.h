@@ -1,11 +1,12 @@
-// The program of ranks of which the last gives up; apart from programs of the C++ API, which has a Handle of its own.
+// The program of ranks, the last of which gives up. It has its own file because the C++ API, which other programs use,
+// has another Handle.
 #ifndef RONDA_TESTS_RUNTIME_BACKENDS_LEFT_RANKS_H_
 #define RONDA_TESTS_RUNTIME_BACKENDS_LEFT_RANKS_H_
 
 namespace ronda::testing {
 
-// Finds the others as the environment says. Then the last rank ends without shutdown, while the others wait for it and
-// print the failure that they get. WORDS names a directory that is empty at first.
+// Connects to the other ranks as the environment says. Then the last rank ends without shutdown, while the others wait
+// for it and print the failure that they get. WORDS names a directory, which is empty at first.
 void IsLeftByTheLastRank();
 
 }  // namespace ronda::testing

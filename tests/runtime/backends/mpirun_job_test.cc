@@ -1,5 +1,5 @@
-// Jobs that an MPI's own launcher starts: on one host, and on two, which are two sets of processes that see a /dev/shm
-// of their own.
+// Jobs that an MPI's own launcher starts, on one host and on two. The two hosts are two sets of processes, each with
+// its own /dev/shm.
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ int FromEnvironment(const char* name) {
   return value;
 }
 
-// Sums that are exact in any order.
+// Checks a sum that is exact in any order.
 void AddUp(const std::string& name, size_t count) {
   std::vector<float> data(count, static_cast<float>(rank() + 1));
   allreduce(tensor(name, data), {Op::Sum});
@@ -65,7 +65,7 @@ void Train() {
 struct Mpi {
   MpiFlavor flavor;
   const char* name;
-  // So that it does not use /dev/shm either, of which there are two.
+  // Settings that keep the MPI from using /dev/shm, because the two hosts have different ones.
   std::vector<std::string> network_only;
 };
 
@@ -80,7 +80,7 @@ class MpirunJobTest : public ::testing::TestWithParam<Mpi> {
     if (!HasMpirun(GetParam().flavor)) GTEST_SKIP() << "its mpirun is not installed";
   }
 
-  // The command line of a rank in which the variables of `settings` are set, and those of RunProcesses are not.
+  // Returns the command line of a rank. It sets the variables of `settings`, and unsets those of RunProcesses.
   static std::vector<std::string> RankWith(std::vector<std::string> settings, const std::string& program) {
     std::vector<std::string> argv = {"/usr/bin/env", "-u", "RONDA_RANK", "-u", "RONDA_SIZE", "-u", "RONDA_JOB_ID"};
     argv.insert(argv.end(), settings.begin(), settings.end());
@@ -119,7 +119,7 @@ TEST_P(MpirunJobTest, BackendOfMpiIsUsedOnOneHostIfAskedFor) {
   EXPECT_THAT(result.output, HasSubstr("data goes over mpi, as RONDA_BACKEND says"));
 }
 
-// A mount namespace whose /dev/shm is a directory of the test is another host to Ronda.
+// The second host is a mount namespace whose /dev/shm is a directory of the test. Ronda treats it as another host.
 class TwoHostsJobTest : public MpirunJobTest {
  protected:
   void SetUp() override {
@@ -138,7 +138,7 @@ class TwoHostsJobTest : public MpirunJobTest {
   static ProcessResult Run(int size, int first_of_second, std::vector<std::string> settings,
                            const std::string& program) {
     for (const std::string& setting : GetParam().network_only) settings.push_back(setting);
-    // The ranks meet on loopback, as the launcher believes that they are on one host.
+    // The launcher believes that all ranks are on one host. This setting keeps them from meeting in shared memory.
     settings.push_back("RONDA_MPI=1");
     std::vector<std::string> argv = {
         "/bin/sh", "-c",
@@ -151,7 +151,8 @@ class TwoHostsJobTest : public MpirunJobTest {
     return RunUnderMpirun(GetParam().flavor, size, argv);
   }
 
-  // With these settings rank 3 of two hosts ends silently, and the others print the failure that they get.
+  // Runs four ranks on two hosts with these settings. Rank 3 ends silently, and the others must print a failure that
+  // names it.
   static void ExpectLastRankToBeNamed(std::vector<std::string> settings) {
     const std::string words = absl::StrCat(SharedMemoryOfSecondHost(), "/words");
     std::filesystem::create_directories(words);
@@ -181,7 +182,7 @@ TEST_P(TwoHostsJobTest, OneRankOnEachTrainsOverMpi) {
 }
 
 TEST_P(TwoHostsJobTest, ControlMessagesGoOverMpiIfAskedFor) {
-  // No network interface that there is: Ronda has no connections of its own.
+  // No network interface has this name, so Ronda cannot make its own connections.
   const std::vector<std::string> settings = {"RONDA_CONTROL=mpi", "RONDA_NETWORK_INTERFACE=none"};
   std::vector<std::string> two_a_host = settings;
   two_a_host.push_back("EXPECTED_LOCAL_SIZE=2");

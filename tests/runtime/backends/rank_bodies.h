@@ -1,4 +1,4 @@
-// The programs of ranks that have found each other.
+// The programs of ranks that are connected.
 #ifndef RONDA_TESTS_RUNTIME_BACKENDS_RANK_BODIES_H_
 #define RONDA_TESTS_RUNTIME_BACKENDS_RANK_BODIES_H_
 
@@ -9,7 +9,7 @@
 
 namespace ronda::testing {
 
-// Checks that the ranks of `job` add up over its communicator; then leaves.
+// Checks a sum over the communicator of `job`, then leaves the job.
 inline void ExpectAddsUp(Job job, RankId rank, int size) {
   float value = static_cast<float>(rank + 1);
   const Segment segment = {.input = &value, .output = &value, .count = 1};
@@ -22,7 +22,7 @@ inline void ExpectAddsUp(Job job, RankId rank, int size) {
   job.transport.control->Depart();
 }
 
-// Checks that the ranks of `job` stand where they should on one host and add up over its communicator; then leaves.
+// Checks the places of the ranks of `job` on one host, and a sum over its communicator. Then leaves the job.
 inline void ExpectOneHostThatAddsUp(Job job, RankId rank, int size) {
   EXPECT_EQ(job.topology.rank, rank);
   EXPECT_EQ(job.topology.size, size);

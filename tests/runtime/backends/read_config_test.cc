@@ -136,6 +136,20 @@ TEST(ConfigTest, OneRankNeedsNoMeetingPoint) {
   EXPECT_EQ(config->job.size, 1);
 }
 
+TEST(ConfigTest, NumbersWithoutAUnitAreSeconds) {
+  const absl::StatusOr<Config> config = Read({{"RONDA_STALL_WARNING", "5"},
+                                              {"RONDA_STALL_DEADLINE", "1.5e2"},
+                                              {"RONDA_START_TIMEOUT", "8"},
+                                              {"RONDA_HEARTBEAT", "0.5"},
+                                              {"RONDA_HEARTBEAT_TIMEOUT", "20"}});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->tunables.stall_warning, absl::Seconds(5));
+  EXPECT_EQ(config->tunables.stall_deadline, absl::Seconds(150));
+  EXPECT_EQ(config->tunables.start_timeout, absl::Seconds(8));
+  EXPECT_EQ(config->network.heartbeat, absl::Milliseconds(500));
+  EXPECT_EQ(config->network.heartbeat_timeout, absl::Seconds(20));
+}
+
 TEST(ConfigTest, TunablesAreRead) {
   const absl::StatusOr<Config> config = Read({{"RONDA_CYCLE_TIME", "1.5ms"},
                                               {"RONDA_FUSION_THRESHOLD", "512KiB"},
@@ -226,7 +240,7 @@ TEST(ConfigTest, ShortDeadlineShortensTheDefaultWarning) {
 struct BadCase {
   const char* what;
   Variables variables;
-  std::vector<std::string> mentions;  // all of them are in the error's text
+  std::vector<std::string> mentions;  // all must be in the error's text
 };
 
 void ExpectRefused(const std::vector<BadCase>& cases) {
@@ -250,9 +264,9 @@ TEST(ConfigTest, NonsenseIsRefusedWithVariableAndValue) {
       {"RONDA_CHUNK_BYTES", {"", "-1", "own"}},
       {"RONDA_CACHE_CAPACITY", {"", "-1", "many", "1e3", "99999999999"}},
       {"RONDA_LOCK_AFTER", {"", "-1", "never", "1001"}},
-      {"RONDA_STALL_WARNING", {"", "60", "0", "-1s", "soon", "nan"}},
-      {"RONDA_STALL_DEADLINE", {"", "600", "0s", "-inf"}},
-      {"RONDA_START_TIMEOUT", {"", "30", "0", "inf", "25h"}},
+      {"RONDA_STALL_WARNING", {"", "0", "-1s", "-60", "soon", "nan", "1e400"}},
+      {"RONDA_STALL_DEADLINE", {"", "0", "0s", "-inf", "600 s"}},
+      {"RONDA_START_TIMEOUT", {"", "0", "inf", "25h", "86401"}},
       {"RONDA_NEGOTIATION_LOG", {""}},
       {"RONDA_AUTOTUNE", {"", "yes", "2", "true"}},
       {"RONDA_AUTOTUNE_LOG", {""}},
@@ -265,8 +279,8 @@ TEST(ConfigTest, NonsenseIsRefusedWithVariableAndValue) {
       {"RONDA_CUDA_PLUGIN", {""}},
       {"RONDA_NCCL_LIBRARY", {""}},
       {"RONDA_CONTROL", {"", "shm", "MPI"}},
-      {"RONDA_HEARTBEAT", {"", "1", "0", "2h", "inf"}},
-      {"RONDA_HEARTBEAT_TIMEOUT", {"", "10", "0"}},
+      {"RONDA_HEARTBEAT", {"", "0", "0.001", "2h", "inf"}},
+      {"RONDA_HEARTBEAT_TIMEOUT", {"", "0"}},
       {"RONDA_NETWORK_INTERFACE", {"", "eth0,", ",eth0"}},
       {"RONDA_HOSTS_PLUGIN", {""}},
       {"RONDA_MPI", {"", "yes", "2"}},

@@ -1,5 +1,5 @@
-// Processes that know each other by torchrun-style variables only: they meet at rank 0 over gRPC and go on in shared
-// memory. No process of this test uses gRPC before it forks or forks after it has.
+// Processes that know each other only by torchrun-style variables. They meet at rank 0 over gRPC and go on in shared
+// memory. No process of this test forks after it has used gRPC.
 #include <sched.h>
 #include <sys/mount.h>
 #include <unistd.h>
@@ -62,7 +62,7 @@ void Meet(const EnvironmentReader& environment) {
 
 void MeetTheOthers() { Meet(TorchrunStyle); }
 
-// The same job as Paddle's launcher would describe it.
+// Presents the same job as Paddle's launcher would describe it.
 std::optional<std::string> PaddleStyle(const char* name) {
   const EnvironmentReader environment = ProcessEnvironment();
   const std::string port = environment("MASTER_PORT").value_or("");
@@ -75,7 +75,7 @@ std::optional<std::string> PaddleStyle(const char* name) {
 
 void MeetAsPaddleSays() { Meet(PaddleStyle); }
 
-// Each rank has a host of its own, as far as the others can see.
+// Each rank appears to the others as a rank on another host.
 void MeetAcrossHosts() {
   ASSERT_EQ(unshare(CLONE_NEWNS), 0);
   ASSERT_EQ(mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
@@ -107,7 +107,7 @@ void MeetOverTcpNowhere() {
   });
 }
 
-// As a pod of Kubernetes, where the name of rank 0's pod appears in rank 1's world only after it has been looked for.
+// Runs like a pod of Kubernetes: a rank looks up the name of rank 0's pod before that name exists.
 void MeetAsPods() {
   const std::string hosts = ::testing::TempDir() + "/hosts of rank " + *TorchrunStyle("RANK");
   std::ofstream(hosts) << "127.0.0.1 localhost\n";

@@ -1,4 +1,4 @@
-// Environments made up for tests.
+// Environments for tests.
 #ifndef RONDA_TESTS_RUNTIME_BACKENDS_VARIABLES_H_
 #define RONDA_TESTS_RUNTIME_BACKENDS_VARIABLES_H_
 
@@ -22,7 +22,7 @@ inline absl::StatusOr<Config> Read(const Variables& variables) {
   });
 }
 
-// `base` with `changes` on top; a change to "-" unsets.
+// Returns `base` with `changes` applied. The value "-" unsets a variable.
 inline Variables With(Variables base, const Variables& changes) {
   for (const auto& [name, value] : changes) {
     base.erase(name);

@@ -52,6 +52,8 @@ TEST(NearestNameTest, MoreWrongLettersThanHalfAreAnotherWord) {
   EXPECT_EQ(NearestName("mpy", known), "mpi");
   EXPECT_EQ(NearestName("foo", known), "");
   EXPECT_EQ(NearestName("drink", known), "rank");
+  EXPECT_EQ(NearestName("--map-by", {"--max-np"}), "");
+  EXPECT_EQ(NearestName("--nproc-by-node", {"--nproc-per-node"}), "--nproc-per-node");
   EXPECT_EQ(NearestName("m", known), "");
   EXPECT_EQ(NearestName("", known), "");
 }

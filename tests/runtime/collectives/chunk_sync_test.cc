@@ -56,8 +56,8 @@ TEST(DataStreamTest, ChunksOfAnotherSizeBeginAtAMultipleOfIt) {
   EXPECT_EQ(chunks.count, 2u);
 }
 
-// With any requests and changing chunk sizes, chunks follow each other, hold all the data, and do not cross a multiple
-// of the chunk's size.
+// For any requests and any changes of the chunk size, chunks follow each other, hold all the data, and do not cross a
+// multiple of the chunk size.
 TEST(DataStreamTest, NoChunkIsCutByTheEndOfTheRing) {
   const uint64_t seed = std::random_device()();
   std::cout << "seed " << seed << "\n";

@@ -1,4 +1,4 @@
-// The errors of collectives that cannot end, on each backend and with several numbers of ranks.
+// The errors of collectives that cannot end, for each backend and several numbers of ranks.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@
 namespace ronda::testing {
 namespace {
 
-// Enough for many chunks, so that ranks are stopped in the middle.
+// Enough for many chunks, so that a rank stops in the middle of a collective.
 constexpr size_t kCount = 100'000;
 
 class CommunicatorFailureTest : public BackendTest {
@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorFailureTest, ::testing::ValuesIn(
                          NameOfBackendRanks);
 
 TEST_P(CommunicatorFailureTest, LateRankIsNamedAfterTheDeadline) {
-  // A thread that starts late on a busy machine would be the late rank itself.
+  // All ranks start together: on a busy machine, a thread that starts late would itself be the late rank.
   std::atomic<int> started{0};
   OnEveryRank([&](RankId rank, Transport& transport) {
     if (rank == late()) transport.flights->Of(rank).Record(FlightKind::kSubmitted, OpType::kBroadcast, "conv9", 12);
@@ -60,7 +60,7 @@ TEST_P(CommunicatorFailureTest, LateRankIsNamedAfterTheDeadline) {
 TEST_P(CommunicatorFailureTest, LateRankIsWarnedOfAndThenWaitedForAgain) {
   ::testing::internal::CaptureStderr();
   OnEveryRank([&](RankId rank, Transport& transport) {
-    // The other ranks have warned once their last event is a wait.
+    // Another rank has warned as soon as its last event is a wait.
     for (RankId other = 0; rank == late() && other < late(); ++other) {
       const auto is_waiting = [&] {
         const std::optional<FlightEvent> last = transport.flights->Of(other).Last();
@@ -72,7 +72,8 @@ TEST_P(CommunicatorFailureTest, LateRankIsWarnedOfAndThenWaitedForAgain) {
               absl::OkStatus());
   });
   const std::string warnings = ::testing::internal::GetCapturedStderr();
-  // On a busy machine other ranks are late too, and may be named first. The last of them waits only for this one.
+  // On a busy machine other ranks may also be late, and warnings may name them first. The last of them then waits only
+  // for this rank.
   const std::string warning = absl::StrCat("W has waited 20ms for ", LateName(),
                                            " in allreduce 'conv1/weight and 9 more', 0 of 400000 bytes done; rank ",
                                            late(), " has done nothing yet\n");
@@ -82,7 +83,7 @@ TEST_P(CommunicatorFailureTest, LateRankIsWarnedOfAndThenWaitedForAgain) {
   }
 }
 
-// The operations that are no reduction, of one byte a rank; the last rank is the root.
+// The operations that are not reductions, with one byte per rank. The last rank is the root.
 absl::Status RunOperation(OpType op, Communicator& communicator, const CallInfo& info) {
   const size_t size = static_cast<size_t>(communicator.size());
   std::string input(size, 'x');
@@ -105,7 +106,7 @@ absl::Status RunOperation(OpType op, Communicator& communicator, const CallInfo&
 
 TEST_P(CommunicatorFailureTest, EveryOperationHasTheDeadline) {
   for (OpType op : {OpType::kBarrier, OpType::kBroadcast, OpType::kAllgather, OpType::kAlltoall}) {
-    // After an error a communicator is not used again.
+    // A communicator cannot be used again after an error, so each operation gets new ones.
     std::vector<Transport> transports = ConnectRanks(GetParam().backend, {.size = size()});
     RunRanksOn(transports, [&](RankId rank, Transport& transport) {
       if (rank == late()) return;

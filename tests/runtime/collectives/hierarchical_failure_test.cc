@@ -1,5 +1,4 @@
-// Jobs on two levels whose collective cannot end, with the engine's rule: the first error of a rank is the job's
-// failure.
+// Jobs on two levels whose collective cannot end. As in the engine, the first error of a rank is the job's failure.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -18,7 +17,7 @@
 namespace ronda::testing {
 namespace {
 
-// Several chunks of two levels, so that a worker is in the middle of one.
+// Several chunks of two levels, so that a worker is in the middle of a chunk.
 constexpr size_t kCount = size_t{1} << 20;
 
 constexpr uint64_t kSeed = 7;
@@ -31,7 +30,7 @@ absl::Status Allreduce(Transport& transport, size_t count, const WaitLimits& lim
 
 std::string NameOf(RankId rank) { return absl::StrCat("rank ", rank, " (host localhost, pid ", getpid(), ")"); }
 
-// The job's failure if `late` does not come.
+// Returns the job's failure if `late` does not take part.
 absl::Status FailureWithout(RankId late, const HostMap& map, size_t count) {
   std::vector<Transport> transports = ConnectHierarchicalTransports(map, kSeed);
   std::atomic<int> started{0};
@@ -46,7 +45,7 @@ absl::Status FailureWithout(RankId late, const HostMap& map, size_t count) {
   return transports.front().control->failure();
 }
 
-// The other ranks of its host wait for the late rank itself; those of other hosts wait for a rank that waits.
+// Ranks on the late rank's host wait for the late rank itself. Ranks on other hosts wait for a rank that waits.
 TEST(HierarchicalFailureTest, LateRankIsNamedWhereverItIs) {
   const HostMap map = {.hosts = {{0, 1}, {2, 3}}};
   for (RankId late : {0, 1, 3}) {

@@ -1,4 +1,4 @@
-// The memory that collectives on one host take for tensors of any size.
+// The memory that collectives on one host take, for any size of tensors.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ size_t ResidentBytes() {
   return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// One bucket, in place.
+// Reduces one bucket in place.
 absl::Status AllreduceInOne(Communicator& communicator, std::vector<float>& model, size_t floats) {
   std::vector<Segment> segments;
   for (size_t i = 0; i < kSegments; ++i) {
@@ -43,7 +43,8 @@ TEST(MemoryTest, SharedMemoryOfAJobIsAtMostTwiceItsRings) {
   }
 }
 
-// There is no buffer for a bucket. Memory that is independent of the size, such as the rings, is used before.
+// No buffer holds a whole bucket. The smaller bucket comes first, so that memory which is independent of the size, such
+// as the rings, is in use before the measurement.
 TEST(MemoryTest, ABucketTakesLessThanOnePercentOfItsSize) {
   absl::StatusOr<std::vector<Transport>> transports = ConnectShmTransportsInProcess({.size = 2});
   ASSERT_TRUE(transports.ok()) << transports.status();

@@ -41,10 +41,11 @@ TEST(LogicalBufferTest, EachSegmentBeginsAGranuleAndMayEndWithinOne) {
   EXPECT_EQ(counts, (std::vector<size_t>{1, 8, 1}));
 }
 
-// Where an element is, as a run says: its segment and its place there.
+// The place of an element: its segment, and its index in the segment.
 using Place = std::pair<size_t, size_t>;
 
-// The runs of any range of randomly cut segments are the elements of those granules, in order.
+// The runs of any range of granules cover exactly the elements of those granules, in order, for segments of random
+// sizes.
 TEST(LogicalBufferTest, RangesAreThoseOfOneArrayOfGranules) {
   const uint64_t seed = std::random_device()();
   std::cout << "seed " << seed << "\n";

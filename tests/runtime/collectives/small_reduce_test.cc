@@ -1,4 +1,4 @@
-// Reductions that use algorithms for small data: lines, blocks, and sizes just above.
+// Reductions with the algorithms for small data (lines and blocks), and of sizes just above.
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -11,10 +11,10 @@
 namespace ronda {
 namespace {
 
-// So small a ring that tests go round it often.
+// The ring is so small that the tests go round it often.
 constexpr size_t kSlotBytes = 20 << 10;
 constexpr int kSlotCount = 3;
-// Numbers of floats: less than a line, lines, blocks, and more than a block.
+// Numbers of floats: less than a line, some lines, some blocks, and more than a block.
 constexpr size_t kCounts[] = {1, 3, 14, 15, 31, 33, 559, 561, 1000, 1023, 2048, 2049, 4096, 4097, 5120, 6000};
 
 std::vector<Transport> Connect(int size) {

@@ -10,7 +10,7 @@
 namespace ronda {
 namespace {
 
-// Two cores with what a byte costs on them, by the kind of stores.
+// Two cores, and the cost of a byte between them for each kind of stores.
 struct Cores {
   double through_cache = 0;
   double past_cache = 0;
@@ -18,7 +18,7 @@ struct Cores {
 constexpr Cores kNear = {.through_cache = 0.05, .past_cache = 0.09};
 constexpr Cores kFar = {.through_cache = 0.5, .past_cache = 0.06};
 
-// A job that writes laps, as rank 0 sees it.
+// A job that writes laps around the ring, as rank 0 sees it.
 class Job {
  public:
   explicit Job(absl::Duration lap_time) : lap_time_(lap_time) {}
@@ -35,7 +35,7 @@ class Job {
     for (uint64_t i = 0; i < laps; ++i) RunLap(cores);
   }
 
-  // Laps until `stores` is settled; more than `most`: it has not been.
+  // Runs laps until `stores` is settled, and returns their number. More than `most` means that it was not settled.
   uint64_t LapsUntil(Stores stores, const Cores& cores, uint64_t most) {
     uint64_t laps = 0;
     while (trials_.settled() != stores && laps <= most) {
@@ -95,7 +95,7 @@ TEST(StoreTrialsTest, ASlowJobTriesAgainAfterASecond) {
   Job job(absl::Milliseconds(100));
   job.Run(300, kFar);
   ASSERT_EQ(job.trials().settled(), Stores::kPastCache);
-  // The settled kind is no slower than before: nothing alarms, but the other one is better now.
+  // The settled kind is not slower than before, so nothing starts a trial at once. But the other kind is better now.
   EXPECT_LE(job.LapsUntil(Stores::kThroughCache, {.through_cache = 0.03, .past_cache = 0.06}, 200), 22u);
 }
 

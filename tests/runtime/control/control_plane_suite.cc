@@ -43,7 +43,7 @@ TEST_P(ControlPlaneTest, BroadcastsReachEveryRankInOrder) {
   });
 }
 
-// The others may be in a collective that waits for rank 0.
+// The other ranks may be in a collective that waits for rank 0.
 TEST_P(ControlPlaneTest, LongBroadcastsDoNotWaitForRanksThatReceiveNothing) {
   constexpr size_t kMessages = 3;
   const std::string text(300'000, 'x');
@@ -55,7 +55,7 @@ TEST_P(ControlPlaneTest, LongBroadcastsDoNotWaitForRanksThatReceiveNothing) {
   });
 }
 
-// All ranks send more than any ring holds while the coordinator does the same, before any of them receives.
+// Before any rank receives, all ranks send more than any ring holds, and the coordinator also broadcasts that much.
 TEST_P(ControlPlaneTest, LongMessagesBothWaysAtOnceDoNotDeadlock) {
   constexpr size_t kMessages = 3;
   const std::string text(300'000, 'x');
@@ -73,7 +73,7 @@ TEST_P(ControlPlaneTest, LongMessagesBothWaysAtOnceDoNotDeadlock) {
       return !all.broadcasts.empty() && all.broadcasts.back() == "end";
     };
     const std::vector<std::string> broadcasts = ReceiveUntil(control, has_end).broadcasts;
-    // The coordinator may have taken its own before it looked for the end.
+    // The coordinator may have received its own broadcasts before it looked for the end.
     if (rank != 0) {
       EXPECT_EQ(broadcasts, std::vector<std::string>({text, text, text, "end"}));
     }
@@ -116,7 +116,7 @@ TEST_P(ControlPlaneTest, HighestScheduleThatWasCalledOffCounts) {
   }
 }
 
-// As a thread that drives the engine does while the background thread sleeps.
+// The engine needs this: one thread drives it while the background thread sleeps.
 TEST_P(ControlPlaneTest, OneThreadMayWaitWhileAnotherSendsAndReceives) {
   std::atomic<bool> over{false};
   const absl::Time deadline = Deadline();
@@ -151,7 +151,7 @@ TEST_P(ControlPlaneTest, PollerGivesUpWhenNothingComes) {
   control(0).StopPolling();
 }
 
-// Otherwise the thread that waits would sleep until the deadline.
+// Otherwise the waiting thread would sleep until the deadline.
 TEST_P(ControlPlaneTest, NewsThatThePollerMissesEndTheWait) {
   ControlPlane& coordinator = control(0);
   if (!coordinator.StartPolling()) GTEST_SKIP() << "there is no polling here";
@@ -175,7 +175,7 @@ TEST_P(ControlPlaneTest, NewsThatThePollerMissesEndTheWait) {
   expect_wait_ends([&] { control(sender).Fail(absl::InternalError("x")); });
 }
 
-// A sender that polls gives the coordinator's poller a moment to come back, and rings then at the latest.
+// A sender that polls gives the coordinator's poller a moment to come back. After that it wakes the coordinator.
 TEST_P(ControlPlaneTest, MessageForAPollerThatDoesNotComeBackEndsTheWait) {
   ControlPlane& coordinator = control(0);
   ControlPlane& sender = control(size() - 1);
@@ -230,7 +230,7 @@ TEST_P(ControlPlaneTest, RanksThatFailAtOnceReportTheSame) {
   std::vector<absl::Status> failures(static_cast<size_t>(size()));
   OnEveryRank([&](RankId rank, ControlPlane& control) {
     control.Fail(absl::InternalError(absl::StrCat("failure ", rank)));
-    failures[static_cast<size_t>(rank)] = control.failure();  // known at once
+    failures[static_cast<size_t>(rank)] = control.failure();  // the rank knows the failure at once
   });
   EXPECT_FALSE(failures[0].ok());
   for (const absl::Status& failure : failures) EXPECT_EQ(failure, failures[0]);
@@ -241,7 +241,7 @@ TEST_P(ControlPlaneTest, DepartureIsNoFailure) {
   for (RankId rank = 0; rank < size(); ++rank) EXPECT_EQ(control(rank).failure(), absl::OkStatus());
 }
 
-// Rank 1 may have ranks below it, which hear of nothing but through it.
+// Rank 1 may have ranks below it, which receive everything through it.
 TEST_P(ControlPlaneTest, AnEndWithoutDepartureFailsTheJob) {
   if (size() == 1) GTEST_SKIP() << "a rank alone has nobody to tell";
   Destroy(1);

@@ -22,11 +22,12 @@
 
 namespace ronda::testing {
 
-// A job whose ranks, of this process, have control planes of one kind.
+// A job whose ranks are in this process and have control planes of one kind.
 struct ControlRanks {
   std::string name;
   int size;
-  // One transport a rank, whose communicator may be nullptr; fails the test and returns nothing if they do not connect.
+  // Returns one transport per rank, whose communicator may be nullptr. If the ranks do not connect, it fails the test
+  // and returns nothing.
   std::function<std::vector<Transport>()> connect;
 };
 
@@ -34,7 +35,7 @@ inline std::ostream& operator<<(std::ostream& out, const ControlRanks& ranks) {
   return out << ranks.name << " with " << ranks.size << " ranks";
 }
 
-// "Shm3"
+// A name such as "Shm3".
 inline std::string NameOfControlRanks(const ::testing::TestParamInfo<ControlRanks>& info) {
   return absl::StrCat(info.param.name, info.param.size);
 }
@@ -50,7 +51,7 @@ class ControlPlaneTest : public ::testing::TestWithParam<ControlRanks> {
   ControlPlane& control(RankId rank) { return *transports_[rank].control; }
   void Destroy(RankId rank) { transports_[rank].control.reset(); }
 
-  // Runs body(rank, control plane) on a thread a rank; a failed expectation within names the rank.
+  // Runs body(rank, control plane) for each rank, on its own thread. A failed expectation in it names the rank.
   template <typename Body>
   void OnEveryRank(const Body& body) {
     RunRanksOn(transports_, [&](RankId rank, Transport& transport) {
@@ -59,11 +60,11 @@ class ControlPlaneTest : public ::testing::TestWithParam<ControlRanks> {
     });
   }
 
-  // By then each wait has ended, however busy the machine is; a test that waits longer has failed.
+  // Each wait must end by this time, however busy the machine is. A test that waits longer fails.
   static absl::Time Deadline() { return SteadyNow() + absl::Minutes(1); }
 
-  // Receives until `done` says so of all messages so far; fails the test at the deadline, and returns the messages so
-  // far.
+  // Receives until `done` accepts the messages so far, and returns them. At the deadline it fails the test and also
+  // returns the messages so far.
   template <typename Done>
   static ControlPlane::Inbox ReceiveUntil(ControlPlane& control, const Done& done) {
     ControlPlane::Inbox all;

@@ -243,7 +243,7 @@ TEST(DeviceTest, ThreadsShareADevice) {
 
 }  // namespace
 
-// Which file is taken for the CUDA plugin, and what is said of its devices.
+// The choice of the file for the CUDA plugin, and the description of its devices.
 
 namespace {
 

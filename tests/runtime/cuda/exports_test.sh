@@ -1,5 +1,5 @@
 #!/bin/bash
-# The plugin exports its table, and nothing that could take another library's place: a trainer has a CUDA runtime of its own.
+# The plugin exports only its table, so that no symbol of it can replace one of the trainer's own CUDA runtime.
 set -euo pipefail
 
 readonly library=runtime/cuda/libronda_cuda.so

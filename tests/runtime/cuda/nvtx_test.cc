@@ -1,4 +1,4 @@
-// The plugin's ranges, as a tool sees them: it is loaded by NVTX, and needs no GPU.
+// The plugin's ranges, as a profiling tool sees them. NVTX loads the tool, which needs no GPU.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 

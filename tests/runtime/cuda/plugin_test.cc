@@ -1,4 +1,4 @@
-// The plugin itself, on a machine with a GPU; and what it says on one without.
+// The plugin itself on a machine with a GPU, and its errors on a machine without one.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,8 @@ TEST_F(PluginTest, WithoutADeviceSaysWhy) {
   EXPECT_NE(plugin_->prepare_device(), 0);
 }
 
-// So its last errors, too: a trainer's runtime is another one, and neither finds the other's errors.
+// The plugin has its own CUDA runtime, and thus its own last error. A trainer uses another runtime, and neither sees
+// the other's errors.
 TEST_F(PluginTest, RuntimeIsItsOwn) {
   void* const library = dlopen("runtime/cuda/libronda_cuda.so", RTLD_NOW | RTLD_NOLOAD);
   ASSERT_NE(library, nullptr) << dlerror();
@@ -124,7 +125,7 @@ TEST_F(DevicePluginTest, CopiesThereAndBack) {
   EXPECT_EQ(std::memcmp(first.data() + kBytes / 2, second.data() + kBytes / 2, kBytes / 2), 0);
 }
 
-// The staged communicator relies on this: kernels read and write pinned memory of the host by the same address.
+// Kernels read and write the host's pinned memory by the same address. The staged communicator relies on this.
 TEST_F(DevicePluginTest, KernelsReachPinnedMemory) {
   const DeviceMemory values = *device_->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, 4 * sizeof(float), "a test");
   const DeviceMemory wire = *device_->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, 4 * sizeof(float), "a test");
@@ -148,7 +149,7 @@ TEST_F(DevicePluginTest, NothingIsCapturedUnlessAsked) {
   EXPECT_EQ(capturing, 0);
 }
 
-// The driver, of which this process need not have a header.
+// Returns a function of the driver, without the driver's header.
 template <typename Function>
 Function DriverFunction(const char* name) {
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -215,7 +216,7 @@ TEST_F(DevicePluginTest, ExhaustedMemoryIsAnErrorThatLeavesNothingBehind) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(absl::StrContains(status.message(), "1024 TiB of device memory for a test of too much")) << status;
   const DeviceMemory memory = *device_->Allocate(RONDA_CUDA_DEVICE_MEMORY, 16, "a test");
-  // The launch of a kernel would report an error that is left.
+  // The launch of a kernel would report an error that was left behind.
   RunOnStream([&](const ronda_cuda_plugin& cuda, StreamHandle stream) {
     const kernels::cuda::PackSegment segment = {.input = memory.data(), .count = 1};
     const kernels::cuda::PackCall call = {.segments = &segment, .segment_count = 1, .buffer = memory.data()};

@@ -29,7 +29,8 @@ using ::ronda::testing::Sum;
 using ::testing::HasSubstr;
 
 constexpr int kRanks = 3;
-// A search of samples of 4 steps takes a tenth of it, with the steps that lock the schedule again after each change.
+// A search with samples of 4 steps takes a tenth of this, including the steps that lock the schedule again after each
+// change.
 constexpr int kMostSteps = 5000;
 
 Tunables Autotuned(const std::string& log) {
@@ -43,14 +44,14 @@ std::vector<std::string> Lines(const std::string& path) {
   return lines;
 }
 
-// A step's tensors, of a few elements to a few chunks.
+// A step's tensors. Their sizes are from one element to a few chunks.
 std::vector<std::vector<float>> Gradients(int rank) {
   std::vector<std::vector<float>> gradients;
   for (const size_t size : {1, 7, 1000, 30000}) gradients.emplace_back(size, static_cast<float>(rank + 1));
   return gradients;
 }
 
-// A step: all of its tensors are summed, in flight together. Whether a rank has said that it is the last one.
+// Runs a step: sums all its tensors, in flight together. Returns whether rank 0 has declared this step the last one.
 bool RunStep(Runtime& runtime, float is_last) {
   std::vector<std::vector<float>> gradients = Gradients(runtime.topology().rank);
   std::vector<float> last = {is_last};
@@ -70,11 +71,12 @@ bool HasEnded(const std::string& log) {
   return !lines.empty() && absl::StrContains(lines.back(), ",choice,");
 }
 
-// Steps until rank 0 has made its choice, and some more.
+// Runs steps until rank 0 has made its choice, and some more.
 void Train(Runtime& runtime, const std::string& log) {
   const bool is_first = runtime.topology().rank == kCoordinatorRank;
   for (int step = 0; step < kMostSteps; ++step) {
-    // The others are idle when rank 0 leaves the schedule, and may hear of its new settings before they have left too.
+    // This makes the other ranks idle when rank 0 unlocks the schedule. They may receive its new settings before they
+    // have unlocked.
     for (int i = 0; !is_first && i < 20; ++i) std::this_thread::yield();
     const bool may_be_last = is_first && step % 20 == 0;
     if (RunStep(runtime, may_be_last && HasEnded(log) ? 1.0f : 0.0f)) break;

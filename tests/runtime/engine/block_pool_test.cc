@@ -61,7 +61,7 @@ TEST(PoolAllocatorTest, SharedObjectsComeBackInTheSameMemory) {
   }
 }
 
-// AddressSanitizer finds a pool that goes too soon, or never.
+// AddressSanitizer reports a pool that is freed too soon, or never.
 TEST(PoolAllocatorTest, ObjectsMayOutliveTheOwnerOfThePool) {
   BlockPool::Owner pool = BlockPool::Create();
   auto kept = std::allocate_shared<Numbers>(PoolAllocator<Numbers>(pool.get()), 7);

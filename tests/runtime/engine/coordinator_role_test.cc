@@ -16,7 +16,7 @@ const absl::Time kStart = absl::UnixEpoch();
 
 class AnswerWatchTest : public ::testing::Test {
  protected:
-  // A tensor that is reported at `now`.
+  // Returns a tensor that is reported at `now`.
   const TensorEntry& Report(const std::string& name, absl::Time now) {
     EXPECT_TRUE(queue_.Add({.request = {.name = name, .shape = {1}}}, now).ok());
     const TensorEntry& entry = *queue_.TakeFresh(now).front();
@@ -48,7 +48,8 @@ TEST_F(AnswerWatchTest, SilenceIsReportedWithTheTensor) {
   EXPECT_TRUE(watch_.Check(kStart + absl::Seconds(9)).ok());
   const absl::Status silent = watch_.Check(kStart + absl::Seconds(11));
   EXPECT_EQ(silent.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(silent.message()), HasSubstr("has not answered for 11s (waiting for tensor 'x')"));
+  EXPECT_THAT(std::string(silent.message()),
+              HasSubstr("has not answered for 11s, and the deadline is 8s (waiting for tensor 'x')"));
 }
 
 TEST_F(AnswerWatchTest, WhatWasAnsweredIsNotWaitedFor) {

@@ -1,4 +1,4 @@
-// Adasum of tensors in the memory of devices, as the runtime carries it out.
+// The runtime's Adasum of tensors in the memory of devices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -60,7 +60,7 @@ TEST_P(DeviceAdasum, EqualGradientsAreAveragedAndOrthogonalOnesAdded) {
   });
 }
 
-// Tensors that lie one after the other: more of them than a kernel's launch takes, some without elements.
+// Consecutive tensors. There are more of them than one kernel launch takes, and some have no elements.
 struct Tensors {
   static constexpr size_t kCount = 500;
   Tensors() {
@@ -73,7 +73,7 @@ struct Tensors {
     for (float& value : values) value = static_cast<float>(random() % 2001) / 1000 - 1;
     return values;
   }
-  // Of all tensors, which begin at `data`.
+  // Returns submissions of all tensors, the first of which begins at `data`.
   template <typename Describe>
   std::vector<Submission> Submissions(float* data, const Describe& describe) const {
     std::vector<Submission> submissions;
@@ -111,7 +111,7 @@ TEST_P(DeviceAdasum, ManyTensorsHaveTheHostsResultsAndTheSameBitsOnAllRanks) {
     CarryOutAll(rank.runtime(),
                 tensors.Submissions(host.data(), [&](size_t i) { return Sum(absl::StrCat("host", i), &host); }));
     std::vector<float> result = device.Get<float>();
-    // One unit of bfloat16, if the two lie on different sides of a point of rounding.
+    // The results differ by one unit of bfloat16 if they lie on different sides of a rounding boundary.
     EXPECT_THAT(result, Pointwise(FloatNear(0x1p-5f), host));
     results[static_cast<size_t>(rank.rank())] = std::move(result);
   });
@@ -133,7 +133,7 @@ TEST_P(DeviceAdasum, OverflowIsFound) {
   });
 }
 
-// The ranks of the set have equal gradients, and would not if the others took part.
+// The members have equal gradients, which Adasum does not change. It would change them if the other ranks took part.
 TEST_P(DeviceAdasum, RanksOutsideOfAProcessSetAreLeftAlone) {
   Run([](DeviceRank& rank) {
     std::vector<RankId> members;
@@ -175,7 +175,7 @@ TEST_P(DeviceAdasum, StepsThatRepeatThemselvesAreScheduledAndAllocateNothing) {
       const auto value = static_cast<float>(step + 1);
       small.Set(std::vector<float>(3, value));
       large.Set(std::vector<float>(9000, -value));
-      // One by one: the small one follows the large one's use of the memory.
+      // One by one, so that the small tensor uses the memory after the large one.
       ASSERT_NE(SucceedOn(rank, DeviceAdasumOf("large", rank, large, 9000)), nullptr);
       ASSERT_NE(SucceedOn(rank, DeviceAdasumOf("small", rank, small, 3)), nullptr);
     };

@@ -1,5 +1,5 @@
-// Buckets of a locked schedule that are launched ahead of the ranks' decision on them: neither the host nor the trainer
-// waits for the device, and a lost vote is made up for before streams go on.
+// Buckets of a locked schedule that a rank launches before the ranks' votes on them are known. Neither the host nor the
+// trainer waits for the device. After a lost vote, streams go on only when the tensors have been carried out after all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,10 +30,10 @@ using ::testing::HasSubstr;
 
 constexpr size_t kCount = 5;
 
-// By then what is to happen has happened, unless it never will.
+// A time by which an expected event has happened, unless it never happens.
 absl::Duration Soon() { return MonotonicTime() + absl::Seconds(10); }
 
-// Small buckets: a bucket a tensor.
+// Options for small buckets, with one tensor each.
 Runtime::Options OneByOne() {
   Runtime::Options options;
   options.tunables.fusion_threshold = 0;
@@ -54,7 +54,7 @@ std::unique_ptr<DeviceEvent> NoteStream(DeviceRank& rank) {
   return event;
 }
 
-// A step of sums on the device, of which no thread waits for the device.
+// A step of sums on the device. No thread waits for the device.
 class Step {
  public:
   Step(DeviceRank& rank, int tensors) : rank_(rank) {
@@ -66,7 +66,7 @@ class Step {
     }
   }
 
-  // Every rank adds its number, counted from 1.
+  // Every rank contributes its number, counted from 1.
   void Begin() {
     for (size_t i = 0; i < tensors_.size(); ++i) handles_.push_back(Submit(i));
   }
@@ -74,13 +74,13 @@ class Step {
     CopyOnStream(rank_, tensors_[i], sources_[i]);
     return SubmitAgain(i);
   }
-  // What has become of it.
+  // Submits the tensor with the value that it has now.
   std::shared_ptr<Handle> SubmitAgain(size_t i) {
     const auto handle = rank_.runtime().Submit(DeviceSum(absl::StrCat("t", i), rank_, tensors_[i], kCount));
     EXPECT_TRUE(handle.ok()) << handle.status();
     return handle.ok() ? *handle : nullptr;
   }
-  // The stream waits for the results, and copies them away. Whether all of them were launched soon.
+  // Makes the stream wait for the results and copy them. Returns whether all of them were launched by Soon().
   bool End() {
     bool launched = true;
     for (size_t i = 0; i < tensors_.size(); ++i) {
@@ -115,7 +115,7 @@ class Step {
   std::vector<std::shared_ptr<Handle>> handles_;
 };
 
-// Until a schedule is locked and the device has nothing left to do.
+// Runs steps until a schedule is locked and the device has nothing left to do.
 void RunUntilLocked(DeviceRank& rank, Step& step) {
   for (int i = 0; i < 20; ++i) {
     step.Run();
@@ -127,7 +127,8 @@ void RunUntilLocked(DeviceRank& rank, Step& step) {
 
 // --- Steps ---
 
-// Gives a locked step away while the streams of both ranks are busy. Returns whether the schedule stayed locked.
+// Submits a locked step, and makes the streams wait for it, while the streams of both ranks are busy. Returns whether
+// the schedule stayed locked.
 bool GiveAwayALockedStep(int tensors) {
   std::barrier<> meeting(2);
   std::atomic<uint64_t> left = 0;
@@ -150,8 +151,8 @@ bool GiveAwayALockedStep(int tensors) {
   return left == 0;
 }
 
-// Also of more buckets than votes are open elsewhere. A rank that gets no core for a while makes the others leave the
-// schedule, which is right, and no such step.
+// 20 buckets are more than LockedSchedule::kOpenVotes. If a rank gets no core for a while, the others unlock the
+// schedule. That is right, but it leaves no locked step to test, so the test tries again.
 TEST(DeviceAhead, ALockedStepIsGivenAwayWhileTheStreamsOfAllRanksAreBusy) {
   constexpr int kAttempts = 20;
   for (const int tensors : {2, 20}) {
@@ -247,8 +248,8 @@ TEST(DeviceAhead, AStreamThatSharesQueuesWithRondasIsOrderedByTheHost) {
 
 // --- Lost votes ---
 
-// Rank 0 has launched a step of two sums, and its stream waits for them if `waits`, when rank 1 submits something else:
-// so the vote on them is lost. `rest` is what happens then.
+// Rank 0 has launched a step of two sums, and its stream waits for them if `stream` is kWaits. Then rank 1 submits
+// something else, so the vote on the step is lost. After that, each rank runs `rest`.
 struct Loss {
   enum class Stream { kWaits, kDoesNot } stream = Stream::kWaits;
   bool expects_failure = false;
@@ -257,7 +258,7 @@ void LoseVote(const Loss& loss, const std::function<void(DeviceRank& rank, Step&
   std::barrier<> meeting(2);
   RunDeviceRanks({.size = 2, .runtime = OneByOne(), .expects_failure = loss.expects_failure}, [&](DeviceRank& rank) {
     const auto step = std::make_shared<Step>(rank, 2);
-    rank.KeepAlive(step);  // the device may be at work on it when the job has failed
+    rank.KeepAlive(step);  // the device may still use it when the job has failed
     RunUntilLocked(rank, *step);
     meeting.arrive_and_wait();
     std::vector<float> other(kCount, 1);
@@ -273,7 +274,7 @@ void LoseVote(const Loss& loss, const std::function<void(DeviceRank& rank, Step&
     hold.reset();
     EXPECT_EQ(something->Wait(), absl::OkStatus());
     EXPECT_EQ(rank.runtime().statistics().schedules_left, 1u);
-    meeting.arrive_and_wait();  // what the other rank does next may be locked, and left, again
+    meeting.arrive_and_wait();  // the other rank's next steps may lock and unlock another schedule
     rest(rank, *step);
   });
 }
@@ -294,7 +295,7 @@ TEST(DeviceAheadLostVotes, StreamsGoOnWhenTheTensorsHaveBeenCarriedOutAgain) {
 
 TEST(DeviceAheadLostVotes, TensorsThatComeBehindThemAreNegotiatedLater) {
   LoseVote({}, [&](DeviceRank& rank, Step& step) {
-    // On rank 0 this is behind the results, which are not there yet.
+    // On rank 0 the stream comes to this only after the results, which do not exist yet.
     const DeviceTensor& behind = rank.Keep(std::vector<float>(kCount, 1));
     if (rank.rank() == 1) step.Run();
     CopyOnStream(rank, behind, step.tensor(0));
@@ -305,7 +306,7 @@ TEST(DeviceAheadLostVotes, TensorsThatComeBehindThemAreNegotiatedLater) {
   });
 }
 
-// Rank 1 takes the second tensor first.
+// Rank 1 submits the second tensor first.
 TEST(DeviceAheadLostVotes, TheOrderInWhichTheTensorsComeAgainIsFree) {
   LoseVote({}, [&](DeviceRank& rank, Step& step) {
     if (rank.rank() == 1) {
@@ -327,7 +328,7 @@ TEST(DeviceAheadLostVotes, MemoryThatTheStreamFreesBehindTheResultIsNotUsedAfter
 
 TEST(DeviceAheadLostVotes, WithdrawnByTheRestOfTheJobTheyFailItOnceAStreamWaits) {
   LoseVote({.expects_failure = true}, [&](DeviceRank& rank, Step& step) {
-    // Not what rank 0 has submitted.
+    // This contradicts what rank 0 has submitted.
     if (rank.rank() == 1) {
       const absl::Status refused = CarryOut(rank.runtime(), DeviceSum("t0", rank, step.tensor(0), kCount - 1));
       EXPECT_FALSE(refused.ok());
@@ -363,8 +364,8 @@ TEST(DeviceAheadLostVotes, StreamsGoOnWhenTheJobFailsInstead) {
 
 // --- All of it together ---
 
-// Steps of which no thread waits for the device, up to the end, and something else now and then, which each rank begins
-// when it likes.
+// Trains in steps that do not wait for the device. Only now and then a rank waits for the results of a step. Once per
+// phase each rank submits another sum, at its own random step.
 void TrainAhead(DeviceRank& rank, uint32_t seed) {
   std::mt19937 common(seed);
   std::mt19937 own(seed + 1 + static_cast<uint32_t>(rank.rank()));

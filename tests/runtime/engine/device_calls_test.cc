@@ -1,4 +1,5 @@
-// What a locked step asks of the driver: calls for buckets and streams, and none for a tensor that was there before.
+// The calls that a locked step makes to the driver. It makes calls for buckets and streams, but none for a tensor that
+// was in an earlier step.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -18,23 +19,24 @@ namespace {
 
 constexpr int kRanks = 2;
 constexpr size_t kCount = 5;
-constexpr size_t kSteps = 7;  // that are counted
+constexpr size_t kSteps = 7;  // whose calls are counted
 constexpr int kRounds = 10;
 
-// A wait for the point of the submissions, both kernels, the event behind the bucket; and of the stream that waits for
-// it, for the event and for the gate. The vote is none: both kernels see to it.
+// Six calls: a wait for the point of the submissions, two kernels, and the event after the bucket; then the waiting
+// stream's waits for the event and for the gate. The vote needs no call, because the two kernels handle it.
 constexpr size_t kCallsOfBucket = 6;
-// Whether it is being captured, and its number.
+// A look at a stream: whether it is being captured, and its number.
 constexpr size_t kLook = 2;
-// And its point.
+// A submission also records the stream's point.
 constexpr size_t kCallsOfSubmission = kLook + 1;
-// Of the current device, by a trainer whose own choice is another one: to Ronda's and back, for the submission, for the
-// bucket if this thread launches it, and for the stream's wait, when its number is looked up and when it is given.
+// Changes of the current device by a trainer that uses another device. Ronda changes to its own device and back up to
+// four times. It does so for the submission, for the bucket if this thread launches it, to look up the number of the
+// stream that shall wait, and to make that stream wait.
 constexpr size_t kMostChanges = 4 * 2;
 
 enum class Submit { kTogether, kOneByOne };
 
-// Steps of sums, whose results the rank's stream waits for.
+// Steps of sums. The rank's stream waits for the results.
 class Steps {
  public:
   Steps(DeviceRank& rank, size_t tensors, Submit way) : rank_(rank), way_(way) {
@@ -45,7 +47,7 @@ class Steps {
   }
 
   void Run() {
-    StreamHold hold(rank_.stream());  // the vote is open until the stream has been told to wait
+    StreamHold hold(rank_.stream());  // the vote stays open until the stream has its waits
     const size_t changes = FakeCuda::DeviceChangesOfThisThread();
     std::vector<std::shared_ptr<Handle>> handles = SubmitAll();
     WaitingStream together(rank_.stream());
@@ -59,7 +61,7 @@ class Steps {
     for (const std::shared_ptr<Handle>& handle : handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
   }
 
-  // In all steps, up to where the stream has been told to wait.
+  // In all steps, each counted up to the stream's waits.
   size_t device_changes() const { return device_changes_; }
 
  private:
@@ -78,12 +80,13 @@ class Steps {
 };
 
 struct Calls {
-  // But queries of events: the watch asks as often as it likes; and what makes events and memory, of which there are
-  // more until there are enough for the most that are in use at once.
+  // All calls except two kinds. Queries of events are not counted, because the watch makes them as often as it likes.
+  // Calls that create events or memory are not counted, because they go on until enough exist for the most in use at
+  // once.
   size_t all = 0;
   size_t pointers = 0;
   size_t streams = 0;
-  int threads = 0;  // that NCCL has started
+  int threads = 0;  // the threads that NCCL has started
   size_t buckets = 0;
 };
 
@@ -94,11 +97,11 @@ Calls CallsSoFar(FakeCuda& cuda) {
           .threads = FakeNcclThreads()};
 }
 
-// Of kSteps steps of all ranks, as rank 0 counts them; nullopt on the others.
+// Returns the calls of kSteps steps of all ranks, as rank 0 counts them. Returns nullopt on the other ranks.
 std::optional<Calls> CountRound(DeviceRank& rank, Steps& steps, std::barrier<>& together) {
   together.arrive_and_wait();
   const Calls before = CallsSoFar(rank.fake());
-  if (rank.rank() == 0) rank.fake().TakeRanges();  // one a bucket
+  if (rank.rank() == 0) rank.fake().TakeRanges();  // forgets the earlier ranges; each bucket makes one
   together.arrive_and_wait();
   for (size_t i = 0; i < kSteps; ++i) steps.Run();
   together.arrive_and_wait();
@@ -113,8 +116,8 @@ std::optional<Calls> CountRound(DeviceRank& rank, Steps& steps, std::barrier<>& 
                .buckets = buckets};
 }
 
-// Of kSteps locked steps of all ranks: the fewest of some rounds, as objects are made when more buckets are under way
-// at once than ever before.
+// Returns the calls of kSteps locked steps of all ranks. It takes the lowest count of several rounds, because a round
+// creates objects if it has more buckets under way at once than ever before.
 Calls CallsOfLockedSteps(size_t tensors, Submit way) {
   Calls fewest;
   std::barrier<> together(kRanks);
@@ -150,7 +153,7 @@ TEST(DeviceCalls, ATensorThatIsSubmittedAloneCostsALookAtItsStreamAndAPoint) {
   EXPECT_EQ(calls.all, kRanks * kSteps * kTensors * (kCallsOfSubmission + kLook) + calls.buckets * kCallsOfBucket);
 }
 
-// Of the ranks' threads all have device 0, which is rank 0's.
+// The current device of all ranks' threads is device 0, which is rank 0's.
 TEST(DeviceCalls, TheCurrentDeviceIsChangedOnceForABucketAndOnlyIfItIsAnother) {
   RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
     Steps steps(rank, /*tensors=*/50, Submit::kTogether);

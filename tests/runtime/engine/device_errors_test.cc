@@ -1,4 +1,4 @@
-// Operations on tensors in the memory of devices that are refused, or that fail.
+// Operations on tensors in the memory of devices: refusals and failures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -176,7 +176,7 @@ TEST(DeviceFailures, AHungDeviceEndsTheJobByItsDeadline) {
   SetFakeNcclFaults(kNoFaults);
 }
 
-// To free memory of such a device is to wait for ever.
+// Freeing memory of a stuck device would wait for ever.
 TEST(DeviceFailures, AStuckDeviceDoesNotHoldUpTheEndOfAFailedJob) {
   Runtime::Options options;
   options.tunables.stall_warning = absl::Milliseconds(50);

@@ -1,4 +1,4 @@
-// Jobs on several hosts whose tensors are on devices, in two levels, and failures of one of them.
+// Jobs on several hosts whose tensors are on devices. They work in two levels, one of which may fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,18 +16,18 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-// Only on the level across has a communicator a rank 2.
+// With two ranks per host, only the communicators across hosts have a rank 2.
 const HostMap& ThreeHosts() {
   static const HostMap* const map = new HostMap{.hosts = {{0, 1}, {2, 3}, {4, 5}}};
   return *map;
 }
 
-// Where something goes wrong in NCCL: in the communicators that have such a rank.
+// The place of a fault in NCCL: all communicators that have rank `nccl_rank`.
 struct Fault {
   std::string name;
   std::string backend;
   int nccl_rank;
-  std::string ranks;  // of the communicator that is named, by their numbers in the job; a regular expression
+  std::string ranks;  // a regular expression for the ranks of the named communicator, by their numbers in the job
 };
 
 std::ostream& operator<<(std::ostream& out, const Fault& fault) { return out << fault.name; }
@@ -36,7 +36,7 @@ class DeviceHierarchyFaults : public ::testing::TestWithParam<Fault> {
  protected:
   ~DeviceHierarchyFaults() override { SetFakeNcclFaults(kNoFaults); }
 
-  // Something goes wrong with the second operation.
+  // Runs a job whose second operation has the fault.
   void Run(fake_nccl_faults faults, const Runtime::Options& options, absl::StatusCode expected) {
     faults.rank = GetParam().nccl_rank;
     SetFakeNcclFaults(faults);
@@ -89,7 +89,7 @@ TEST_P(DeviceHierarchy, ARankThatIsGoneLeavesNoThreadWaitingForTheDevice) {
                    const DeviceTensor& tensor = rank.Keep(std::vector<float>(3, 1));
                    ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
                    ASSERT_NE(SucceedOn(rank, Barrier("b")), nullptr);
-                   // The others' work is under way on their devices, and waits there for this one's.
+                   // The other ranks' work is under way on their devices, where it waits for the work of rank 3.
                    std::unique_ptr<StreamHold> hold;
                    if (rank.rank() == 3) hold = std::make_unique<StreamHold>(rank.stream());
                    const auto handle = rank.runtime().Submit(DeviceSum("x", rank, tensor, 3));
@@ -137,7 +137,7 @@ TEST_P(DeviceHierarchy, NeitherMemoryNorEventsGrowWithTheNumberOfSteps) {
     const size_t allocations = rank.fake().allocations();
     const size_t events = rank.fake().created_events();
     for (int i = 0; i < 60; ++i) step();
-    // How much is in use at once may depend on when each thread lets go of a handle, but not on the number of steps.
+    // The amount in use at once may depend on when each thread releases a handle, but not on the number of steps.
     EXPECT_LE(rank.fake().allocations(), allocations + 10);
     EXPECT_LE(rank.fake().created_events(), events + 10);
     ASSERT_NE(SucceedOn(rank, Barrier("end")), nullptr);

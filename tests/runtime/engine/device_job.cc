@@ -72,12 +72,12 @@ DeviceTensor::DeviceTensor(DeviceRank& rank, size_t bytes)
       memory_(Allocate(rank.device(), RONDA_CUDA_DEVICE_MEMORY, bytes)),
       staging_(Allocate(rank.device(), RONDA_CUDA_PINNED_HOST_MEMORY, bytes)) {}
 
-// On a device that has failed nothing goes on.
+// Ignores the result, because a device that has failed does not go on.
 DeviceTensor::~DeviceTensor() { static_cast<void>(WaitFor(rank_)); }
 
 void DeviceTensor::Write(const void* values, size_t bytes) {
   ASSERT_LE(bytes, bytes_);
-  EXPECT_EQ(WaitFor(rank_), absl::OkStatus());  // a copy that was made from the same memory before
+  EXPECT_EQ(WaitFor(rank_), absl::OkStatus());  // an earlier copy from the same memory
   if (bytes > 0) std::memcpy(staging_.data(), values, bytes);
   CopyOn(rank_, memory_.data(), staging_.data(), bytes);
 }

@@ -1,4 +1,4 @@
-// Jobs of runtimes that are threads of one test, whose tensors are in the memory of fake devices.
+// Jobs of runtimes in the threads of one test. Their tensors are in the memory of fake devices.
 #ifndef RONDA_TESTS_RUNTIME_ENGINE_DEVICE_JOB_H_
 #define RONDA_TESTS_RUNTIME_ENGINE_DEVICE_JOB_H_
 
@@ -25,7 +25,7 @@ class DeviceRank;
 
 // A tensor on the device of a rank.
 //
-// The rank's stream writes the values that it is set to; they are read once that stream has come to the place.
+// The rank's stream writes the values that are set. Reading the tensor waits until the stream has come to that place.
 class DeviceTensor {
  public:
   DeviceTensor(DeviceRank& rank, size_t bytes);
@@ -39,7 +39,7 @@ class DeviceTensor {
 
   void* data() const { return memory_.data(); }
 
-  // The memory, which is not freed with this.
+  // Returns the memory, which this object then does not free.
   void* Abandon() {
     void* const memory = memory_.data();
     memory_.Abandon();
@@ -55,7 +55,7 @@ class DeviceTensor {
     return ReadAs<T>(rank_, memory_.data(), bytes_ / sizeof(T));
   }
 
-  // The values at `data` on the device, in the order of the rank's stream.
+  // Returns the values at `data` on the device, which it reads on the rank's stream.
   template <typename T>
   static std::vector<T> ReadAs(DeviceRank& rank, const void* data, size_t count) {
     std::vector<T> values(count);
@@ -70,10 +70,10 @@ class DeviceTensor {
   DeviceRank& rank_;
   const size_t bytes_;
   DeviceMemory memory_;
-  DeviceMemory staging_;  // pinned: values that are being written
+  DeviceMemory staging_;  // pinned memory for the values that are being written
 };
 
-// One rank of such a job: its runtime, its device, and a stream of its own, as a trainer has one.
+// One rank of such a job: its runtime, its device, and its own stream, as a trainer has it.
 class DeviceRank {
  public:
   DeviceRank(Runtime& runtime, FakeCuda& cuda, int ordinal);
@@ -84,12 +84,12 @@ class DeviceRank {
   StreamHandle stream() const { return stream_->handle(); }
   FakeCuda& fake() { return cuda_; }
 
-  // A tensor that outlives the runtime: when a job has failed, the device may still be at work on it.
+  // Returns a tensor that outlives the runtime. When a job has failed, the device may still use such a tensor.
   DeviceTensor& Keep(const std::vector<float>& values) { return tensors_.emplace_back(*this, values); }
 
   void KeepAlive(std::shared_ptr<void> object) { kept_.push_back(std::move(object)); }
 
-  // The stream does not go on any more, until the runtime is gone.
+  // Holds the stream until the runtime is gone.
   void HoldStream() { hold_.emplace(stream()); }
 
  private:
@@ -99,31 +99,31 @@ class DeviceRank {
   const std::unique_ptr<DeviceStream> stream_;
   std::deque<DeviceTensor> tensors_;
   std::vector<std::shared_ptr<void>> kept_;
-  std::optional<StreamHold> hold_;  // last: it goes first
+  std::optional<StreamHold> hold_;  // last, so that it is destroyed first
 };
 
 struct DeviceJobOptions {
   int size = 2;
   int devices = 8;               // rank r has device r % devices
   std::string backend = "nccl";  // a value of RONDA_DEVICE_BACKEND
-  HostMap hosts;                 // whose ranks share memory; none: the ranks are on one host
+  HostMap hosts;                 // the hosts, whose ranks share memory; empty if all ranks are on one host
   Runtime::Options runtime;
   FakeCuda::Options cuda;
-  std::vector<RankId> without_devices;  // whose libraries cannot be found
-  bool expects_failure = false;         // of the job
+  std::vector<RankId> without_devices;  // these ranks do not find the libraries
+  bool expects_failure = false;         // whether the job is expected to fail
 };
 
-// A job of `options.size` ranks, each of which runs `body` and shuts down, which must succeed, unless the job is
-// expected to fail. Otherwise nothing may be left on the devices afterwards.
+// Runs a job of `options.size` ranks. Each rank runs `body` and shuts down. If the job is expected to fail, the
+// shutdown must fail. Otherwise it must succeed, and nothing may be left on the devices afterwards.
 void RunDeviceRanks(const DeviceJobOptions& options, const std::function<void(DeviceRank& rank)>& body);
 
-// Two hosts for so many ranks, if the backend works in two levels; else none.
+// Returns two hosts for `size` ranks if the backend works in two levels, else no hosts.
 HostMap HostsFor(absl::string_view backend, int size);
 
-// An allreduce in place.
+// Returns an allreduce in place.
 Submission DeviceSum(const std::string& name, DeviceRank& rank, const DeviceTensor& tensor, size_t count);
 
-// Submits and waits; the handle after a success, or nullptr, which is a failure of the test.
+// Submits and waits. Returns the handle after a success. Otherwise fails the test and returns nullptr.
 std::shared_ptr<Handle> SucceedOn(DeviceRank& rank, const Submission& submission);
 
 }  // namespace ronda::testing

@@ -1,5 +1,5 @@
-// The locked schedule with tensors in the memory of devices, whose votes are open for a while: jobs that repeat
-// themselves enter it, and jobs that stop doing so leave it together, wherever each rank is by then.
+// The locked schedule with tensors in the memory of devices, whose votes are open for a while. A job that repeats its
+// steps locks a schedule. When it stops repeating them, all ranks unlock at the same position, wherever each rank is.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ using ::testing::Le;
 
 constexpr size_t kCount = 5;
 
-// The contribution of every rank to a sum of a step, and the result.
+// A rank's contribution to a sum of a step, and the sum.
 float ValueOf(int step, RankId rank) { return static_cast<float>(step % 64 + rank); }
 float SumOf(int step, int size) {
   float sum = 0;
@@ -64,7 +64,7 @@ class MixedStep {
     return handles.ok() ? *handles : std::vector<std::shared_ptr<Handle>>();
   }
 
-  // Waits on the host, or has the rank's stream wait.
+  // Waits on the host, or makes the rank's stream wait.
   void Await(const std::vector<std::shared_ptr<Handle>>& handles, bool on_stream) {
     for (const auto& handle : handles) {
       EXPECT_EQ(on_stream ? handle->OrderBefore(rank_.stream()) : handle->Wait(), absl::OkStatus());
@@ -126,7 +126,7 @@ TEST_P(DeviceSchedule, IsLeftForSomethingNewOfOneRankAndComesAgain) {
     meeting.arrive_and_wait();
     const DeviceTensor other(rank, std::vector<float>(3, 1));
     std::shared_ptr<Handle> early;
-    // Rank 0 in the midst of a step, the others three steps later.
+    // Rank 0 submits the new tensor three steps before the others.
     if (rank.rank() == 0) early = *rank.runtime().Submit(DeviceSum("new", rank, other, 3));
     for (int i = 0; i < 3; ++i, ++steps) step.Run(steps, true);
     if (rank.rank() != 0) early = *rank.runtime().Submit(DeviceSum("new", rank, other, 3));
@@ -139,8 +139,7 @@ TEST_P(DeviceSchedule, IsLeftForSomethingNewOfOneRankAndComesAgain) {
   });
 }
 
-// Four rows for three ranks, which vote on every step: NCCL scatters the sums, and no rank tells the others of its
-// rows.
+// Four rows for three ranks, which vote in every step. NCCL scatters the sums, and no rank sends its number of rows.
 TEST(DeviceScheduleOverNccl, AReduceScatterIsOneOfNcclsInLockedStepsToo) {
   constexpr int kSteps = 30;
   const int scatters = FakeNcclCalls("ReduceScatter");
@@ -153,7 +152,7 @@ TEST(DeviceScheduleOverNccl, AReduceScatterIsOneOfNcclsInLockedStepsToo) {
       Submission submission = DeviceSum("x", rank, input, 8);
       submission.request.op = OpType::kReduceScatter;
       submission.request.shape = {4, 2};
-      submission.output = nullptr;  // the handle has it
+      submission.output = nullptr;  // the handle holds the result
       const auto handle = SucceedOn(rank, submission);
       ASSERT_NE(handle, nullptr);
       const size_t first = rank.rank() == 0 ? 0 : static_cast<size_t>(2 + 2 * rank.rank());
@@ -193,7 +192,7 @@ TEST(DeviceScheduleOfOne, StreamsMayLagFarBehind) {
   });
 }
 
-// A rank that does not come makes the others call the schedule off, and the negotiation says which.
+// If a rank does not take part, the others call the schedule off. Then the negotiation names that rank.
 TEST(DeviceScheduleFailures, ARankThatStopsIsNamedByTheNegotiation) {
   Runtime::Options options;
   options.tunables.stall_warning = absl::Milliseconds(100);
@@ -213,8 +212,8 @@ TEST(DeviceScheduleFailures, ARankThatStopsIsNamedByTheNegotiation) {
   });
 }
 
-// One rank of a job whose ranks do the same steps for a while, with something else in between that each begins when it
-// likes, some at once and some one by one.
+// One rank of a job whose ranks repeat the same steps for a while. Once per phase each rank also submits another sum,
+// at its own random step. It waits for results on the host or on its stream.
 class RandomDeviceTrainer {
  public:
   RandomDeviceTrainer(DeviceRank& rank, uint32_t seed)
@@ -271,7 +270,7 @@ TEST_P(DeviceScheduleStress, ResultsAreRightWhereverRanksLeave) {
   std::cout << "seed " << seed << std::endl;
   Runtime::Options options;
   options.tunables.lock_after = 2;
-  if (seed % 2 == 0) options.tunables.fusion_threshold = 0;  // a bucket a tensor: many open votes
+  if (seed % 2 == 0) options.tunables.fusion_threshold = 0;  // one bucket per tensor, so many open votes
   RunDeviceRanks({.size = 2 + static_cast<int>(seed % 2),
                   .backend = seed % 4 == 3 ? "staged" : "nccl",
                   .runtime = options,

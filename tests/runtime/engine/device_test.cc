@@ -1,4 +1,4 @@
-// Tensors in the memory of devices, negotiated: results and waits.
+// Results and waits of negotiated tensors in the memory of devices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, DeviceOperations,
 
 float Of(DeviceRank& rank) { return static_cast<float>(rank.rank() + 1); }
 
-// The result, which is on the device, as it is for the rank's stream.
+// Returns the result on the device, as the rank's stream sees it.
 template <typename T>
 std::vector<T> ResultOf(DeviceRank& rank, const Handle& handle, size_t row_elements = 1) {
   size_t rows = 0;
@@ -108,7 +108,7 @@ TEST_P(DeviceOperations, ReduceAndReduceScatterReachTheirOwners) {
   });
 }
 
-// The result goes to the caller's memory, or nowhere if there is too little room on a rank.
+// The result goes to the caller's memory. On a rank whose memory is too small, nothing is written.
 TEST_P(DeviceOperations, ResultsMayGoToMemoryOfTheCallers) {
   Run([](DeviceRank& rank) {
     const DeviceTensor tensor(rank, std::vector<float>(3, Of(rank)));
@@ -155,7 +155,7 @@ TEST_P(DeviceOperations, ExchangesMoveWhatTheyShould) {
     const DeviceTensor tensor(rank, std::vector<int32_t>{own, own + 10, own + 20});
     const auto carry_out = [&](OpType op, int64_t rows) {
       Submission submission = Exchange(op, Name(op), rank, tensor, rows);
-      submission.output = nullptr;  // the handle has it
+      submission.output = nullptr;  // the handle holds the result
       submission.request.root = 1;
       const auto handle = SucceedOn(rank, submission);
       return handle == nullptr ? std::vector<int32_t>() : ResultOf<int32_t>(rank, *handle);
@@ -217,7 +217,7 @@ TEST_P(DeviceOperations, OverflowIsFoundWherever) {
 
 TEST_P(DeviceOperations, WhatRoundingLosesIsMadeUpFor) {
   Run([](DeviceRank& rank) {
-    // 1 + 2^-12 cannot be said in 16 bits: the loss of four steps is half of their last place.
+    // Float16 rounds 1 + 2^-12 to 1. The losses of four steps add up to one unit in the last place of that 1.
     const float value = 1.0f + 1.0f / 4096;
     float sum = 0;
     DeviceTensor tensor(rank, sizeof(float));
@@ -281,7 +281,7 @@ TEST(DeviceOrder, AStreamCanWaitWhereNoThreadDoes) {
     StreamHold hold(rank.stream());
     const auto handle = rank.runtime().Submit(DeviceSum("x", rank, tensor, 3));
     ASSERT_TRUE(handle.ok()) << handle.status();
-    // Returns although the operation cannot have begun on the device.
+    // This returns although the operation cannot have begun on the device.
     EXPECT_EQ((*handle)->OrderBefore((*other)->handle()), absl::OkStatus());
     EXPECT_TRUE((*handle)->launched());
     EXPECT_FALSE((*handle)->done());
@@ -296,7 +296,7 @@ TEST(DeviceOrder, AStreamCanWaitWhereNoThreadDoes) {
   });
 }
 
-// The stream comes to its work on the result only after the handle was freed and another result has been made.
+// The stream reads the result only after the handle was freed and another result was made.
 TEST(DeviceOrder, AResultIsNotUsedAgainWhileAStreamThatWasOrderedReadsIt) {
   RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
     const DeviceTensor tensor(rank, std::vector<float>(3, Of(rank)));
@@ -306,7 +306,7 @@ TEST(DeviceOrder, AResultIsNotUsedAgainWhileAStreamThatWasOrderedReadsIt) {
     ASSERT_TRUE(reader.ok()) << reader.status();
     Submission gather = DeviceSum("x", rank, tensor, 3);
     gather.request.op = OpType::kAllgather;
-    gather.output = nullptr;  // the handle has it
+    gather.output = nullptr;  // the handle holds the result
     auto first = rank.runtime().Submit(gather);
     ASSERT_TRUE(first.ok()) << first.status();
     EXPECT_EQ((*first)->OrderBefore((*reader)->handle()), absl::OkStatus());
@@ -351,17 +351,17 @@ TEST(DeviceOrder, ANameIsFreeAgainOnceItsTensorIsOnItsWay) {
   });
 }
 
-// A step of a trainer that announces its gradients one by one, on one stream: in each bucket, the device's streams wait
-// for each other once.
+// A step of a trainer that submits its gradients one by one, all on one stream. For each bucket, the device's streams
+// wait for each other once.
 TEST(DeviceOrder, ManyTensorsOfOneStreamAreWaitedForOnce) {
   constexpr size_t kTensors = 30;
   Runtime::Options options;
-  options.tunables.cycle_time = absl::Milliseconds(100);  // for company
+  options.tunables.cycle_time = absl::Milliseconds(100);  // so that tensors share buckets
   RunDeviceRanks({.size = 1, .runtime = options}, [&](DeviceRank& rank) {
     std::deque<DeviceTensor> tensors;
     for (size_t i = 0; i < kTensors; ++i) tensors.emplace_back(rank, std::vector<float>(3, 1));
     const auto step = [&] {
-      StreamHold hold(rank.stream());  // a completed operation needs no wait
+      StreamHold hold(rank.stream());  // else operations complete, and need no wait
       std::vector<std::shared_ptr<Handle>> handles;
       for (size_t i = 0; i < kTensors; ++i) {
         handles.push_back(*rank.runtime().Submit(DeviceSum(absl::StrCat("x", i), rank, tensors[i], 3)));
@@ -381,9 +381,9 @@ TEST(DeviceOrder, ManyTensorsOfOneStreamAreWaitedForOnce) {
     step();
     const size_t new_buckets = buckets() - buckets_before;
     EXPECT_LT(new_buckets, kTensors);
-    // One a submission, and one behind each bucket.
+    // One event per submission, and one after each bucket.
     EXPECT_EQ(rank.fake().recorded_events() - recorded, kTensors + new_buckets);
-    // The lane's wait, and that of the trainer's stream.
+    // For each bucket Ronda's stream waits once, and the trainer's stream once.
     EXPECT_EQ(rank.fake().awaited_events() - awaited, 2 * new_buckets);
   });
 }
@@ -397,7 +397,7 @@ TEST(DeviceOrder, EachOfTheStreamsIsWaitedFor) {
     StreamHold hold(other->handle());
     Submission behind_hold = DeviceSum("first", rank, first, 3);
     behind_hold.stream = other->handle();
-    // The last point is of the stream that is not held.
+    // The last submission is on the stream that is not held.
     std::vector<Submission> submissions = {behind_hold, DeviceSum("second", rank, second, 3)};
     for (Submission& submission : submissions) {
       submission.request.group = "both";
@@ -467,8 +467,8 @@ TEST(DeviceMemoryUse, DoesNotGrowWithTheNumberOfSteps) {
     const size_t events = rank.fake().created_events();
     constexpr int kSteps = 100;
     for (int i = 0; i < kSteps; ++i) step();
-    // On a busy machine more may be in use at once than ever before, as that depends on when each thread lets go of a
-    // handle. Whatever a step leaves behind would be there as often as there were steps.
+    // On a busy machine more may be in use at once than ever before, because that depends on when each thread releases
+    // a handle. If a step left something behind, the count would grow by the number of steps.
     EXPECT_LE(rank.fake().allocations(), allocations + kSteps / 2);
     EXPECT_LE(rank.fake().created_events(), events + kSteps / 2);
     ASSERT_NE(SucceedOn(rank, Barrier("end")), nullptr);

@@ -1,4 +1,4 @@
-// Devices in a timeline: their work for each bucket, and its times, by their own clocks.
+// Devices in a timeline: their work for each bucket, with times by the devices' own clocks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,11 +25,11 @@ using ::testing::Not;
 
 constexpr int kRanks = 3;
 constexpr double kRounding = 0.002;  // us
-constexpr int kSteps = 12;           // with a locked schedule, and open votes, from some on
+constexpr int kSteps = 12;           // the later ones have a locked schedule and open votes
 
 double Microseconds(FlightTime time) { return absl::ToDoubleMicroseconds(time); }
 
-// The spans in the row of a rank's device, in their order, which has to be that of time.
+// Returns the spans in the row of a rank's device. Expects them in the order of time.
 std::vector<TraceEvent> DeviceSpans(const std::string& path, RankId rank) {
   const auto events = ReadTraceFile(PathOfRank(path, rank));
   EXPECT_TRUE(events.has_value());
@@ -72,7 +72,7 @@ void Step(DeviceRank& rank, std::deque<DeviceTensor>& tensors) {
   for (const auto& handle : *handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
 }
 
-// For profilers: one for each bucket that a rank gives to its device.
+// A profiler sees one range for each bucket that a rank gives to its device.
 TEST_P(DeviceTimeline, RangesOfTheHostAreNamedLikeTheSpans) {
   std::vector<std::string> ranges;
   std::barrier all_have_trained(kRanks);
@@ -88,7 +88,7 @@ TEST_P(DeviceTimeline, RangesOfTheHostAreNamedLikeTheSpans) {
   EXPECT_EQ(ranges, std::vector<std::string>(kRanks, "ALLREDUCE x0 and 2 more"));
 }
 
-// Every bucket, with its parts in it, lies between the submission of its tensors and the end of the wait for them.
+// Every bucket, with its parts, lies between the submission of its tensors and the end of the wait for them.
 TEST_P(DeviceTimeline, BucketsLieBetweenSubmissionAndCompletion) {
   std::vector<std::vector<FlightTime>> times(kRanks);
   std::barrier all_have_trained(kRanks);
@@ -109,7 +109,7 @@ TEST_P(DeviceTimeline, BucketsLieBetweenSubmissionAndCompletion) {
     const double begin = Microseconds(times[rank].front()), end = Microseconds(times[rank].back());
     size_t step = 0;
     for (const TraceEvent& bucket : buckets) {
-      if (bucket.ts >= end) continue;  // with its veto the job leaves the schedule when it shuts down
+      if (bucket.ts >= end) continue;  // the vetoed bucket by which the ranks unlock at the shutdown
       EXPECT_GE(bucket.ts, begin);
       while (bucket.ts >= Microseconds(times[rank][step + 1])) ++step;
       EXPECT_LE(bucket.end(), Microseconds(times[rank][step + 1]) + kRounding) << "in step " << step;

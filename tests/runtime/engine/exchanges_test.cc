@@ -51,7 +51,7 @@ TEST_P(ExchangesWithRanks, ScatterSplitsTheRootsRowsAsItSays) {
   RunRuntimes(size, [size](Runtime& runtime) {
     const int rank = runtime.topology().rank;
     for (int root = 0; root < size; ++root) {
-      // Rank r gets r rows, all of which say r.
+      // Rank r gets r rows of the value r.
       std::vector<int32_t> rows;
       std::vector<int64_t> splits;
       for (int r = 0; r < size; ++r) {
@@ -93,7 +93,7 @@ TEST_P(ExchangesWithRanks, AlltoallWithUnevenSplitsReturnsWhatEachHasSent) {
   RunRuntimes(size, [size](Runtime& runtime) {
     const int rank = runtime.topology().rank;
     for (int step = 0; step < 3; ++step) {
-      // Rank r sends (r + to + step) % 3 rows to each, which say 10 r + to.
+      // Rank r sends (r + to + step) % 3 rows of the value 10 r + to to each rank `to`.
       const auto rows_between = [&](int from, int to) { return (from + to + step) % 3; };
       std::vector<float> input;
       std::vector<int64_t> splits;

@@ -1,4 +1,4 @@
-// The executor's calls to the communicator, for all sets of participants.
+// The executor's calls to the communicator, for each set of participants.
 #include "runtime/engine/executor.h"
 
 #include <gmock/gmock.h>
@@ -15,8 +15,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Rank 1 of four, which moves nothing and notes the calls: operation, size of the group (0: the job), whether it got a
-// buffer, and how this rank votes.
+// Rank 1 of four. It moves no data, and notes each call: the operation, the size of the group (0 for the job), whether
+// the call has a buffer, and how this rank votes.
 class RecordingCommunicator : public Communicator {
  public:
   RankId rank() const override { return 1; }
@@ -33,8 +33,8 @@ class RecordingCommunicator : public Communicator {
   void Tune(const Tuning&) override {}
 
   std::vector<std::string> calls_;
-  WaitLimits limits_;                                       // of the last call
-  Ballot::Result votes_say_ = Ballot::Result::kCarriedOut;  // wherever there is a ballot
+  WaitLimits limits_;                                       // the last call's
+  Ballot::Result votes_say_ = Ballot::Result::kCarriedOut;  // if the call has a ballot
   int64_t divisor_ = 0;
 
  private:
@@ -113,7 +113,7 @@ TEST_F(ExecutorTest, RanksOutsideMakeTheSameCallsWithoutBuffers) {
     const TensorRequest request = {.name = "x", .op = c.op, .shape = {4}, .root = 0, .receiver = 2};
     ASSERT_TRUE(executor_.Execute(BucketOf({request}, {0, 2})).ok());
     EXPECT_EQ(communicator_.calls_, c.calls) << Name(c.op);
-    // So does a rank that has joined.
+    // A rank that has joined makes the same calls.
     communicator_.calls_.clear();
     if (c.op == OpType::kJoin) continue;
     ASSERT_TRUE(executor_.Execute(BucketOf({request}, {0, 1, 2}, {1})).ok());
@@ -122,7 +122,7 @@ TEST_F(ExecutorTest, RanksOutsideMakeTheSameCallsWithoutBuffers) {
   EXPECT_THAT(flight_->Events(), IsEmpty()) << "none of this was this rank's";
 }
 
-// The host's memory, which notes calls to it and to the communicator.
+// A HostPlane that notes the calls to it and to its communicator.
 class RecordingPlane : public HostPlane {
  public:
   using HostPlane::HostPlane;
@@ -255,7 +255,7 @@ TEST_F(ExecutorTest, WhoLeavesNeedsNoTensor) {
   EXPECT_THAT(flight_->Events(), IsEmpty()) << "nothing was begun";
 }
 
-// The negotiation, which the warning brings about, gives up first.
+// At the warning time the ranks go back to the negotiation, whose deadline must end before that of the vote.
 TEST_F(ExecutorTest, WaitsForVotesOutlastTheNegotiation) {
   executor_.set_limits({.warning = absl::InfiniteDuration(), .deadline = absl::Seconds(40)});
   Submit({.name = "x", .shape = {4}});

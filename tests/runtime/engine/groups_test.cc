@@ -25,7 +25,7 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// `data` as a group of as many tensors.
+// Returns a group with one tensor for each element of `data`.
 std::vector<Submission> Group(const std::string& name, OpType op, std::vector<std::vector<float>>* data) {
   std::vector<Submission> submissions;
   for (size_t i = 0; i < data->size(); ++i) {
@@ -86,7 +86,7 @@ TEST(Groups, AreSubmittedWholeOrNotAtAll) {
   });
 }
 
-// Otherwise it would depend on the time whether the tensors of both are taken for one group.
+// Otherwise timing would decide whether the tensors of both groups are taken for one group.
 TEST(Groups, OfOneNameAreNotInFlightTogether) {
   RunRuntimes(2, [](Runtime& runtime) {
     std::vector<std::vector<float>> data(2, std::vector<float>(2, 1.0f));

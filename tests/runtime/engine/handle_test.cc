@@ -24,8 +24,8 @@ TEST(HandleTest, IsDoneOnceItIsComplete) {
   EXPECT_EQ(handle->Wait(), absl::UnavailableError("rank 1 died")) << "as often as one likes";
 }
 
-// All that the completing thread has written before is visible to every thread that sees that the handle is done: to
-// those that sleep, and those that only look.
+// A thread that sees that the handle is done also sees everything that the completing thread wrote earlier. Two threads
+// sleep until the handle is done, and one polls.
 TEST(HandleTest, WhoSeesThatItIsDoneSeesTheResult) {
   constexpr int kRounds = 200;
   for (int round = 0; round < kRounds; ++round) {
@@ -50,7 +50,8 @@ TEST(HandleTest, WhoSeesThatItIsDoneSeesTheResult) {
   }
 }
 
-// Threads that are about to sleep or leave a callback while the operation completes all hear of it, once.
+// The operation completes while a thread is about to sleep and another one adds callbacks. The sleeper still wakes, and
+// each callback runs once.
 TEST(HandleTest, CompletionMissesNoWaiterThatComesAtTheSameTime) {
   constexpr int kRounds = 300;
   const std::shared_ptr<CallbackThread> callbacks = CallbackThread::Create({});

@@ -1,4 +1,4 @@
-// Jobs of runtimes that are threads of one test, and submissions to them.
+// Jobs of runtimes in the threads of one test, and submissions to them.
 #ifndef RONDA_TESTS_RUNTIME_ENGINE_JOB_H_
 #define RONDA_TESTS_RUNTIME_ENGINE_JOB_H_
 
@@ -18,28 +18,28 @@
 
 namespace ronda::testing {
 
-// A job of `size` ranks, each of which runs `body` and shuts down, which must succeed.
+// Runs a job of `size` ranks. Each rank runs `body` and shuts down, and the shutdown must succeed.
 void RunRuntimes(int size, const Runtime::Options& options, const std::function<void(Runtime& runtime)>& body);
 void RunRuntimes(int size, const std::function<void(Runtime& runtime)>& body);
 
-// The same over any backend that can carry a job of threads.
+// Like RunRuntimes, over any backend whose ranks can be threads.
 void RunRuntimesOn(Backend backend, int size, const Runtime::Options& options,
                    const std::function<void(Runtime& runtime)>& body);
 
-// An allreduce in place.
+// Returns an allreduce in place.
 Submission Sum(const std::string& name, std::vector<float>* data);
 
 // Submits and waits.
 absl::Status CarryOut(Runtime& runtime, Submission submission);
 
-// Waits for the operation while time passes, quickly, which it does not otherwise. Meanwhile nothing else with a
-// deadline should be in flight but on rank 0, which is not the one to look whether rank 0 answers.
+// Waits for the operation and quickly advances the clock, which otherwise stands still. Meanwhile only rank 0 should
+// have other operations with a deadline in flight, because all other ranks check whether rank 0 answers in time.
 absl::Status WaitAndAdvance(const Handle& handle, FakeClock* clock);
 
-// Submits and waits; the handle after a success, or nullptr, which is a failure of the test.
+// Submits and waits. Returns the handle after a success. Otherwise fails the test and returns nullptr.
 std::shared_ptr<Handle> Succeed(Runtime& runtime, Submission submission);
 
-// A barrier of all ranks, or of a process set.
+// Returns a barrier of all ranks, or of a process set.
 Submission Barrier(const std::string& name, ProcessSetId process_set = kGlobalProcessSet);
 
 Submission Join(ProcessSetId process_set = kGlobalProcessSet,
@@ -48,7 +48,7 @@ Submission Join(ProcessSetId process_set = kGlobalProcessSet,
 // Adds a process set, on all ranks.
 ProcessSetId AddSet(Runtime& runtime, std::vector<RankId> members);
 
-// The elements that an operation has left with its handle.
+// Returns the elements of the result that the operation's handle holds.
 template <typename T>
 std::vector<T> Received(const Handle& handle, size_t row_elements = 1) {
   const OperationResult& result = handle.result();

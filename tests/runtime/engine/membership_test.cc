@@ -1,4 +1,4 @@
-// Joins, and process sets that come and go, through runtimes of two to four ranks.
+// Joins, and process sets that are added and removed, with runtimes of two to four ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

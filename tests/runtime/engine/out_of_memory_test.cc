@@ -1,5 +1,5 @@
-// A lack of memory is reported, and nothing is left half done. Replaces the global operator new: allocations fail
-// where a test says so.
+// If memory runs out, that is reported, and nothing is left half done. The file replaces the global operator new, so
+// that a test can make allocations fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,10 +17,10 @@
 
 namespace {
 
-// The allocation of this thread that fails next: 0 is the next one. Negative: none.
+// How many more allocations of this thread succeed; all later ones fail. A negative number means that none fails.
 thread_local int countdown = -1;
 
-// Allocations from this size on fail in threads that are not exempt.
+// Allocations of at least this size fail in threads that are not exempt.
 std::atomic<size_t> limit{std::numeric_limits<size_t>::max()};
 thread_local bool exempt = false;
 
@@ -50,7 +50,7 @@ void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 
-// An engine that has run out of memory leaves its state behind.
+// No check for leaks, because an engine that has run out of memory does not free its state.
 extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off() { return 1; }
 
 namespace ronda {
@@ -63,7 +63,8 @@ using ::testing::HasSubstr;
 
 constexpr size_t kLarge = size_t{1} << 20;
 
-// Repeats `submit` with its first, second, ... allocation failing until it succeeds; how often it failed.
+// Repeats `submit` until it succeeds: its allocations fail from the first on, then from the second on, and so on.
+// Returns how often it failed.
 template <typename Submit>
 int FailEveryAllocationOf(const Submit& submit) {
   for (int allocation = 0;; ++allocation) {
@@ -85,7 +86,7 @@ TEST(OutOfMemory, AtSubmitIsAnErrorAndNothingIsSubmitted) {
       try {
         submission = Sum(name, &data);
       } catch (const std::bad_alloc&) {
-        return absl::ResourceExhaustedError("");  // the test's own
+        return absl::ResourceExhaustedError("");  // the test's own allocation failed
       }
       auto submitted = runtime.Submit(std::move(submission));
       if (submitted.ok()) handle = *std::move(submitted);
@@ -127,8 +128,8 @@ TEST(OutOfMemory, GroupIsSubmittedWholeOrNotAtAll) {
   });
 }
 
-// Submits with memory, and waits without: both threads that may carry the operation out, the background thread and this
-// one, have no memory for anything large.
+// Submits with enough memory, then waits without it. The background thread or this one carries out the operation, and
+// neither of them can make a large allocation.
 absl::Status CarryOut(Runtime& runtime, const Submission& submission) {
   const auto handle = runtime.Submit(submission);
   if (!handle.ok()) return handle.status();
@@ -138,7 +139,7 @@ absl::Status CarryOut(Runtime& runtime, const Submission& submission) {
   return status;
 }
 
-// Runs `body` on two ranks, whose runtimes have no memory for anything large once tensors are submitted.
+// Runs `body` on two ranks. Their runtimes cannot make large allocations for tensors that have been submitted.
 void RunWithoutLargeMemory(const std::function<void(Runtime&)>& body) {
   testing::RunRanks(2, [&](RankId rank, Transport transport) {
     exempt = true;

@@ -18,7 +18,7 @@ namespace {
 const absl::Time kSoon = absl::UnixEpoch();
 const absl::Time kLater = absl::UnixEpoch() + absl::Seconds(1);
 
-// Some steps to do.
+// A number of steps to do.
 class FakeSteps : public ProgressEngine::Steps {
  public:
   Progress Advance() override {
@@ -53,11 +53,11 @@ class FakeSteps : public ProgressEngine::Steps {
   absl::Time deadline = absl::InfiniteFuture();
   std::atomic<int> rung{0};
   int noted = 0;
-  int patience = 0;     // looks of a thread that polls
-  int arrives_at = -1;  // after which of them, counted backwards, there is a step to do
+  int patience = 0;     // how often a polling thread looks
+  int arrives_at = -1;  // the number of looks that are left when a step arrives
   bool polling = false;
   std::latch* hold = nullptr;
-  std::function<void()> during;  // the next step
+  std::function<void()> during;  // called during the next step
 };
 
 class ProgressEngineTest : public ::testing::Test {
@@ -73,7 +73,7 @@ class ProgressEngineTest : public ::testing::Test {
     progress_.Await([&] { return AllDone(); }, [] { ADD_FAILURE() << "blocks"; });
   }
 
-  // As a program that waits for each tensor at once, often enough to be known for it.
+  // Acts as a program that waits for each tensor at once, so often that the engine expects it.
   void GetTheHabit() {
     for (int i = 0; i < 10; ++i) SubmitAndWait();
     progress_.DriveUntilIdle();

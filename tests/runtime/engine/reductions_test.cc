@@ -173,7 +173,7 @@ TEST(Reductions, SubsetsReduceAmongThemselves) {
     const int rank = runtime.topology().rank;
     const ProcessSetId odd = AddSet(runtime, {1, 3});
     const ProcessSetId low = AddSet(runtime, {0, 1, 2});
-    // The same name is in flight in both sets at once.
+    // Both sets have a tensor of one name in flight at the same time.
     std::vector<std::shared_ptr<Handle>> handles;
     std::vector<float> in_odd(3, static_cast<float>(rank));
     std::vector<float> in_low(3, static_cast<float>(rank));
@@ -262,7 +262,7 @@ float DriftAfter(int steps, WireFormat wire, Submission::ErrorFeedback feedback)
       std::vector<float> sum(kCount);
       std::vector<float> mine(kCount);
       for (size_t i = 0; i < kCount; ++i) {
-        // Each rank's part is known here, so that the exact sum is too.
+        // Each rank knows the parts of both ranks, so it can compute the exact sum.
         const float parts[] = {0.3f + 1e-3f * static_cast<float>(i), -0.1f};
         mine[i] = parts[rank];
         exact[i] += static_cast<double>(parts[0]) + static_cast<double>(parts[1]);

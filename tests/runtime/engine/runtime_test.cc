@@ -69,7 +69,7 @@ TEST_P(RuntimeWithRanks, GathersDifferingFirstDimensions) {
   const int size = GetParam();
   RunRuntimes(size, [size](Runtime& runtime) {
     const int rank = runtime.topology().rank;
-    for (int step = 0; step < 3; ++step) {  // the second and third go by the cache
+    for (int step = 0; step < 3; ++step) {  // the second and third use the response cache
       const std::vector<int32_t> mine(2 * rank, rank);
       const auto handle = runtime.Submit(
           {.request = {.name = "g", .op = OpType::kAllgather, .dtype = DType::kInt32, .shape = {rank, 2}},

@@ -1,5 +1,5 @@
-// Which programs a schedule suits, and which it does not: tensors that are submitted one after the other, threads at
-// different paces, operations that must not be held up by the rest of the job.
+// Programs that a schedule suits, and programs that it does not suit. Some submit tensors one after the other, some
+// have threads at different paces, some have operations that the rest of the job must not hold up.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -34,7 +34,8 @@ uint64_t BucketsOf(const Runtime& runtime) {
   return statistics.buckets_agreed + statistics.buckets_scheduled;
 }
 
-// Until a bucket more has been carried out, or a schedule has begun, the program learning of neither.
+// Waits until another bucket has been carried out or a schedule has begun. It only reads counters, so the engine sees
+// no wait.
 void AwaitBucketUnnoticed(const Runtime& runtime, uint64_t before) {
   while (BucketsOf(runtime) == before && runtime.statistics().schedules_begun == 0) std::this_thread::yield();
 }
@@ -61,7 +62,7 @@ TEST(SchedulePace, TensorsThatComeOneAfterTheOtherWithoutAWaitShareABucket) {
     ASSERT_EQ(runtime.statistics().schedules_begun, 1u);
     const uint64_t before = BucketsOf(runtime);
     for (int i = 0; i < kRounds; ++i) step();
-    // The last may not be counted yet.
+    // The last bucket may not be counted yet.
     EXPECT_LE(BucketsOf(runtime) - before, static_cast<uint64_t>(kRounds));
     EXPECT_EQ(runtime.statistics().schedules_left, 0u);
     meeting.arrive_and_wait();

@@ -1,5 +1,5 @@
-// Messages about a schedule that come together although one was sent long before the other: a list that begins a
-// schedule is held back until another rank has left that schedule.
+// Races of messages about a schedule. A list that begins a schedule is held back until another rank has unlocked that
+// schedule, so that messages arrive together although one was sent long before the other.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ using ::ronda::testing::Sum;
 using ::testing::Each;
 
 constexpr int kRanks = 2;
-// The list with the last of so many equal steps begins a schedule.
+// The list for the last of kSteps equal steps begins a schedule.
 constexpr int kSteps = 5;
 const Tunables kTunables = {.lock_after = kSteps - 1};
 
@@ -46,14 +46,14 @@ bool WasSentAfterSchedule(const ControlMessage& report) {
   return decoded.ok() && decoded->schedule > 0;
 }
 
-// Another rank's report after it has unlocked the schedule.
+// Whether a rank has sent a report after it unlocked the schedule.
 bool HasReportAfterSchedule(const Inbox& inbox) {
   return std::any_of(inbox.to_coordinator.begin(), inbox.to_coordinator.end(), WasSentAfterSchedule);
 }
 
 bool HasListAfterSchedule(const Inbox& inbox) { return !BeginsSchedule(inbox.broadcasts.back()); }
 
-// Keeps messages, from the list that begins the first schedule on, until that is `enough`.
+// Holds back the list that begins the first schedule, and later messages, until they are `enough`.
 class HoldsScheduleBack : public ForwardingControlPlane {
  public:
   using Predicate = std::function<bool(const Inbox&)>;
@@ -86,8 +86,8 @@ class HoldsScheduleBack : public ForwardingControlPlane {
   bool handed_over_ = false;
 };
 
-// A job in which `late` begins the first schedule only when it has received messages that are `enough`. Over shared
-// memory, where a rank that vetoes waits for no other.
+// Runs a job in which `late` begins the first schedule only when its messages are `enough`. The job uses shared memory,
+// where a rank that vetoes does not wait for other ranks.
 void RunWithLate(RankId late, const HoldsScheduleBack::Predicate& enough,
                  const std::function<void(Runtime& runtime)>& body) {
   std::vector<Transport> transports = testing::ConnectRanks(Backend::kShm, {.size = kRanks});

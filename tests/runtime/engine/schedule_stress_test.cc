@@ -1,5 +1,6 @@
-// Jobs that repeat themselves for random times, with something else in between, which each rank begins when it likes:
-// everything completes, with the right results, in and out of locked schedules, and while autotune tries settings.
+// Jobs that repeat their steps a random number of times, with other operations in between, which each rank begins at a
+// random moment. All operations complete with the right results, inside and outside of locked schedules, and while
+// autotune tries settings.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,19 +35,19 @@ using ::ronda::testing::Sum;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// A tensor of a step: an allreduce, or a broadcast of rank 0's.
+// A tensor of a step: an allreduce, or a broadcast from rank 0.
 struct Tensor {
   std::string name;
   size_t count = 1;
   enum class Kind { kSum, kBroadcast } kind = Kind::kSum;
 };
 
-// A rank's work beside the steps, together with others or all by itself: submissions, none if this rank has no part in
-// it, and the values that are to be in their buffers in the end.
+// A rank's work beside the steps, alone or with other ranks: the submissions, and the values that their buffers must
+// have in the end. A rank that takes no part has no submissions.
 struct Extra {
   std::vector<Submission> submissions;
   std::vector<std::unique_ptr<std::vector<float>>> buffers;
-  std::vector<float> expected;  // in all elements of each buffer
+  std::vector<float> expected;  // the value of all elements, per buffer
   std::vector<std::shared_ptr<Handle>> handles;
 
   std::vector<float>* AddBuffer(size_t count, float own, float result) {
@@ -65,8 +66,8 @@ struct Extra {
   }
 };
 
-// The body of one rank. All ranks draw the same numbers from Common(), also where they have no part in something, so
-// that they do the same; choices that each rank makes by itself are drawn from Own().
+// The body of one rank. All ranks draw the same numbers from Common(), even for work in which they take no part, so
+// that they make the same choices. A rank draws its own choices from Own().
 class RandomTrainer {
  public:
   RandomTrainer(Runtime& runtime, uint32_t seed)
@@ -96,7 +97,7 @@ class RandomTrainer {
     return step;
   }
 
-  // Something else comes in at a step of each rank's own.
+  // Repeats a random step. If there is also an extra, each rank submits it at its own random repetition.
   void RepeatSteps() {
     const std::vector<Tensor> step = RandomStep();
     const int times = 1 + Common(40);
@@ -215,7 +216,7 @@ class RandomTrainer {
     return submission;
   }
 
-  // In an order of this rank's own.
+  // Submits all tensors of the step at once, in this rank's own random order.
   void RunAtOnce(const std::vector<Tensor>& step) {
     ++round_;
     std::vector<size_t> order;
@@ -258,11 +259,11 @@ class RandomTrainer {
       case 4:
         return RunExtra();
       default:
-        return;  // the next steps are others
+        return;  // the next phase has another step
     }
   }
 
-  // One rank has a step more than the others.
+  // One rank makes one step more than the others.
   void JoinBut(int last) {
     if (rank() == last) {
       std::vector<float> data(3, 1.0f);
@@ -298,7 +299,7 @@ class RandomTrainer {
   std::mt19937 own_;
   int round_ = 0;
   int extras_ = 0;
-  // A process set besides that of all ranks.
+  // A process set other than that of all ranks.
   std::optional<ProcessSetId> set_;
   std::vector<RankId> members_;
 };
@@ -331,7 +332,7 @@ std::string NameOf(const ::testing::TestParamInfo<Job>& info) {
   return absl::StrCat(Name(info.param.backend), "_", info.param.size, info.param.is_tuned() ? "_tuned" : "");
 }
 
-// The counts of the ranks of a job.
+// Counts over all ranks of a job.
 struct Counts {
   std::atomic<uint64_t> rounds{0};
   std::atomic<uint64_t> left{0};
@@ -357,7 +358,7 @@ class ScheduleStressTest : public ::testing::TestWithParam<Job> {
   }
 
  private:
-  // Autotune is to get through several samples while steps repeat themselves.
+  // With these settings autotune gets through several samples while the steps repeat.
   static Tunables Settings() {
     Tunables tunables = {.autotune = GetParam().autotune};
     if (GetParam().is_tuned()) {

@@ -1,4 +1,4 @@
-// The locked schedule, from the trainer's side: jobs that repeat themselves, and jobs that stop doing so.
+// The locked schedule as a trainer sees it: jobs that repeat their steps, and jobs that stop repeating them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Enough for a schedule to be locked after it, and carried out.
+// Enough steps for a schedule to be locked and carried out.
 constexpr int kSteps = 12;
 
 struct Job {
@@ -89,14 +89,15 @@ uint64_t MessagesOf(const Statistics& statistics) {
 
 class ScheduleTest : public ::testing::TestWithParam<Job> {
  protected:
-  // Until all ranks are here none goes on: the next step of one unlocks the schedule, which the others still count.
+  // Makes each rank wait for all others, because the next step of one rank may unlock the schedule that the others
+  // still check.
   void Meet() { meeting_.arrive_and_wait(); }
 
   void Run(const std::function<void(Runtime& runtime)>& body, const Runtime::Options& options = {}) {
     RunRuntimesOn(GetParam().backend, GetParam().size, options, body);
   }
 
-  // Steps until a schedule is locked.
+  // Runs steps until a schedule is locked.
   void Lock(Runtime& runtime, Step* step) {
     for (int i = 0; i < kSteps; ++i) step->Run(runtime);
     const Statistics statistics = runtime.statistics();
@@ -181,7 +182,7 @@ TEST_P(ScheduleTest, NewTensorLeavesAndTheJobLocksAgain) {
   Run([&](Runtime& runtime) {
     Step step({"a", "b"});
     Lock(runtime, &step);
-    // Ranks differ in when it comes.
+    // Rank 0 submits it before the step, the others after it.
     Step extra({"new"});
     const auto first = runtime.topology().rank == 0 ? extra.Submit(runtime) : step.Submit(runtime);
     const auto second = runtime.topology().rank == 0 ? step.Submit(runtime) : extra.Submit(runtime);
@@ -266,7 +267,7 @@ TEST_P(ScheduleTest, ShutdownCompletesPartsOfABucket) {
   });
 }
 
-// All was submitted before anything was waited for; now "b" is submitted once "a" is complete.
+// At first the program submits all tensors before it waits. Later it submits "b" only when "a" is complete.
 TEST_P(ScheduleTest, ProgramThatChangesItsWaysIsNotHeldUp) {
   Run([&](Runtime& runtime) {
     Step step({"a", "b"});
@@ -281,7 +282,7 @@ TEST_P(ScheduleTest, ProgramThatChangesItsWaysIsNotHeldUp) {
   });
 }
 
-// No thread sleeps for "a", so that the engine has more patience.
+// No thread sleeps until "a" is complete, so the engine waits longer before it unlocks.
 TEST_P(ScheduleTest, ProgramThatPollsIsNotHeldUpForLong) {
   FakeClock clock;
   Run(
@@ -306,14 +307,14 @@ TEST_P(ScheduleTest, FailureOfOneRankReachesTheOthersInABucket) {
     Lock(*runtime, &step);
     std::vector<float> data(5, 1.0f);
     if (rank == 1) runtime->Abandon(absl::AbortedError("out of data"));
-    // Rank 1 may learn of its own failure before or after it submits.
+    // Rank 1 may see its own failure before or after it submits.
     const absl::Status status = CarryOut(*runtime, Sum("a", &data));
     EXPECT_THAT(std::string(status.message()), HasSubstr("out of data"));
     EXPECT_THAT(std::string(runtime->Shutdown().message()), HasSubstr("out of data"));
   });
 }
 
-// A rank that never submits is named by the negotiation, which the others go back to, and the job goes on.
+// If a rank never submits, the others go back to the negotiation, which names that rank. The job goes on.
 TEST_P(ScheduleTest, RankThatStopsSubmittingIsNamedWithTheTensor) {
   if (GetParam().size == 1) GTEST_SKIP() << "no rank is late";
   std::atomic<int> expired{0};
@@ -355,7 +356,7 @@ TEST_P(ScheduleTest, LateRankIsWaitedFor) {
   });
 }
 
-// One of each, with results that depend on the rank.
+// Runs one operation of each kind.
 void RunAllOperations(Runtime& runtime) {
   const int size = runtime.topology().size;
   const float own = static_cast<float>(runtime.topology().rank);
@@ -416,7 +417,7 @@ TEST_P(ScheduleTest, HandlesMayOutliveTheRuntime) {
   for (const auto& handle : handles) EXPECT_TRUE(handle->Wait().ok());
 }
 
-// Every thread drives, or lets another.
+// Each waiting thread drives the progress engine, or lets another thread drive it.
 TEST_P(ScheduleTest, ManyThreadsMayWait) {
   Run([&](Runtime& runtime) {
     std::vector<std::thread> threads;

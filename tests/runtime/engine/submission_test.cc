@@ -26,14 +26,14 @@ class SubmissionCheckTest : public ::testing::Test {
 
   void Apply(TensorRequest request) { EXPECT_TRUE(sets_.Apply({.request = std::move(request)}).ok()); }
 
-  // "" if there is nothing to object to.
+  // Returns the error of the submission, or "" if it is valid.
   std::string Objection(const Submission& submission) {
     const absl::Status status = CheckSubmission(submission, {.rank = 1, .world_size = 4, .process_sets = &sets_});
     EXPECT_TRUE(status.ok() || absl::IsInvalidArgument(status)) << status;
     return std::string(status.message());
   }
 
-  // A submission with both buffers.
+  // Returns a submission of `request` with both buffers.
   Submission Full(TensorRequest request) {
     request.name = "x";
     if (request.shape.empty()) request.shape = {4};

@@ -209,7 +209,6 @@ TEST_F(TensorQueueTest, ANameThatComesAgainFindsItsMemoryAndNothingOfBefore) {
   EXPECT_EQ((*first)->Wait(), absl::UnavailableError("rank 1 died")) << "the handle of before keeps its own";
 }
 
-// More names than are kept: the one that has not been used for the longest time goes, and comes back like a new one.
 TEST_F(TensorQueueTest, RequestThatDiffersFromTheLastOneOfItsNameIsAnotherVersion) {
   std::vector<uint64_t> versions;
   float data = 0;
@@ -223,7 +222,7 @@ TEST_F(TensorQueueTest, RequestThatDiffersFromTheLastOneOfItsNameIsAnotherVersio
     queue_.Complete(entry, absl::OkStatus());
   };
   add();
-  submission.output = &data;  // not of the request
+  submission.output = &data;  // the output is not part of the request
   add();
   submission.request.shape = {1};
   add();
@@ -268,6 +267,7 @@ TEST_F(TensorQueueTest, NamesMayComeAgainInAnyOrder) {
   }
 }
 
+// The queue gets more names than it keeps. It forgets the least recently used name, which is new when it comes back.
 TEST_F(TensorQueueTest, NamesThatAreNotUsedAnyMoreAreForgotten) {
   for (size_t i = 0; i < 2 * TensorQueue::kMaxIdle; ++i) {
     const std::string name = absl::StrCat("step", i);
@@ -361,7 +361,7 @@ TEST_F(TensorQueueTest, CloseFailsEverythingAndNamesEachTensor) {
 
 class LaunchedTensorsTest : public TensorQueueTest {
  protected:
-  // Adds it, takes it, and launches it.
+  // Adds a tensor, takes it, and launches it.
   const TensorEntry* Launch(const std::string& name, std::shared_ptr<Handle>* handle) {
     *handle = *queue_.Add(Named(name), kStart);
     const TensorEntry* const entry = queue_.TakeFresh(kStart).back();

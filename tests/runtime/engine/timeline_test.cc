@@ -1,4 +1,4 @@
-// Timelines that jobs write: the events of the engine in the files of all ranks.
+// The timelines that jobs write, with the events of the engine in each rank's file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,12 +22,12 @@ using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-// Enough for a schedule to be locked after it, and carried out.
+// Enough steps for a schedule to be locked and carried out.
 constexpr int kSteps = 12;
 
 std::string Path(const std::string& name) { return ::testing::TempDir() + name; }
 
-// A rank's file, which has to be a trace whose spans lie in each other or apart.
+// Reads a rank's file. Expects a trace in which no two spans overlap, unless one contains the other.
 std::vector<TraceEvent> Read(const std::string& path, RankId rank) {
   const auto events = ReadTraceFile(PathOfRank(path, rank));
   EXPECT_TRUE(events.has_value()) << "rank " << rank;
@@ -36,7 +36,7 @@ std::vector<TraceEvent> Read(const std::string& path, RankId rank) {
   return *events;
 }
 
-// The names of the spans in the row of a tensor.
+// Returns the names of the spans in the row of a tensor.
 std::vector<std::string> NamesIn(const std::vector<TraceEvent>& events, const std::string& row) {
   std::vector<std::string> names;
   for (const TraceEvent& event : events) {
@@ -45,7 +45,7 @@ std::vector<std::string> NamesIn(const std::vector<TraceEvent>& events, const st
   return names;
 }
 
-// All ranks have begun their timelines when the first begins the body.
+// Runs `body` on each rank after all ranks have begun their timelines.
 void RunTimed(int size, const Runtime::Options& options, const std::string& path,
               const std::function<void(Runtime& runtime)>& body) {
   RunRuntimes(size, options, [&](Runtime& runtime) {

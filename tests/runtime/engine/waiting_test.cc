@@ -1,4 +1,4 @@
-// Limits of waiting, and the events that the flight recorder keeps.
+// The limits of waiting, and the events that the flight recorder keeps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -53,7 +53,7 @@ TEST(Limits, OfACallMayOutlastTheJobs) {
   RunRuntimes(2, {.tunables = kImpatient, .clock = &clock}, [&](Runtime& runtime) {
     std::vector<float> data(3, 1.0f);
     if (runtime.topology().rank == 0) {
-      // This takes the job's deadline.
+      // This waits for as long as the job's deadline.
       const auto lonely = runtime.Submit(Sum("lonely", &data));
       EXPECT_EQ(WaitAndAdvance(**lonely, &clock).code(), absl::StatusCode::kDeadlineExceeded);
     }
@@ -70,10 +70,10 @@ TEST(Limits, JoinMayLastAsLongAsOthersAreActive) {
     for (int step = 0; step < 10 && runtime.topology().rank == 1; ++step) {
       std::vector<float> data(3, 1.0f);
       Submission submission = Sum("x", &data);
-      // Until rank 0 has joined, it may be waited for.
+      // The operation may have to wait until rank 0 has joined.
       submission.request.limits = WaitLimits{.deadline = absl::InfiniteDuration()};
       Succeed(runtime, submission);
-      // Rank 0 may have looked at the clock just before, and count two of these.
+      // Rank 0 may have read the clock just before, so it may count two of these steps as one wait.
       clock.Advance(kImpatient.stall_deadline * 2 / 5);
     }
     EXPECT_NE(Succeed(runtime, Join()), nullptr);
@@ -88,7 +88,7 @@ TEST(Limits, RankZeroThatNeverAnswersIsNamedWithWhatItDidLast) {
   std::vector<float> data(3, 1.0f);
   const auto handle = runtime->Submit(Sum("x", &data));
   ASSERT_TRUE(handle.ok());
-  // Not all at once: time counts from when the background thread takes the tensor.
+  // In several steps, because the time is counted from the moment when the background thread takes the tensor.
   while (!(*handle)->done()) {
     clock.Advance(absl::Minutes(10));
     std::this_thread::yield();
@@ -99,7 +99,7 @@ TEST(Limits, RankZeroThatNeverAnswersIsNamedWithWhatItDidLast) {
   EXPECT_THAT(std::string((*handle)->Wait().message()), HasSubstr("started broadcast 'weights' (400 bytes)"));
 }
 
-// Standard error, of which a test reads what is written to it meanwhile.
+// Redirects standard error, so that a test can read what is written meanwhile.
 class ErrorReader {
  public:
   ErrorReader() : original_(dup(STDERR_FILENO)) {
@@ -114,7 +114,7 @@ class ErrorReader {
     close(read_end_);
   }
 
-  // Blocks until `text` has been written; everything until then.
+  // Blocks until `text` has been written. Returns everything that was written until then.
   std::string ReadUntil(const std::string& text) {
     std::string all;
     char buffer[4096];
@@ -184,7 +184,7 @@ class Dawdler : public Communicator {
   const std::shared_future<void> go_on_;
 };
 
-// Until the background thread of the runtime has come by once more, without news for it.
+// Waits until the runtime's background thread has made another step, in which no message arrives.
 void WaitForAnotherStep(Runtime& runtime, const FlightRecorder& flight) {
   for (const std::string name : {"probe/1", "probe/2"}) {
     const auto probe = runtime.Submit(testing::Barrier(name));

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A plugin exports its table, and nothing that could take another library's place.
+# A plugin exports only its table, so that no symbol of it can replace one of another library.
 set -euo pipefail
 
 for library in runtime/mpi/libronda_mpi.so runtime/mpi/libronda_mpi_mpich.so; do

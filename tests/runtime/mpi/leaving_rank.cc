@@ -1,4 +1,4 @@
-// A rank whose job has failed: leaving_rank PLUGIN. It must end although the other rank never finishes with MPI.
+// A rank whose job has failed: leaving_rank PLUGIN. It must end although the other rank never calls MPI_Finalize.
 #include <unistd.h>
 
 #include <cstdio>
@@ -26,7 +26,7 @@ int Run(const char* plugin) {
   session->reset();
   std::printf(is_refused ? "left\n" : "FAILED\n");
   std::fflush(stdout);
-  // The other rank never comes to MPI_Finalize: a rank that waited for it would never end.
+  // Rank 1 never calls MPI_Finalize. If rank 0 waited for it, rank 0 would never end.
   while (!is_rank0) pause();
   return 0;
 }

@@ -65,7 +65,7 @@ TEST_P(OwnMpiTest, ProgramThatInitializesMpiItselfKeepsIt) {
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
-// mpirun ends the rank that stays when it has seen that the other one has ended without MPI's end.
+// One of the ranks stays. mpirun ends it when the other rank has ended without MPI_Finalize.
 TEST(LeavingTest, RankOfAFailedJobEndsWithoutTheOthers) {
   if (!HasMpirun(MpiFlavor::kOpenMpi)) GTEST_SKIP() << "its mpirun is not installed";
   const ProcessResult result = RunUnderMpirun(

@@ -1,4 +1,4 @@
-// A plugin of a later version, of whose table only the first field can be known.
+// A plugin of a later version. Only the first field of its table is known.
 #include "runtime/mpi/plugin.h"
 
 extern "C" __attribute__((visibility("default"))) const ronda_mpi_plugin* ronda_mpi_plugin_table(void) {

@@ -15,7 +15,7 @@ int Fail(const std::string& what) {
   return 1;
 }
 
-// MPI must be the program's again after the session.
+// Checks that the program can use MPI again after the session.
 int CheckMpiGoesOn() {
   int sum = 0;
   int one = 1;

@@ -113,7 +113,7 @@ TEST_F(DeadlockDetectorTest, RanksThatHaveBeenAnsweredMayGoOn) {
 TEST_F(DeadlockDetectorTest, OneOperationThatMayYetBeginFreesItsRanks) {
   SubmitAndWait(0, "a");
   SubmitAndWait(1, "b");
-  // Rank 2 computes, and may submit it.
+  // Rank 2 computes, and may still submit "c".
   Submit(0, "c");
   Submit(1, "c");
   Wait(0);

@@ -36,7 +36,7 @@ RankReport SomeReport() {
   return report;
 }
 
-// Every field of a request that some operation uses.
+// Returns a request with a value in each field that some operation uses.
 TensorRequest Everything() {
   return {.name = "all",
           .process_set = 3,

@@ -60,7 +60,7 @@ inline CacheId IdOf(const ResponseList& list, size_t bucket) {
   return std::get<CacheId>(list.buckets.at(bucket).executions.at(0));
 }
 
-// A negotiator that takes the report of a rank in one line of a test. Nothing is fused.
+// A negotiator for tests, which takes the report of a rank in one line. It fuses nothing.
 class NegotiatorDriver {
  public:
   explicit NegotiatorDriver(int world_size, size_t cache_capacity = 1024)

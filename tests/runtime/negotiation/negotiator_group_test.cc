@@ -127,7 +127,8 @@ TEST(Group, JoinBetweenItsTensorsKeepsEachOnesRanks) {
   EXPECT_EQ(Spelled(list, 2).request.op, OpType::kJoin);
 }
 
-// Whichever rank comes first, no tensor of the group is left behind to wait for a rank that does not have it.
+// All tensors of the group fail, whichever rank submits first. Otherwise one of them would wait for a rank that does
+// not have it.
 TEST(Group, TensorThatIsInAGroupOnSomeRanksOnlyFailsTheGroup) {
   const TensorRequest alone = Allreduce("g.1");
   for (const bool group_comes_first : {true, false}) {

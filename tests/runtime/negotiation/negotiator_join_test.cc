@@ -102,7 +102,7 @@ TEST(Join, ReportByIdAfterJoiningFailsToo) {
 
 struct OpCase {
   OpType op;
-  RankId joined;  // root is rank 0, receiver is rank 1
+  RankId joined;  // the root is rank 0, the receiver is rank 1
   bool runs;
 };
 
@@ -230,8 +230,8 @@ TEST(Join, DepartureOfARankFailsJoinsBeforeAndAfter) {
   EXPECT_THAT(std::string(list.errors[0].status.message()), HasSubstr("rank 2 has shut down"));
 }
 
-// Rank 1 submits 'a' by an id that is evicted while the report is on its way, and joins. Were the join taken at once,
-// 'a' would run without rank 1, which has submitted it.
+// Rank 1 submits 'a' by an id, and joins. The id is evicted while the report is on its way. If the join took effect at
+// once, 'a' would run without rank 1, which has submitted it.
 TEST(Join, CountsAfterTheRepetitionOfWhatWasSubmittedBefore) {
   NegotiatorDriver negotiator(2, 1);
   negotiator.SubmitAll({0, 1}, Allreduce("a"));

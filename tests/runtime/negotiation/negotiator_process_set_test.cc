@@ -103,11 +103,11 @@ TEST_F(ProcessSets, ReportByIdOfARemovedSetIsAnswered) {
   negotiator_.SubmitAll({0, 2}, OnSet(1, Allreduce("a")));
   negotiator_.Responses();
   Remove(1);
-  negotiator_.Take(0, ReportById(1));  // decided, but not yet told
+  negotiator_.Take(0, ReportById(1));  // the removal is decided, but not yet sent
   ResponseList list = negotiator_.Responses();
   ASSERT_THAT(list.errors, SizeIs(1));
   EXPECT_THAT(list.errors[0].ranks, ElementsAre(0));
-  negotiator_.Take(2, ReportById(1));  // told, but not yet heard
+  negotiator_.Take(2, ReportById(1));  // the removal is sent, but not yet received
   EXPECT_TRUE(negotiator_.Responses().empty());
   negotiator_.Take(2, {.repeated = {{1, OnSet(1, Allreduce("a"))}}});
   list = negotiator_.Responses();

@@ -18,7 +18,7 @@ using ::testing::SizeIs;
 
 constexpr RankId kReceiver = 0;
 
-// The message of this number from `from` to the receiver, as either submits it.
+// Returns the message of this number from `from` to the receiver. Both ranks submit it in this form.
 TensorRequest Message(RankId from, int number, absl::string_view tag = "7", Shape shape = {2}) {
   return {.name = absl::StrCat(ChannelName(from, kReceiver, tag), "/", number),
           .op = OpType::kSendRecv,
@@ -66,7 +66,7 @@ TEST(NegotiatorReceive, TakesMessagesOfOneSenderInTheirOrder) {
     for (RankId rank : {0, 1}) negotiator.Submit(rank, {Message(1, number)});
   }
   negotiator.Responses();
-  // Ids go up in ascending order, whatever the order of the messages. The numbers begin again after 63.
+  // A report has its ids in ascending order, whatever the order of the messages. Message numbers begin again after 63.
   negotiator.Take(1, {.cached = {1, 2}, .requests = {Message(1, 1)}});
   for (int number : {63, 0, 1}) {
     negotiator.Submit(kReceiver, {ReceiveFromAny(number)});
@@ -128,7 +128,7 @@ TEST(NegotiatorReceive, WaitsForRequestsThatARankHasToRepeat) {
   for (RankId rank : {0, 1}) negotiator.Submit(rank, {Message(1, 0)});
   for (RankId rank : {0, 1}) negotiator.Submit(rank, {Message(1, 1)});
   negotiator.Responses();
-  // The sender names an id that is gone, and sends another message.
+  // The sender uses an id that has been evicted, and sends another message.
   negotiator.Take(1, {.cached = {1}, .requests = {Message(1, 1)}});
   negotiator.Submit(kReceiver, {ReceiveFromAny(0)});
   EXPECT_TRUE(negotiator.Responses().empty());
@@ -148,7 +148,7 @@ TEST(NegotiatorReceive, NamesAllThatCouldSendAtTheDeadline) {
                                       HasSubstr("missing: rank 1"), HasSubstr("rank 2")));
   negotiator->Fail(findings[0].tensor, absl::DeadlineExceededError(findings[0].text));
   EXPECT_EQ(negotiator.Responses().errors.at(0).ranks, std::vector<RankId>{kReceiver});
-  // The message that comes too late is for the next receive.
+  // The next receive takes the message that comes too late.
   negotiator.Submit(1, {Message(1, 0)});
   EXPECT_TRUE(negotiator.Responses().empty());
   negotiator.Submit(kReceiver, {ReceiveFromAny(0)});

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// Two ranks, whose step is "a" and "b", which are known as 1 and 2. Three identical steps begin a schedule.
+// Two ranks, whose step is "a" and "b" with the ids 1 and 2. Three identical steps begin a schedule.
 class NegotiatorScheduleTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -29,7 +29,7 @@ class NegotiatorScheduleTest : public ::testing::Test {
     ASSERT_TRUE(status.ok()) << status;
   }
 
-  // A report of the last schedule but one.
+  // Takes a report that names the previous schedule.
   void TakeStale(RankId rank, RankReport report) {
     report.schedule = begun_ - 1;
     const absl::Status status = negotiator_.Add(rank, report, now_);
@@ -124,7 +124,7 @@ TEST_F(NegotiatorScheduleTest, WhatSomeRanksHaveSubmittedOfTheNextStepIsPartOfIt
   Take(0, {.cached = {1, 2}});
   Take(1, {.cached = {2}});
   EXPECT_FALSE(negotiator_.TakeResponses().schedule);
-  Take(0, {.cached = {2}});  // of the next step, as soon as it has seen the list
+  Take(0, {.cached = {2}});  // rank 0's report of the next step, right after the list
   Take(1, {.cached = {1}});
   EXPECT_TRUE(negotiator_.TakeResponses().schedule);
   EXPECT_FALSE(negotiator_.anything_waits());
@@ -309,10 +309,10 @@ TEST_F(NegotiatorScheduleTest, SizesOfBucketsCanChange) {
   EXPECT_THAT(Step().buckets, SizeIs(1));
 }
 
-// An id that a rank has named after its eviction is still to come again.
+// A rank that has used an id after its eviction must repeat the request.
 TEST_F(NegotiatorScheduleTest, DoesNotBeginWhileARankIsToRepeatARequest) {
   for (RankId rank : {0, 1}) Take(rank, Report({Allreduce("c"), Allreduce("d"), Allreduce("e")}));
-  negotiator_.TakeResponses();  // "a" is evicted, which was 1
+  negotiator_.TakeResponses();  // evicts "a", whose id was 1
   Take(0, ReportById(1));
   for (int step = 0; step < 4; ++step) EXPECT_FALSE(Step({2, 3}).schedule);
   Take(0, {.repeated = {{1, Allreduce("a")}}});

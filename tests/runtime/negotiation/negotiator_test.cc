@@ -83,7 +83,7 @@ TEST(Negotiator, ReportByIdCountsThoughItsEntryIsEvictedLater) {
   negotiator.Take(0, ReportById(1));
   negotiator.SubmitAll({0, 1}, Allreduce("b"));
   negotiator.Responses();
-  // Rank 0 sees the eviction of 'a' and repeats a request that counts already.
+  // Rank 0 sees the eviction of 'a', and repeats its request, which the negotiator has already counted.
   negotiator.Take(0, {.repeated = {{1, Allreduce("a")}}});
   negotiator.Submit(1, {Allreduce("a")});
   EXPECT_EQ(Spelled(negotiator.Responses(), 0).request.name, "a");
@@ -415,7 +415,7 @@ TEST(Negotiator, FailureAnswersOnlyTheRanksThatHadSubmitted) {
   const ResponseList list = negotiator.TakeResponses();
   ASSERT_THAT(list.errors, SizeIs(1));
   EXPECT_THAT(list.errors[0].ranks, ElementsAre(0));
-  // The late submission starts a new agreement, and is not mixed up with the one that failed.
+  // The late submission starts a new negotiation of 'a', which is separate from the one that failed.
   ASSERT_TRUE(negotiator.Add(1, Report({Allreduce("a")}), kStart).ok());
   EXPECT_TRUE(negotiator.TakeResponses().empty());
   ASSERT_TRUE(negotiator.Add(0, Report({Allreduce("a")}), kStart).ok());

@@ -167,8 +167,8 @@ TEST(RecordingFile, ErrorsNameThePath) {
   EXPECT_THAT(std::string(ReadRecording(path).status().message()), HasSubstr(path));
 }
 
-// A negotiation of three ranks with joins, process sets, groups and deadlines, as it was when the format was new. A
-// change that makes it come out differently changes the agreements of a job.
+// The recording was made when the format was new. It has three ranks with joins, process sets, groups and deadlines. A
+// change of the code that gives other lists here changes what the ranks of a job agree on.
 TEST(Recording, CheckedInOneReplaysToTheSameLists) {
   const std::string path = "tests/runtime/negotiation/testdata/three_ranks.negotiation";
   const auto recording = ReadRecording(path);

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// Rank 1 of 3, to which "a", "b" and "c" are known as 1, 2 and 3. There is room for one more.
+// Rank 1 of 3. Its cache has "a", "b" and "c" with the ids 1, 2 and 3, and room for one more.
 class ReporterScheduleTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -44,7 +44,7 @@ class ReporterScheduleTest : public ::testing::Test {
     schedule_.Submit(reporter_.Find(request));
   }
 
-  // Goes round the whole schedule of tensors that are all submitted.
+  // Carries out buckets of the schedule until no submitted tensor is left.
   void CarryOut() {
     while (schedule_.submitted() > 0) schedule_.Enter(LockedSchedule::Outcome::kCarriedOut, absl::UnixEpoch());
   }
@@ -109,7 +109,7 @@ TEST_F(ReporterScheduleTest, WhatWasReportedBeforeIsForgotten) {
   Apply(Begin({{1}, {2}, {3}}));
   Unlock();
   EXPECT_FALSE(reporter_.has_news());
-  // Neither is it repeated when it is evicted, nor does the join keep anything from being said by its id.
+  // "a" is not repeated when it is evicted. The join does not keep later requests from being reported by their ids.
   ResponseList evicting;
   for (const char* name : {"d", "e"}) evicting.buckets.push_back({{Response{Allreduce(name), {}}}});
   Apply(evicting);
@@ -171,7 +171,7 @@ TEST_F(ReporterScheduleTest, CacheIsTheSameAfterAScheduleHoweverOftenItWentRound
   }
   EXPECT_EQ(schedule_.progress().rounds, 3u);
   Unlock();
-  ResponseList evicting;  // the oldest one, as if nothing had been carried out since
+  ResponseList evicting;  // evicts the oldest entry, as if the schedule had carried out nothing
   for (const char* name : {"d", "e"}) evicting.buckets.push_back({{Response{Allreduce(name), {}}}});
   Apply(evicting);
   reporter_.TakeReport();
@@ -195,7 +195,7 @@ TEST_F(ReporterScheduleTest, ReportSaysWhetherTheProgramMayHaveWaited) {
   EXPECT_EQ(report("b"), RankReport::Waited::kNo);
   reporter_.NoteCompletions(8);
   EXPECT_EQ(report("c"), RankReport::Waited::kPerhaps);
-  // What was said before a schedule may not have been heard.
+  // The coordinator may not have received what the rank reported before a schedule.
   Apply(Begin({{1}}));
   Unlock();
   reporter_.NoteCompletions(8);

@@ -1,4 +1,5 @@
-// The bytes on the wire do not grow with the number of ranks: a rank other than 0 pays for its own tensors alone.
+// The sizes of a report and of a response list do not grow with the number of ranks. So a rank other than 0 sends and
+// receives bytes only for its own tensors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +15,7 @@ namespace {
 
 constexpr int kTensors = 100;
 
-// A job in which all ranks do the same at the same time, unless a test says otherwise.
+// A job in which all ranks do the same at the same time, unless a test has them differ.
 class LargeJob {
  public:
   explicit LargeJob(int ranks) : negotiator_({.world_size = ranks}) {
@@ -26,8 +27,8 @@ class LargeJob {
     }
   }
 
-  // Has every rank submit, and carries the messages there and back. Returns the bytes of the largest report and of the
-  // list.
+  // Makes every rank submit, and carries the messages in both directions. Returns the bytes of the largest report and
+  // of the list.
   std::pair<size_t, size_t> Step(const std::function<void(RankId, Reporter*)>& submit) {
     size_t largest = 0;
     for (RankId rank = 0; rank < static_cast<RankId>(reporters_.size()); ++rank) {
@@ -54,7 +55,7 @@ void SubmitGradients(RankId, Reporter* reporter) {
   for (int i = 0; i < kTensors; ++i) reporter->Submit(Allreduce("gradient" + std::to_string(i)));
 }
 
-// Starting from another tensor on every rank.
+// Submits all gradients, but each rank starts with another one.
 void SubmitGradientsInAnotherOrder(RankId rank, Reporter* reporter) {
   for (int i = 0; i < kTensors; ++i) {
     reporter->Submit(Allreduce("gradient" + std::to_string((i + rank) % kTensors)));
@@ -89,7 +90,7 @@ TEST(Scaling, OneNewTensorCostsItselfAlone) {
   EXPECT_LE(list, cached_list + request + 16);
 }
 
-// Numbers of ranks take a byte or two more in a large job; the lists of ranks do not grow.
+// In a large job, a rank's number takes a byte or two more, but the lists of ranks do not grow.
 TEST(Scaling, ErrorsJoinsAndProcessSetsNameRangesOfRanks) {
   constexpr size_t kSlack = 16;
   LargeJob small(4), large(500);

@@ -1,4 +1,4 @@
-// Simulations of whole jobs that repeat themselves, each from a seed that a failure prints (simulation.h lists the
+// Simulations of whole jobs that repeat their steps, each from a seed that a failure prints (simulation.h lists the
 // checks).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

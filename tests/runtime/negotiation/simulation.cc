@@ -60,7 +60,7 @@ void Simulation::Run(int steps) {
 }
 
 void Simulation::Step() {
-  now_ += world_.identical_steps > 0 ? absl::Milliseconds(200) : absl::Seconds(1);  // steps take many actions
+  now_ += world_.identical_steps > 0 ? absl::Milliseconds(200) : absl::Seconds(1);  // a step needs many actions
   const RankId rank = Random(world_.ranks);
   switch (Random(world_.identical_steps > 0 ? 9 : 6)) {
     case 0:
@@ -129,7 +129,7 @@ void Simulation::SubmitGroup(RankId id, ProcessSetId set, int number) {
   for (TensorRequest& member : members) Submit(id, std::move(member));
 }
 
-// Plans have their time, so that ranks of which one has failed meet again at a later one.
+// Each plan has its time. So if a plan fails on a rank, the ranks meet again at a later plan.
 void Simulation::SubmitPlan(RankId id) {
   Rank& rank = ranks_[id];
   const int number = static_cast<int>((now_ - absl::UnixEpoch()) / kPlanPeriod);
@@ -182,7 +182,7 @@ ProcessSetId Simulation::RandomSetOf(RankId id) {
   return sets[Random(static_cast<int>(sets.size()))];
 }
 
-// A function of its arguments and of the hour, so that ranks agree without talking.
+// The result depends only on the arguments and the hour, so ranks agree without messages.
 TensorRequest Simulation::Tensor(int number, ProcessSetId set, RankId rank) {
   const int64_t hour = (now_ - absl::UnixEpoch()) / absl::Hours(1);
   TensorRequest request = {.name = absl::StrCat("tensor", number), .process_set = set, .shape = {4, 1 + hour % 2}};
@@ -287,7 +287,8 @@ void Simulation::ApplyList(RankId id) {
   const auto work = rank.reporter.Apply(*list);
   if (!work.ok()) return Violate(work.status().ToString());
   const size_t number = rank.lists++;
-  // A join may fail in the very list that carries out tensors without the rank: errors come first.
+  // Notes the joined sets first, because errors come before buckets: a join may fail in the same list that carries out
+  // tensors without the rank.
   rank.joined.clear();
   for (const auto& [key, request] : rank.in_flight) {
     if (request.op == OpType::kJoin) rank.joined.insert(key.process_set);
@@ -403,7 +404,7 @@ void Simulation::TakeExecution(RankId id, const AgreedBucket& bucket, const Resp
 void Simulation::CheckCause(const Answer& answer) {
   const absl::string_view text = answer.error.status.message();
   if (absl::StrContains(text, "has joined process set")) ++counts_.refused;
-  // Of a group, another tensor may be the culprit.
+  // In a group, another tensor may have caused the error.
   if (!absl::StrContains(text, "ranks disagree") || absl::StrContains(text, "of group")) return;
   ++counts_.mismatches;
   for (const TensorRequest& request : answer.requests) {
@@ -412,7 +413,7 @@ void Simulation::CheckCause(const Answer& answer) {
   Violate(absl::StrCat("all submitted the same, and are told: ", text));
 }
 
-// Every rank that must submit the tensor of this key has done so, or has joined.
+// Whether every rank that must submit the tensor of this key has done so, or has joined.
 bool Simulation::AllAreReady(const TensorKey& key, const Group& participants) const {
   return std::all_of(participants.ranks().begin(), participants.ranks().end(), [&](RankId rank) {
     return ranks_[rank].in_flight.contains(key) || HasJoin(ranks_[rank], key.process_set);
@@ -434,7 +435,7 @@ void Simulation::CheckNothingIsLeftBehind() {
 
 namespace {
 
-// The ranks that have to submit it.
+// Returns the ranks that have to submit the tensor.
 Group Participants(const TensorRequest& request, const Group& members) {
   if (request.op == OpType::kCreateProcessSet) return Group(request.members);
   if (request.op != OpType::kSendRecv) return members;

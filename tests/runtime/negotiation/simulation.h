@@ -25,9 +25,9 @@ struct World {
   int names = 4;  // tensors that are submitted again and again
   size_t cache_capacity = 64;
   uint32_t seed = 1;
-  int mismatch_percent = 3;  // of the submissions: something in them is changed
-  int late_percent = 1;      // of the submissions by a rank that has joined
-  int identical_steps = 0;   // before a schedule begins; 0: there are none, nor is there a loop
+  int mismatch_percent = 3;  // of the submissions, which then contradict the others
+  int late_percent = 1;      // of the submissions of a rank that has joined; it skips the rest
+  int identical_steps = 0;   // before a schedule begins; 0 means no schedules and no training loop
 };
 
 inline void PrintTo(const World& world, std::ostream* out) {
@@ -35,28 +35,29 @@ inline void PrintTo(const World& world, std::ostream* out) {
        << world.seed;
 }
 
-// Drives reporters and a negotiator through random orders, delays and subsets, in virtual time, with every message
-// encoded and delivered late. Ranks add, remove and join process sets, submit single tensors and groups, send and
-// receive; some submissions contradict others, and some tensors run into their deadlines.
+// Drives reporters and a negotiator through random orders, delays and subsets, in virtual time. Every message is
+// encoded, and delivered late. Ranks add, remove and join process sets, submit single tensors and groups, send and
+// receive. Some submissions contradict others, and some tensors run into their deadlines.
 //
-// Checked as it happens: a rank gets an answer to its tensors in flight and to nothing else; an execution fits
-// the submission of every rank that takes part, and a member that does not take part has joined; all ranks carry out
-// the same buckets in the same order. Checked at the end, against a model that looks at nothing but the tensors that
-// ranks have in flight: an error has its cause, and nothing is left that should have been answered.
+// It checks some properties during the run. A rank gets answers only to its tensors in flight. An execution fits the
+// submission of every rank that takes part, and a member that does not take part has joined. All ranks carry out the
+// same buckets in the same order. It checks the others at the end, against a model that knows only the tensors that
+// ranks have in flight: each error has its cause, and no tensor is left that should have been answered.
 //
-// In worlds with schedules, ranks also run a training loop for some time, with something else in between now and then.
-// They enter the buckets of a schedule at random times, learn of votes and of schedules that are called off at random
-// later times, and unlock for any cause there is. While a schedule is locked rank 0 gets no report and sends no list,
-// but for what was under way. A bucket counts as carried out only where its vote says so, and all ranks must have
-// carried out the same ones in the end, under the same ids.
+// In worlds with schedules, ranks also run a training loop for some time, with other operations in between. They enter
+// the buckets of a schedule at random times. They see votes, and schedules that are called off, at random later times.
+// They unlock for every possible cause. While a schedule is locked, rank 0 gets no report and sends no list, except for
+// messages that were already under way. A bucket is carried out only if its vote is won. In the end all ranks must have
+// carried out the same buckets, under the same ids.
 class Simulation {
  public:
   explicit Simulation(const World& world);
 
-  // Random steps; then everything that is on its way is delivered.
+  // Makes random steps, then delivers everything that is on its way.
   void Run(int steps);
 
-  // Some ranks shut down; then the waiting tensors run into their deadlines; then all ranks shut down and the job ends.
+  // Shuts down some ranks, lets the waiting tensors run into their deadlines, then shuts down all ranks, so that the
+  // job ends.
   void Finish();
 
   // The violations found. The first one stops the simulation.
@@ -64,12 +65,12 @@ class Simulation {
 
   const Recording& recording() const { return recording_; }
 
-  // How often each thing happened: a simulation in which nothing happens proves nothing.
+  // How often each event happened. A simulation without events proves nothing.
   struct Counts {
     int executed = 0, mismatches = 0, joins = 0, without_joined = 0, sets = 0, sets_by_members = 0, removals = 0,
         deadlines = 0, groups = 0;
     int repeated = 0, by_id = 0, sent = 0, refused = 0;
-    // Of schedules. Why a rank wanted to unlock, and what else may happen.
+    // Events of schedules: why a rank wanted to unlock, and others.
     int schedules = 0, scheduled = 0, vetoes = 0;
     int unlocked_for_tensor = 0, unlocked_for_change = 0, unlocked_for_join = 0, unlocked_for_set = 0,
         unlocked_for_shutdown = 0;
@@ -87,35 +88,35 @@ class Simulation {
     std::deque<std::string> inbox;
     std::map<TensorKey, TensorRequest> in_flight;
     std::vector<std::string> history;  // the buckets it has carried out
-    size_t lists = 0;                  // that it has applied
-    std::set<ProcessSetId> joined;     // when it began to apply the latest one
+    size_t lists = 0;                  // how many lists it has applied
+    std::set<ProcessSetId> joined;     // the sets that it had joined when it began to apply the latest list
     int next_plan = 0;
     enum class State { kPresent, kShuttingDown, kDone } state = State::kPresent;
 
-    std::deque<TensorKey> fresh;          // submitted, and not yet looked at
-    std::map<uint64_t, TensorKey> taken;  // those looked at, in the order of their submission
+    std::deque<TensorKey> fresh;          // submitted, and not yet taken by the engine
+    std::map<uint64_t, TensorKey> taken;  // taken by the engine, in the order of their submission
     uint64_t submissions = 0;
     int next_in_loop = 0;
     int next_stray = 0;
     absl::Time asleep_until;
-    std::optional<uint64_t> in_bucket;  // which vote of the schedule it waits for
-    uint64_t votes = 0;                 // that it has seen, of the locked schedule
-    absl::Time since;                   // when it entered, or saw the last vote
+    std::optional<uint64_t> in_bucket;  // the vote of the schedule that it waits for
+    uint64_t votes = 0;                 // how many votes of the locked schedule it has seen
+    absl::Time since;                   // when it entered the bucket, or saw the last vote
     uint64_t calling_off = 0;           // the last schedule that it has called off
-    uint64_t called_off = 0;            // the last one it knows to be called off
-    std::deque<uint64_t> calls;         // that have not reached it yet
+    uint64_t called_off = 0;            // the last schedule that it knows to be called off
+    std::deque<uint64_t> calls;         // calls that have not reached it yet
   };
-  // On one bucket of a schedule.
+  // The vote on one bucket of a schedule.
   struct Vote {
     int entered = 0;
     int vetoes = 0;
   };
-  // A change of the process sets; all ranks that it concerns walk through the same sequence.
+  // A change of the process sets. All ranks that it concerns submit the same plans in the same order.
   struct Plan {
     TensorRequest request;
     int adds = -1;  // the plan that added the set that this one removes
   };
-  // The tensors in flight of the ranks that an error answered.
+  // An error, and the tensors in flight on its ranks that it answered.
   struct Answer {
     TensorError error;
     std::vector<TensorRequest> requests;
@@ -192,12 +193,12 @@ class Simulation {
   std::map<std::pair<size_t, size_t>, Answer> answers_;  // by list and place in it
   Recording recording_;
   std::map<std::pair<uint64_t, uint64_t>, Vote> votes_;  // by schedule and place in it
-  uint64_t schedules_ = 0;                               // that rank 0 has begun
+  uint64_t schedules_ = 0;                               // how many schedules rank 0 has begun
   std::vector<std::string> violations_;
   Counts counts_;
 };
 
-// Whether two ranks' requests may meet: a model of the rules, written without the code under test.
+// Whether two ranks' requests fit together. This is a model of the rules that does not use the code under test.
 bool MayMeet(const TensorRequest& a, const TensorRequest& b);
 
 }  // namespace ronda

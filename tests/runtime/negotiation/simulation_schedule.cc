@@ -1,5 +1,5 @@
-// The part of the simulation that is about schedules: the loop that makes them begin, and the part of a rank's engine
-// while one is locked.
+// The simulation's part for schedules: the training loop that makes them begin, and a rank's engine while a schedule is
+// locked.
 #include <algorithm>
 #include <utility>
 
@@ -11,12 +11,12 @@ namespace ronda {
 namespace {
 
 constexpr absl::Duration kPhase = absl::Seconds(1000);
-constexpr int kPhases = 8;  // of which the first is no loop
+constexpr int kPhases = 8;  // in the first of them the ranks do not run the loop
 constexpr absl::Duration kStrayPeriod = absl::Seconds(300);
 constexpr absl::Duration kShortPeriod = absl::Seconds(600);
 constexpr absl::Duration kShapePeriod = absl::Seconds(1700);
-constexpr absl::Duration kPatience = absl::Seconds(30);  // with a rank's own lack of tensors
-constexpr absl::Duration kWarning = absl::Seconds(60);   // in a bucket
+constexpr absl::Duration kPatience = absl::Seconds(30);  // how long a rank waits for tensors of its own program
+constexpr absl::Duration kWarning = absl::Seconds(60);   // how long a rank waits in a bucket
 constexpr int kLoopItems = 5;
 
 }  // namespace
@@ -27,7 +27,7 @@ bool Simulation::InLoop() const {
   return world_.identical_steps > 0 && (now_ - absl::UnixEpoch()) / kPhase % kPhases != 0;
 }
 
-// Submissions between the steps, at most once a rank and period.
+// Submits something between the steps, at most once per rank and period.
 void Simulation::SubmitStray(RankId id) {
   Rank& rank = ranks_[id];
   const int number = static_cast<int>((now_ - absl::UnixEpoch()) / kStrayPeriod);
@@ -43,11 +43,11 @@ void Simulation::SubmitStray(RankId id) {
     case 3:
       return Submit(id, Tensor(0, kGlobalProcessSet, id));
     default:
-      break;  // long enough for more steps to be needed the next time
+      break;  // a pause, long enough for a schedule that needs more steps than before
   }
 }
 
-// Until a schedule has been unlocked because a rank shuts down between two steps, or it takes too long.
+// Goes on until rank 0 can shut down between two steps while a schedule is locked, or until it takes too long.
 void Simulation::ShutDownInTheLoop() {
   const uint64_t wait_for = schedules_ + 2;
   for (int i = 0; i < 20000 && violations_.empty(); ++i) {
@@ -58,8 +58,8 @@ void Simulation::ShutDownInTheLoop() {
   }
 }
 
-// Whether a rank can go on with item number `item` of a step: the next step begins when all of the last one is
-// complete, or, now and then, as soon as an item is.
+// Whether a rank can go on with item number `item` of a step. The next step begins when all items of the last one are
+// complete, or, now and then, as soon as its own first item is.
 bool Simulation::IsFree(RankId id, int item) {
   const std::map<TensorKey, TensorRequest>& in_flight = ranks_[id].in_flight;
   if (item == 0 && Percent(95)) {
@@ -71,7 +71,7 @@ bool Simulation::IsFree(RankId id, int item) {
          !in_flight.contains(TensorKey(kGlobalProcessSet, name + "b"));
 }
 
-// The next item of a step.
+// Submits the next item of a step.
 void Simulation::SubmitLoop(RankId id) {
   Rank& rank = ranks_[id];
   const absl::Duration time = now_ - absl::UnixEpoch();
@@ -81,7 +81,7 @@ void Simulation::SubmitLoop(RankId id) {
   const int item = rank.next_in_loop;
   if (!IsFree(id, item)) return;
   rank.next_in_loop = (item + 1) % kLoopItems;
-  if (item == 0 && time / kShortPeriod % 5 == 4) return;  // the steps of this time do without
+  if (item == 0 && time / kShortPeriod % 5 == 4) return;  // steps at this time have no item 0
   TensorRequest request = {.name = absl::StrCat("loop/", item), .shape = {4, 1 + time / kShapePeriod % 2}};
   if (item == 1) request.op = OpType::kBroadcast;
   if (item == 3) {
@@ -225,7 +225,7 @@ void Simulation::Unlock(RankId id) {
 
 // --- Until nothing moves ---
 
-// Whether anything has happened.
+// Returns whether anything has happened.
 bool Simulation::DrainSchedule() {
   bool busy = false;
   for (RankId id = 0; id < world_.ranks; ++id) {
@@ -241,7 +241,7 @@ bool Simulation::DrainSchedule() {
   return busy || std::any_of(ranks_.begin(), ranks_.end(), called);
 }
 
-// Lets time pass for the ranks that wait in a schedule. False if none does.
+// Lets time pass for the ranks that wait in a schedule. Returns false if none waits.
 bool Simulation::ExpirePatience() {
   const auto waits = [](const Rank& rank) {
     return rank.schedule.locked() && (rank.in_bucket || rank.schedule.submitted() > 0);

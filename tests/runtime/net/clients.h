@@ -16,7 +16,7 @@
 
 namespace ronda::testing {
 
-// A socket that is connected to `endpoint`, which is numeric, and that blocks.
+// Returns a blocking socket that is connected to `endpoint`, which must be numeric.
 inline UniqueFd ConnectTo(const Endpoint& endpoint) {
   const SocketAddress address = *ToSocketAddress(endpoint);
   UniqueFd socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -29,13 +29,13 @@ constexpr uid_t kOtherUser = 65534;
 // Only root can act as another user.
 inline bool CanBeOtherUser() { return geteuid() == 0; }
 
-// The result of `act`, which is called as kOtherUser. The sockets and threads that it makes belong to that user for
-// good. REQUIRES: CanBeOtherUser().
+// Calls `act` as kOtherUser and returns its result. The sockets and threads that `act` makes keep that user. REQUIRES:
+// CanBeOtherUser().
 template <typename Act>
 auto AsOtherUser(const Act& act) {
   std::optional<decltype(act())> result;
   std::thread([&] {
-    // The C library's setresuid would change the user of all threads.
+    // A system call, because the C library's setresuid would change the user of all threads.
     EXPECT_EQ(syscall(SYS_setresuid, kOtherUser, kOtherUser, kOtherUser), 0);
     result = act();
   }).join();

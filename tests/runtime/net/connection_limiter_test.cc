@@ -37,7 +37,7 @@ class ConnectionLimiterTest : public ::testing::Test {
     limiter_->Start();
   }
 
-  // A client that has connected and sent `words`.
+  // Connects a client and sends `words`.
   UniqueFd Client(const std::string& words) {
     UniqueFd client = ConnectTo(endpoint_);
     Send(client, words);
@@ -56,7 +56,8 @@ class ConnectionLimiterTest : public ::testing::Test {
     while (limiter_->unauthenticated() != count) usleep(1000);
   }
 
-  // The words that the clients of the next connections have sent, in the order of the hand-over.
+  // Returns what the clients of the next `count` connections have sent, in the order in which the connections are
+  // handed over.
   std::vector<std::string> HandedOver(int count) {
     std::vector<std::string> words;
     for (int i = 0; i < count; ++i) {
@@ -68,7 +69,7 @@ class ConnectionLimiterTest : public ::testing::Test {
     return words;
   }
 
-  // Waits until the other end has ended the connection.
+  // Waits until the other end has closed the connection.
   static void AwaitEnd(const UniqueFd& client) {
     char byte = 0;
     EXPECT_LE(read(client.get(), &byte, 1), 0);

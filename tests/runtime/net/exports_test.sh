@@ -1,5 +1,5 @@
 #!/bin/bash
-# The plugin exports its table, and nothing that could take another library's place.
+# The plugin exports only its table, so that no symbol of it can replace one of another library.
 set -euo pipefail
 
 readonly library=runtime/net/libronda_hosts.so

@@ -18,7 +18,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// A listening socket, and a connection to it. `family` is that of the sockets, whose addresses are 127.0.0.1 anyway.
+// A listening socket, and a connection to it. `family` is the family of the sockets. In both families the address is
+// 127.0.0.1.
 struct Sockets {
   explicit Sockets(int family) : listener(socket(family, SOCK_STREAM, 0)), client(socket(family, SOCK_STREAM, 0)) {
     sockaddr_storage address = {};
@@ -30,7 +31,7 @@ struct Sockets {
     EXPECT_EQ(getsockname(listener.get(), generic, &length), 0);
     EXPECT_EQ(connect(client.get(), generic, length), 0);
     accepted = UniqueFd(accept(listener.get(), nullptr, nullptr));
-    port = ntohs(reinterpret_cast<sockaddr_in*>(generic)->sin_port);  // in the same place for both families
+    port = ntohs(reinterpret_cast<sockaddr_in*>(generic)->sin_port);  // the same field in both families
   }
 
   static socklen_t Loopback(int family, sockaddr_storage* address) {
@@ -51,7 +52,7 @@ struct Sockets {
   int port = 0;
 };
 
-// Which of `descriptors` are open in a child.
+// Returns for each of `descriptors` whether it is open in a child.
 std::vector<bool> OpenInChild(const std::vector<int>& descriptors) {
   const pid_t child = fork();
   if (child == 0) {
@@ -94,7 +95,7 @@ TEST(ForkGuardTest, AnEndpointWithTwoGuardsIsGuardedUntilBothHaveGone) {
   EXPECT_THAT(OpenInChild(sockets), ElementsAre(false, false, false));
 }
 
-// A child has no guards: it may well have connections of its own there.
+// A child has no guards, because it may have its own connections at that endpoint.
 TEST(ForkGuardTest, AGrandchildKeepsItsParentsSockets) {
   const Sockets sockets(AF_INET);
   const ForkGuard guard(sockets.endpoint());

@@ -71,7 +71,7 @@ TEST_P(LoopbackUsersTest, ACallerOfAnotherUserIsRefused) {
   EXPECT_THAT(std::string(CheckCaller(accepted.get()).message()), HasSubstr("the caller is a process of user 65534"));
 }
 
-// The kernel lists its connection as root's.
+// The kernel lists a closed connection as root's.
 TEST_P(LoopbackUsersTest, ACallerThatHasClosedItsConnectionIsRefused) {
   const UniqueFd listener = Listen();
   ConnectTo(EndpointOf(listener)).Reset();
@@ -87,7 +87,7 @@ TEST_P(LoopbackUsersTest, AListenerOfAnotherUserIsRefused) {
   EXPECT_THAT(std::string(CheckListener(EndpointOf(listener)).message()), HasSubstr("is a process of user 65534"));
 }
 
-// An IPv6 socket that is bound to no address takes connections of IPv4 too.
+// An IPv6 socket that is bound to no address also accepts connections over IPv4.
 TEST(LoopbackUsersOfAllAddressesTest, AListenerAndACallerAreKnownInEitherFamily) {
   UniqueFd listener(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!listener.valid() || listen(listener.get(), 1) != 0) GTEST_SKIP() << "this host has no IPv6";

@@ -1,4 +1,4 @@
-// Both ends of streams as threads of one process, the clients of a server, and the search for the plugin.
+// Streams with both ends in one process, the clients of a server, and the search for the plugin.
 #include "runtime/net/message_streams.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,8 @@ using ::testing::HasSubstr;
 
 constexpr char kPlugin[] = "runtime/net/libronda_hosts.so";
 
-// Answers with all messages in one, once the other end has no more, and ends with a word.
+// Joins all messages to one answer, which it sends when the other end has no more messages. Then it ends the stream
+// with a status.
 class Joiner final : public MessageStreamOwner {
  public:
   explicit Joiner(MessageStream stream) : stream_(stream) {}
@@ -47,7 +48,7 @@ class Joiner final : public MessageStreamOwner {
   std::string all_;
 };
 
-// Sends messages, and takes the answer.
+// Sends messages, and keeps the answers.
 class Client final : public MessageStreamOwner {
  public:
   Client(MessageStream stream, std::vector<std::string> messages) : stream_(stream), messages_(std::move(messages)) {}
@@ -136,7 +137,7 @@ class ClientsOfMessageServersTest : public ::testing::TestWithParam<const char*>
   }
   Endpoint endpoint() const { return *ResolveEndpoint(GetParam(), server_->port()); }
 
-  // A client that has called `method` and is still connected.
+  // Returns a client that has called `method` and is still connected.
   std::unique_ptr<MessageChannel> Call(const std::string& method) const {
     std::unique_ptr<MessageChannel> channel = *MessageChannel::Connect(kPlugin, endpoint(), {});
     EXPECT_EQ(*CallOnce(channel->Call(method, MessageChannel::Absent::kIsAwaited, absl::Seconds(60)), ""), "welcome");
@@ -169,7 +170,7 @@ TEST_P(ClientsOfMessageServersTest, AClientThatAuthenticatesAndLeavesAtOnceIsNot
 
 TEST_P(ClientsOfMessageServersTest, ACallerOfAnotherUserIsRefusedWhereThisUsersAreServed) {
   if (!CanBeOtherUser()) GTEST_SKIP();
-  // The first words of a client of HTTP/2, with a SETTINGS frame. The server answers with its own.
+  // The first bytes that an HTTP/2 client sends, with a SETTINGS frame. The server answers with its own frame.
   const std::string words("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
   const auto has_answer = [&](const UniqueFd& client) {
     EXPECT_EQ(send(client.get(), words.data(), words.size(), MSG_NOSIGNAL), static_cast<ssize_t>(words.size()));

@@ -1,4 +1,4 @@
-// A plugin of a later version, of whose table only the first field can be known.
+// A plugin of a later version. Only the first field of its table is known.
 #include "runtime/net/hosts_plugin.h"
 
 extern "C" __attribute__((visibility("default"))) const ronda_hosts_plugin* ronda_hosts_plugin_table(void) {

@@ -9,7 +9,7 @@
 namespace ronda {
 namespace {
 
-// Of OpenSSL's own code for it.
+// The HMAC as OpenSSL's own function computes it.
 std::string Hmac(const std::string& key, const std::string& text) {
   std::string digest(kProofBytes, '\0');
   unsigned int length = 0;
@@ -20,7 +20,7 @@ std::string Hmac(const std::string& key, const std::string& text) {
 }
 
 TEST(ProofTest, IsTheHmacOfTheFieldsWithTheirLengths) {
-  for (const size_t size : {1, 20, 63, 64, 65, 131, 1000}) {  // around the block's 64 bytes, too
+  for (const size_t size : {1, 20, 63, 64, 65, 131, 1000}) {  // also around the block size of 64 bytes
     std::string secret;
     for (size_t i = 0; i < size; ++i) secret.push_back(static_cast<char>(7 * i + size));
     EXPECT_EQ(SecretProof(secret, {"purpose", "", std::string(300, 'x')}),

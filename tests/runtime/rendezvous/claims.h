@@ -1,4 +1,4 @@
-// Members and claims of jobs that exist in tests only.
+// Members and claims of jobs that exist only in tests.
 #ifndef RONDA_TESTS_RUNTIME_RENDEZVOUS_CLAIMS_H_
 #define RONDA_TESTS_RUNTIME_RENDEZVOUS_CLAIMS_H_
 
@@ -9,7 +9,7 @@
 
 namespace ronda::testing {
 
-// Rank 3 is pid 1003 on host "a".
+// Returns a member: rank 3, for example, has pid 1003 on host "a".
 inline Member MemberOf(RankId rank, const std::string& host = "a") {
   return {
       .peer = {.rank = rank, .host = host, .pid = 1000 + rank}, .host_id = absl::StrCat(host, "-id"), .version = "1.0"};

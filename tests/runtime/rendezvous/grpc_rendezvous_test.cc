@@ -47,7 +47,7 @@ RendezvousServer::Options ServerOptions(int size, const std::string& host = "127
           .claim = ClaimOf(0, size)};
 }
 
-// Options with which `rank` joins `server`.
+// Returns the options with which `rank` joins `server`.
 RendezvousClientOptions ClientOptions(const RendezvousServer& server, RankId rank, int size,
                                       const std::string& host = "127.0.0.1") {
   return {.plugin = kPlugin,
@@ -100,7 +100,7 @@ TEST(RendezvousGrpcTest, RanksMeetByNameAndOverIPv6) {
 
 TEST(RendezvousGrpcTest, ClientThatComesBeforeTheServerWaitsForIt) {
   int port = 0;
-  // A port that was free a moment ago.
+  // Takes a port that was free a moment ago.
   { port = StartServer(ServerOptions(2))->port(); }
   absl::StatusOr<Membership> joined;
   std::thread early([&] {
@@ -109,7 +109,7 @@ TEST(RendezvousGrpcTest, ClientThatComesBeforeTheServerWaitsForIt) {
                              .secret = kSecret,
                              .claim = ClaimOf(1, 2)});
   });
-  // Long enough that the first attempt to connect fails, most of the time; the test holds either way.
+  // Usually so long that the first attempt to connect fails. The test passes in any case.
   absl::SleepFor(absl::Milliseconds(50));
   RendezvousServer::Options options = ServerOptions(2);
   options.endpoint.port = port;
@@ -159,7 +159,7 @@ TEST(RendezvousGrpcTest, AbsentServerIsExplained) {
                                   HasSubstr(absl::StrCat("localhost:", port)), HasSubstr("MASTER_PORT")));
 }
 
-// It has been answered, so the server has accepted its connection.
+// The client gets an answer, so the server has accepted its connection.
 TEST(RendezvousGrpcTest, RankZeroCountsTheConnectionsThatDidNotAuthenticate) {
   RendezvousServer::Options options = ServerOptions(2);
   options.timeout = absl::Milliseconds(500);
@@ -212,7 +212,7 @@ TEST(RendezvousGrpcTest, PlaceOfARankThatHangsUpIsFreeAgain) {
 
   std::thread two([&] { EXPECT_TRUE(JoinRendezvous(ClientOptions(*server, 2, 3)).ok()); });
   absl::StatusOr<Membership> one;
-  do {  // the server may notice a moment later
+  do {  // the server may notice the lost client a moment later
     one = JoinRendezvous(ClientOptions(*server, 1, 3));
   } while (absl::IsAlreadyExists(one.status()));
   EXPECT_TRUE(one.ok()) << one.status();
@@ -238,7 +238,7 @@ TEST(RendezvousGrpcTest, BeyondLoopbackBothSidesNeedASecret) {
   EXPECT_THAT(Text(JoinRendezvous(client).status()), HasSubstr("RONDA_JOB_SECRET"));
 }
 
-// A job without a secret: both sides check the user of the other.
+// A job without a secret. Each side checks the user of the other side.
 class RendezvousOfOneUserTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -279,7 +279,7 @@ TEST_F(RendezvousOfOneUserTest, RankZeroOfAnotherUserIsRefused) {
   ExpectRefusal(Join(server->port()));
 }
 
-// The rank has begun to call when rank 0 of another user takes the port, and answers it.
+// The rank has already begun to call when rank 0 of another user takes the port, and answers.
 TEST_F(RendezvousOfOneUserTest, RankZeroOfAnotherUserThatComesLaterIsRefused) {
   UniqueFd listener = *ListenAt(*ResolveEndpoint("127.0.0.1", 0));
   const int port = *BoundPort(listener.get());

@@ -99,7 +99,8 @@ TEST(LaunchersTest, MpirunOfOpenMpi) {
               "", MpiLauncher::kOpenMpi});
 }
 
-// Frameworks copy the launcher's place to torchrun's names, which say nothing of where the ranks meet.
+// Frameworks copy a rank's place from the launcher's variables to torchrun's. These copies do not say where the ranks
+// meet.
 TEST(LaunchersTest, APlaceThatIsCopiedToTorchrunsNamesIsTheLaunchers) {
   const Variables copied = {{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "3"}};
   ExpectRead({"of Open MPI", OpenMpi(copied), kOpenMpiSource, 3, 4, 3, 4, "ompi-344588289", "", MpiLauncher::kOpenMpi});
@@ -280,7 +281,7 @@ TEST(LaunchersTest, UseOfMpiIsRead) {
 struct BadCase {
   const char* what;
   Variables variables;
-  std::vector<std::string> mentions;  // all of them are in the error's text
+  std::vector<std::string> mentions;  // all must be in the error's text
 };
 
 TEST(LaunchersTest, TheEpochIsReadUnderAnyLauncher) {
@@ -295,6 +296,25 @@ TEST(LaunchersTest, TheEpochIsReadUnderAnyLauncher) {
     EXPECT_THAT(epoch_of(Paddle({{"RONDA_EPOCH", wrong}})),
                 HasSubstr(std::string("RONDA_EPOCH=\"") + wrong + "\": should be an integer from 0 to 999999999"));
   }
+}
+
+TEST(LaunchersTest, MasterAddressIsAnAddressAlone) {
+  const auto error_of = [](const char* variable, const char* address) {
+    const absl::StatusOr<Config> config = Read(
+        {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "1"}, {"RONDA_MASTER_PORT", "1"}, {variable, address}});
+    return std::string(config.status().message());
+  };
+  EXPECT_EQ(error_of("MASTER_ADDR", "alpha:29500"),
+            "MASTER_ADDR=\"alpha:29500\": should be alpha alone; the port is a variable of its own, MASTER_PORT=29500");
+  EXPECT_EQ(error_of("RONDA_MASTER_ADDR", "[fd00::1]:29500"),
+            "RONDA_MASTER_ADDR=\"[fd00::1]:29500\": should be fd00::1 alone; the port is a variable of its own, "
+            "RONDA_MASTER_PORT=29500");
+  for (const char* wrong : {"", " alpha", "alpha ", "alpha beta", "alpha\n", "alpha:", "alpha:x", "[fd00::1]"}) {
+    EXPECT_THAT(
+        error_of("MASTER_ADDR", wrong),
+        HasSubstr("\": should be a host name, an IPv4 address or an IPv6 address, without blanks and brackets"));
+  }
+  for (const char* right : {"alpha", "10.0.0.1", "fd00::1"}) EXPECT_EQ(error_of("MASTER_ADDR", right), "") << right;
 }
 
 TEST(LaunchersTest, PartialAndContradictorySettingsAreRefused) {
@@ -332,6 +352,10 @@ TEST(LaunchersTest, PartialAndContradictorySettingsAreRefused) {
        Slurm({{"SLURM_STEP_TASKS_PER_NODE", "2(x2)"}}),
        {"SLURM_STEP_TASKS_PER_NODE=\"2(x2)\"", "add up to 5"}},
       {"node out of range", Slurm({{"SLURM_NODEID", "3"}}), {"SLURM_NODEID=\"3\"", "from 0 to 2"}},
+      {"list of hosts that is none", Slurm({{"SLURM_STEP_NODELIST", "n[3-1]"}}), {"SLURM_STEP_NODELIST=\"n[3-1]\""}},
+      {"a number among processes that nobody has counted",
+       {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "prterun-host-1@1"}},
+       {"PMIX_RANK=\"1\"", "rondarun or mpirun", "unset PMIX_RANK"}},
       {"job that is no number", Slurm({{"SLURM_JOB_ID", "x"}}), {"SLURM_JOB_ID=\"x\""}},
   };
   for (const BadCase& bad : cases) {
@@ -344,42 +368,5 @@ TEST(LaunchersTest, PartialAndContradictorySettingsAreRefused) {
   }
 }
 
-using ::testing::ElementsAre;
-
-TEST(SlurmListsTest, FirstHostOfEveryForm) {
-  const std::vector<std::pair<const char*, const char*>> cases = {
-      {"node", "node"},
-      {"node7,node9", "node7"},
-      {"n[01-03,7]", "n01"},
-      {"n[7]", "n7"},
-      {"n[7,9-12],m2", "n7"},
-      {"a,n[1-2]", "a"},
-      {"rack[1-2]-a", "rack1-a"},
-      {"rack[1-2]n[003-004]x,other", "rack1n003x"},
-      {"[1-2]", "1"},
-  };
-  for (const auto& [list, first] : cases) EXPECT_EQ(FirstSlurmHost(list), first) << list;
-}
-
-TEST(SlurmListsTest, WhatIsNoListOfHosts) {
-  for (const char* list : {"", ",", "n[", "n[]", "n[1", "n]1[", "n[-2]", "n[,]"}) {
-    EXPECT_EQ(FirstSlurmHost(list), std::nullopt) << list;
-  }
-}
-
-TEST(SlurmListsTest, CountsOfTasks) {
-  EXPECT_THAT(SlurmTaskCounts("4").value(), ElementsAre(4));
-  EXPECT_THAT(SlurmTaskCounts("2(x3),1").value(), ElementsAre(2, 2, 2, 1));
-  EXPECT_THAT(SlurmTaskCounts("1,0,12(x2)").value(), ElementsAre(1, 0, 12, 12));
-}
-
-TEST(SlurmListsTest, WhatIsNoListOfCounts) {
-  for (const char* list : {"", "2,", "x", "-1", "2(3)", "2(x)", "2(x0)", "2(x-1)", "2(x3", "1(x1048576),1",
-                           "1(x2147483647),1(x2147483647)", "99999999999"}) {
-    EXPECT_EQ(SlurmTaskCounts(list), std::nullopt) << list;
-  }
-}
-
 }  // namespace
-
 }  // namespace ronda

@@ -1,4 +1,4 @@
-// Ranks that are threads meet by fake messages.
+// Ranks in threads of one process meet with fake messages.
 #include "runtime/rendezvous/message_rendezvous.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ std::vector<MessageRendezvous::Options> OptionsOf(int size) {
   return all;
 }
 
-// The result of each rank; ranks behind the last of `options` do not come.
+// Returns the result of each rank. Ranks after the last of `options` do not take part.
 std::vector<absl::StatusOr<Membership>> Meet(int size, std::vector<MessageRendezvous::Options> options) {
   const auto ends = ConnectFakeMessages(size, /*seed=*/7);
   std::vector<absl::StatusOr<Membership>> results(options.size());

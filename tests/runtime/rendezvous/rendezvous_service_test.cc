@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 
 constexpr char kSecret[] = "open sesame";
 
-// Answers of one Join; fails the test if there is a second one.
+// The answer to one Join. A second answer fails the test.
 class Answer {
  public:
   RendezvousService::JoinDone Callback() {
@@ -72,7 +72,8 @@ class RendezvousServiceTest : public ::testing::Test {
   std::unique_ptr<RendezvousService> service_;
 };
 
-// Rank 0 and the ranks that it has let in are told that the job has gone on; the one that knew comes again.
+// Rank 0 and the ranks that it has accepted fail, because the job has gone on to a later epoch. A rank of the later
+// epoch may try again.
 TEST_F(RendezvousServiceTest, ARankOfALaterEpochEndsTheRendezvous) {
   Start(3, "");
   Answer waiting, first, second;
@@ -273,8 +274,8 @@ TEST_F(RendezvousServiceTest, AwaitReturnsWhenTheLastRankJoinsFromAnotherThread)
   EXPECT_TRUE(answer.value().ok());
 }
 
-// Ranks on threads join, sometimes give up and come again: all ranks end with the same answer, each Join has exactly
-// one.
+// Ranks on threads join, sometimes give up, and join again. All ranks end with the same answer, and each Join has
+// exactly one answer.
 TEST_F(RendezvousServiceTest, ConcurrentJoinsAndDeparturesEndInOneMembership) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));

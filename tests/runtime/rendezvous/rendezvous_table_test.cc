@@ -64,7 +64,7 @@ TEST(RendezvousTableTest, AnotherSizeIsRefusedNamingBoth) {
                                   HasSubstr("rank 0 (host a, pid 1000) says 4")));
 }
 
-// A rank that is behind can do nothing about it; one that is ahead may find rank 0 in its epoch later.
+// A rank of an earlier epoch can do nothing about it. A rank of a later epoch may find rank 0 in that epoch later.
 TEST(RendezvousTableTest, AnotherEpochIsRefusedNamingBoth) {
   RendezvousTable table({.job_id = "job", .size = 2, .epoch = 3, .coordinator = MemberOf(0)});
   for (const auto& [epoch, code] :
@@ -133,7 +133,7 @@ TEST(RendezvousTableTest, PlaceOfARankThatLeftCanBeTakenAgain) {
   EXPECT_TRUE(table.Add(ClaimOf(1, 3)).ok());
 }
 
-// Random claims and departures against a map from rank to pid.
+// Compares a table with a map from rank to pid, under random claims and departures.
 TEST(RendezvousTableTest, AgreesWithAMapUnderRandomClaimsAndDepartures) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -191,7 +191,7 @@ TEST(TopologyOfTest, RanksAlternateBetweenHosts) {
 }
 
 TEST(TopologyOfTest, HostsOfDifferentSizes) {
-  // Local rank 1 exists on a and c only, so b does not count in their cross group.
+  // Only a and c have a local rank 1, so its cross group does not include b.
   ExpectTopologies({"a", "a", "b", "c", "c", "c"},
                    {{0, 2, 0, 3}, {1, 2, 0, 2}, {0, 1, 1, 3}, {0, 3, 2, 3}, {1, 3, 1, 2}, {2, 3, 0, 1}});
 }

@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Tensors get the ids 1, 2, ... in the order of `requests`; the plan is told in those ids.
+// Returns the plan as ids. The tensors have the ids 1, 2, ... in the order of `requests`.
 std::vector<std::vector<CacheId>> Plan(size_t threshold, std::vector<TensorRequest> requests) {
   std::vector<Agreed> agreed;
   CacheId id = 0;

@@ -14,7 +14,7 @@ using State = LockedSchedule::State;
 
 constexpr absl::Time kStart = absl::UnixEpoch();
 
-// Two buckets: tensors 1 and 2, then tensor 3.
+// Returns a schedule of two buckets: tensors 1 and 2, then tensor 3.
 LockedSchedule TwoBuckets(uint64_t number = 7) {
   const auto tensor = [](const std::string& name) {
     return std::make_shared<const Response>(Response{{.name = name}, {}});
@@ -85,7 +85,7 @@ TEST(LockedSchedule, GoesRound) {
     EXPECT_EQ(schedule.progress().rounds, round);
     EXPECT_EQ(NextOf(schedule), "a");
     CarryOut(schedule);
-    // Of the next round already: their bucket has been carried out.
+    // These submissions belong to the next round, because their bucket has been carried out.
     for (CacheId id : {1, 2}) schedule.Submit(id);
     EXPECT_EQ(NextOf(schedule), "c");
     EXPECT_EQ(schedule.progress().rounds, round);
@@ -125,7 +125,7 @@ TEST(LockedSchedule, RankThatWantsToUnlockGoesOnToBucketsThatNoRankCarriesOut) {
   for (uint64_t bucket = 0; bucket < LockedSchedule::kOpenVotes; ++bucket) {
     EXPECT_EQ(NextOf(schedule), bucket % 2 == 0 ? "a" : "c");
     schedule.EnterOpen(kStart);
-    if (bucket == 0) schedule.Submit(2);  // a tensor of a vetoed bucket still is not submitted twice
+    if (bucket == 0) schedule.Submit(2);  // also in a vetoed bucket, a tensor is submitted only once
   }
   EXPECT_EQ(schedule.Next(), nullptr) << "the window is full";
   while (schedule.has_open()) {
@@ -269,7 +269,7 @@ TEST(Patience, EndsIfThreadsWaitForEachOtherInEveryRound) {
   while (!schedule.unlocking() && rounds < 100) {
     schedule.Submit(3);
     schedule.CheckPatience(kAwaited, now);
-    now += absl::Milliseconds(10);  // until the other thread comes
+    now += absl::Milliseconds(10);  // until the other thread submits
     for (CacheId id : {1, 2}) schedule.Submit(id);
     for (int bucket = 0; bucket < 2; ++bucket) schedule.Enter(Outcome::kCarriedOut, now);
     schedule.CheckPatience(kAwaited, now);

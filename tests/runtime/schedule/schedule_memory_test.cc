@@ -25,7 +25,7 @@ class ScheduleMemoryTest : public ::testing::Test {
     return memory_.EndList();
   }
 
-  // The schedule is locked, carried out, and unlocked.
+  // Locks the schedule, carries it out, and unlocks it.
   void Run(const Buckets& buckets, const ScheduleProgress& progress = {.rounds = kLasting}) {
     memory_.Begin(buckets);
     memory_.Unlocked(progress);

@@ -1,13 +1,13 @@
 // The locked schedule, model-checked: every interleaving of three ranks with three buckets.
 //
-// The ranks' positions in the schedule are real LockedSchedules; a list that begins it, votes and calls that reach
-// ranks at any time, and a negotiation that carries out at once the tensors that all ranks have submitted, are the
-// model around them. A program submits the three tensors in any order, again when they are complete, and a tensor that
-// is not in the schedule; or stops for ever, at any time.
+// A rank's position in the schedule is a real LockedSchedule. The model around it has a list that begins the schedule,
+// and votes and calls that reach ranks at any time. Its negotiation carries out a tensor as soon as all ranks have
+// submitted it. A program submits the three tensors in any order, and again when they are complete. It may also submit
+// a tensor that is not in the schedule. It may stop for ever at any time.
 //
-// Shown in every reachable state: no rank carries out a bucket that another has seen vetoed, and all unlock at the same
-// one. In every state in which nothing can move but the programs: tensors that all have submitted are complete, and no
-// rank waits in a schedule.
+// The tests show two properties. In every reachable state, no rank has carried out a bucket that another rank has seen
+// vetoed, and all ranks unlock at the same bucket. In every state in which only the programs can move, all tensors that
+// all ranks have submitted are complete, and no rank waits in a schedule.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,15 +31,15 @@ constexpr int kBuckets = 3;  // of one tensor each, with the ids 1 to 3
 constexpr int kOutside = 3;  // the bit of the tensor that is not in the schedule
 
 struct RankState {
-  uint64_t in_flight : 4 = 0;  // a bit a tensor
+  uint64_t in_flight : 4 = 0;  // one bit per tensor
   uint64_t submissions : 3 = 0;
-  uint64_t outside : 1 = 0;  // it has been submitted
+  uint64_t outside : 1 = 0;  // the tensor outside has been submitted
   enum Phase : uint64_t { kBefore, kLocked, kUnlocked };
   uint64_t phase : 2 = kBefore;
   uint64_t advanced : 3 = 0;   // buckets carried out
-  uint64_t unlocking : 1 = 0;  // wants to
-  uint64_t in_bucket : 1 = 0;  // has entered the next one, with its wish as its vote
-  uint64_t knows : 1 = 0;      // that the schedule has been called off
+  uint64_t unlocking : 1 = 0;  // wants to unlock
+  uint64_t in_bucket : 1 = 0;  // has entered the next bucket; `unlocking` is its vote
+  uint64_t knows : 1 = 0;      // knows that the schedule was called off
 
   uint64_t Bits() const {
     uint64_t bits = in_flight;
@@ -59,7 +59,7 @@ struct State {
   std::array<RankState, kRanks> ranks;
   bool called_off = false;
 
-  // The ranks are alike, so their order does not matter.
+  // All ranks follow the same rules, so their order does not matter.
   uint64_t Key() const {
     std::array<uint64_t, kRanks> bits;
     std::transform(ranks.begin(), ranks.end(), bits.begin(), [](const RankState& rank) { return rank.Bits(); });
@@ -70,12 +70,12 @@ struct State {
   }
 };
 
-// Rules that may be left out, to see that they are needed.
+// A test leaves rules out to show that they are needed.
 struct Rules {
   bool calls_arrive = true;
-  bool ranks_lose_patience = true;  // with their own lack of tensors
+  bool ranks_lose_patience = true;  // if they lack tensors themselves
   bool waits_expire = true;         // in a bucket
-  uint64_t submissions = 4;         // of the three tensors, by each rank: the schedule goes round
+  uint64_t submissions = 4;         // of the three tensors, per rank; more than one round
 };
 
 class ScheduleModel {
@@ -115,7 +115,7 @@ class ScheduleModel {
     ++moves_;
   }
 
-  // Whether the real schedule lets a rank of this state enter a bucket.
+  // Whether the real schedule lets a rank in this state enter a bucket.
   bool MayEnter(const RankState& rank) {
     const uint64_t position = rank.Bits() & ~uint64_t{1};
     const auto known = may_enter_.find(position);
@@ -142,7 +142,7 @@ class ScheduleModel {
     state->called_off = true;
   }
 
-  // The engine looks at submissions at once unless it is in a bucket: then it does when it comes out.
+  // The engine looks at submissions at once. If it is in a bucket, it looks at them when it comes out.
   static void Look(State* state, RankState* rank) {
     if (rank->phase == RankState::kLocked && (rank->in_flight >> kOutside & 1) != 0) WantToUnlock(state, rank);
   }
@@ -204,19 +204,19 @@ class ScheduleModel {
       if (veto) {
         ++vetoed_;
         own->phase = RankState::kUnlocked;
-        own->unlocking = 0;  // and nothing of the schedule matters to it any more
+        own->unlocking = 0;  // from here on the schedule does not matter to the rank
         own->knows = 1;
         return;
       }
       ++carried_out_;
-      if ((own->in_flight >> bucket % kBuckets & 1) == 0) ++unsafe_;  // there is nothing to carry out
+      if ((own->in_flight >> bucket % kBuckets & 1) == 0) ++unsafe_;  // the rank has nothing to carry out
       own->in_flight &= ~(1u << bucket % kBuckets);
       ++own->advanced;
       Look(next, own);
     });
   }
 
-  // Carries out the tensors that all have submitted, once all have unlocked.
+  // Carries out the tensors that all ranks have submitted, once all ranks have unlocked.
   void Negotiate(const State& state) {
     State next = state;
     for (const RankState& rank : state.ranks) {
@@ -238,7 +238,8 @@ class ScheduleModel {
   void CheckSafe(const State& state) {
     for (const RankState& unlocked : state.ranks) {
       if (unlocked.phase != RankState::kUnlocked) continue;
-      // No rank has carried out a bucket that this one has seen vetoed, and all that have unlocked have unlocked there.
+      // No rank has carried out a bucket that this one has seen vetoed. All ranks that have unlocked did so at this
+      // bucket.
       for (const RankState& other : state.ranks) {
         if (other.advanced > unlocked.advanced) ++unsafe_;
         if (other.phase == RankState::kUnlocked && other.advanced != unlocked.advanced) ++unsafe_;
@@ -257,7 +258,7 @@ class ScheduleModel {
   absl::flat_hash_set<uint64_t> seen_;
   std::deque<State> open_;
   absl::flat_hash_map<uint64_t, bool> may_enter_;
-  size_t moves_ = 0;  // of engines and of the negotiation, in this state
+  size_t moves_ = 0;  // moves of engines and of the negotiation, in this state
   size_t carried_out_ = 0;
   size_t vetoed_ = 0;
   size_t unsafe_ = 0;
@@ -276,7 +277,7 @@ TEST(ScheduleModel, AllRanksUnlockAtTheSameBucketAndNothingHangs) {
   EXPECT_EQ(model.hanging(), 0u);
 }
 
-// The rules that make it end are needed: without any one of these some state hangs. It is never unsafe.
+// Each of these rules is needed: without it some state hangs. But no state is unsafe.
 TEST(ScheduleModel, CallsAndPatienceAreNeeded) {
   const Rules lacking[] = {{.calls_arrive = false, .submissions = 2},
                            {.ranks_lose_patience = false, .submissions = 2},

@@ -79,7 +79,8 @@ TEST(SchedulePlanner, SmallBucketWaits) {
               ElementsAre(ElementsAre(1, 2)));
 }
 
-// A program that submits the second one only when the first one is complete would wait for ever otherwise.
+// If they shared one, a program that submits the second tensor only after the first one is complete would wait for
+// ever.
 TEST(SchedulePlanner, TensorsThatWereNeverInOneListDoNotShareABucket) {
   EXPECT_THAT(
       Plan({Ready(1, absl::ZeroDuration(), Floats(1), {1, 3}), Ready(2, absl::ZeroDuration(), Floats(1), {2, 4})}),
@@ -93,7 +94,7 @@ TEST(SchedulePlanner, OneStepInWhichAllWereTogetherIsEnough) {
       ElementsAre(ElementsAre(1, 2, 3)));
 }
 
-// A program that always has two tensors under way submits the third one when the first one is complete.
+// A program may keep two tensors under way, and submit the third one only when the first one is complete.
 TEST(SchedulePlanner, BeingTogetherInPairsIsNotEnough) {
   EXPECT_THAT(
       Plan({Ready(1, absl::ZeroDuration(), Floats(1), {1, 5}), Ready(2, absl::ZeroDuration(), Floats(1), {1, 6}),
@@ -167,7 +168,7 @@ TEST(SchedulePlanner, EmptyStepHasNoBuckets) { EXPECT_THAT(Plan({}), IsEmpty());
 
 class ScheduleDetectorTest : public ::testing::Test {
  protected:
-  // A list with these tensors; a millisecond passes between two of them, and a second between lists.
+  // Releases a list with these tensors. A millisecond passes between two tensors, and a second between two lists.
   void List(const std::vector<CacheId>& ids) {
     for (CacheId id : ids) {
       detector_.Release(id, now_);
@@ -262,7 +263,7 @@ TEST_F(ScheduleDetectorTest, AnotherSetBeginsTheRunAnew) {
   List({1, 2, 3});
   EXPECT_TRUE(detector_.complete());
   List({1, 2});
-  List({1, 2, 3});  // that was a step of its own
+  List({1, 2, 3});  // the previous list was a step by itself
   EXPECT_FALSE(detector_.complete());
 }
 
@@ -292,7 +293,8 @@ TEST_F(ScheduleDetectorTest, WhatIsInAListWithSomethingElseDoesNotCount) {
   EXPECT_TRUE(detector_.complete());
 }
 
-// A schedule that is left in the middle of a round: its second half is negotiated, then whole steps follow.
+// The ranks have unlocked in the middle of a round. The second half of the round is negotiated, then whole steps
+// follow.
 TEST_F(ScheduleDetectorTest, FindsWholeStepsAfterAPartOfOne) {
   List({3, 4});
   List({1, 2, 3, 4});

@@ -1,6 +1,6 @@
-// All interleavings of two ranks whose trainers run ahead of the device: each orders its stream behind a result and
-// submits the next tensor, which depends on that, before the ranks have decided on the first. Either rank may want to
-// unlock at any time.
+// All interleavings of two ranks whose trainers run ahead of the device. A trainer makes its stream wait for a result,
+// and submits the next tensor, which depends on that result, before the ranks have decided on the first tensor. Either
+// rank may want to unlock at any time.
 #include "runtime/schedule/locked_schedule.h"
 
 #include <gtest/gtest.h>
@@ -16,19 +16,19 @@ using Outcome = VoteWindow::Outcome;
 
 constexpr int kRanks = 2;
 constexpr uint64_t kWindow = 3;
-constexpr uint64_t kTensors = 4;   // tensor i is bucket i of the schedule, while that is locked
-constexpr uint64_t kLastWish = 1;  // no rank begins to want to unlock after so many buckets
+constexpr uint64_t kTensors = 4;   // tensor i is bucket i while the schedule is locked
+constexpr uint64_t kLastWish = 1;  // after more buckets, no rank begins to want to unlock
 
 struct Rank {
-  // The trainer's host. Its stream waits for tensor i - 1 before the point at which tensor i is ready.
+  // The trainer on the host. Its stream waits for tensor i - 1 before the point at which tensor i is ready.
   uint64_t submitted = 0;
-  uint64_t ordered = 0;  // tensors that the stream has been told to wait for
+  uint64_t ordered = 0;  // tensors that the stream waits for
   uint64_t last_awaited = 0;
-  std::array<uint64_t, kTensors> behind = {};  // of the points
+  std::array<uint64_t, kTensors> behind = {};  // the bucket that each tensor's point may be behind
   // The engine.
   VoteWindow window{kWindow};
   UndecidedBuckets undecided;
-  std::array<uint64_t, kTensors> numbers = {};  // of tensors in UndecidedBuckets; 0: was not launched ahead
+  std::array<uint64_t, kTensors> numbers = {};  // each tensor's number in UndecidedBuckets; 0 if not launched ahead
   uint64_t settled = 0;                         // buckets
   bool wants_to_unlock = false;
   bool has_unlocked = false;
@@ -61,7 +61,7 @@ class Model {
  public:
   explicit Model(Rule rule) : rule_(rule) {}
 
-  // Visits all states; how many of them are ends at which some tensor is missing.
+  // Visits all states. Returns how many of them are ends at which some tensor has not been carried out.
   int CountStuck() {
     Visit(State());
     int stuck = 0;
@@ -159,10 +159,10 @@ class Model {
     });
   }
 
-  // Whether the stream of Ronda's on this rank's device comes past the point at which the tensor is ready.
+  // Whether Ronda's stream on the device gets past the point at which the tensor is ready.
   static bool IsReady(const State& state, uint64_t tensor) { return tensor == 0 || state.is_carried_out[tensor - 1]; }
 
-  // The device does what it has been given, in order.
+  // Lets the device do its next work, in order.
   void MoveDevice(const State& state) {
     for (uint64_t at = 0; at < state.buckets.size(); ++at) {
       const Bucket& bucket = state.buckets[at];
@@ -178,7 +178,8 @@ class Model {
     CarryOutAgreed(state, state.buckets.size());
   }
 
-  // Behind all buckets of the schedule, of which `done` are done.
+  // Carries out tensors that the negotiation has given to the devices. On the device they come after all buckets of the
+  // schedule, `done` of which are done.
   void CarryOutAgreed(const State& state, uint64_t done) {
     if (!state.ranks[0].has_unlocked || !state.ranks[1].has_unlocked || done < state.ranks[0].window.entered()) return;
     for (uint64_t tensor = 0; tensor < kTensors; ++tensor) {
@@ -218,7 +219,7 @@ TEST(UndecidedBucketsModel, NoStreamIsStuckWhoeverUnlocksWhen) {
   EXPECT_GT(model.states(), 1000u);
 }
 
-// What the rule is for.
+// Shows why the rule is needed.
 TEST(UndecidedBucketsModel, StreamsWouldWaitForWhatIsBehindThemOtherwise) {
   EXPECT_GT(Model(Rule::kIgnored).CountStuck(), 0);
 }

@@ -1,5 +1,5 @@
-// All interleavings of three ranks in a schedule of buckets whose votes are open, or known at once, one or more of
-// which want to unlock at any time.
+// All interleavings of three ranks in a schedule of buckets whose votes are open, or known at once. One or more of the
+// ranks may want to unlock at any time.
 #include "runtime/schedule/locked_schedule.h"
 
 #include <gtest/gtest.h>
@@ -16,37 +16,37 @@ using Outcome = VoteWindow::Outcome;
 
 constexpr int kRanks = 3;
 constexpr uint64_t kSize = 3;
-constexpr uint64_t kLastWish = 3;  // no rank begins to want to unlock after so many buckets
-constexpr uint64_t kHorizon = 8;   // nor does any look further
+constexpr uint64_t kLastWish = 3;  // after more buckets, no rank begins to want to unlock
+constexpr uint64_t kHorizon = 8;   // no rank enters more buckets
 
 struct Rank {
   VoteWindow window{kSize};
   bool wants_to_unlock = false;
-  bool is_inside = false;  // a bucket whose vote is known once all ranks are there
+  bool is_inside = false;  // is in a bucket whose vote is known once all ranks are there
   bool has_unlocked = false;
-  uint32_t carried_out = 0;  // a bit for each bucket
+  uint32_t carried_out = 0;  // one bit per bucket
 
   friend auto operator<=>(const Rank&, const Rank&) = default;
 };
 
 struct State {
   std::array<Rank, kRanks> ranks;
-  std::array<int, kHorizon> entered = {};  // ranks, by bucket
+  std::array<int, kHorizon> entered = {};  // the number of ranks, per bucket
   std::array<int, kHorizon> vetoes = {};
 
   friend auto operator<=>(const State&, const State&) = default;
 };
 
-// Whether a rank that does not want to unlock can have its tensors while earlier votes are open. If not, it waits for
-// those, as a program that waits for each result before it submits the next does.
+// Whether a rank that does not want to unlock has its next tensors while earlier votes are open. With kOneByOne it
+// waits for those votes, like a program that waits for each result before it submits the next tensor.
 enum class Pace { kAhead, kOneByOne };
 
 class Model {
  public:
-  // `kinds`: of the buckets, over and over; 'd': on a device, 'h': on the host.
+  // `kinds`: the kinds of the buckets, repeated. 'd' is a bucket on a device, 'h' one on the host.
   Model(std::string kinds, Pace pace) : kinds_(std::move(kinds)), pace_(pace) {}
 
-  // Visits all states; how many.
+  // Visits all states, and returns their number.
   size_t Explore() {
     Visit(State());
     while (!pending_.empty()) {
@@ -72,7 +72,7 @@ class Model {
     return state.vetoes[bucket] > 0 ? Outcome::kVetoed : Outcome::kCarriedOut;
   }
 
-  // All that rank may do next.
+  // Visits all states to which this rank may move next.
   void Move(const State& state, int rank) {
     const Rank& self = state.ranks[rank];
     if (self.has_unlocked) return;
@@ -147,7 +147,7 @@ class Model {
     }
   }
 
-  // No rank can move any more.
+  // Checks a state in which no rank can move any more.
   void ExpectGoodEnd(const State& state) const {
     const Rank& first = state.ranks[0];
     for (const Rank& rank : state.ranks) {

@@ -56,7 +56,8 @@ TEST(Doorbell, PollerIsExpectedUntilItHasNotCome) {
   EXPECT_FALSE(bell.IsPollerExpected());
 }
 
-// A thread counts and rings; this one polls for a moment, sleeps, and so on. A ring that is lost would leave it asleep.
+// A thread counts and rings. This thread polls for a moment, then sleeps, again and again. A lost ring would leave it
+// asleep.
 void ExpectNoCountIsMissed(void (Doorbell::*ring)(), Poller leaves_as = Poller::kNone) {
   constexpr int kCounts = 20000;
   Doorbell bell;
@@ -79,7 +80,7 @@ void ExpectNoCountIsMissed(void (Doorbell::*ring)(), Poller leaves_as = Poller::
       bell.Sleep(heard, absl::Minutes(1));
       if (SteadyNow() - asleep < absl::Minutes(1)) continue;
       ADD_FAILURE() << "no ring for count " << expected;
-      seen.store(kCounts);  // the other thread shall end
+      seen.store(kCounts);  // so that the other thread ends
       ringer.join();
       return;
     }

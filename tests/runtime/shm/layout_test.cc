@@ -34,7 +34,8 @@ TEST(FailureRecordTest, LongTextIsCut) {
 
 TEST(FailureRecordTest, DeathOfTheWriterIsTakenOver) {
   FailureRecord record;
-  // As rank 3 leaves it that dies between the compare-and-swap and the end of the text: 2 + its rank.
+  // A rank that dies between the compare-and-swap and the end of the text leaves 2 + its rank in the record. Here it is
+  // rank 3.
   reinterpret_cast<std::atomic<uint32_t>&>(record).store(5);
   EXPECT_FALSE(record.Set(0, absl::InternalError("x")));
   EXPECT_FALSE(record.SetAfterDeathOf(2, 0, "rank 2 died"));
@@ -46,7 +47,7 @@ TEST(FailureRecordTest, DeathOfTheWriterIsTakenOver) {
 TEST(FailureRecordTest, DamageIsReportedAsSuch) {
   FailureRecord record;
   record.Set(0, absl::InternalError("x"));
-  // The code is the second word.
+  // The second word is the status code.
   std::memset(reinterpret_cast<char*>(&record) + 4, 0x77, 4);
   EXPECT_EQ(record.Get().code(), absl::StatusCode::kInternal);
   EXPECT_NE(record.Get().message().find("damaged"), absl::string_view::npos);

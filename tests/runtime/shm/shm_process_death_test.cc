@@ -1,4 +1,4 @@
-// The errors of the other ranks after the end of a rank's process, with real processes.
+// The errors of the other ranks after a rank's process has ended, with real processes.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ namespace {
 
 using testing::ForkedChild;
 
-// Far more than the promised second: the machine may be busy.
+// Far more than the promised second, because the machine may be busy.
 constexpr absl::Duration kGenerousBound = absl::Seconds(10);
 
 ShmWorld::Options OptionsOf(absl::string_view job, RankId rank, int size) {
@@ -36,7 +36,7 @@ absl::Status AllreduceOnce(const Transport& transport, std::vector<float>& data)
   return transport.communicator->Reduce({.info = {.label = "weights"}, .segments = {&segment, 1}});
 }
 
-// Reduces again and again until that fails; returns the time of the failure and its text.
+// Reduces again and again until a reduction fails. Returns the time of the failure and its text.
 std::string ReduceUntilFailure(const ShmWorld::Options& options, const ForkedChild::SayReady& say_ready) {
   absl::StatusOr<Transport> transport = ConnectShmTransport(options);
   if (!transport.ok()) return transport.status().ToString();
@@ -81,7 +81,7 @@ TEST(ShmProcessDeathTest, RankKilledInTheMiddleOfAnAllreduceIsNamedToAllOthers) 
   EXPECT_NE(access(absl::StrCat("/dev/shm/ronda-killed-", getpid()).c_str(), F_OK), 0);
 }
 
-// A job that is killed while its ranks come together leaves its memory behind; the next job of the user removes it.
+// A job that is killed while its ranks connect leaves its memory behind. The user's next job removes it.
 TEST(ShmProcessDeathTest, WhatAKilledStartHasLeftTheNextJobRemoves) {
   const std::string left = absl::StrCat("/dev/shm/ronda-left-", getpid());
   ForkedChild lone(
@@ -104,14 +104,14 @@ TEST(ShmProcessDeathTest, WhatAKilledStartHasLeftTheNextJobRemoves) {
   EXPECT_TRUE(has_attached());  // the other rank may still come
   lone.Kill(SIGKILL);
   EXPECT_EQ(lone.Result(), "");
-  // The pipe of the result may be closed before the file.
+  // A dying process may close the pipe of the result before it closes the file.
   siginfo_t info = {};
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(lone.pid()), &info, WEXITED | WNOWAIT), 0);
   begin_another();
   EXPECT_TRUE(absl::IsNotFound(ShmFile::Open(left).status()));
 }
 
-// Ranks that vote wait for the votes of all, and learn that one will not come.
+// Ranks that vote wait for the votes of all ranks. They learn that one vote will not come.
 TEST(ShmProcessDeathTest, RankKilledBeforeItsVoteIsNamedToAllOthers) {
   constexpr int kSize = 3;
   std::vector<std::unique_ptr<ForkedChild>> ranks;

@@ -35,7 +35,7 @@ class ShmWorldTest : public ::testing::Test {
  protected:
   ~ShmWorldTest() override { shm_unlink(Name().c_str()); }
 
-  // Each test has a job, and so a name under /dev/shm, of its own.
+  // Each test has its own job, and thus its own name under /dev/shm.
   std::string JobId() const {
     std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();
     return absl::StrCat(absl::StrReplaceAll(test, {{"/", "-"}}), "-", test_pid_);
@@ -43,7 +43,7 @@ class ShmWorldTest : public ::testing::Test {
   std::string Name() const { return absl::StrCat("/ronda-", JobId()); }
   bool NameExists() const { return access(absl::StrCat("/dev/shm", Name()).c_str(), F_OK) == 0; }
 
-  // The number of attached ranks, read from the file while it still has its name.
+  // Returns the number of attached ranks, which it reads from the file while the file still has its name.
   uint32_t AttachedRanks() const {
     auto file = ShmFile::Open("/dev/shm" + Name());
     if (!file.ok() || file->Size() < kShmPageBytes) return 0;
@@ -55,7 +55,7 @@ class ShmWorldTest : public ::testing::Test {
     return {.job_id = JobId(), .rank = rank, .size = size, .hostname = "testhost", .slot_bytes = 4096, .slot_count = 3};
   }
 
-  // Connects one rank for each of `options`, each on a thread of its own.
+  // Connects one rank for each of `options`, each on its own thread.
   static std::vector<absl::StatusOr<std::shared_ptr<ShmWorld>>> ConnectAll(
       const std::vector<ShmWorld::Options>& options) {
     std::vector<absl::StatusOr<std::shared_ptr<ShmWorld>>> worlds(options.size());
@@ -67,14 +67,14 @@ class ShmWorldTest : public ::testing::Test {
     return worlds;
   }
 
-  const pid_t test_pid_ = getpid();  // also in children
+  const pid_t test_pid_ = getpid();  // the test's pid, also in children
 
   static void ExpectError(const absl::Status& status, absl::StatusCode code, absl::string_view text) {
     EXPECT_EQ(status.code(), code) << status;
     EXPECT_TRUE(absl::StrContains(status.message(), text)) << status;
   }
 
-  // A file in the place of the job's shared memory.
+  // Puts a file where the job's shared memory would be.
   void PutFile(const std::string& content) const {
     const int fd = shm_open(Name().c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
     ASSERT_GE(fd, 0);
@@ -83,7 +83,7 @@ class ShmWorldTest : public ::testing::Test {
   }
 };
 
-// Whoever can write to the memory can be a rank.
+// A user that can write to the memory can act as a rank.
 TEST_F(ShmWorldTest, MemoryThatIsNotThisUsersAloneIsRefused) {
   const auto file = ShmFile::Create("/dev/shm" + Name());
   ASSERT_TRUE(file.ok()) << file.status();
@@ -249,8 +249,8 @@ TEST_F(ShmWorldTest, DeathOfTheCreatorWhileRanksComeTogetherIsNamed) {
             absl::StrCat("rank 0 (host testhost, pid ", creator.pid(), ") died while the ranks came together"));
 }
 
-// Runs in a child with a /dev/shm of its own, that of so many bytes or read-only, and that is the only folder which may
-// have shared memory unless TMPDIR names one; false if the child lacks the right to mount it.
+// Gives this process, a child of the test, its own /dev/shm, whose mount has `options` and `flags`. No other folder can
+// hold shared memory, unless TMPDIR names one. Returns false if the child may not mount file systems.
 bool EnterDevShm(const std::string& options, unsigned long flags = 0) {
   if (unshare(CLONE_NEWNS) != 0) return false;
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
@@ -259,7 +259,7 @@ bool EnterDevShm(const std::string& options, unsigned long flags = 0) {
          mount("tmpfs", "/tmp", "tmpfs", MS_RDONLY, "") == 0;
 }
 
-// The same, with `free_bytes` of 64 KiB; nullopt in place of false.
+// Like EnterDevShm, with 64 KiB of which `free_bytes` are free, and with nullopt in place of false.
 std::optional<std::string> EnterTinyDevShm(size_t free_bytes) {
   if (!EnterDevShm("size=64k")) return std::nullopt;
   if (free_bytes == 0) {
@@ -278,7 +278,7 @@ TEST_P(NoDevShmTest, RanksMeetInAnotherFolder) {
   const std::string way = GetParam();
   ForkedChild child([&](const ForkedChild::SayReady&) -> std::string {
     if (!EnterDevShm(way == "full" ? "size=4k" : "", way == "read-only" ? MS_RDONLY : 0)) return "SKIP";
-    // A folder of the mounted file system, by another name.
+    // A folder that is mounted at another place.
     if (mount("tmpfs", "/mnt", "tmpfs", 0, "mode=1777") != 0) return "SKIP";
     setenv("TMPDIR", "/mnt", 1);
     if (way == "missing" && mount("tmpfs", "/dev", "tmpfs", 0, "") != 0) return "SKIP";

@@ -45,7 +45,7 @@ void Say(const UniqueFd& socket, const std::string& text) {
   EXPECT_EQ(send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
 }
 
-// Sends each rank's number to all others at the same position.
+// Exchanges the ranks' numbers, and expects each in the place of its rank.
 void ExchangeRanks(PointToPoint& messages) {
   const auto size = static_cast<size_t>(messages.size());
   const RankId own = messages.rank();
@@ -64,7 +64,7 @@ void ExchangeRanks(PointToPoint& messages) {
   EXPECT_EQ(rooms, expected);
 }
 
-// Connects all ranks, each on a thread, and lets them exchange their numbers on each level.
+// Connects all ranks, each on its own thread, and lets them exchange their numbers on each level.
 void ConnectAndExchange(const Listeners& listeners,
                         const std::function<std::vector<TcpLevel>(RankId rank)>& levels_of) {
   std::vector<std::thread> threads;
@@ -94,7 +94,8 @@ TEST(TcpMeshTest, LevelsAreApart) {
   });
 }
 
-// Hosts that are numbered by their lowest ranks may have any ranks at the same position.
+// A level may list its ranks in any order: hosts are numbered by their lowest ranks, but at each position they may have
+// any ranks.
 TEST(TcpMeshTest, RanksOfALevelHaveAnyOrder) {
   ConnectAndExchange(Listen(6), [](RankId rank) {
     std::vector<TcpLevel> levels = {{.number = 0, .ranks = {0, 1, 2, 3, 4, 5}}};
@@ -129,7 +130,8 @@ TEST(TcpMeshTest, RankAloneOnALevelDoesNotWait) {
 TEST(TcpMeshTest, UnauthenticatedCallersDoNotStopTheStart) {
   const Listeners listeners = Listen(2);
   std::vector<UniqueFd> callers;
-  // More silent callers than there is room for; one that talks, one that talks and goes, one that stops in the middle.
+  // More silent callers than the listener has room for. Then one caller that talks, one that talks and leaves, and one
+  // that stops in the middle.
   for (int i = 0; i < 100; ++i) callers.push_back(Visit(*listeners[0]));
   callers.push_back(Visit(*listeners[0]));
   Say(callers.back(), "GET / HTTP/1.1\r\nHost: example.org\r\n" + std::string(1000, 'x'));

@@ -33,7 +33,7 @@ std::string Take(TransferQueue& queue, size_t most, size_t vectors = 16) {
   return stream;
 }
 
-// Gives bytes to a queue of messages to be received, as many as it wants; removes them from `stream`.
+// Moves as many bytes as the queue wants from `stream` to a queue of messages to be received.
 absl::Status Give(TransferQueue& queue, std::string& stream, size_t vectors = 16) {
   std::vector<iovec> filled(vectors);
   filled.resize(queue.Fill(absl::MakeSpan(filled)));
@@ -100,7 +100,7 @@ TEST(TransferQueueTest, LongerMessageThanAskedForWritesNothingBeyond) {
   EXPECT_EQ(room.substr(2), "....");
 }
 
-// A stream that is cut at random, on both sides, carries random messages, of which some are added late.
+// A stream that is cut at random on both sides carries random messages. Some of the messages are added late.
 TEST(TransferQueueTest, AnyCutsOfTheStreamLeaveMessagesWhole) {
   const unsigned seed = std::random_device()();
   std::cout << "seed " << seed << "\n";
@@ -130,7 +130,8 @@ TEST(TransferQueueTest, AnyCutsOfTheStreamLeaveMessagesWhole) {
 using ::testing::HasSubstr;
 using Request = PointToPoint::Request;
 
-// Two ranks whose connection is a pair of sockets with small buffers, so that little data does not fit.
+// Two ranks that are connected by a pair of sockets. The sockets' buffers are so small that even little data does not
+// fit.
 class TcpMessagesTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -145,7 +146,7 @@ class TcpMessagesTest : public ::testing::Test {
     }
   }
 
-  // As often as both need to complete, whichever comes first.
+  // Tests both requests until both are complete, in any order.
   void Complete(Request& sent, Request& received) {
     bool is_sent = false, is_received = false;
     while (!is_sent || !is_received) {
@@ -253,7 +254,7 @@ TEST_F(TcpMessagesTest, RestEndsWhenAMessageArrives) {
   EXPECT_EQ(byte, 'x');
 }
 
-// More connections than are tried one by one.
+// So many connections that TcpMessages does not try each of them, but asks the kernel which can move data.
 TEST(ManyTcpMessagesTest, RankExchangesWithManyOthers) {
   constexpr RankId kPeers = 20;
   std::vector<UniqueFd> sockets(1);

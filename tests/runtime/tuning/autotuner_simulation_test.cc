@@ -1,4 +1,4 @@
-// The autotuner on simulated machines that disturb it as real ones do, over many seeds.
+// The autotuner on simulated machines, over many seeds. The machines disturb it as real ones do.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -14,27 +14,27 @@
 namespace ronda {
 namespace {
 
-// The times of rounds on a machine that is not quiet: a surface over the settings, times the disturbances.
+// The times of rounds on a machine that is not quiet: a surface over the settings, multiplied by disturbances.
 //
-// The surface is a product of one curve a dimension: `curves[d][value]`, 1 for the best value. Around it there is
-// noise, some rounds are disturbed by something else and take much longer, and the whole machine changes its speed by a
-// factor now and then, for long times.
+// The surface is a product of one curve per dimension: `curves[d][value]`, which is 1 for the best value. The
+// disturbances are noise, some rounds that take much longer, and a factor by which the whole machine changes its speed
+// now and then, for long times.
 //
 // Thread-compatible.
 class SimulatedMachine {
  public:
   struct Options {
     std::vector<std::vector<double>> curves;
-    double noise = 0.03;      // the deviation of a round's time, relative
+    double noise = 0.03;      // the relative deviation of a round's time
     double disturbed = 0.05;  // the share of rounds that take 2 to 12 times as long
-    double mode_factor = 1;   // between the two speeds of the machine
-    int mode_rounds = 300;    // how long it keeps one, on average
+    double mode_factor = 1;   // the factor between the machine's two speeds
+    int mode_rounds = 300;    // how long it keeps a speed, on average
     absl::Duration best_round = absl::Milliseconds(10);
   };
 
   SimulatedMachine(Options options, uint32_t seed) : options_(std::move(options)), random_(seed) {}
 
-  // The time of an undisturbed round at `point`, in units of the best one.
+  // The time of an undisturbed round at `point`, in units of the best time.
   double TimeAt(const TuningPoint& point) const;
 
   // The time of the next round.
@@ -76,21 +76,21 @@ std::vector<size_t> SimulatedMachine::grid() const {
   return grid;
 }
 
-// Curves of `dimensions` dimensions with 2 to 6 values each: single valleys, plateaus and flat ones, whose worst values
-// are up to `depth` times as slow as the best. The default is anywhere.
+// Returns curves for `dimensions` dimensions with 2 to 6 values each: single valleys, plateaus and flat curves. The
+// worst value of a curve is up to `depth` times as slow as the best. The default may be at any place on the curve.
 std::vector<std::vector<double>> RandomCurves(size_t dimensions, double depth, std::mt19937* random) {
   std::vector<std::vector<double>> curves(dimensions);
   for (std::vector<double>& curve : curves) {
     curve.resize(std::uniform_int_distribution<size_t>(2, 6)(*random));
     const double best = std::uniform_int_distribution<int>(0, static_cast<int>(curve.size()) - 1)(*random);
-    // The logarithm of the time grows by `slope` a step, outside of a plateau around the best value.
+    // Outside a plateau around the best value, the logarithm of the time grows by `slope` per step.
     const double slope = Uniform(0, 2, random) < 0.5 ? 0 : Uniform(0, std::log(depth), random) / 5;
     const double plateau = std::uniform_int_distribution<int>(0, 2)(*random);
     for (size_t value = 0; value < curve.size(); ++value) {
       const double distance = std::max(0.0, std::abs(static_cast<double>(value) - best) - plateau);
       curve[value] = std::exp(slope * distance);
     }
-    // The default is the first, and may be any.
+    // The first value is the default, so the order is random.
     std::shuffle(curve.begin(), curve.end(), *random);
   }
   return curves;
@@ -101,9 +101,9 @@ constexpr uint32_t kSeeds = 300;
 // The result of one search.
 struct Outcome {
   uint32_t seed = 0;
-  double defaults = 1;  // the time of a round, in units of the best one that there is
+  double defaults = 1;  // the time of a round, in units of the best possible time
   double choice = 1;
-  bool kept = true;  // the choice is the defaults
+  bool kept = true;  // the defaults were chosen
   int rounds = 0;
 };
 
@@ -118,7 +118,7 @@ Outcome Tune(SimulatedMachine machine, uint32_t seed) {
           .rounds = tuner.rounds()};
 }
 
-// A search for each seed, on surfaces of its own.
+// Runs a search for each seed, each on its own surface.
 std::vector<Outcome> TuneAll(SimulatedMachine::Options options, double depth) {
   std::vector<Outcome> outcomes;
   for (uint32_t seed = 1; seed <= kSeeds; ++seed) {
@@ -183,7 +183,7 @@ TEST(AutotunerSimulationTest, NoiseAloneIsNoReasonToChange) {
   EXPECT_LE(changed, 3);
 }
 
-// In dimensions where the defaults are the best, they are chosen.
+// If the defaults are the best values, the search chooses them.
 TEST(AutotunerSimulationTest, TheBestDefaultsAreKept) {
   for (uint32_t seed = 1; seed <= kSeeds; ++seed) {
     std::mt19937 random(seed);
@@ -195,7 +195,7 @@ TEST(AutotunerSimulationTest, TheBestDefaultsAreKept) {
   }
 }
 
-// The best of one dimension depends on the other: large chunks pay with large buckets only.
+// The best value of one dimension depends on the other: large chunks are faster only with large buckets.
 TEST(AutotunerSimulationTest, DimensionsThatDependOnEachOtherAreGoneThroughAgain) {
   const std::vector<std::vector<double>> times = {{100, 95, 110}, {110, 80, 60}, {120, 90, 50}};
   Autotuner tuner({.grid = {3, 3}});

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using Decision = Autotuner::Decision;
 using Stage = Autotuner::Stage;
 
-// How long a round takes at a point, in microseconds.
+// The time of a round at a point, in microseconds.
 using Surface = std::function<double(const TuningPoint&)>;
 
 std::vector<Autotuner::Measurement> Search(Autotuner* tuner, const Surface& surface) {
@@ -92,7 +92,7 @@ TEST(AutotunerTest, TheNextBestGetsADuelWhenTheFirstLosesIts) {
   Autotuner tuner({.grid = {3}});
   int sample = 0;
   while (!tuner.finished()) {
-    // Value 1 looks very good in the screening alone.
+    // Value 1 looks very good, but only in the screening.
     double time = std::vector<double>{100, 100, 80}[tuner.point()[0]];
     if (sample == 1) time = 10;
     if (tuner.AddRound(absl::Microseconds(time))) ++sample;
@@ -104,7 +104,8 @@ TEST(AutotunerTest, ValuesAreComparedWithWhatWasMeasuredNextToThem) {
   Autotuner tuner({.grid = {5}});
   int samples = 0;
   while (!tuner.finished()) {
-    // The machine becomes faster after the first value: against the first measurement of all, all others look better.
+    // The machine becomes faster after the first value. In comparison with the very first measurement, all other values
+    // would look better.
     const auto measurement = tuner.AddRound(absl::Microseconds(samples < 2 ? 100 : 50));
     if (!measurement) continue;
     ++samples;
@@ -136,7 +137,7 @@ TEST(AutotunerTest, ASampleGoesOnAfterAPauseAndWarmsUpAgain) {
 
 TEST(AutotunerTest, EndsAfterTheMostRoundsWhateverHappens) {
   Autotuner tuner({.grid = {9, 9, 9, 9}, .max_rounds = 300});
-  // Everything that is new is better: there would always be something left to try.
+  // Each new measurement is better, so the search would always find something to try.
   double time = 1e9;
   while (!tuner.finished()) tuner.AddRound(absl::Microseconds(time *= 0.97));
   EXPECT_LE(tuner.rounds(), 300);
@@ -209,7 +210,7 @@ TEST(IsFasterTest, OnePairThatWasLostDecides) {
   EXPECT_FALSE(IsFaster({fast, usual, fast}, {usual, usual, usual}, 0.02));
 }
 
-// Without the comparison within pairs the spread would be that of the machine's speed.
+// Without the comparison within pairs, the change of the machine's speed would determine the spread.
 TEST(IsFasterTest, AMachineThatSlowsDownBetweenPairsHidesNothing) {
   EXPECT_TRUE(IsFaster({Sample({89, 90, 91}), Sample({178, 180, 182})},
                        {Sample({99, 100, 101}), Sample({198, 200, 202})}, 0.02));

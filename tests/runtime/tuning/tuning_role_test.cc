@@ -26,10 +26,10 @@ using ::testing::StartsWith;
 constexpr TunedSettings kDefaults = {
     .fusion_threshold = size_t{64} << 20, .min_bucket_bytes = size_t{1} << 20, .chunk_bytes = 0};
 
-// A job as its owner sees it: locks a schedule whenever it may, unlocks it when the role wants a change.
+// A job as the role's owner sees it: it locks a schedule whenever it may, and unlocks it when the role wants a change.
 class Job {
  public:
-  // How long a round takes under some settings.
+  // The time of a round with the given settings.
   using RoundTime = std::function<absl::Duration(const TunedSettings&)>;
 
   explicit Job(TuningRole* role) : role_(role) {}
@@ -39,7 +39,7 @@ class Job {
   const TunedSettings& in_force() const { return in_force_; }
   int changes() const { return changes_; }
 
-  // Steps that are negotiated.
+  // Negotiates some steps.
   void Negotiate() {
     role_->Negotiated(now_);
     if (const auto settings = role_->TakeSettings()) {
@@ -48,7 +48,7 @@ class Job {
     }
   }
 
-  // A schedule that is left when the role says so, or after `rounds`.
+  // Runs a schedule, and unlocks it when the role wants a change, or after `rounds`.
   void RunSchedule(const RoundTime& time, int rounds) {
     role_->ScheduleBegins(now_);
     for (int round = 0; round < rounds && !role_->wants_change(); ++round) {
@@ -57,7 +57,7 @@ class Job {
     }
   }
 
-  // Until the role has ended and its choice is in force.
+  // Runs the job until the role has ended and its choice is in force.
   void RunToTheEnd(const RoundTime& time) {
     while (!role_->finished() || role_->wants_change()) {
       RunSchedule(time, 1000);
@@ -119,7 +119,8 @@ TEST(TuningRoleTest, RoundsUnderOldSettingsDoNotCount) {
   Job job(&role);
   job.RunSchedule(AlwaysTheSame, 1000);
   ASSERT_TRUE(role.wants_change());
-  // Another rank keeps this one in the schedule for a while: rounds that would make the new settings look very good.
+  // Another rank keeps this one in the schedule for a while. These rounds take no time, so they would make the new
+  // settings look very good.
   for (int i = 0; i < 100; ++i) role.RoundEnds(job.now());
   job.Negotiate();
   job.RunToTheEnd(AlwaysTheSame);
@@ -130,7 +131,7 @@ TEST(TuningRoleTest, SchedulesThatAreLeftEarlyEndInTheDefaults) {
   TuningRole role({.defaults = kDefaults});
   Job job(&role);
   while (!role.finished() || role.wants_change()) {
-    job.RunSchedule(BestWithSmallChunks, 2);  // no more than the warm-up
+    job.RunSchedule(BestWithSmallChunks, 2);  // only the warm-up
     job.Negotiate();
   }
   EXPECT_EQ(job.in_force(), kDefaults);

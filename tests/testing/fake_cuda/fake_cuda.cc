@@ -19,7 +19,7 @@
 namespace ronda::testing {
 namespace {
 
-// CUDA's functions have no object, and so the fake's have none: the machine is the process'.
+// CUDA's functions take no object, so neither do the fake's: the process has one machine.
 std::atomic<FakeMachine*> the_machine{nullptr};
 thread_local int this_threads_device = 0;
 thread_local size_t this_threads_waits = 0;
@@ -33,7 +33,7 @@ FakeMachine& Machine() {
 
 int CurrentError() { return Machine().ErrorOf(this_threads_device); }
 
-// Does `action`, which returns an error, with the stream of a handle.
+// Calls `action`, which returns an error, with the stream of a handle.
 template <typename Action>
 int WithStream(void* handle, const Action& action) {
   if (const int error = CurrentError(); error != 0) return error;
@@ -48,7 +48,7 @@ int WithEvent(void* handle, const Action& action) {
   return event == nullptr ? kCudaInvalidHandle : action(event);
 }
 
-// For what makes an object on this thread's device, which CUDA makes a context for.
+// For functions that make an object on this thread's device. CUDA makes a context for them.
 int ErrorOfOpening() {
   const int error = CurrentError();
   if (error == kCudaSuccess) Machine().OpenContext(this_threads_device);
@@ -111,7 +111,7 @@ int Describe(int device, ronda_cuda_device* description) {
                   .capability_minor = 0,
                   .multiprocessors = 2,
                   .memory_bytes = Machine().options().memory_bytes};
-  // No UUID: the fakes of several processes may be those of several hosts, as tests have them.
+  // No UUID: tests may treat the fakes of several processes as those of several hosts.
   std::snprintf(description->name, sizeof(description->name), "fake GPU");
   std::snprintf(description->pci_bus, sizeof(description->pci_bus), "0000:%02x:00.0", device);
   return kCudaSuccess;
@@ -253,7 +253,7 @@ int HasWords(int* has) {
   return CurrentError();
 }
 
-// The word as `device` sees it; nullptr: it is in no memory for that.
+// The word as `device` sees it; nullptr: it is in no memory that the device can address.
 uint32_t* ViewOfWord(int device, const uint32_t* word) {
   if (Machine().memory().DeviceOf(word) != FakeMemory::kPinnedHost) return nullptr;
   return static_cast<uint32_t*>(Machine().memory().ViewOf(device, word, sizeof(*word)));
@@ -309,7 +309,7 @@ int FillZero(void* dst, size_t bytes, void* handle) {
   });
 }
 
-// Any of the kernels: what it has to do is looked at now, as by a launch, and done when the stream comes to it.
+// Any of the kernels. As with a launch, the parameters are read now, and the work is done when the stream reaches it.
 template <typename Call>
 int Launch(const Call* call, void* handle) {
   return WithStream(handle, [&](FakeStream& stream) -> int {
@@ -338,8 +338,8 @@ void BeginRange(const char* name) {
 
 void EndRange() { RONDA_CHECK(--this_threads_ranges >= 0); }
 
-// Counts the calls of a function of the table. To ask for the current device, or to change it, does not count: how
-// often that happens depends on the thread that comes first to a bucket, and on its own device.
+// Counts the calls of a function of the table. Calls that get or change the current device are not counted: their
+// number depends on which thread reaches a bucket first, and on its device.
 int counted_functions = 0;
 
 template <auto kFunction>
@@ -406,7 +406,7 @@ FakeCuda::FakeCuda(const Options& options) {
   RONDA_CHECK(before == nullptr);
 }
 
-// Streams come to their ends first, and look for the machine until then.
+// The streams end first. They use the machine until then.
 FakeCuda::~FakeCuda() {
   while (waiting_frees() > 0) absl::SleepFor(absl::Microseconds(50));
   delete the_machine.load();

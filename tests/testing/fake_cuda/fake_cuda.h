@@ -1,6 +1,6 @@
-// A CUDA plugin (runtime/cuda/plugin.h) whose devices are the CPU: memory of the devices is memory of the host, streams
-// are threads, which do things in order and while the caller goes on, and kernels are those of kernels/cuda, compiled
-// for the host. It is linked into tests, whose ranks are threads, or loaded by processes as libfake_cuda.so.
+// A CUDA plugin (runtime/cuda/plugin.h) whose devices are the CPU. Memory of the devices is memory of the host. Streams
+// are threads, which work in order while the caller goes on. Kernels are those of kernels/cuda, compiled for the host.
+// Tests whose ranks are threads link it; processes load it as libfake_cuda.so.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_CUDA_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_CUDA_H_
 
@@ -17,27 +17,27 @@
 
 extern "C" {
 
-// Has `function(context)` called when `stream` comes to it, after what the stream has been given before. For libraries
-// that do collectives on streams; found by its name. Returns 0, or an error as the plugin's functions do.
+// Makes `stream` call `function(context)` after all earlier work of the stream. For libraries that run collectives on
+// streams; they find it by its name. Returns 0, or an error as the plugin's functions do.
 __attribute__((visibility("default"))) int fake_cuda_enqueue(void* stream, void (*function)(void*), void* context);
 
-// Where such a function finds what is at `address` for the device.
+// The place where such a function finds the device's data at `address`.
 __attribute__((visibility("default"))) void* fake_cuda_view(const void* address);
 
-// Which device's memory is at `address`; -1: the host's.
+// The device whose memory is at `address`; -1: the host's.
 __attribute__((visibility("default"))) int fake_cuda_device_of(const void* address);
 
-// Waits for this thread's device, if that is what CUDA does here before it frees memory (FakeCuda::Frees): for what
-// such a library does when it frees its own.
+// Waits for this thread's device, if CUDA here waits before it frees memory (FakeCuda::Frees). For libraries that free
+// their own memory.
 __attribute__((visibility("default"))) void fake_cuda_wait_before_free();
 
-// Whether `stream` has come to the end of all that it has been given.
+// Whether `stream` has completed all work that it has been given.
 __attribute__((visibility("default"))) int fake_cuda_is_idle(void* stream, int* idle);
 
-// Waits until the streams of this thread's device have nothing to do.
+// Waits until the streams of this thread's device are idle.
 __attribute__((visibility("default"))) void fake_cuda_wait_for_device();
 
-// Whether this process has used the device: has made it current by use_device, or has made an object on it.
+// Whether this process has used the device: has made it current by use_device, or has created an object on it.
 __attribute__((visibility("default"))) int fake_cuda_has_context(int device);
 
 // FakeCuda::Leaks() of this process's devices: writes at most `size` bytes.
@@ -46,7 +46,7 @@ __attribute__((visibility("default"))) void fake_cuda_leaks(char* text, size_t s
 
 namespace ronda::testing {
 
-// Results of the functions of the table; CUDA's numbers.
+// Results of the functions of the table, with CUDA's numbers.
 enum FakeCudaError : int {
   kCudaSuccess = 0,
   kCudaInvalidValue = 1,
@@ -59,31 +59,31 @@ enum FakeCudaError : int {
   kCudaLaunchTimeout = 702,
 };
 
-// The devices of this process, while it lives. One at a time.
+// The devices of this process, while the object lives. One object at a time.
 //
-// Misuse is an error: of handles that are not there (any more), of memory of another device, of host memory that is
-// not pinned, of more bytes than were allocated, of kernels on streams of another device than the thread's current one,
-// of events on streams of another device, and of times between events that were made without. With HostAccess::kFatal
-// it is a crash to read or write memory of a device by anything but a stream.
+// Misuse is an error. Misuse means handles that do not exist (any more), memory of another device, host memory that is
+// not pinned, more bytes than were allocated, kernels on streams of a device that is not the thread's current one,
+// events on streams of another device, and times between events that do not record them. With HostAccess::kFatal the
+// program crashes if anything except a stream reads or writes memory of a device.
 //
-// Thread-safe. All streams must have come to their ends, or be about to, when it is destroyed, which waits for calls
-// that wait for a device before they free memory.
+// Thread-safe. Before it is destroyed, all streams must have completed their work, or be about to. The destructor waits
+// for calls that wait for a device before they free memory.
 class FakeCuda {
  public:
   enum class Frees { kReturnAtOnce, kWaitForTheDevice };
   struct Options {
     int devices = 8;  // 0: a driver without devices
     size_t memory_bytes = size_t{1} << 30;
-    int driver_error = kCudaSuccess;  // of every call, as where there is no driver
-    uint64_t delay_seed = 0;          // not 0: streams pause now and then
+    int driver_error = kCudaSuccess;  // of every call, as on a machine without a driver
+    uint64_t delay_seed = 0;          // not 0: streams sometimes pause
     FakeMemory::HostAccess host_access = FakeMemory::HostAccess::kAllowed;
-    // kLazy: to launch a kernel is to wait for all streams of the device, until prepare_device has been called for it.
+    // kLazy: a kernel launch waits for all streams of the device, until prepare_device has been called for the device.
     enum class Loading { kEager, kLazy } loading = Loading::kEager;
     // Whether streams can wait for words.
     enum class Words { kYes, kNo } words = Words::kYes;
-    // A stream that waits longer for a word ends in an error of the device, with a line that says so.
+    // If a stream waits longer than this for a word, it ends with an error of the device, and a line that reports it.
     absl::Duration word_deadline = absl::Seconds(60);
-    // CUDA waits for the device before it frees memory, which a device that is stuck turns into a wait for ever.
+    // CUDA waits for the device before it frees memory. If the device is stuck, this wait never ends.
     Frees frees = Frees::kReturnAtOnce;
   };
 
@@ -94,27 +94,28 @@ class FakeCuda {
 
   const ronda_cuda_plugin* table() const;
 
-  // From now on every call for the device has this error, as after a kernel that went wrong.
+  // From now on every call for the device returns this error, as after a kernel that failed.
   void FailDevice(int device, int error);
 
   // Sets the result of is_capturing for the stream.
   void SetCapturing(void* stream, int capturing);
 
-  // The stream has the priority of those that create_stream makes (shares_queues). Others have none here.
+  // The stream has the priority of streams that create_stream makes (shares_queues). Other streams have no priority
+  // here.
   void ShareQueues(void* stream);
 
-  // Frees memory when the stream comes here, as cudaFreeAsync does. What uses it after that, in whatever stream, and
-  // even if the stream had it before, is an error of the device, with a line that says so.
+  // Frees memory when the stream reaches this point, as cudaFreeAsync does. Any later use, on any stream, even one that
+  // was given to the stream earlier, is an error of the device, with a line that reports it.
   void FreeOn(void* stream, void* memory);
 
-  // Of all devices, so far.
+  // The sum over all devices, so far.
   size_t allocations() const;
-  size_t peak_bytes() const;  // the most memory that a device had given out at once
+  size_t peak_bytes() const;  // the most memory of a device that was allocated at one time
   size_t created_events() const;
   size_t finished_kernels() const;
 
-  // Calls of the table so far: of all functions but those of the current device, of ranges and of errors' texts; and of
-  // some.
+  // Calls of the table so far: of all functions except those for the current device, ranges and error texts; and of
+  // single functions.
   size_t calls() const;
   size_t recorded_events() const;
   size_t awaited_events() const;  // by streams
@@ -125,24 +126,23 @@ class FakeCuda {
   size_t looks_at_streams() const;
 
   // How often the calling thread has waited for a device so far, or asked whether it had to: calls of
-  // synchronize_event, launches and frees that wait, and calls of query_event that found that the device was not there
-  // yet.
+  // synchronize_event, launches and frees that wait, and calls of query_event that found the work unfinished.
   static size_t HostWaitsOfThisThread();
 
   // How often the calling thread has changed its device so far: calls of use_device and restore_device.
   static size_t DeviceChangesOfThisThread();
 
-  // The names of begin_range since the last call, of all threads.
+  // The names in calls of begin_range since the last call, on all threads.
   std::vector<std::string> TakeRanges();
 
-  // Calls that wait for a device before they free memory, now.
+  // The calls that currently wait for a device before they free memory.
   int waiting_frees() const;
 
   // The objects that have not been released or destroyed: "2 streams, 1 event"; empty if there are none.
   std::string Leaks() const;
 };
 
-// Keeps a stream from going on, from where it is, until it is released or destroyed.
+// Stops a stream at its current position, until this object is released or destroyed.
 class StreamHold {
  public:
   explicit StreamHold(void* stream);
@@ -157,8 +157,8 @@ class StreamHold {
   const std::shared_ptr<Gate> gate_;
 };
 
-// Copies between the host and memory of a device, in the calling thread: for tests, which see to it that no stream
-// writes there meanwhile.
+// Copies between the host and memory of a device, in the calling thread. For tests that make sure that no stream writes
+// there meanwhile.
 std::string ReadDevice(const void* memory, size_t bytes);
 void WriteDevice(void* memory, absl::string_view content);
 

@@ -1,4 +1,4 @@
-// That the fake is as strict as tests of what uses it need it to be.
+// The fake is as strict as the tests of its users need.
 #include "tests/testing/fake_cuda/fake_cuda.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ void* Allocate(const FakeCuda& cuda, ronda_cuda_memory kind, size_t bytes) {
   return memory;
 }
 
-// Waits until the default stream of the current device has come to its end.
+// Waits until the default stream of the current device is idle.
 void Finish(const FakeCuda& cuda) {
   void* event = nullptr;
   ASSERT_EQ(cuda.table()->create_event(0, &event), kCudaSuccess);
@@ -214,7 +214,7 @@ TEST(FakeCudaDeathTest, HostCodeThatTouchesADevicesMemoryIsStopped) {
   EXPECT_DEATH(touch(), "");
 }
 
-// As CUDA's do that are loaded when they are needed.
+// Like CUDA's kernels that are loaded when they are needed.
 TEST(FakeCudaTest, LaunchWaitsForTheDeviceUntilItHasBeenPrepared) {
   const FakeCuda cuda({.devices = 2, .loading = FakeCuda::Options::Loading::kLazy});
   void* streams[2] = {};

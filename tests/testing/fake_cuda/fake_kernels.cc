@@ -25,7 +25,7 @@ using kernels::cuda::UnpackCall;
 using kernels::cuda::UnpackSegment;
 using kernels::cuda::Wire;
 
-// Finds memory as a device sees it, and remembers whether all of it could be found.
+// Finds memory as a device sees it, and records whether all of it was found.
 class Finder {
  public:
   Finder(int device, const FakeMemory& memory) : device_(device), memory_(memory) {}
@@ -48,7 +48,7 @@ class Finder {
   std::vector<const void*> used_;
 };
 
-// Of so many elements, from the beginning of a granule.
+// The bytes of `count` elements, from the beginning of a granule.
 size_t WireBytes(const Wire& wire, size_t count) {
   if (wire.blocks == Wire::Blocks::kNone) return count * SizeOf(wire.dtype);
   return kernels::Fp8Bytes(count);
@@ -70,7 +70,7 @@ void ReplaceAll(Finder& find, std::vector<Extent>& tensors, DType dtype) {
   for (Extent& tensor : tensors) find.Replace(tensor.data, tensor.count * SizeOf(dtype));
 }
 
-// Of Adasum's kernels, which work on pairs of tensors and have three dot products for each.
+// For Adasum's kernels, which work on pairs of tensors and have three dot products per pair.
 template <typename Call>
 PreparedKernel PairsKernel(const Call& call, int (*run)(const Call&), int device, const FakeMemory& memory) {
   Finder find(device, memory);

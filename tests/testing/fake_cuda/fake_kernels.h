@@ -1,5 +1,5 @@
-// Kernels, run by the thread of a stream. Host memory of a call is copied, as by a launch; what it points to on the
-// device is looked up there.
+// Kernels that the thread of a stream runs. A call copies its parameters, as a launch does, and looks up the memory
+// that they point to on the device.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_KERNELS_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_KERNELS_H_
 
@@ -11,13 +11,13 @@
 
 namespace ronda::testing {
 
-// A kernel that is ready to run, and where the memory is that it uses.
+// A kernel that is ready to run, and the memory that it uses.
 struct PreparedKernel {
   std::function<void()> run;
   std::vector<const void*> memory;
 };
 
-// No function if a pointer is not to memory that `device` can address.
+// Has no function if a pointer is not to memory that `device` can address.
 PreparedKernel PrepareKernel(const kernels::cuda::PackCall& call, int device, const FakeMemory& memory);
 PreparedKernel PrepareKernel(const kernels::cuda::UnpackCall& call, int device, const FakeMemory& memory);
 PreparedKernel PrepareKernel(const kernels::cuda::ReduceCall& call, int device, const FakeMemory& memory);

@@ -72,7 +72,7 @@ void FakeStream::Run() {
   }
 }
 
-// Of up to 0.2 ms, before every fourth task.
+// Sleeps up to 0.2 ms, before about every fourth task.
 void FakeStream::Pause() {
   if (delay_seed_ == 0 || random_() % 4 != 0) return;
   absl::SleepFor(absl::Microseconds(random_() % 200));
@@ -151,7 +151,7 @@ void FakeMachine::AwaitWord(int device, const uint32_t* word, uint32_t value) {
   while (true) {
     const uint32_t found = __atomic_load_n(word, __ATOMIC_ACQUIRE);
     if (static_cast<int32_t>(found - value) >= 0) return;
-    // A device that has failed does nothing more, and does not wait either.
+    // A failed device does no more work, and does not wait.
     if (errors_[device].load() != kCudaSuccess) return;
     if (SteadyNow() > deadline) {
       return Report(device, kCudaLaunchTimeout,
@@ -198,7 +198,7 @@ bool FakeMachine::AreStreamsIdle(std::optional<int> device) const {
 
 void* FakeMachine::CreateStream(int device) {
   auto stream = std::make_shared<FakeStream>(device, options_.delay_seed);
-  std::vector<std::shared_ptr<FakeStream>> idle;  // joined without the lock
+  std::vector<std::shared_ptr<FakeStream>> idle;  // joined after the lock is released
   const MutexLock lock(&mu_);
   std::erase_if(destroyed_streams_, [&](std::shared_ptr<FakeStream>& old) {
     if (!old->IsIdle()) return false;

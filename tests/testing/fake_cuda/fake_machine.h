@@ -25,22 +25,22 @@
 
 namespace ronda::testing {
 
-// A stream of a device: a thread of its own carries out its tasks one after the other, while the caller goes on.
+// A stream of a device: its thread carries out the stream's tasks one after the other, while the caller goes on.
 //
 // Thread-safe.
 class FakeStream {
  public:
-  // `delay_seed`: not 0 for a pause before each task, now and then, that depends on it.
+  // `delay_seed`: if not 0, the stream sometimes pauses before a task, depending on the seed.
   FakeStream(int device, uint64_t delay_seed);
 
   // Waits until everything is done.
   ~FakeStream();
 
   int device() const { return device_; }
-  uint64_t id() const { return id_; }  // another for every stream
+  uint64_t id() const { return id_; }  // different for every stream
   void Enqueue(std::function<void()> task);
 
-  // Whether everything that has been enqueued is done.
+  // Whether all enqueued work is done.
   bool IsIdle() const;
 
   void SetCapturing(int capturing);
@@ -55,34 +55,34 @@ class FakeStream {
   const int device_;
   const uint64_t id_;
   std::atomic<bool> shares_queues_{false};
-  std::minstd_rand random_;  // of the thread; not used if there are no pauses
+  std::minstd_rand random_;  // of the thread; unused without pauses
   const uint64_t delay_seed_;
   mutable Mutex mu_;
   CondVar changed_;
-  std::deque<std::function<void()>> tasks_ ABSL_GUARDED_BY(mu_);  // the first is being done
+  std::deque<std::function<void()>> tasks_ ABSL_GUARDED_BY(mu_);  // the first one is running
   bool is_closing_ ABSL_GUARDED_BY(mu_) = false;
   int capturing_ ABSL_GUARDED_BY(mu_) = 0;
   std::thread thread_;  // last: uses the others
 };
 
-// A point in the work of streams, which may be set anew: each recording has a number, counted from 1.
+// A point in the work of streams, which may be recorded again: each recording has a number, counted from 1.
 //
 // Thread-safe.
 class FakeEvent {
  public:
   FakeEvent(int device, bool has_times) : device_(device), has_times_(has_times) {}
 
-  // Whose streams it may be recorded on.
+  // The device on whose streams it may be recorded.
   int device() const { return device_; }
-  // Whether the time between two such events can be asked for.
+  // Whether the time between two such events is available.
   bool has_times() const { return has_times_; }
 
-  // The number of a new recording, which is passed later.
+  // Returns the number of a new recording. Pass() completes it later.
   uint64_t Record();
   void Pass(uint64_t recording);
 
   uint64_t last_recording() const;  // 0: none
-  // Recording 0 is passed from the beginning, as CUDA has it.
+  // Recording 0 is complete from the beginning, as in CUDA.
   bool IsPassed(uint64_t recording) const;
   void AwaitPassing(uint64_t recording) const;
   absl::Time passed_at() const;
@@ -105,18 +105,18 @@ class FakeMachine {
   const FakeCuda::Options& options() const { return options_; }
   FakeMemory& memory() { return memory_; }
 
-  // 0, or why `device` cannot be asked for anything.
+  // 0, or the reason why `device` cannot be used.
   int ErrorOf(int device) const;
   void FailDevice(int device, int error) { errors_[device].store(error); }
 
   void LoadKernels(int device) { have_kernels_[device].store(true); }
   bool HasKernels(int device) const { return have_kernels_[device].load(); }
 
-  // A context of CUDA's on a device, which is there from the first use on.
+  // Opens CUDA's context on a device, which exists from the first use on.
   void OpenContext(int device) { have_contexts_[device].store(true); }
   bool HasContext(int device) const { return have_contexts_[device].load(); }
 
-  // Returns when its streams have nothing to do.
+  // Returns when the device's streams are idle.
   void AwaitDevice(int device) const;
 
   // So far, or now.
@@ -128,24 +128,24 @@ class FakeMachine {
   };
   Calls& calls() { return calls_; }
 
-  // Something has gone wrong in a stream: says so, and fails the device.
+  // Reports that something has gone wrong in a stream, and fails the device.
   void Report(int device, int error, absl::string_view what);
 
-  // Called by a stream: returns when the word has come to `value`, or with a report when that takes too long.
+  // Called by a stream. Returns when the word has reached `value`, or with a report when that takes too long.
   void AwaitWord(int device, const uint32_t* word, uint32_t value);
 
-  // Called by a stream: whether `memory` may still be used; if not, there is a report.
+  // Called by a stream. Whether `memory` may still be used; reports it if not.
   bool MayUse(int device, const std::vector<const void*>& memory);
 
   void NoteRange(const char* name);
   std::vector<std::string> TakeRanges();
 
-  // As FakeMemory's. Work that the streams already have still finds the memory.
+  // As FakeMemory's. Work that the streams already have can still use the memory.
   bool Release(int device, void* memory);
 
   void* CreateStream(int device);
   bool DestroyStream(void* handle);
-  // nullptr: there is none. The default stream's handle is nullptr, and its device that of the calling thread.
+  // nullptr: no such stream. The default stream's handle is nullptr; its device is the calling thread's.
   std::shared_ptr<FakeStream> StreamOf(void* handle, int current_device);
 
   void* CreateEvent(int device, bool has_times);
@@ -156,24 +156,24 @@ class FakeMachine {
   std::string Leaks() const;
 
  private:
-  // Of all devices, or of one.
+  // For all devices, or for one.
   bool AreStreamsIdle(std::optional<int> device = std::nullopt) const;
 
   const FakeCuda::Options options_;
   Calls calls_;
   FakeMemory memory_;
-  std::vector<std::atomic<int>> errors_;         // one a device
-  std::vector<std::atomic<bool>> have_kernels_;  // likewise
+  std::vector<std::atomic<int>> errors_;         // one per device
+  std::vector<std::atomic<bool>> have_kernels_;  // one per device
   std::vector<std::atomic<bool>> have_contexts_;
   mutable Mutex mu_;
   std::map<void*, std::shared_ptr<FakeEvent>> events_ ABSL_GUARDED_BY(mu_);
   size_t created_events_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<std::string> ranges_ ABSL_GUARDED_BY(mu_);
-  // Last, and so destroyed first: their threads use the others.
+  // Declared last, so destroyed first: their threads use the other members.
   std::vector<std::shared_ptr<FakeStream>> default_streams_
-      ABSL_GUARDED_BY(mu_);  // one a device; nullptr: not used yet
+      ABSL_GUARDED_BY(mu_);  // one per device; nullptr: not used yet
   std::map<void*, std::shared_ptr<FakeStream>> streams_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::shared_ptr<FakeStream>> destroyed_streams_ ABSL_GUARDED_BY(mu_);  // may still have something to do
+  std::vector<std::shared_ptr<FakeStream>> destroyed_streams_ ABSL_GUARDED_BY(mu_);  // may still have work
 };
 
 }  // namespace ronda::testing

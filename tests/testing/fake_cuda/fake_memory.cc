@@ -12,13 +12,13 @@ constexpr size_t kPage = 4096;
 
 size_t RoundUpToPages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-// An address with room for `bytes`, between two pages without access; nullptr if there is none.
+// An address with room for `bytes`, between two pages without access; nullptr if the system has none.
 char* Reserve(size_t bytes) {
   void* const mapping = mmap(nullptr, bytes + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return mapping == MAP_FAILED ? nullptr : static_cast<char*>(mapping) + kPage;
 }
 
-// The same memory at two addresses, the first of which can be accessed by `protection`.
+// Two addresses of the same memory. `protection` limits the access to the first.
 bool MapTwice(char* first, char* second, size_t bytes, int protection) {
   const int file = memfd_create("fake_cuda", MFD_CLOEXEC);
   if (file < 0) return false;

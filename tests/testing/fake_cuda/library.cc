@@ -1,6 +1,6 @@
-// libfake_cuda.so: the devices of a process, as its environment has them (FAKE_CUDA_DEVICES, FAKE_CUDA_DRIVER_ERROR,
-// FAKE_CUDA_DELAY_SEED; FAKE_CUDA_STRICT=1: to free memory, and to launch a kernel that has not been loaded, is to wait
-// for the device, as CUDA's programming guide says of implicit synchronization and of lazy loading).
+// libfake_cuda.so: the devices of a process, as its environment defines them (FAKE_CUDA_DEVICES,
+// FAKE_CUDA_DRIVER_ERROR, FAKE_CUDA_DELAY_SEED). With FAKE_CUDA_STRICT=1, freeing memory and launching a kernel that is
+// not loaded wait for the device, as CUDA's programming guide describes for implicit synchronization and lazy loading.
 #include <cstdlib>
 
 #include "tests/testing/fake_cuda/fake_cuda.h"
@@ -27,7 +27,7 @@ FakeCuda::Options OptionsFromEnvironment() {
 }  // namespace ronda::testing
 
 __attribute__((visibility("default"))) const ronda_cuda_plugin* ronda_cuda_plugin_table() {
-  // Never destroyed: streams are threads, which may be at work when the process ends.
+  // Never destroyed: the threads of streams may still work when the process ends.
   static const auto* const cuda = new ronda::testing::FakeCuda(ronda::testing::OptionsFromEnvironment());
   return cuda->table();
 }

@@ -1,5 +1,5 @@
-// libcuda.so.1 beside the fake libcudart.so.13: what PyTorch asks the driver for directly. All else says that it is not
-// supported (refused_driver.cc).
+// libcuda.so.1 beside the fake libcudart.so.13: the functions that PyTorch calls in the driver directly. All others
+// return "not supported" (refused_driver.cc).
 #include <cuda.h>
 
 #include "tests/testing/fake_cudart/fake_device.h"

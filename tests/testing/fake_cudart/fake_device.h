@@ -1,5 +1,5 @@
-// The devices of tests/testing/fake_cuda as the stand-ins for CUDA's libraries use them: those that Ronda has loaded,
-// or will load, in the same process.
+// The devices of tests/testing/fake_cuda, for the stand-ins for CUDA's libraries. They are the devices that Ronda has
+// loaded, or will load, in the same process.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDART_FAKE_DEVICE_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDART_FAKE_DEVICE_H_
 
@@ -8,12 +8,12 @@
 
 #include "runtime/cuda/plugin.h"
 
-// A function of CUDA's, which PyTorch's libraries look for by its name.
+// A function of CUDA's, which PyTorch's libraries find by its name.
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
 namespace ronda::testing {
 
-// libfake_cuda.so, from RONDA_CUDA_PLUGIN. Ends the process, with a line that says why, where it cannot be loaded.
+// libfake_cuda.so, from RONDA_CUDA_PLUGIN. If it cannot be loaded, prints the reason and ends the process.
 struct FakeDevices {
   const ronda_cuda_plugin* table;
   int (*enqueue)(void* stream, void (*function)(void*), void* context);

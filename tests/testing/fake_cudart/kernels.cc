@@ -1,5 +1,5 @@
-// Kernels of PyTorch's libraries. They are registered by name and dropped when they are launched: this machine cannot
-// run them. The one that runs is PyTorch's sleep (torch.cuda._sleep).
+// Kernels of PyTorch's libraries. They are registered by name and dropped when they are launched, because this machine
+// cannot run them. Only PyTorch's sleep (torch.cuda._sleep) runs.
 #include <cuda_runtime_api.h>
 
 #include <atomic>
@@ -27,7 +27,7 @@ thread_local Launch next_launch;
 
 std::atomic<const void*> the_sleep{nullptr};
 
-// A GPU has about 2 cycles a nanosecond.
+// A GPU has about 2 cycles per nanosecond.
 int Sleep(const int64_t cycles, cudaStream_t stream) {
   return FakeDevices::Get().Enqueue(stream, [=] { std::this_thread::sleep_for(std::chrono::nanoseconds(cycles / 2)); });
 }

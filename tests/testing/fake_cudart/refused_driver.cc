@@ -1,5 +1,5 @@
-// Functions of the driver that PyTorch's libraries need to be loaded, and that the fake does not have. Without CUDA's
-// header, which declares them in full.
+// Functions of the driver that PyTorch's libraries need in order to load, and that the fake does not have. CUDA's
+// header, which declares them in full, is not included.
 #define REFUSED(name) \
   extern "C" __attribute__((visibility("default"))) int name() { return 801; /* CUDA_ERROR_NOT_SUPPORTED */ }
 

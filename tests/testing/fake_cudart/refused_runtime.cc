@@ -1,5 +1,6 @@
-// Functions that PyTorch's libraries need to be loaded, and that the fake CUDA runtime does not have: graphs, memory
-// pools, memory of other processes, libraries of kernels. Without CUDA's header, which declares them in full.
+// Functions that PyTorch's libraries need in order to load, and that the fake CUDA runtime does not have: graphs,
+// memory pools, memory of other processes, libraries of kernels. CUDA's header, which declares them in full, is not
+// included.
 #define REFUSED(name) \
   extern "C" __attribute__((visibility("default"))) int name() { return 801; /* cudaErrorNotSupported */ }
 
@@ -51,8 +52,8 @@ REFUSED(cudaStreamUpdateCaptureDependencies)
 REFUSED(cudaUserObjectCreate)
 REFUSED(cudaUserObjectRelease)
 
-// PyTorch looks for the driver's functions here when it starts, and needs an address for each. None of them is used but
-// for what the fake lacks.
+// PyTorch looks up the driver's functions here when it starts, and needs an address for each. It calls them only for
+// features that the fake lacks.
 extern "C" __attribute__((visibility("default"))) int cudaGetDriverEntryPointByVersion(const char*, void** function,
                                                                                        unsigned int, unsigned long long,
                                                                                        int* result) {

@@ -1,5 +1,5 @@
 // libcudart.so.13 for PyTorch's CUDA build on a machine without a GPU. Memory, copies, streams and events are those of
-// tests/testing/fake_cuda. Kernels are counted and dropped, but for PyTorch's own sleep, which keeps its stream busy.
+// tests/testing/fake_cuda. Kernels are counted and dropped, except PyTorch's own sleep, which keeps its stream busy.
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
@@ -27,7 +27,7 @@ cudaError_t Result(int error) {
   return static_cast<cudaError_t>(error);
 }
 
-// The fake knows one default stream a device; CUDA has names for its two kinds.
+// The fake has one default stream per device; CUDA has names for its two kinds.
 void* Handle(cudaStream_t stream) {
   return stream == cudaStreamLegacy || stream == cudaStreamPerThread ? nullptr : stream;
 }
@@ -49,7 +49,8 @@ bool IsPageable(const void* address) {
   return device < 0 && !HostMemory::IsPinned(address);
 }
 
-// What the host may overwrite after the call is read in the call, and what it may read is there when the call ends.
+// If the host may overwrite memory after the call, the call reads it first. If the host may read memory, the data is
+// there when the call ends.
 int Copy(void* dst, const void* src, size_t bytes, void* stream) {
   if (bytes == 0) return cudaSuccess;
   const FakeDevices& devices = FakeDevices::Get();
@@ -137,7 +138,7 @@ EXPORTED cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute
       *value = properties.warpSize;
       break;
     default:
-      *value = 0;  // what is not there
+      *value = 0;  // not available
   }
   return cudaSuccess;
 }
@@ -192,7 +193,7 @@ EXPORTED cudaError_t cudaMalloc(void** memory, size_t bytes) {
 
 EXPORTED cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
-  // The memory's device need not be the thread's.
+  // The memory's device may differ from the thread's.
   int device = 0;
   Table().device_of(memory, &device);
   const int before = CurrentDevice();

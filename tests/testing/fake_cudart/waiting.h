@@ -1,4 +1,4 @@
-// What CUDA knows of the host that the plugin does not: who waits, and which of its memory is pinned.
+// CUDA's knowledge about the host that the plugin does not have: waiting for streams, and pinned memory.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDART_WAITING_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDART_WAITING_H_
 
@@ -6,10 +6,10 @@
 
 namespace ronda::testing {
 
-// Returns when the stream has done what it has been given so far: 0, or an error as the table's functions do.
+// Returns when the stream has completed its work so far: 0, or an error as the table's functions do.
 int WaitForStream(void* stream);
 
-// The pinned memory that this CUDA runtime has given out. Thread-safe.
+// The pinned memory that this CUDA runtime has allocated. Thread-safe.
 class HostMemory {
  public:
   static void Add(const void* memory, size_t bytes);

@@ -19,7 +19,7 @@ struct Library {
   LeaksFunction leaks;
 };
 
-// The same for all code that opens this path, Ronda included.
+// All code that opens this path gets the same library, Ronda included.
 const Library& LoadedLibrary() {
   static const Library* const loaded = [] {
     void* const library = dlopen(kFakeCudaPath, RTLD_NOW | RTLD_LOCAL);

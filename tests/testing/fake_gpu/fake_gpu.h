@@ -1,4 +1,4 @@
-// The fake CUDA (tests/testing/fake_cuda) as programs have GPUs: in a library that Ronda loads by its settings. For
+// The fake CUDA (tests/testing/fake_cuda) as programs use GPUs: in a library that Ronda loads by its settings. For
 // tests of the client API, which must not be linked with it.
 #ifndef RONDA_TESTS_TESTING_FAKE_GPU_FAKE_GPU_H_
 #define RONDA_TESTS_TESTING_FAKE_GPU_FAKE_GPU_H_
@@ -14,21 +14,21 @@
 
 namespace ronda::testing {
 
-// Where tests find the libraries.
+// The paths of the libraries in tests.
 inline constexpr const char* kFakeCudaPath = "tests/testing/fake_cuda/libfake_cuda.so";
 inline constexpr const char* kFakeNcclLibraryPath = "tests/testing/fake_nccl/libfake_nccl.so";
 
-// The table of the one that this process has. Throws std::runtime_error if it cannot be loaded, or a call has failed,
-// here and below.
+// The table of the library in this process. Throws std::runtime_error, here and below, if the library cannot be loaded
+// or a call has failed.
 const ronda_cuda_plugin& LoadedFakeCuda();
 
-// Has the stream run `work` when it comes to it, as it would a kernel.
+// Makes the stream run `work` when it reaches it, like a kernel.
 void EnqueueOnFakeGpu(void* stream, std::function<void()> work);
 
-// The objects of all GPUs that have not been given back: "2 streams, 1 events"; empty: there are none.
+// The objects of all GPUs that have not been released: "2 streams, 1 events"; empty: there are none.
 std::string FakeGpuLeaks();
 
-// Communicators of the fake NCCL in this process, so far.
+// The communicators of the fake NCCL in this process, so far.
 struct FakeNcclCounts {
   int live = 0;
   int made = 0;
@@ -40,9 +40,9 @@ FakeNcclCounts CountFakeNcclCommunicators();
 void* AllocateOnFakeGpu(std::size_t bytes);
 void ReleaseOnFakeGpu(void* memory);
 
-// A stream of a fake GPU, which becomes the calling thread's.
+// A stream of a fake GPU. The GPU becomes the calling thread's.
 //
-// Thread-compatible. Its end waits for the stream.
+// Thread-compatible. The destructor waits for the stream.
 class FakeGpuStream {
  public:
   explicit FakeGpuStream(int device);
@@ -54,15 +54,14 @@ class FakeGpuStream {
 
   void Enqueue(std::function<void()> work) const { EnqueueOnFakeGpu(handle_, std::move(work)); }
 
-  // Waits until it has come to its end.
+  // Waits until the stream has completed its work.
   void Synchronize() const;
 
  private:
   void* handle_ = nullptr;
 };
 
-// Memory of a stream's GPU, which is zero, or what `values` say, for what the stream is given afterwards. `stream` must
-// outlive it.
+// Memory of a stream's GPU. Later work of the stream sees zeros, or `values`. `stream` must outlive it.
 template <class T>
 class FakeGpuArray {
  public:
@@ -77,12 +76,12 @@ class FakeGpuArray {
   T* data() const { return data_; }
   std::size_t size() const { return size_; }
 
-  // In the stream's order, and not waited for.
+  // In the stream's order. Does not wait.
   void Set(const std::vector<T>& values) const {
     stream_.Enqueue([=, data = data_] { std::memcpy(data, values.data(), values.size() * sizeof(T)); });
   }
 
-  // The content once the stream has done all of its work.
+  // The content after the stream has completed all of its work.
   std::vector<T> Get() const {
     stream_.Synchronize();
     return std::vector<T>(data_, data_ + size_);

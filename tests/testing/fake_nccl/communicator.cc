@@ -161,7 +161,7 @@ NcclResult FakeNcclCommunicator::Finalize() {
 }
 
 void FakeNcclCommunicator::Abort() {
-  std::deque<std::unique_ptr<Work>> dropped;  // may be what keeps this alive
+  std::deque<std::unique_ptr<Work>> dropped;  // may hold the last reference to this object
   std::vector<std::weak_ptr<FakeNcclCommunicator>> children;
   {
     const MutexLock lock(&mu_);
@@ -177,7 +177,7 @@ void FakeNcclCommunicator::Abort() {
   }
 }
 
-// To look at the flag of abort.
+// Wakes all waits, which then check the flag of abort.
 void FakeNcclCommunicator::WakeUp() {
   const MutexLock lock(&mu_);
   aborted_.NotifyAll();
@@ -325,7 +325,8 @@ class GroupRun {
     return true;
   }
 
-  // Around the ring: the sum for a rank comes to it last. The input stays as it is, but where the output is.
+  // Goes around the ring: the sum for a rank reaches it last. The input does not change, except where the output
+  // overlaps it.
   bool ReduceScatter(const NcclOperation& operation) {
     const DType dtype = DTypeOf(operation.type);
     const size_t bytes = operation.count * SizeOf(dtype);

@@ -24,7 +24,7 @@ namespace ronda::testing {
 
 DType DTypeOf(NcclDataType type);
 
-// One call of NCCL's. The device uses the pointers as they are.
+// One call of NCCL's. The device uses the pointers unchanged.
 struct NcclOperation {
   enum class Kind : uint8_t { kAllReduce, kBroadcast, kAllGather, kReduceScatter, kSend, kRecv } kind = Kind::kSend;
   uint64_t path = 0;  // of an NcclPath
@@ -36,15 +36,15 @@ struct NcclOperation {
   int peer = 0;  // or root
 };
 
-// Carries out what one rank has grouped: sends and receives all at once, then the collectives one after the other.
-// Returns false if it gave up.
+// Carries out a rank's group: all sends and receives at once, then the collectives one after the other. Returns false
+// if it gave up.
 bool RunOperations(const std::vector<NcclOperation>& operations, Mailboxes& mailboxes, int rank, int ranks,
                    const std::atomic<bool>& gives_up);
 
 // One rank's side of a communicator. Lives until its work has left the streams.
 //
-// One that blocks puts a group onto its stream in the call. The first group of a kind waits there until all ranks have
-// made it, as NCCL does to connect them, or until the communicator is aborted.
+// A communicator that blocks puts a group onto its stream within the call. There the first group of a kind waits until
+// all ranks have made it, as NCCL does to connect them, or until the communicator is aborted.
 //
 // Thread-safe.
 class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommunicator> {
@@ -59,43 +59,44 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   int ranks() const { return ranks_; }
   int device() const { return device_; }
 
-  // ncclCommGetAsyncError: hands on what waits for its stream, too.
+  // ncclCommGetAsyncError. Also puts groups that wait onto their stream.
   NcclResult Progress();
 
-  // ncclSuccess, or, as for every use of a communicator that is ncclInProgress, ncclInvalidArgument and a report.
+  // ncclSuccess. For a communicator that is ncclInProgress it is ncclInvalidArgument, with a report, as for every use
+  // of such a communicator.
   NcclResult EnsureReady();
 
   NcclResult BeginRegistration();
 
-  // Begins to make a child, of which every rank is a member; `made` is called when it is complete, by a call that asks
-  // for progress. The child has this one's flag of abort if `shares`.
+  // Begins to create a child, of which every rank is a member. A later call that asks for progress calls `made` when
+  // the child is complete. The child uses this communicator's flag of abort if `shares`.
   enum class Shares : uint8_t { kNothing, kResources };
   NcclResult Split(Shares shares, Calls calls, std::function<void(std::shared_ptr<FakeNcclCommunicator>)> made);
 
-  // Between its first operation and the end of the group, a thread has the communicator to itself, as NCCL demands.
-  // False: another thread has it.
+  // From its first operation to the end of the group, a thread uses the communicator exclusively, as NCCL demands.
+  // False: another thread uses it.
   bool BeginUse() {
     std::thread::id nobody;
     return user_.compare_exchange_strong(nobody, std::this_thread::get_id()) || nobody == std::this_thread::get_id();
   }
   void EndUse() { user_.store(std::thread::id()); }
 
-  // Whether a thread is in a call that blocks: to free the communicator then is to pull it away from under that thread.
+  // Whether a thread is in a call that blocks. Freeing the communicator then would take it away from that thread.
   bool IsOccupied() const { return occupants_.load() > 0; }
-  // Of all communicators of this process.
+  // Counts those of all communicators of this process.
   static int ThreadsInCalls() { return all_occupants_.load(); }
 
-  // Queues a group, which the next Progress puts onto the stream.
+  // Queues a group. The next Progress puts it onto the stream.
   NcclResult Submit(std::vector<NcclOperation> group, void* stream);
   NcclResult Finalize();
   void Abort();
-  // As ncclCommAbort does before it frees anything: returns when no stream has work of the communicator any more.
+  // As ncclCommAbort before it frees anything: returns when no stream has work of the communicator any more.
   void AwaitStreams();
   std::string last_error();
 
  private:
   struct Work {
-    std::shared_ptr<FakeNcclCommunicator> communicator;  // keeps it, and thus the memory that peers use
+    std::shared_ptr<FakeNcclCommunicator> communicator;  // keeps it alive, and with it the memory that peers use
     std::vector<NcclOperation> operations;
     void* stream;
     DeviceTurns::Place turn = {};
@@ -104,7 +105,7 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   // Puts a group onto its stream.
   bool Enqueue(std::unique_ptr<Work> work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   NcclResult SubmitAndWait(std::unique_ptr<Work> work);
-  // False: there was an abort.
+  // False: the communicator was aborted.
   bool AwaitPeers(const std::vector<NcclOperation>& group);
   template <typename Condition>
   bool AwaitUnlessAborted(const Condition& condition) const;
@@ -119,7 +120,7 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   }
   static void RunOnStream(void* work);
   void Run(DeviceTurns::Place turn, std::vector<NcclOperation> operations);
-  // Whether the group is to be carried out: false if a fault has kept it.
+  // Whether to carry out the group: false if a fault prevents it.
   bool PassFaults(size_t operations);
   void WaitForAbort();
   void Fail(const std::string& error);
@@ -135,7 +136,7 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   const Calls calls_;
   const std::shared_ptr<std::atomic<bool>> is_aborted_;
   std::atomic<int> running_{0};          // groups on streams
-  std::atomic<std::thread::id> user_{};  // none: nobody
+  std::atomic<std::thread::id> user_{};  // the thread that uses it, if any
   std::atomic<int> occupants_{0};        // threads in calls that block
   static inline std::atomic<int> all_occupants_{0};
   Mutex mu_;

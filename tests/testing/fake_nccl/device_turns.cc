@@ -16,7 +16,7 @@
 namespace ronda::testing {
 namespace {
 
-// How long a device that prefers the last waits for it.
+// For this time, a device that prefers the last launch waits for it.
 constexpr absl::Duration kPreference = absl::Milliseconds(20);
 // Longer waits for the device are reported.
 constexpr absl::Duration kLongWait = absl::Seconds(3);
@@ -24,9 +24,9 @@ constexpr absl::Duration kNap = absl::Microseconds(200);
 
 // The order of the launches on all devices of this process.
 struct Orders {
-  // So many launches of each communicator.
+  // The number of launches of each communicator.
   using Counts = std::map<std::string, int>;
-  // A launch as the first device had it, and how many devices have still to come to it.
+  // A launch as the first device made it, and the number of devices that have not yet made it.
   struct First {
     int device;
     Counts before;
@@ -35,11 +35,11 @@ struct Orders {
 
   Mutex mu;
   std::map<std::string, std::set<int>> devices ABSL_GUARDED_BY(mu);  // by communicator
-  std::map<std::string, int> ranks ABSL_GUARDED_BY(mu);              // likewise
+  std::map<std::string, int> ranks ABSL_GUARDED_BY(mu);              // by communicator
   std::map<int, Counts> launched ABSL_GUARDED_BY(mu);                // by device
   std::map<std::pair<std::string, int>, First> firsts ABSL_GUARDED_BY(mu);
 
-  // A communicator of both devices of which they have launched different numbers before; empty: none.
+  // A communicator that both devices share, and that they had launched different numbers of times before; empty: none.
   std::string DifferenceLocked(int device, const Counts& own, const First& first) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     const auto count = [](const Counts& counts, const std::string& name) {
@@ -59,7 +59,7 @@ Orders& TheOrders() {
   return *orders;
 }
 
-// Notes a launch. Returns what is wrong with its place among the others; empty: nothing.
+// Records a launch. Returns the error in its place among the others; empty: no error.
 std::string NoteLaunch(int device, const std::string& communicator) {
   Orders& orders = TheOrders();
   const MutexLock lock(&orders.mu);
@@ -89,7 +89,7 @@ DeviceTurns& DeviceTurns::Of(int device) {
 
 DeviceTurns::Place DeviceTurns::Add(std::string communicator, void* stream, Group group) {
   std::string misorder = group == Group::kOfAllRanks ? NoteLaunch(device_, communicator) : "";
-  // Now: the launch may never begin, behind one that waits for its like on another device.
+  // Reports it now, because the launch may never begin: it may be behind one that waits for another device.
   if (!misorder.empty()) Report(misorder);
   const MutexLock lock(&mu_);
   return launches_.insert(

@@ -1,4 +1,4 @@
-// That the fake is as unkind as NCCL: callers that rely on what NCCL does not promise are to fail their tests.
+// The fake is as strict as NCCL: if a caller relies on something that NCCL does not promise, its test must fail.
 #include "tests/testing/fake_nccl/fake_nccl.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 
 class FakeNcclTest : public ::testing::Test {
  protected:
-  // One rank of a communicator of its own device.
+  // One rank of a communicator, with its own device.
   struct Rank {
     std::shared_ptr<Device> device;
     std::unique_ptr<DeviceStream> stream;
@@ -51,7 +51,7 @@ class FakeNcclTest : public ::testing::Test {
     while (StateOf(rank) == NcclResult::kInProgress) std::this_thread::yield();
   }
 
-  // NCCL takes the device that is current.
+  // NCCL uses the current device.
   void Begin(Rank& rank, const NcclUniqueId& id, int number, int ranks) const {
     NcclConfig config = {.split_share = 1};
     NcclResult result = NcclResult::kSuccess;
@@ -108,13 +108,13 @@ TEST_F(FakeNcclTest, WorkReachesTheStreamOnlyWhenAskedFor) {
   });
 }
 
-// 2048 + 1 + 1 + 1 is 2051, and 2052 once rounded; one after the other, the ones vanish.
+// 2048 + 1 + 1 + 1 is 2051, which rounds once to 2052. Added one after the other, the ones vanish.
 TEST_F(FakeNcclTest, SumsOf16BitTypesAreRoundedAtEveryHop) {
   constexpr uint16_t k2048 = 0x6800;
   constexpr uint16_t k1 = 0x3c00;
   constexpr uint16_t kExact = 0x6802;
   OnRanks(4, [&](int i, Rank& rank) {
-    // One chunk for each rank: each begins elsewhere in the ring.
+    // One chunk per rank: each chunk begins at another place in the ring.
     const std::vector<uint16_t> values(4, i == 0 ? k2048 : k1);
     const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 8, "a test");
     WriteDevice(memory.data(), absl::string_view(reinterpret_cast<const char*>(values.data()), 8));
@@ -150,7 +150,7 @@ TEST_F(FakeNcclTest, ReduceScatterGivesEachRankItsSumAndLeavesTheInputAlone) {
     scatter(output.data());
     EXPECT_EQ(read(output.data(), 1), std::vector<int32_t>{sum});
     EXPECT_EQ(read(input.data(), 3), own);
-    // In place: there alone it changes.
+    // In place: only this part changes.
     std::vector<int32_t> expected = own;
     expected[static_cast<size_t>(i)] = sum;
     scatter(input.data() + 4 * i);
@@ -172,7 +172,7 @@ TEST_F(FakeNcclTest, WhatIsAbortedLeavesTheStream) {
   OnRanks(2, [&](int i, Rank& rank) {
     const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 8, "a test");
     if (i == 0) {
-      // The other one sends nothing.
+      // The other rank sends nothing.
       nccl_.Recv(memory.data(), 8, NcclDataType::kUint8, 1, rank.handle, rank.stream->handle());
       AwaitReady(rank);
       nccl_.CommAbort(rank.handle);
@@ -183,7 +183,7 @@ TEST_F(FakeNcclTest, WhatIsAbortedLeavesTheStream) {
   EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
 }
 
-// Its peer would take the bytes of the next for the rest of the one that was given up, and stop the test.
+// Otherwise its peer would take the bytes of the next operation for the rest of the aborted one, and stop the test.
 TEST_F(FakeNcclTest, WhatIsBehindAnAbortedOperationSendsNothing) {
   std::barrier<> is_aborted(2);
   OnRanks(2, [&](int i, Rank& rank) {
@@ -196,7 +196,7 @@ TEST_F(FakeNcclTest, WhatIsBehindAnAbortedOperationSendsNothing) {
       nccl_.Send(memory.data(), 64, NcclDataType::kUint8, 1, rank.handle, rank.stream->handle());
       AwaitReady(rank);
     } else {
-      absl::SleepFor(absl::Milliseconds(5));  // it looks for more of the first operation
+      absl::SleepFor(absl::Milliseconds(5));  // it waits for more of the first operation
     }
     nccl_.CommAbort(rank.handle);
     rank.Finish();
@@ -286,8 +286,8 @@ TEST_F(FakeNcclTest, RegisteredBuffersMustBeginAtTheSameOffsetOnAllRanks) {
   while (!TakeFakeNcclReport().empty()) continue;
 }
 
-// NCCL's user guide: operations of several communicators "must be launched in the same order on all ranks". The streams
-// are ordered on each rank here, so that each would wait for the other.
+// NCCL's user guide: operations of several communicators "must be launched in the same order on all ranks". Each rank
+// orders its streams here, so that each would wait for the other.
 TEST_F(FakeNcclTest, CommunicatorsThatAreLaunchedInDifferentOrdersAreReportedAndHang) {
   NcclUniqueId second_id;
   ASSERT_EQ(nccl_.GetUniqueId(&second_id), NcclResult::kSuccess);
@@ -304,7 +304,7 @@ TEST_F(FakeNcclTest, CommunicatorsThatAreLaunchedInDifferentOrdersAreReportedAnd
         if (state != NcclResult::kInProgress) break;
       }
     };
-    // In the same order they go through.
+    // In the same order they succeed.
     launch(rank.handle);
     launch(second.handle);
     rank.Finish();
@@ -336,7 +336,7 @@ TEST_F(FakeNcclTest, AbortWaitsForTheStreamThatOthersHold) {
       nccl_.CommAbort(rank.handle);
       is_aborted = true;
     });
-    absl::SleepFor(absl::Milliseconds(20));  // nothing happens, which cannot be awaited
+    absl::SleepFor(absl::Milliseconds(20));  // nothing happens, which a test cannot wait for
     EXPECT_FALSE(is_aborted.load());
     hold.Release();
     abort.join();
@@ -359,7 +359,7 @@ TEST_F(FakeNcclTest, MemoryIsNotGivenBackWhileAPeerIsStopped) {
       EXPECT_EQ(nccl_.CommDeregister(rank.handle, registration), NcclResult::kSuccess);
       is_back = true;
     });
-    absl::SleepFor(absl::Milliseconds(20));  // nothing happens, which cannot be awaited
+    absl::SleepFor(absl::Milliseconds(20));  // nothing happens, which a test cannot wait for
     EXPECT_FALSE(is_back.load());
     SetFakeNcclFaults(kNoFaults);
     giving.join();
@@ -401,7 +401,7 @@ class FakeNcclSplitTest : public FakeNcclTest {
     return nccl_.AllReduce(memory.data(), memory.data(), 1, NcclDataType::kInt32, NcclRedOp::kSum, child,
                            rank.stream->handle());
   }
-  // Where the first call waits for the other rank, until `abort`. Returns what it returned.
+  // Makes the first call, which waits for the other rank until `abort`. Returns the call's result.
   template <typename Abort>
   NcclResult SumAlone(const Rank& rank, NcclHandle child, const Abort& abort) const {
     const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 4, "a test");
@@ -459,7 +459,7 @@ TEST_F(FakeNcclSplitTest, AbortOfTheParentEndsACallOfTheChild) {
   EXPECT_EQ(TakeFakeNcclReport(), "");
 }
 
-// With NCCL the thread would go on in memory that has been freed.
+// With NCCL the thread would continue in freed memory.
 TEST_F(FakeNcclSplitTest, AbortOfTheChildInTheMiddleOfItsCallIsReported) {
   std::barrier<> is_split(2);
   OnRanks(2, [&](int i, Rank& rank) {

@@ -1,4 +1,4 @@
-// NCCL's functions, and what tests set.
+// NCCL's functions, and the settings of tests.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -50,7 +50,7 @@ fake_nccl_faults FaultsOfEnvironment() {
           .stop_peers = FromEnvironment("FAKE_NCCL_STOP_PEERS", 0)};
 }
 
-// The fake CUDA of this process: in the program, or a library that it has loaded.
+// The fake CUDA of this process: in the program, or in a library that it has loaded.
 void* FindSymbol(const char* name) {
   if (void* const symbol = dlsym(RTLD_DEFAULT, name)) return symbol;
   const char* const plugin = std::getenv("RONDA_CUDA_PLUGIN");
@@ -89,11 +89,11 @@ fake_nccl_cuda Cuda() {
   return cuda;
 }
 
-// Of this process, so far.
+// The communicators of this process so far.
 struct CommunicatorCounts {
   std::atomic<int> made{0};
   std::atomic<int> aborted{0};
-  std::atomic<int> ended{0};  // in either way
+  std::atomic<int> ended{0};  // destroyed or aborted
 };
 
 CommunicatorCounts& Communicators() {
@@ -101,7 +101,7 @@ CommunicatorCounts& Communicators() {
   return counts;
 }
 
-// Calls that wait for a peer that is stopped.
+// The number of calls that wait for a stopped peer.
 std::atomic<int>& WaitingForPeers() {
   static std::atomic<int> waiting{0};
   return waiting;
@@ -148,7 +148,7 @@ Group& TheGroup() {
   return group;
 }
 
-// Of memory as a call for `comm` has it.
+// The registered memory that `data` is in, as a call for `comm` sees it.
 NcclPath::Buffer PlaceOf(const void* data, NcclHandle comm) {
   const auto* const at = static_cast<const char*>(data);
   const ronda::MutexLock lock(&TheRegistrations().mu);
@@ -163,14 +163,14 @@ NcclPath PathOf(const NcclOperation& operation, NcclHandle comm) {
   using Kind = NcclOperation::Kind;
   NcclPath path = {
       .kind = operation.kind, .input = PlaceOf(operation.input, comm), .output = PlaceOf(operation.output, comm)};
-  // In place, every rank's share is elsewhere; and only a root has an input.
+  // In place, every rank's share is at another offset; and only a root has an input.
   if (operation.kind == Kind::kAllGather) path.input.offset = 0;
   if (operation.kind == Kind::kReduceScatter) path.output.offset = 0;
   if (operation.kind == Kind::kBroadcast) path.input = {};
   return path;
 }
 
-// Whether the output overlaps the input in another way than that of an operation in place: NCCL's result is undefined.
+// Whether the output overlaps the input in a way that is not an operation in place: NCCL's result is then undefined.
 bool OverlapsWrongly(const NcclOperation& operation, int rank, int ranks) {
   if (operation.kind != NcclOperation::Kind::kReduceScatter) return false;
   const size_t bytes = operation.count * SizeOf(DTypeOf(operation.type));
@@ -180,7 +180,7 @@ bool OverlapsWrongly(const NcclOperation& operation, int rank, int ranks) {
   return output < input + bytes * static_cast<size_t>(ranks) && input < output + bytes;
 }
 
-// Whether NCCL's kernels, which run on `device`, could not use what the operation names.
+// Whether NCCL's kernels, which run on `device`, could not access the buffers of the operation.
 bool IsElsewhere(const NcclOperation& operation, int device) {
   if (operation.count == 0) return false;
   const auto is_elsewhere = [device, device_of = Cuda().device_of](const void* buffer) {
@@ -380,7 +380,7 @@ FAKE_NCCL_EXPORT NcclResult ncclCommAbort(NcclHandle comm) {
   ReportIfOccupied(CommunicatorOf(comm));
   CommunicatorOf(comm).Abort();
   Communicators().aborted.fetch_add(1);
-  // First: the fake CUDA lives until nobody waits there.
+  // First: the fake CUDA lives until no thread waits there.
   Cuda().wait_before_free();
   CommunicatorOf(comm).AwaitStreams();
   return ncclCommDestroy(comm);
@@ -423,7 +423,7 @@ FAKE_NCCL_EXPORT NcclResult ncclCommRegister(NcclHandle comm, void* memory, size
   const NcclResult state = CommunicatorOf(comm).BeginRegistration();
   if (state != NcclResult::kSuccess) return state;
   const ronda::MutexLock lock(&TheRegistrations().mu);
-  // Any address that nothing else has.
+  // Any unique address.
   *registration = reinterpret_cast<void*>(static_cast<uintptr_t>(++TheRegistrations().made));
   TheRegistrations().live[*registration] = {.comm = comm, .begin = static_cast<char*>(memory), .bytes = bytes};
   return NcclResult::kSuccess;

@@ -8,7 +8,7 @@
 namespace ronda::testing {
 namespace {
 
-// One of the library's functions, of the type of the other argument.
+// One of the library's functions, with the type of the other argument.
 template <typename Function>
 Function* FunctionOf(const char* name, Function*) {
   void* const library = dlopen(kFakeNcclPath, RTLD_NOW | RTLD_LOCAL);

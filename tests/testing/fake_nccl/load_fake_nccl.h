@@ -9,7 +9,7 @@
 
 namespace ronda::testing {
 
-// Where tests find libfake_nccl.so.
+// The path of libfake_nccl.so in tests.
 inline constexpr const char* kFakeNcclPath = "tests/testing/fake_nccl/libfake_nccl.so";
 
 inline constexpr fake_nccl_faults kNoFaults = {.version = 0,
@@ -21,17 +21,17 @@ inline constexpr fake_nccl_faults kNoFaults = {.version = 0,
                                                .fail_register = 0,
                                                .stop_peers = 0};
 
-// The fake, on the streams of this test's FakeCuda, whose `plugin` allocates memory for it; nullptr: none. Fails the
-// test if it cannot be loaded.
+// The fake, on the streams of this test's FakeCuda, whose `plugin` allocates memory for it; nullptr: no memory. Fails
+// the test if the fake cannot be loaded.
 std::shared_ptr<const NcclLibrary> LoadFakeNccl(const ronda_cuda_plugin* plugin = nullptr);
 
-// Of communicators that are made from now on; stop_peers of all.
+// The faults of communicators that are created from now on; stop_peers applies to all.
 void SetFakeNcclFaults(const fake_nccl_faults& faults);
 
 // Communicators that have not been destroyed or aborted.
 int LiveFakeNcclCommunicators();
 
-// Counts of the fake's allocations and registrations so far.
+// The numbers of the fake's allocations and registrations so far.
 int FakeNcclAllocations();
 int FakeNcclRegistrations();
 
@@ -41,13 +41,13 @@ int FakeNcclCalls(const std::string& name);
 // Groups for which NCCL has started a thread, of all ranks, so far.
 int FakeNcclThreads();
 
-// The caller's threads in calls of communicators that block, now.
+// The caller's threads that are now in calls of communicators that block.
 int FakeNcclThreadsInCalls();
 
-// Calls that wait for a stopped peer, now.
+// The calls that now wait for a stopped peer.
 int FakeNcclWaitingForPeers();
 
-// The oldest report of misuse that has not been taken; empty: there is none.
+// The oldest report of misuse that has not been read; empty: there is none.
 std::string TakeFakeNcclReport();
 
 }  // namespace ronda::testing

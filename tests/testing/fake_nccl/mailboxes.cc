@@ -20,10 +20,10 @@ namespace ronda::testing {
 namespace {
 
 constexpr uint64_t kHeadBytes = sizeof(TransferHead);
-// How long a rank sleeps before it looks again whether it is to give up.
+// The time that a rank sleeps before it checks again whether to give up.
 constexpr absl::Duration kNap = absl::Milliseconds(20);
 
-// Those that this process has open, by name.
+// The mailboxes that this process has open, by name.
 struct OpenMailboxes {
   Mutex mu;
   std::map<std::string, std::weak_ptr<Mailboxes>> by_name ABSL_GUARDED_BY(mu);
@@ -36,7 +36,7 @@ OpenMailboxes& Opened() {
 
 uint64_t TotalBytes(const Transfer& transfer) { return kHeadBytes + transfer.own.bytes; }
 
-// The bytes from `done` on that lie in one piece: of the head, or of the data.
+// The contiguous bytes from `done` on: of the head, or of the data.
 char* PieceOf(Transfer& transfer, uint64_t* bytes) {
   if (transfer.done < kHeadBytes) {
     *bytes = kHeadBytes - transfer.done;
@@ -61,7 +61,7 @@ std::shared_ptr<Mailboxes> Mailboxes::Open(const std::string& name, int ranks) {
   std::weak_ptr<Mailboxes>& known = opened.by_name[name];
   if (std::shared_ptr<Mailboxes> mailboxes = known.lock()) return mailboxes;
   const int file = shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
-  // The second rank to come changes nothing. New memory is zero, and zeros are empty rings.
+  // For the second rank this changes nothing. New memory is zero, and zeros are empty rings.
   RONDA_CHECK(file >= 0 && ftruncate(file, static_cast<off_t>(BytesFor(ranks))) == 0);
   void* const memory = mmap(nullptr, BytesFor(ranks), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   RONDA_CHECK(memory != MAP_FAILED);
@@ -118,11 +118,11 @@ bool Mailboxes::Run(int self, std::vector<Transfer> transfers, const std::atomic
     if (transfer.way == Transfer::Way::kSend) transfer.passed = transfer.own;
   }
   while (!transfers.empty()) {
-    // Before anything is moved: a rank that has given up an operation in the middle must not begin the next one, whose
-    // first bytes a peer would take for the rest of that.
+    // Checked before any data moves: a rank that has given up an operation in the middle must not begin the next one,
+    // because a peer would take its first bytes for the rest of the previous one.
     if (gives_up.load()) return false;
     const uint32_t heard = BellOf(self).Rings();
-    std::set<std::pair<Transfer::Way, int>> busy;  // an earlier transfer is not through
+    std::set<std::pair<Transfer::Way, int>> busy;  // with an earlier transfer that is not complete
     std::set<int> moved;
     for (Transfer& transfer : transfers) {
       if (busy.count({transfer.way, transfer.peer}) != 0) continue;

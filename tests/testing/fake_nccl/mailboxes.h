@@ -12,7 +12,7 @@
 
 namespace ronda::testing {
 
-// What goes ahead of the data of a transfer: both ends must have the same.
+// The head of a transfer, which precedes its data. Both ends must have the same head.
 struct TransferHead {
   uint64_t bytes = 0;
   uint64_t path = 0;  // of a NcclPath
@@ -31,30 +31,29 @@ struct Transfer {
   TransferHead passed;  // as it came, or goes
 };
 
-// Rings from every rank of a communicator to every rank, in shared memory that is found by a name. What a rank sends
-// to another arrives in the order in which it was sent.
+// Rings from every rank of a communicator to every rank, in shared memory that is found by a name. One rank receives
+// another rank's data in the order in which it was sent.
 //
 // Thread-safe; each rank transfers in one thread at a time.
 class Mailboxes {
  public:
-  // The first to come creates them. In one process all share one mapping.
+  // The first rank creates them. All ranks of a process share one mapping.
   static std::shared_ptr<Mailboxes> Open(const std::string& name, int ranks);
   ~Mailboxes();
 
   const std::string& name() const { return name_; }
 
-  // Says that one more rank is there; the last removes the name.
+  // Reports that one more rank has arrived; the last one removes the name.
   void Join();
   bool AllHaveJoined() const;
   void Finalize();
   bool AllHaveFinalized() const;
-  // One more rank has come to connect `nth` times; whether all have.
+  // Connect(): one more rank connects. AllHaveConnected(): whether all ranks have connected `nth` times.
   void Connect();
   bool AllHaveConnected(int nth) const;
 
-  // Carries out all transfers at once, of which those in one direction between two ranks stay in order. Returns false
-  // if it gave up because of `gives_up`, which WakeUp makes it look at. Ends whose heads differ hang, with a report
-  // (reports.h).
+  // Carries out all transfers at once; those in one direction between two ranks stay in order. Returns false if it gave
+  // up because of `gives_up`, which WakeUp makes it check. Ends whose heads differ hang, with a report (reports.h).
   bool Run(int self, std::vector<Transfer> transfers, const std::atomic<bool>& gives_up);
   void WakeUp(int rank);
 

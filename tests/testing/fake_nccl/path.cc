@@ -11,7 +11,7 @@ constexpr int kBufferBits = 28;
 constexpr int kInputShift = 8;
 constexpr int kOutputShift = kInputShift + kBufferBits;
 
-// 0: not registered, or none. Offsets that differ only above 128 MiB look the same.
+// 0: not registered, or no buffer. Offsets that differ only above 128 MiB look the same.
 uint64_t EncodeBuffer(const NcclPath::Buffer& buffer) {
   constexpr uint64_t kOffsets = (uint64_t{1} << (kBufferBits - 1)) - 1;
   return buffer.is_registered ? 1 + 2 * (buffer.offset & kOffsets) : 0;

@@ -8,9 +8,10 @@
 
 namespace ronda::testing {
 
-// What NCCL goes by when it chooses the way of the data: whether the buffers of a call are registered, and where in the
-// registered memory they begin. NCCL takes it to be the same on all ranks of a communicator, for every call ("mixing
-// registered and non-registered buffers can result in undefined behavior", the user guide's chapter on registration).
+// The facts by which NCCL chooses the path of the data: whether the buffers of a call are registered, and where in the
+// registered memory they begin. NCCL assumes that these are the same on all ranks of a communicator, for every call
+// ("mixing registered and non-registered buffers can result in undefined behavior", the user guide's chapter on
+// registration).
 struct NcclPath {
   struct Buffer {
     bool is_registered = false;
@@ -20,14 +21,15 @@ struct NcclPath {
   Buffer input;
   Buffer output;
 
-  // As a number that is the same on both ends of a transfer. A receive is written as the send that it belongs to.
+  // Encoded as a number that is the same on both ends of a transfer. A receive is encoded as the send that it belongs
+  // to.
   uint64_t Encode() const;
 };
 
-// "AllReduce"; of a send or a receive "Send" or "Recv".
+// "AllReduce"; "Send" or "Recv" for a send or a receive.
 const char* NameOf(NcclOperation::Kind kind);
 
-// "AllReduce from registered memory at 64 to memory that is not registered", of an encoded path.
+// Text for an encoded path: "AllReduce from registered memory at 64 to memory that is not registered".
 std::string PathText(uint64_t path);
 
 }  // namespace ronda::testing

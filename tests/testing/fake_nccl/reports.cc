@@ -11,7 +11,7 @@
 namespace ronda::testing {
 namespace {
 
-// Longer than the deadlines of tests, which are to end it.
+// Longer than the deadlines of tests, which are expected to end it.
 constexpr absl::Duration kLongestHang = absl::Minutes(1);
 constexpr absl::Duration kNap = absl::Milliseconds(1);
 

@@ -8,8 +8,8 @@
 
 namespace ronda::testing {
 
-// Misuse for which NCCL has no error: there it hangs, or its results are wrong. The fake logs it, keeps it for the
-// test, and hangs too. A test that does not end that hang in time is stopped.
+// Misuse for which NCCL has no error: there NCCL hangs, or its results are wrong. The fake logs it, keeps it for the
+// test, and hangs. If a test does not end that hang in time, the fake stops the test.
 
 // Thread-safe.
 void Report(const std::string& text);

@@ -17,7 +17,7 @@ struct MembershipCensus {
   size_t successes = 0;
   size_t failures = 0;
   int64_t most_epochs = 0;
-  std::string problem;  // the first, with its history; empty: none
+  std::string problem;  // the first one, with its history; empty: none
 };
 
 // Stops at the first problem.

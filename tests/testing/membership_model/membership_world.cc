@@ -36,7 +36,8 @@ int MembershipWorld::CountIn(int64_t epoch) const {
       std::count_if(processes_.begin(), processes_.end(), [epoch](const auto& one) { return one.second.IsIn(epoch); }));
 }
 
-// A member that is in no operation with the others any more breaks it for them, unless its program is at its end.
+// If a member no longer takes part in operations with the others, the epoch is broken for them, unless the member's
+// program has finished.
 bool MembershipWorld::IsBroken(int64_t epoch) const {
   const Epoch& of = epochs_[static_cast<size_t>(epoch)];
   if (of.bad_exits > 0 || (of.good_exits > 0 && !HasFinished(epoch))) return true;
@@ -67,7 +68,7 @@ int MembershipWorld::CountThoseThatStay() const {
   }));
 }
 
-// -- What may happen --
+// -- Possible moves --
 
 void MembershipWorld::AddStepsOf(int id, const ModelProcess& process, std::vector<Move>* moves) const {
   if (process.stage == Stage::kKilled) moves->push_back({Kind::kDies, id});
@@ -90,7 +91,7 @@ void MembershipWorld::AddEpochStepsOf(int id, const ModelProcess& process, std::
   if (is_broken) moves->push_back({Kind::kFails, id});
   if (process.is_leaving && (is_broken || is_to_change)) moves->push_back({Kind::kLeaves, id});
   if (!process.is_leaving && is_to_change) moves->push_back({Kind::kChanges, id});
-  // One that has met says so even if others are gone already.
+  // A member that has met the others reports it even if some are already gone.
   const bool can_meet = !is_broken || epochs_[static_cast<size_t>(epoch)].has_met;
   if (!is_training && can_meet) moves->push_back({Kind::kMeets, id});
   const bool is_at_its_end = HasFinished(epoch) || (HaveAllMet(epoch) && !IsAnybodyToldOf(epoch));
@@ -196,7 +197,7 @@ void MembershipWorld::PassTime() {
 
 void MembershipWorld::Join(int id, const char* reason) {
   ModelProcess& process = processes_.at(id);
-  // One that has asked to leave is told to end when it comes again.
+  // If a member that has asked to leave joins again, the launcher tells it to end.
   process.stage = Stage::kWaiting;
   process.has_joined = true;
   Say(id, JoinRequest{.last_epoch = process.epoch, .step = process.epoch, .reason = reason});
@@ -223,7 +224,7 @@ void MembershipWorld::Exit(int id, int exit_code) {
                           now_));
 }
 
-// The ends of its members are told later, in any order.
+// The ends of its members are reported later, in any order.
 void MembershipWorld::LoseHost(size_t host) {
   ++start_troubles_;
   hosts_[host].cold = now_ + scope_->options.min_host_cooldown;
@@ -242,7 +243,7 @@ void MembershipWorld::ListOrNot(size_t host) {
   Take(membership_.OnHosts(listed, now_));
 }
 
-// -- What the launcher does, and must not do --
+// -- The launcher's actions, and the checks of them --
 
 void MembershipWorld::Take(const JobMembership::Actions& actions) {
   is_state_given_away_ = false;
@@ -258,7 +259,7 @@ void MembershipWorld::Take(const JobMembership::Actions& actions) {
   }
 }
 
-// Those of an epoch come at once, and nobody is left behind.
+// The places of an epoch are sent together, and no member is left behind.
 void MembershipWorld::TakePlaces(const JobMembership::Actions& actions) {
   std::vector<std::pair<int, EpochPlace>> places;
   for (const JobMembership::Action& action : actions) {
@@ -277,7 +278,8 @@ void MembershipWorld::TakePlaces(const JobMembership::Actions& actions) {
   CheckRanks(places);
 }
 
-// Ranks are compact, host by host, the host of the oldest member first, and by age on each host.
+// Ranks are consecutive on each host. The host of the oldest member comes first, and on each host ranks are ordered by
+// age.
 void MembershipWorld::CheckRanks(const std::vector<std::pair<int, EpochPlace>>& places) {
   const int size = static_cast<int>(places.size());
   Check(size >= scope_->options.min_members, "an epoch is too small");
@@ -369,7 +371,7 @@ void MembershipWorld::Obey(const JobMembership::EndJob& end) {
   exit_code_ = end.exit_code;
   Check((end.exit_code == 0) == end.why.empty(), "a failure needs a sentence");
   if (end.exit_code != 0) {
-    // Of members that have all died nobody knows how far they have come: three such epochs count as failed at one step.
+    // If all members have died, their progress is unknown: three such epochs are treated as failed at one step.
     const bool has_no_state =
         std::none_of(processes_.begin(), processes_.end(), [](const auto& one) { return one.second.HasState(); });
     const bool has_failed_thrice =
@@ -385,7 +387,7 @@ void MembershipWorld::Obey(const JobMembership::EndJob& end) {
   Check(last.good_exits == last.size, "a job ends well without a member of its last epoch");
 }
 
-// -- Which worlds are the same --
+// -- Equal worlds --
 
 uint64_t MembershipWorld::Fingerprint() const {
   const auto of_process = [this](int id) -> uint64_t {

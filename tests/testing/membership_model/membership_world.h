@@ -1,4 +1,5 @@
-// A job's members and hosts as a model, around the real JobMembership: what may happen next, and what must hold.
+// A model of a job's members and hosts, around the real JobMembership: the possible next moves, and the conditions that
+// must hold.
 #ifndef RONDA_TESTS_TESTING_MEMBERSHIP_MODEL_MEMBERSHIP_WORLD_H_
 #define RONDA_TESTS_TESTING_MEMBERSHIP_MODEL_MEMBERSHIP_WORLD_H_
 
@@ -19,28 +20,28 @@ struct ModelProcess {
   enum class Stage { kStarting, kWaiting, kMeeting, kTraining, kToldToEnd, kKilled, kLost } stage = Stage::kStarting;
   size_t host = 0;
   int slot = 0;
-  int64_t epoch = -1;  // its newest
+  int64_t epoch = -1;  // its newest one
   bool is_told_of_change = false;
-  bool is_asked = false;    // by the launcher to leave
-  bool is_leaving = false;  // and has told the launcher so
+  bool is_asked = false;    // the launcher has asked it to leave
+  bool is_leaving = false;  // it has told the launcher that it leaves
   bool is_stopped = false;
   bool has_misbehaved = false;
   bool has_joined = false;
 
   bool IsIn(int64_t other) const { return epoch == other && (stage == Stage::kMeeting || stage == Stage::kTraining); }
   bool IsDoomed() const { return stage == Stage::kToldToEnd || stage == Stage::kKilled || stage == Stage::kLost; }
-  // Has been in an epoch, and can hand on what it knows.
+  // It has been in an epoch, and can pass on its state.
   bool HasState() const { return epoch >= 0 && !is_leaving && !IsDoomed(); }
 };
 
-// Thread-compatible, and copyable: copies go on independently.
+// Thread-compatible, and copyable: copies are independent.
 class MembershipWorld {
  public:
   struct Scope {
     JobMembership::Options options;
-    std::vector<JobMembership::Host> hosts;  // that may be listed; the options' are a part of them
+    std::vector<JobMembership::Host> hosts;  // that may be listed; includes the options' hosts
     enum class Hosts { kStay, kChange } host_changes = Hosts::kStay;
-    int events = 0;  // that go wrong, or change
+    int events = 0;  // the number of faults and changes that may happen
   };
 
   enum class Kind {
@@ -71,10 +72,10 @@ class MembershipWorld {
     int who = -1;  // a member, or a host
   };
 
-  // `scope` outlives this, and its copies.
+  // `scope` must outlive this, and its copies.
   explicit MembershipWorld(const Scope* scope);
 
-  // What may happen next. Without events left it is empty only if everybody waits for ever.
+  // The possible moves. If no events are left, it is empty only if every member waits for ever.
   std::vector<Move> Moves() const;
   void Do(const Move& move);
 
@@ -83,7 +84,7 @@ class MembershipWorld {
   int64_t newest_epoch() const { return newest_epoch_; }
   const char* problem() const { return problem_; }  // nullptr: none
 
-  // Equal for worlds with the same future, but for names.
+  // Equal for worlds with the same future, apart from names.
   uint64_t Fingerprint() const;
   std::string Describe() const;
   static std::string Describe(const Move& move);
@@ -100,7 +101,7 @@ class MembershipWorld {
 
   struct Host {
     int listed = 0;
-    absl::Time cold = absl::InfinitePast();  // nobody is to be started before
+    absl::Time cold = absl::InfinitePast();  // no member is started there before
   };
 
   void AddStepsOf(int id, const ModelProcess& process, std::vector<Move>* moves) const;
@@ -149,8 +150,8 @@ class MembershipWorld {
   int64_t newest_epoch_ = -1;
   int next_member_ = 0;
   int start_troubles_ = 0;        // deaths of members that have never joined, and lost hosts
-  bool has_finished_ = false;     // a member of the newest epoch has come to the end of its program
-  bool has_anyone_left_ = false;  // by its own wish
+  bool has_finished_ = false;     // a member of the newest epoch has finished its program
+  bool has_anyone_left_ = false;  // because it asked to leave
   bool is_time_passing_ = false;
   bool is_state_given_away_ = false;  // by an action of the last event
   bool is_over_ = false;

@@ -1,4 +1,5 @@
-// libnvtx_recorder.so: a tool, as NVTX loads one from NVTX_INJECTION64_PATH, that notes the ranges of this process.
+// libnvtx_recorder.so: a tool for NVTX, which loads it from NVTX_INJECTION64_PATH. It records the ranges of this
+// process.
 #include <nvtx3/nvToolsExt.h>
 
 #include <string>
@@ -14,7 +15,7 @@ struct Notes {
 };
 
 Notes& TheNotes() {
-  static auto* const notes = new Notes;  // never destroyed: ranges may end when the process does
+  static auto* const notes = new Notes;  // never destroyed: ranges may end while the process exits
   return *notes;
 }
 
@@ -24,7 +25,7 @@ void Note(const std::string& line) {
   notes.text += line + "\n";
 }
 
-// A domain's handle is what the tool makes of it: here its name.
+// The tool chooses a domain's handle: here it is the domain's name.
 nvtxDomainHandle_t NVTX_API CreateDomain(const char* name) {
   return reinterpret_cast<nvtxDomainHandle_t>(new std::string(name));
 }

@@ -5,10 +5,10 @@
 
 namespace ronda::testing {
 
-// Where tests find the library. NVTX_INJECTION64_PATH has to name it before the process' first range.
+// The path of the library in tests. NVTX_INJECTION64_PATH has to name it before the process' first range.
 inline constexpr const char* kNvtxRecorderPath = "tests/testing/nvtx_recorder/libnvtx_recorder.so";
 
-// A function of it: what has happened since the last call, a line each, "<domain>: <range>" or "end".
+// A function of the library: the events since the last call, one per line, "<domain>: <range>" or "end".
 inline constexpr const char* kNvtxRecorderTake = "nvtx_recorder_take";
 using NvtxRecorderTake = void (*)(char* text, size_t size);
 

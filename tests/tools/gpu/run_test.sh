@@ -1,5 +1,6 @@
 #!/bin/bash
-# run.sh of a GPU bundle, on fakes: a bundle of the real launcher, the fake CUDA and NCCL, and scripts for tests and benchmarks.
+# Tests run.sh of a GPU bundle. The bundle has the real launcher, fakes of CUDA and NCCL, and scripts as tests and
+# benchmarks.
 set -euo pipefail
 
 readonly bundle=$(mktemp -d "${TEST_TMPDIR:-/tmp}/bundle.XXXXXX")
@@ -16,7 +17,7 @@ program() {  # program PATH, a script on stdin
   chmod 755 "$bundle/$1"
 }
 
-# Runs run.sh; its words are in $output, its exit code in $code.
+# Runs run.sh. Its output is in $output, its exit code in $code.
 run() {
   code=0
   output=$(env --unset=RONDA_CUDA_PLUGIN "$bundle/run.sh" "$@" 2>&1) || code=$?
@@ -70,7 +71,7 @@ SANITIZED=$bundle/sanitized PATH=$bundle/bin:$PATH run sanitize
 expect 0 "== memcheck" "== racecheck" "== synccheck"
 [[ $(grep -c -- '--tool racecheck .* ./tests/' "$bundle/sanitized") -eq 2 ]] || fail "$(cat "$bundle/sanitized")"
 
-# The plan: every step has its row, also those that fail, are skipped or do not end, and its log is in the folder for results.
+# The plan: every step has a row, even if it fails, is skipped or does not end. Its log is in the folder for results.
 program tests/kernels/bits <<< 'echo "[       OK ] Bits.Case (0 ms)"'
 program tests/multiprocess/ranks <<< '[[ -n $RONDA_TEST_CUDA_PLUGIN ]]'
 program tests/conformance/all <<< 'echo "wrong bits" && exit 7'
@@ -92,12 +93,12 @@ expect 1 "wrong bits" "| kernels | passed |" "| ranks | passed |" "| conformance
 grep -q 'wrong bits' "$bundle/out/log.txt" || fail "no log: $(ls "$bundle/out")"
 grep -q '| kill | passed |' "$bundle/out/plan.md" || fail "no table: $(cat "$bundle/out/plan.md")"
 grep -q '| packing |' "$bundle/out/figures.md" || fail "no figures: $(cat "$bundle/out/figures.md")"
-# NCCL is part of what is to be shown.
+# A plan must show NCCL, so the step that needs it fails without it.
 RONDA_NCCL_LIBRARY=/nowhere/libnccl.so.2 run plan host-time host-time-2
 expect 1 "| host-time | passed |" "| host-time-2 | failed (1) |" "no NCCL: "
 run plan kernels nonsense
 expect 2 'there is no step or group "nonsense"' "kernels first"
-# Every group fits into the four minutes that a machine may be lent for.
+# Every group fits into the four minutes for which a machine may be lent.
 awk '/^  "/ { limit[$2] += $3 } END { for (group in limit) if (limit[group] > 240) exit 1 }' tools/gpu/steps.sh ||
   fail "a group of steps takes too long"
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# tests/run_tests.sh, with a stand-in for Bazel that leaves the events and reports of runs as Bazel does.
+# Tests tests/run_tests.sh, with a stand-in for Bazel that writes the events and reports of runs as Bazel does.
 set -euo pipefail
 
 readonly folder=$(mktemp -d "${TEST_TMPDIR:-/tmp}/runs.XXXXXX")
@@ -31,7 +31,7 @@ built() { echo '{"id":{"targetCompleted":{"label":"//a:b"}},"completed":{"succes
 unbuilt() { echo '{"id":{"targetCompleted":{"label":"//a:c"}},"completed":{"failureDetail":{"message":"no"}}}'; }
 left_out() { echo '{"id":{"targetCompleted":{"label":"//a:d"}},"aborted":{"reason":"SKIPPED"}}'; }
 
-# Runs run_tests.sh with the events on stdin and a Bazel that ends with $1: the last line is $2.
+# Runs run_tests.sh with the events on stdin and a Bazel whose exit code is $1. The last line must be $2.
 expect() {
   cat > "$folder/events"
   cat > "$folder/bazel" << END
@@ -59,16 +59,16 @@ END
 } | expect 0 "18 passed, 0 failed, 3 skipped"
 { built; result PASSED 1 1 4 0 0; result FAILED 2 1 4 3 0; result FAILED 3 1 4 1 0; } | expect 3 "8 passed, 4 failed"
 
-# No report, or one of a program that is not GoogleTest's: one failure.
+# A run that has no report, or the report of a program that does not use GoogleTest, is one failure.
 { built; result TIMEOUT 1 1 - 0 0; result PASSED 2 1 4 0 0; } | expect 3 "4 passed, 1 failed"
 { built; result FAILED 1 1 1 0 0; } | expect 3 "0 passed, 1 failed"
 { built; result FAILED 1 1 - 0 0; result FAILED 1 2 9 2 0; } | expect 3 "7 passed, 3 failed"
 
-# Targets that are not built; and a failure of Bazel itself.
+# Targets that are not built, and a failure of Bazel itself.
 { built; result PASSED 1 1 4 0 0; unbuilt; } | expect 1 "4 passed, 1 failed"
 expect 37 "0 passed, 1 failed" < /dev/null
 
-# Arguments come last, so that they decide; here is no terminal.
+# The user's options come after the script's, so that they override them. The output is not a terminal here.
 { built; result PASSED 1 1 1 0 0; } | expect 0 "1 passed, 0 failed" --runs_per_test=3
 readonly own="test --keep_going --build_tests_only --test_summary=terse --build_event_json_file="
 [[ $(< "$folder/arguments") == "$own"*" --show_progress_rate_limit=60 --runs_per_test=3 //a/..." ]] ||

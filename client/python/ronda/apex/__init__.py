@@ -1,4 +1,4 @@
-"""What trainers import from NVIDIA's Apex, much of which Apex itself has removed.
+"""The parts of NVIDIA's Apex that trainers import; Apex itself has removed many of them.
 
 from ronda import apex
 optimizer = apex.optimizers.FusedAdam(model.parameters())
@@ -7,7 +7,7 @@ model = apex.parallel.DistributedDataParallel(model)
 with apex.amp.scale_loss(loss, optimizer) as scaled_loss:
     scaled_loss.backward()
 
-A submodule is imported when a program first names it.
+A submodule is imported at its first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the optimizers of ronda.apex.optimizers have in common."""
+"""The common part of the optimizers of ronda.apex.optimizers."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _MASTER = "master_param"
 
 @dataclasses.dataclass
 class Batch:
-    """The parameters of a group that have a gradient, in lists of one length."""
+    """The parameters of a group that have a gradient, in lists of equal length."""
 
     group: dict[str, Any]
     parameters: list[torch.Tensor]
-    weights: list[torch.Tensor]  # the parameters, or what stands for them in float32
+    weights: list[torch.Tensor]  # the parameters, or their copies in float32
     gradients: list[torch.Tensor]  # of the weights' dtype
     states: list[dict[str, Any]]
 
     def buffers(self, name: str) -> list[torch.Tensor]:
-        """Tensors of the states, which are zeros of the weights' shapes at first."""
+        """Tensors of the states; at first zeros of the weights' shapes."""
         for state, weight in zip(self.states, self.weights):
             if name not in state:
                 state[name] = torch.zeros_like(weight)
         return [state[name] for state in self.states]
 
     def decay(self) -> None:
-        """Decays the weights as AdamW does: the step itself is to have no decay then.
+        """Decays the weights as AdamW does. The step itself must then have no decay.
 
         p - lr * (step + weight_decay * p) = (1 - lr * weight_decay) * p - lr * step
         """
@@ -48,10 +48,10 @@ class FusedOptimizer(Optimizer):
         params: parameters, or dicts of groups.
         defaults: of the groups' options.
         set_grad_none: zero_grad() removes gradients instead of setting them to zero.
-        master_weights: parameters of 16 bits keep weights of float32 from step to step.
+        master_weights: for parameters of 16 bits, float32 weights are kept from step to step.
     """
 
-    counts_steps = True  # as group["step"]
+    counts_steps = True  # in group["step"]
 
     def __init__(
         self,
@@ -66,18 +66,18 @@ class FusedOptimizer(Optimizer):
         self.master_weights = master_weights
 
     def zero_grad(self, set_to_none: bool | None = None) -> None:
-        """As torch's; None is the constructor's set_grad_none."""
+        """As torch's; None stands for the constructor's set_grad_none."""
         super().zero_grad(self.set_grad_none if set_to_none is None else set_to_none)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Updates the parameters that have a gradient, which stays as it is.
+        """Updates the parameters that have a gradient. The gradients do not change.
 
         Args:
-            closure: computes the loss and the gradients anew.
+            closure: computes the loss and the gradients again.
 
         Returns:
-            What `closure` returns.
+            The result of `closure`.
 
         Raises:
             RuntimeError: a gradient is sparse.

@@ -1,4 +1,4 @@
-"""The factor of a loss, and the search for gradients that are not finite."""
+"""The factor of a loss, and the check for gradients that are not finite."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ __all__ = ["LossScale", "are_finite", "multiply"]
 
 
 class LossScale:
-    """The factor of a loss: divided after a step that overflows, multiplied after `window` others.
+    """The factor of a loss: divided after a step with an overflow, multiplied after `window` steps
+    without.
 
     Attributes:
-        is_dynamic: False: update() leaves the scale as it is.
+        is_dynamic: False: update() does not change the scale.
         value: the factor.
-        unskipped: steps without an overflow since the last one, or since the scale has grown.
+        unskipped: steps without an overflow since the last overflow, or since the scale has grown.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class LossScale:
         self._largest = largest
 
     def update(self, has_overflowed: bool) -> None:
-        """Learns how a step went."""
+        """Updates the scale after a step."""
         if not self.is_dynamic:
             return
         self.unskipped = 0 if has_overflowed else self.unskipped + 1
@@ -48,11 +49,11 @@ class LossScale:
 
 
 def are_finite(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
-    """One boolean, as a tensor on the device of `tensors`: the host does not wait for a GPU."""
+    """A boolean tensor on the device of `tensors`, so that the host does not wait for a GPU."""
     dense = [tensor.detach() for tensor in tensors if tensor.numel() > 0]
     if not dense:
         return torch.tensor(True)
-    # Of float32: the CPU's kernels of old versions know no float16.
+    # In float32, because the CPU's kernels of old versions lack float16.
     return torch.stack([tensor.float().abs().max() for tensor in dense]).isfinite().all()
 
 

@@ -1,12 +1,12 @@
 """apex.amp: mixed precision by torch.autocast, and loss scaling with Apex's rules.
 
-The levels of optimization, as torch.autocast serves them:
+The levels of optimization with torch.autocast:
     O0: float32.
     O1, O2: autocast over float32 weights, which are their own master weights; the loss is scaled.
-    O3: a 16-bit model; batch normalization too, unless keep_batchnorm_fp32.
-The 16-bit dtype is float16 on GPUs and bfloat16 on the CPU, unless cast_model_type says another.
-Losses are scaled by this module and not by torch's GradScaler: that one knows no CPU before torch
-2.3, no bounds of the scale, and no scale for each loss.
+    O3: a 16-bit model, including batch normalization unless keep_batchnorm_fp32 is set.
+The 16-bit dtype is float16 on GPUs and bfloat16 on the CPU, unless cast_model_type sets another.
+This module scales losses itself instead of using torch's GradScaler, which does not support CPUs
+before torch 2.3, bounds of the scale, or a scale per loss.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LEVELS = ("O0", "O1", "O2", "O3")
 
 
 _scales: list[LossScale] = [LossScale(1.0)]
-# Optimizers whose gradients still have the scale, by delay_unscale.
+# Optimizers whose gradients still contain the scale, because of delay_unscale.
 _delayed: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 
 
@@ -51,27 +51,30 @@ def initialize(
     min_loss_scale: float | None = None,
     max_loss_scale: float = 2.0**24,
 ) -> Any:
-    """Prepares models and optimizers for mixed precision; before they are distributed.
+    """Prepares models and optimizers for mixed precision. Call it before they are distributed.
 
     Args:
         models: a module or a list; changed in place.
-        optimizers: None, an optimizer or a list. A step after a loss that overflowed is skipped.
-        enabled: False: nothing is done.
+        optimizers: None, an optimizer or a list. After a loss with an overflow, the next step is
+            skipped.
+        enabled: False: the call does nothing.
         opt_level: "O0" to "O3", see above.
         cast_model_type: the 16-bit dtype.
-        patch_torch_functions, master_weights, verbosity: not looked at: autocast serves them.
-        keep_batchnorm_fp32: of O3.
-        loss_scale: a number, or "dynamic". None: the level's: dynamic in O1 and O2, else 1.
+        patch_torch_functions, master_weights, verbosity: ignored, because autocast serves their
+            purpose.
+        keep_batchnorm_fp32: for O3.
+        loss_scale: a number, or "dynamic". None means the level's default, which is dynamic in O1
+            and O2, else 1.
         cast_model_outputs: dtype of the outputs' floating-point tensors.
-        num_losses: losses with a scale of their own.
-        min_loss_scale, max_loss_scale: bounds of a dynamic scale. None is 1: a scale that falls
-            for ever only hides gradients that are not finite for another reason.
+        num_losses: losses with their own scale.
+        min_loss_scale, max_loss_scale: bounds of a dynamic scale. None means 1, because a scale
+            that falls without end only hides gradients that are not finite for another reason.
 
     Returns:
-        `models`, or the pair of `models` and `optimizers` if there are any.
+        `models`, or the pair of `models` and `optimizers` if optimizers are given.
 
     Raises:
-        ValueError: there is no such level.
+        ValueError: the level does not exist.
     """
     if opt_level not in _LEVELS:
         raise ValueError(f"opt_level is {opt_level!r}: it must be one of {', '.join(_LEVELS)}")
@@ -109,21 +112,21 @@ def _prepare(model: nn.Module, level: str, dtype: torch.dtype | None, keeps_norm
 
 
 class _Forward:
-    """A model's forward() in a wrapper. A deep copy of the model gets a copy of it.
+    """A wrapper of a model's forward(). A deep copy of the model gets a copy of the wrapper.
 
-    A wrapped bound method would go on computing with the weights of the original.
+    A wrapped bound method would compute with the original's weights.
     """
 
     def __init__(self, model: nn.Module, wrapper: Any, args: Any) -> None:
         self._model = model
         self._wrapper = wrapper
         self._args = args
-        self._inner = model.__dict__.get("forward")  # that of the model itself, if it has one
+        self._inner = model.__dict__.get("forward")  # the model's own forward(), if it has one
         self.__signature__ = inspect.signature(model.forward)
 
     @classmethod
     def wrap(cls, model: nn.Module, wrapper: Any, *args: Any) -> None:
-        """Has `wrapper(*args)` decorate forward()."""
+        """Decorates forward() with `wrapper(*args)`."""
         forward: Any = cls(model, wrapper, args)
         model.forward = forward
 
@@ -133,7 +136,7 @@ class _Forward:
 
 
 class _CastOutputs:
-    """A decorator: floating-point tensors in the result become of a dtype."""
+    """A decorator that casts floating-point tensors in the result to a dtype."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self._dtype = dtype
@@ -167,23 +170,23 @@ def scale_loss(
     delay_unscale: bool = False,
     delay_overflow_check: bool = False,
 ) -> Iterator[torch.Tensor]:
-    """Gives the scaled loss; behind the block the gradients are those of the loss itself.
+    """Yields the scaled loss. After the block the gradients are those of the loss itself.
 
-    Gradients of earlier blocks stay what they are: the sum is that of the losses' gradients.
-    After an overflow the next step() of each optimizer is skipped. Over distributed gradients all
-    ranks come to the same decision, as they have the same gradients.
+    Gradients of earlier blocks are kept: the sum is that of the losses' gradients. After an
+    overflow the next step() of each optimizer is skipped. Over distributed gradients all ranks make
+    the same decision, because they have the same gradients.
 
     Args:
-        loss: to call backward() on in the block.
-        optimizers: whose parameters get gradients from it.
-        loss_id: which of num_losses.
-        model: not looked at.
+        loss: the block calls backward() on the yielded loss.
+        optimizers: their parameters get gradients from the loss.
+        loss_id: the number of the loss, below num_losses.
+        model: ignored.
         delay_unscale: another backward() adds to these gradients before they are unscaled.
-        delay_overflow_check: not looked at.
+        delay_overflow_check: ignored.
     """
     scale = _scales[loss_id]
     several: Sequence[Any] = optimizers if isinstance(optimizers, (list, tuple)) else [optimizers]
-    # backward() adds to gradients of earlier calls, which the end of this one divides too.
+    # backward() adds to gradients of earlier calls, and the end of this call also divides those.
     multiply(_gradients(each for each in several if each not in _delayed), scale.value)
     yield loss.float() * scale.value
     if delay_unscale:
@@ -224,10 +227,10 @@ def state_dict() -> dict[str, dict[str, float]]:
 
 
 def load_state_dict(state: dict[str, dict[str, float]]) -> None:
-    """Sets the scales to those that state_dict() has returned.
+    """Sets the scales to those of a state_dict().
 
     Raises:
-        ValueError: it holds another number of losses.
+        ValueError: the state has another number of losses.
     """
     if len(state) != len(_scales):
         raise ValueError(f"the state has {len(state)} losses, and initialize() {len(_scales)}")

@@ -1,7 +1,7 @@
-"""amp_C: the operations of Apex's extension module that programs call, over torch's foreach ones.
+"""amp_C: operations of Apex's extension module that programs call, by torch's foreach operations.
 
-Each sets its flag, a tensor of one integer, to 1 if a value is not finite, and leaves it otherwise.
-Arithmetic is that of float32 if a tensor has 16 bits.
+Each operation sets its flag, a tensor with one integer, to 1 if a value is not finite; otherwise it
+does not change the flag. If a tensor has 16 bits, the arithmetic is that of float32.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def multi_tensor_scale(
     """Writes inputs times `scale` to outputs.
 
     Args:
-        chunk_size: not looked at.
+        chunk_size: ignored.
         noop_flag: is set to 1 if an input is not finite.
         tensor_lists: inputs and outputs, which may be the same tensors.
         scale: the factor.
@@ -58,7 +58,7 @@ def multi_tensor_axpby(
     """Writes a * x + b * y to outputs.
 
     Args:
-        chunk_size: not looked at.
+        chunk_size: ignored.
         noop_flag: is set to 1 if a value that `arg_to_check` selects is not finite.
         tensor_lists: the x, the y and the outputs, which may be the same tensors.
         a: factor of x.
@@ -66,7 +66,7 @@ def multi_tensor_axpby(
         arg_to_check: 0 for x, 1 for y, -1 for both.
 
     Raises:
-        ValueError: the lists do not match, or there is no such `arg_to_check`.
+        ValueError: the lists do not match, or `arg_to_check` has another value.
     """
     xs, ys, outputs = _check(tensor_lists, "x, y, outputs")
     if arg_to_check not in (-1, 0, 1):
@@ -86,7 +86,7 @@ def multi_tensor_l2norm(
     """Euclidean norms.
 
     Args:
-        chunk_size: not looked at.
+        chunk_size: ignored.
         noop_flag: is set to 1 if the norm is not finite.
         tensor_lists: a list with one list of tensors.
         per_tensor: also the norm of each tensor.
@@ -128,5 +128,5 @@ def _write(results: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> 
 
 
 def _set_unless_finite(flag: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
-    # Without a branch here: a GPU is not waited for.
+    # Without a branch, so that the host does not wait for a GPU.
     flag.masked_fill_(~are_finite(tensors).to(flag.device), 1)

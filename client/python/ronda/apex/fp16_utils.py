@@ -1,7 +1,7 @@
 """apex.fp16_utils: models of float16, and optimizers with master parameters of float32.
 
-Functions of these names convert to float16 on every device. PyTorch computes with float16 on CPUs
-from version 2 on; ronda.apex.amp takes bfloat16 there.
+Functions with these names convert to float16 on every device. PyTorch computes with float16 on CPUs
+from version 2 on; ronda.apex.amp uses bfloat16 there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def to_python_float(t: Any) -> float:
-    """The number in a tensor, or in a sequence, of one element."""
+    """The number in a tensor or sequence with one element."""
     return t.item() if hasattr(t, "item") else t[0]  # type: ignore[no-any-return]
 
 
@@ -48,7 +48,7 @@ class tofp16(nn.Module):  # noqa: N801
 
 
 def BN_convert_float(module: nn.Module) -> nn.Module:  # noqa: N802
-    """Converts every batch normalization in `module`, which is returned, to float32."""
+    """Converts every batch normalization in `module` to float32, and returns `module`."""
     for each in module.modules():
         if isinstance(each, _BatchNorm):
             each.float()
@@ -56,12 +56,12 @@ def BN_convert_float(module: nn.Module) -> nn.Module:  # noqa: N802
 
 
 def network_to_half(network: nn.Module) -> nn.Module:
-    """Converts `network` in place to float16, but for batch normalization, and its input too."""
+    """Converts `network` to float16 in place, except batch normalization, and its input."""
     return nn.Sequential(tofp16(), BN_convert_float(network.half()))
 
 
 def convert_module(module: nn.Module, dtype: torch.dtype) -> None:
-    """Converts what `module` itself has to `dtype`: parameters, gradients and buffers of floats."""
+    """Converts floating-point parameters, gradients and buffers of `module` itself to `dtype`."""
     own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
     for tensor in own:
         if tensor.is_floating_point():
@@ -71,7 +71,7 @@ def convert_module(module: nn.Module, dtype: torch.dtype) -> None:
 
 
 def convert_network(network: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """Converts `network`, which is returned, but for batch normalization with parameters."""
+    """Converts `network`, except batch normalization with parameters, and returns it."""
     for module in network.modules():
         if isinstance(module, _BatchNorm) and module.affine:
             continue
@@ -82,7 +82,7 @@ def convert_network(network: nn.Module, dtype: torch.dtype) -> nn.Module:
 
 
 class FP16Model(nn.Module):
-    """Converts a network by convert_network() and its inputs to float16."""
+    """Converts a network with convert_network(), and its inputs to float16."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -95,17 +95,17 @@ class FP16Model(nn.Module):
 def prep_param_lists(
     model: nn.Module, flat_master: bool = False
 ) -> tuple[list[nn.Parameter], list[torch.Tensor]]:
-    """Makes float32 copies of the parameters that are trained.
+    """Makes float32 copies of the trainable parameters.
 
     Args:
-        model: whose parameters are copied.
-        flat_master: one tensor has the copies of all.
+        model: the module that has the parameters.
+        flat_master: a single tensor has all copies.
 
     Returns:
-        The model's parameters, and the copies, which an optimizer is to update.
+        The model's parameters, and the copies, which an optimizer has to update.
 
     Raises:
-        ValueError: flat_master, and the parameters have several dtypes.
+        ValueError: flat_master is set, and the parameters have several dtypes.
     """
     model_params = [each for each in model.parameters() if each.requires_grad]
     if not flat_master:
@@ -128,13 +128,13 @@ def model_grads_to_master_grads(
     master_params: Sequence[torch.Tensor],
     flat_master: bool = False,
 ) -> None:
-    """Copies gradients; of a parameter without one the copy has none either.
+    """Copies gradients. If a parameter has no gradient, its copy gets none.
 
     Args:
-        model_params, master_params, flat_master: as of prep_param_lists().
+        model_params, master_params, flat_master: as in prep_param_lists().
 
     Raises:
-        ValueError: flat_master, and a parameter has no gradient.
+        ValueError: flat_master is set, and a parameter has no gradient.
     """
     if flat_master:
         gradients = [each.grad for each in model_params if each.grad is not None]
@@ -164,7 +164,7 @@ def master_params_to_model_params(
     """Copies parameters back, after the optimizer has updated the master parameters.
 
     Args:
-        model_params, master_params, flat_master: as of prep_param_lists().
+        model_params, master_params, flat_master: as in prep_param_lists().
     """
     masters: Iterable[torch.Tensor] = master_params
     if flat_master:
@@ -178,7 +178,7 @@ def _flat(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
 
 
 class LossScaler:
-    """A factor of the loss that stays as it is."""
+    """A constant factor of the loss."""
 
     def __init__(self, scale: float = 1.0) -> None:
         self._scale = LossScale(scale)
@@ -195,12 +195,12 @@ class LossScaler:
     cur_scale = loss_scale
 
     def has_overflow(self, params: Iterable[torch.Tensor]) -> bool:
-        """Whether the scale is to fall because of the gradients of `params`."""
+        """Whether the gradients of `params` require a smaller scale."""
         gradients = (each.grad for each in params if each.grad is not None)
         return self._scale.is_dynamic and not are_finite(gradients)
 
     def update_scale(self, overflow: bool) -> None:
-        """Learns how a step went."""
+        """Updates the scale after a step."""
         self._scale.update(overflow)
 
     def scale_gradient(
@@ -219,7 +219,7 @@ class LossScaler:
         return {"loss_scale": self._scale.value, "unskipped": self._scale.unskipped}
 
     def load_state_dict(self, state_dict: dict[str, float]) -> None:
-        """Sets them to what state_dict() has returned."""
+        """Sets the state to that of a state_dict()."""
         self._scale.value = float(state_dict["loss_scale"])
         self._scale.unskipped = int(state_dict["unskipped"])
 
@@ -228,9 +228,9 @@ class DynamicLossScaler(LossScaler):
     """A factor of the loss that falls after an overflow and rises after `scale_window` other steps.
 
     Args:
-        init_scale: at first.
-        scale_factor: what the scale is divided or multiplied by.
-        scale_window: steps.
+        init_scale: the first scale.
+        scale_factor: the scale is divided or multiplied by it.
+        scale_window: a number of steps.
     """
 
     def __init__(
@@ -249,11 +249,11 @@ class FP16_Optimizer:  # noqa: N801
     optimizer.backward(loss)
     optimizer.step()
 
-    Over distributed gradients all ranks skip the same steps, as they have the same gradients.
+    Over distributed gradients all ranks skip the same steps, because they have the same gradients.
 
     Attributes:
-        optimizer: which the constructor got. It updates the copies now.
-        overflow: the last gradients were not finite, and step() leaves the parameters as they are.
+        optimizer: the constructor's optimizer, which now updates the copies.
+        overflow: the last gradients were not finite, and step() does not change the parameters.
         loss_scaler: the LossScaler or DynamicLossScaler.
         fp16_groups, fp32_from_fp16_groups, fp32_from_fp32_groups: for each group, the parameters of
             16 bits, their copies, and the other parameters.
@@ -269,11 +269,11 @@ class FP16_Optimizer:  # noqa: N801
     ) -> None:
         """
         Args:
-            init_optimizer: over parameters of 16 or 32 bits. Is changed.
-            static_loss_scale: unless dynamic_loss_scale.
-            dynamic_loss_scale: the scale is a DynamicLossScaler's.
-            dynamic_loss_args: of its constructor.
-            verbose: not looked at: nothing is printed.
+            init_optimizer: over parameters of 16 or 32 bits. It is changed.
+            static_loss_scale: used unless dynamic_loss_scale is set.
+            dynamic_loss_scale: use a DynamicLossScaler.
+            dynamic_loss_args: arguments of its constructor.
+            verbose: ignored: nothing is printed.
 
         Raises:
             TypeError: a parameter has another dtype.
@@ -292,7 +292,7 @@ class FP16_Optimizer:  # noqa: N801
         self._is_unscaled = False  # the gradients of parameters of 32 bits
         for group in self.optimizer.param_groups:
             self._copy_parameters(group)
-        # Casts a state that there is to the dtype of the copies.
+        # Casts an existing state to the dtype of the copies.
         self.optimizer.load_state_dict(self.optimizer.state_dict())
 
     def _copy_parameters(self, group: dict[str, Any]) -> None:
@@ -331,13 +331,13 @@ class FP16_Optimizer:  # noqa: N801
     def backward(
         self, loss: torch.Tensor, update_master_grads: bool = True, retain_graph: bool = False
     ) -> None:
-        """Computes gradients, in place of loss.backward(), and adds them to those that there are.
+        """Computes gradients, instead of loss.backward(), and adds them to the existing ones.
 
         Args:
             loss: is scaled in float32.
-            update_master_grads: False: update_master_grads() is called after the last of several
-                losses.
-            retain_graph: another backward pass takes the graph.
+            update_master_grads: False: the program calls update_master_grads() after the last of
+                several losses.
+            retain_graph: another backward pass uses the graph.
         """
         if self._is_unscaled:
             multiply(_gradients(self._others()), self.loss_scale)
@@ -347,7 +347,7 @@ class FP16_Optimizer:  # noqa: N801
             self.update_master_grads()
 
     def update_master_grads(self) -> None:
-        """Copies the gradients to the copies of the parameters, and takes the scale out of them."""
+        """Copies the gradients to the copies of the parameters, and divides them by the scale."""
         self.overflow = self.loss_scaler.has_overflow(self._model_params())
         if self.overflow:
             return
@@ -357,32 +357,33 @@ class FP16_Optimizer:  # noqa: N801
         self._is_unscaled = True
 
     def clip_master_grads(self, max_norm: float, norm_type: float = 2) -> Any:
-        """Clips the gradients that step() takes by their norm.
+        """Clips the gradients that step() uses by their norm.
 
         Returns:
-            Their norm before; -1 after an overflow.
+            Their previous norm; -1 after an overflow.
         """
         if self.overflow:
             return -1
         return clip_grad_norm(list(self._masters()), max_norm, norm_type)
 
     def inspect_master_grad_data(self) -> list[list[torch.Tensor | None]] | None:
-        """The gradients that step() takes, for each group; None after an overflow."""
+        """The gradients that step() uses, for each group; None after an overflow."""
         if self.overflow:
             return None
         return [[each.grad for each in group["params"]] for group in self.param_groups]
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Updates the copies, then the model; after an overflow only the scale.
+        """Updates the copies, and then the model. After an overflow it only updates the scale.
 
         Args:
-            closure: computes the loss anew by zero_grad() and backward() of this object.
+            closure: computes the loss again with zero_grad() and backward() of this object.
 
         Returns:
-            What the optimizer's step() returns.
+            The result of the optimizer's step().
 
         Raises:
-            TypeError: a closure with a dynamic scale: a step cannot be skipped in the middle.
+            TypeError: a closure was passed with a dynamic scale, but a step cannot be skipped
+                halfway.
         """
         if closure is not None and self.dynamic_loss_scale:
             raise TypeError("step() takes a closure with a static loss scale only")
@@ -414,10 +415,10 @@ class FP16_Optimizer:  # noqa: N801
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Sets the state to what state_dict() has returned; the model's is loaded by itself.
+        """Sets the state to that of a state_dict(). The program loads the model's state separately.
 
         Raises:
-            ValueError: the state is of the other kind of loss scale.
+            ValueError: the state belongs to the other kind of loss scale.
         """
         if state_dict["dynamic_loss_scale"] != self.dynamic_loss_scale:
             raise ValueError(
@@ -432,7 +433,7 @@ class FP16_Optimizer:  # noqa: N801
 
     @property
     def loss_scale(self) -> float:
-        """The factor of the loss, which may be set."""
+        """The factor of the loss. It may be set."""
         return self.loss_scaler.loss_scale
 
     @loss_scale.setter
@@ -441,12 +442,12 @@ class FP16_Optimizer:  # noqa: N801
 
     @property
     def state(self) -> Any:
-        """The optimizer's."""
+        """The optimizer's state."""
         return self.optimizer.state
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """The optimizer's, for instance to set the learning rate."""
+        """The optimizer's groups, for instance to set the learning rate."""
         return self.optimizer.param_groups
 
     def _update_model(self) -> None:

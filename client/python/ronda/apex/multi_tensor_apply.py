@@ -14,11 +14,11 @@ __all__ = ["MultiTensorApply", "multi_tensor_applier"]
 
 
 class MultiTensorApply:
-    """Calls an operation with a chunk size, which amp_C's operations take and do not need.
+    """Calls an operation with a chunk size, which amp_C's operations accept but do not need.
 
     Attributes:
-        available: True. Programs ask for it before they import amp_C.
-        chunk_size: elements, as the constructor got it.
+        available: True. Programs check it before they import amp_C.
+        chunk_size: elements, as passed to the constructor.
     """
 
     available = True

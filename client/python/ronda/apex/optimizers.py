@@ -1,8 +1,8 @@
 """apex.optimizers: SGD, Adam and Adagrad by torch's own functions, and LAMB and NovoGrad.
 
-Constructors take Apex's arguments. Steps run by torch's fused kernels where there are some, else by
-its foreach operations, on CPUs as on GPUs. Parameters of 16 bits have a state of float32, and their
-steps are computed in float32. As in Apex, the group counts the steps for the correction of bias.
+Constructors take Apex's arguments. Steps use torch's fused kernels where they exist, else its
+foreach operations, on CPUs and GPUs. Parameters of 16 bits have a state of float32, and their steps
+are computed in float32. As in Apex, each group counts the steps for the bias correction.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class FusedSGD(FusedOptimizer):
         Args:
             params: parameters, or dicts of groups.
             lr: must be given, here or in each group.
-            momentum, dampening, weight_decay, nesterov: as of torch.optim.SGD.
+            momentum, dampening, weight_decay, nesterov: as in torch.optim.SGD.
             wd_after_momentum: the decay does not enter the momentum.
-            materialize_master_grads: not looked at: parameters have one gradient here.
+            materialize_master_grads: ignored, because parameters have one gradient here.
             set_grad_none: zero_grad() removes gradients.
 
         Raises:
@@ -78,7 +78,7 @@ class FusedSGD(FusedOptimizer):
     def _update(self, batch: Batch) -> None:
         if self.wd_after_momentum:
             batch.decay()
-        # torch's function takes the first step of all parameters, or of none.
+        # In torch's function either all parameters or none make their first step.
         first: list[int] = []
         later: list[int] = []
         for i, state in enumerate(batch.states):
@@ -94,7 +94,7 @@ class FusedSGD(FusedOptimizer):
         momenta = [batch.states[i].get(_MOMENTUM) for i in chosen]
         kernels = _kernels(sgd, weights, gradients)
         if group["nesterov"] and "foreach" in kernels:
-            gradients = [each.clone() for each in gradients]  # it adds the momentum to them
+            gradients = [each.clone() for each in gradients]  # torch adds the momentum to them
         sgd(
             weights,
             gradients,
@@ -114,7 +114,7 @@ class FusedSGD(FusedOptimizer):
 
 
 class FusedAdam(FusedOptimizer):
-    """Adam, as torch.optim.AdamW; or as torch.optim.Adam, with adam_w_mode=False."""
+    """Adam, as torch.optim.AdamW; with adam_w_mode=False as torch.optim.Adam."""
 
     def __init__(
         self,
@@ -133,17 +133,18 @@ class FusedAdam(FusedOptimizer):
         """
         Args:
             params: parameters, or dicts of groups.
-            lr, betas, eps: as of torch.optim.AdamW.
+            lr, betas, eps: as in torch.optim.AdamW.
             bias_correction: the averages are divided by 1 - beta ** step.
-            adam_w_mode: the decay is no part of the gradient.
+            adam_w_mode: the decay is not part of the gradient.
             weight_decay: of the weights.
             amsgrad: must be False, as in Apex.
             set_grad_none: zero_grad() removes gradients.
             capturable: must be False.
-            master_weights: parameters of 16 bits keep weights of float32, also in state_dict().
+            master_weights: for parameters of 16 bits, float32 weights are kept, also in
+                state_dict().
 
         Raises:
-            NotImplementedError: an argument is not what it must be.
+            NotImplementedError: an argument does not have its required value.
             ValueError: an argument is out of its range.
         """
         _refuse_amsgrad(type(self), amsgrad)
@@ -167,7 +168,8 @@ class FusedAdam(FusedOptimizer):
         function = adamw if self.adam_w_mode else adam
         averages, squares = batch.buffers("exp_avg"), batch.buffers("exp_avg_sq")
         kernels = _kernels(function, batch.weights, batch.gradients)
-        # torch adds 1. beta ** 1e30 is 0, and the averages are not corrected.
+        # torch adds 1. Without bias correction: beta ** 1e30 is 0, so the averages are not
+        # corrected.
         done = group["step"] - 1 if group["bias_correction"] else 1e30
         device = batch.weights[0].device if "fused" in kernels else "cpu"
         steps = torch.full((len(averages),), float(done), dtype=torch.float32, device=device)
@@ -206,10 +208,10 @@ class FusedAdagrad(FusedOptimizer):
         """
         Args:
             params: parameters, or dicts of groups.
-            lr, eps: as of torch.optim.Adagrad.
+            lr, eps: as in torch.optim.Adagrad.
             weight_decay: of the weights.
             set_grad_none: zero_grad() removes gradients.
-            adagrad_w_mode: the decay is no part of the gradient.
+            adagrad_w_mode: the decay is not part of the gradient.
 
         Raises:
             ValueError: an argument is out of its range.
@@ -225,7 +227,7 @@ class FusedAdagrad(FusedOptimizer):
             batch.weights,
             batch.gradients,
             batch.buffers("sum"),
-            list(torch.zeros(len(batch.weights)).unbind()),  # steps, of the decay that is 0
+            list(torch.zeros(len(batch.weights)).unbind()),  # steps, for a rate decay of 0
             has_sparse_grad=False,
             foreach=True,
             lr=batch.group["lr"],
@@ -237,11 +239,11 @@ class FusedAdagrad(FusedOptimizer):
 
 
 class FusedLAMB(FusedOptimizer):
-    """LAMB: Adam whose step has a length in proportion to that of the parameter.
+    """LAMB: Adam with a step whose length is proportional to the parameter's.
 
     Algorithm 2 of You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76
-    minutes" (arXiv:1904.00962), behind Apex's clipping, where g is a gradient, p a parameter and
-    |...| the Euclidean norm:
+    minutes" (arXiv:1904.00962), after Apex's clipping. g is a gradient, p a parameter and |...| the
+    Euclidean norm:
 
         g = g / max(1, |all g| / max_grad_norm)
         m = beta1 m + beta3 g, where beta3 is 1 - beta1, or 1 without grad_averaging
@@ -250,7 +252,7 @@ class FusedLAMB(FusedOptimizer):
         p = p - lr (|p| / |u|) u, or p - lr u where a norm is 0
 
     Without adam_w_mode the decay is added to g instead of u. Without use_nvlamb the ratio of norms
-    is 1 in groups that do not decay.
+    is 1 in groups without decay.
     """
 
     def __init__(
@@ -276,7 +278,7 @@ class FusedLAMB(FusedOptimizer):
             amsgrad: must be False, as in Apex.
             adam_w_mode, grad_averaging, use_nvlamb: see above.
             set_grad_none: zero_grad() removes gradients.
-            max_grad_norm: of all gradients together. math.inf: they are not clipped.
+            max_grad_norm: of all gradients together. math.inf: no clipping.
 
         Raises:
             NotImplementedError: amsgrad is True.
@@ -348,8 +350,8 @@ class FusedNovoGrad(FusedOptimizer):
     """NovoGrad: Adam with one second moment for each parameter tensor.
 
     Ginsburg et al., "Stochastic Gradient Methods with Layer-wise Adaptive Moments for Training of
-    Deep Networks" (arXiv:1905.11286), with Apex's correction of bias. g is a gradient, p a
-    parameter and |...| the norm:
+    Deep Networks" (arXiv:1905.11286), with Apex's bias correction. g is a gradient, p a parameter
+    and |...| the norm:
 
         n = sqrt(beta2 n^2 + (1 - beta2) |g|^2), or beta2 n + (1 - beta2) |g| of the largest value
         d = n / sqrt(1 - beta2^step) + eps
@@ -423,7 +425,7 @@ class FusedNovoGrad(FusedOptimizer):
 
     @staticmethod
     def _norms(batch: Batch) -> torch.Tensor:
-        """Blends the gradients' norms into the states, and returns these."""
+        """Combines the gradients' norms with the states, and returns the states."""
         group, name = batch.group, "exp_avg_sq"  # Apex's name of the norm
         is_largest = group["norm_type"] == 0
         new = torch._foreach_norm(batch.gradients, math.inf if is_largest else 2.0)
@@ -459,11 +461,11 @@ def _fused_devices(function: Callable[..., None]) -> tuple[str, ...]:
 
 
 def _kernels(function: Callable[..., None], *lists: list[torch.Tensor]) -> dict[str, Any]:
-    """The argument that has `function` take its fastest way."""
+    """The argument that makes `function` use its fastest implementation."""
     tensors = list(itertools.chain(*lists))
     devices = {tensor.device for tensor in tensors}
     # torch's fused kernels for CPUs read a gradient in the order of the parameter's elements,
-    # whatever its strides are.
+    # whatever its strides.
     if (
         len(devices) == 1
         and tensors[0].device.type in _fused_devices(function)
@@ -474,7 +476,7 @@ def _kernels(function: Callable[..., None], *lists: list[torch.Tensor]) -> dict[
 
 
 def _divided(tensors: list[torch.Tensor], divisors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Quotients by tensors of one element each, which stay on their device."""
+    """Quotients by tensors of one element each. The divisors stay on their device."""
     return list(torch._foreach_div(tensors, divisors))
 
 

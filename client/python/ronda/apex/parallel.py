@@ -19,7 +19,7 @@ __all__ = ["DistributedDataParallel", "Reducer", "SyncBatchNorm", "convert_syncb
 
 
 class _Sums:
-    """Sums of tensors over the ranks that are under way."""
+    """Sums of tensors over the ranks that are in flight."""
 
     def __init__(self, prefix: str, factor: float = 1.0, averages: bool = True) -> None:
         """
@@ -39,7 +39,7 @@ class _Sums:
         return {**self.__dict__, "_under_way": []}
 
     def submit(self, name: str, tensor: torch.Tensor) -> None:
-        """Begins the sum of `tensor`, in place; it is there after wait()."""
+        """Begins the sum of `tensor`, in place; the sum is there after wait()."""
         dense = tensor.detach().contiguous()
         arguments = _tensors.allreduce_arguments(
             f"{self._prefix}/{name}", dense, dense, int(self._op), **self._scales
@@ -47,10 +47,10 @@ class _Sums:
         self._under_way.append((native.allreduce_async(*arguments), tensor, dense))
 
     def wait(self) -> None:
-        """Ends the sums that have begun; on a GPU the current stream waits.
+        """Waits for the sums that have begun; on a GPU the current stream waits.
 
         Raises:
-            RondaError: the first error of a sum. All have ended.
+            RondaError: the first error of a sum. All sums have ended.
         """
         under_way, self._under_way = self._under_way, []
         try:
@@ -74,7 +74,7 @@ def _check_job() -> None:
         )
 
 
-# What to do instead of passing the arguments of torch's class of that name, which Apex refuses too.
+# Advice for arguments of torch's class with the same name, which Apex also refuses.
 _OF_TORCH = {
     "device_ids": "move the module to its device first: model.to(device)",
     "output_device": "outputs stay on the module's device",
@@ -111,8 +111,8 @@ def _refuse(name: str) -> TypeError:
 class DistributedDataParallel(nn.Module):
     """Averages the gradients of a module over the ranks while backward computes them.
 
-    The module has rank 0's parameters and buffers when the constructor returns. When backward
-    returns the gradients are averages. Ronda fuses small gradients by itself.
+    When the constructor returns, the module has rank 0's parameters and buffers. When backward
+    returns, the gradients are averages. Ronda itself fuses small gradients.
     """
 
     _count = 0
@@ -137,23 +137,25 @@ class DistributedDataParallel(nn.Module):
         """
         Args:
             module: the same on every rank.
-            message_size: not looked at: RONDA_FUSION_THRESHOLD says how much is fused.
-            delay_allreduce: gradients travel when all are computed, and only those that there are.
-                Otherwise each travels at once, and what backward did not compute counts as zeros.
-            shared_param, allreduce_trigger_params, num_allreduce_streams, prof: not looked at:
-                any parameters may be shared, and nothing has to be tuned.
-            retain_allreduce_buffers: must be False: there are no buffers beside the gradients.
-            allreduce_always_fp32: not looked at: sums are made in fp32 in any case.
+            message_size: ignored, because RONDA_FUSION_THRESHOLD sets how much is fused.
+            delay_allreduce: gradients travel when all are computed, and only existing gradients
+                travel. Otherwise each travels at once, and a gradient that backward did not compute
+                is treated as zeros.
+            shared_param, allreduce_trigger_params, num_allreduce_streams, prof: ignored, because
+                any parameters may be shared, and nothing needs tuning.
+            retain_allreduce_buffers: must be False, because no buffers exist besides the gradients.
+            allreduce_always_fp32: ignored, because sums are always computed in fp32.
             allreduce_communicators: must be None.
             gradient_average: divide by the number of ranks.
-            gradient_predivide_factor: divide by it before the sum, by the rest after it.
-            gradient_average_split_factor: Apex's older name of the factor before.
-            others: must be empty. The error says what to do instead of passing torch's arguments.
+            gradient_predivide_factor: divide by it before the sum, and by the rest afterwards.
+            gradient_average_split_factor: Apex's older name of gradient_predivide_factor.
+            others: must be empty. The error gives an alternative to torch's argument.
 
         Raises:
-            NotImplementedError: an argument is not what it must be.
-            RuntimeError: the process has joined no job.
-            TypeError: there is no such argument, or device_ids stands where message_size does.
+            NotImplementedError: an argument does not have its required value.
+            RuntimeError: the process has not joined a job.
+            TypeError: the argument does not exist, or device_ids is in the position of
+                message_size.
         """
         super().__init__()
         for name in others:
@@ -185,20 +187,20 @@ class DistributedDataParallel(nn.Module):
         return {name: value for name, value in self.__dict__.items() if name != "_nodes"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Of a deep copy, or from a pickle: it averages as its original, under the same names."""
+        """For a deep copy, or from a pickle: it averages like its original, with the same names."""
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._is_queued = False
         self._submitted = set()
         self._install_hooks()
 
     def _install_hooks(self) -> None:
-        self._nodes: list[Any] = []  # the hooks' owners
+        self._nodes: list[Any] = []  # the objects that own the hooks
         for name, parameter in self.module.named_parameters():
             if parameter.requires_grad:
                 self._install_hook(name, parameter)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The module's."""
+        """Calls the module's forward()."""
         return self.module(*args, **kwargs)
 
     def enable_allreduce(self) -> None:
@@ -222,7 +224,7 @@ class DistributedDataParallel(nn.Module):
         self._nodes.append(node)
 
     def _take(self, name: str, parameter: torch.Tensor) -> None:
-        """Backward has added to a gradient."""
+        """Called when backward has added to a gradient."""
         if not self._is_enabled:
             return
         if not self._is_queued:
@@ -243,7 +245,7 @@ class DistributedDataParallel(nn.Module):
         self._sums.submit(name, parameter.grad)
 
     def _finish(self) -> None:
-        """At the end of backward."""
+        """Called at the end of backward."""
         try:
             for name, parameter in self.module.named_parameters():
                 if not parameter.requires_grad or name in self._submitted:
@@ -259,15 +261,18 @@ class DistributedDataParallel(nn.Module):
 
 
 class Reducer:
-    """Averages gradients when it is told to, for loops that do so at a time of their own."""
+    """Averages gradients when the program calls reduce(), for loops that choose the time
+    themselves.
+    """
 
     _count = 0
 
     def __init__(self, module_or_grads_list: nn.Module | Iterable[torch.Tensor]) -> None:
         """
         Args:
-            module_or_grads_list: a module, whose parameters become rank 0's now and whose gradients
-                reduce() averages; or the tensors that it averages, in the same order on each rank.
+            module_or_grads_list: a module, or tensors in the same order on each rank. A module's
+                parameters become rank 0's now, and reduce() averages its gradients. Otherwise
+                reduce() averages the tensors.
         """
         _check_job()
         self._sums = _Sums(f"apex/reducer/{Reducer._count}")
@@ -279,7 +284,7 @@ class Reducer:
             self.grads = list(module_or_grads_list)  # type: ignore[arg-type]
 
     def reduce(self) -> None:
-        """Averages in place; of a module, the gradients that there are."""
+        """Averages in place. For a module, averages the gradients that exist."""
         if self.module is not None:
             for name, parameter in self.module.named_parameters():
                 if parameter.grad is not None:
@@ -297,8 +302,8 @@ def convert_syncbn_model(
 
     Args:
         module: is changed, and returned unless it is a BatchNorm itself.
-        process_group: must be None: statistics are those of all ranks.
-        channel_last: not looked at: any memory format will do.
+        process_group: must be None, because statistics are those of all ranks.
+        channel_last: ignored, because every memory format works.
 
     Raises:
         NotImplementedError: a process group was passed.

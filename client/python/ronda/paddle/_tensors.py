@@ -1,4 +1,4 @@
-"""What the C ABI wants to know of a tensor of Paddle's: dtype, shape, address. Tensors are dense,
+"""The facts about a Paddle tensor that the C ABI needs: dtype, shape, address. Tensors are dense,
 row-major and in host memory.
 """
 
@@ -16,11 +16,11 @@ def description(tensor: Any, what: str) -> tuple[int, tuple[int, ...], int]:
     """The DType, the shape and the address.
 
     Args:
-        tensor: of Paddle's.
-        what: names it in errors.
+        tensor: of Paddle.
+        what: its description in errors.
 
     Raises:
-        ValueError: Ronda cannot carry such a tensor.
+        ValueError: Ronda does not support such a tensor.
     """
     if not tensor.is_dense():
         raise ValueError(f"{what} is sparse: build its layer with sparse=False")
@@ -38,7 +38,7 @@ def description(tensor: Any, what: str) -> tuple[int, tuple[int, ...], int]:
 
 
 def broadcast(named: Iterable[tuple[str, Any]], root: int) -> None:
-    """Gives all ranks the root's tensors, in place.
+    """Copies the root's tensors to all ranks, in place.
 
     Args:
         named: the same names, shapes and dtypes on every rank.
@@ -46,7 +46,7 @@ def broadcast(named: Iterable[tuple[str, Any]], root: int) -> None:
 
     Raises:
         RondaError: the ranks disagree, or one has failed.
-        ValueError: Ronda cannot carry a tensor.
+        ValueError: Ronda does not support a tensor.
     """
     handles = []
     for name, tensor in named:

@@ -1,7 +1,7 @@
 """The *_async functions: each submits an operation and returns its handle.
 
-A tensor without a name meets those of the other ranks by order, in each process set by itself.
-Groups need names, so those without get a number, which all ranks count alike.
+Tensors without a name are matched by order, separately in each process set. Groups need names. A
+group without a name gets a number, and all ranks count these numbers in the same way.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ __all__ = [
 
 _Use = tuple[torch.Tensor, bool]  # a tensor, and whether the operation writes to it
 
-# Names given so far, by operation and process set.
+# How many names have been generated, by operation and process set.
 _unnamed: Counter[tuple[str, int]] = Counter()
 _basics.at_shutdown(_unnamed.clear)
 
 
 def counted_name(operation: str, name: str | None, process_set: int) -> str:
-    """`name`; without one a number, which all ranks count alike."""
+    """`name`; without one a number, which all ranks count in the same way."""
     if name is not None:
         return name
     _unnamed[operation, process_set] += 1
@@ -55,7 +55,7 @@ def counted_name(operation: str, name: str | None, process_set: int) -> str:
 
 
 def _factors(prescale: float, postscale: float) -> tuple[float, float]:
-    """Checks them: 0 means none to the C ABI."""
+    """Checks the factors, because 0 means "no factor" in the C ABI."""
     if prescale == 0 or postscale == 0:
         raise ValueError("prescale_factor and postscale_factor must not be 0")
     return float(prescale), float(postscale)
@@ -94,7 +94,7 @@ def _submit_allreduce(
     with Told(set_id, name):
         row = allreduce_row(tensor, output, name, op, factors, set_id)
         is_in_place = output is tensor
-        use = (tensor, is_in_place)  # nobody else knows a new output
+        use = (tensor, is_in_place)  # no other operation uses a new output
         return _start(native.allreduce_async, row, use, _taker(output, is_in_place))
 
 
@@ -104,7 +104,7 @@ def _start(
     use: _Use,
     finish: Callable[[list[int]], Any],
 ) -> Handle:
-    """Submits one operation, after those that were started before it and use its memory."""
+    """Submits an operation, after earlier operations that use its memory."""
     spans = [_tensors.span(*use)]
     IN_FLIGHT.wait_for_users_of(spans)
     watched = watch(row[0], [use[0]])
@@ -114,7 +114,7 @@ def _start(
 
 
 def _taker(output: torch.Tensor, is_in_place: bool) -> Callable[[list[int]], torch.Tensor]:
-    """Makes the function that returns the result of an operation which writes to `output`."""
+    """Makes the function that returns the result of an operation that writes to `output`."""
     if is_in_place:
         return lambda _: mark_changed(output)
     return lambda _: output
@@ -129,12 +129,12 @@ def allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Begins to reduce a tensor over the ranks; it stays as it is.
+    """Begins to reduce a tensor over the ranks. The tensor does not change.
 
     Args:
         tensor: contiguous, of the same shape and dtype on every rank.
         average: deprecated; True is Average, False is Sum.
-        name: the same on every rank; without one tensors meet by order.
+        name: the same on every rank; tensors without a name are matched by order.
         op: Average (if None), Sum, Min, Max, Product or Adasum.
         prescale_factor: of the tensor, before the reduction; not 0.
         postscale_factor: of the result; not 0.
@@ -215,7 +215,7 @@ def _start_group(
     uses: list[_Use],
     finish: Callable[[list[int]], Any],
 ) -> Handle:
-    """Submits a group, after the operations that were started before it and use its memory."""
+    """Submits a group, after earlier operations that use its memory."""
     spans = [_tensors.span(*use) for use in uses]
     conflict = first_conflict([[span] for span in spans])
     if conflict is not None:
@@ -239,7 +239,7 @@ def grouped_allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Begins to reduce tensors together: all of them are carried out, or none.
+    """Begins to reduce tensors together, either all of them or none.
 
     Args and errors are those of allreduce_async(); the result is a list of new tensors.
     """
@@ -264,7 +264,7 @@ def grouped_allreduce_async_(
 
 
 def gathered(id: int, like: torch.Tensor) -> torch.Tensor:
-    """The rows that a native handle has gathered, as a tensor like another."""
+    """The rows that a native handle has gathered, as a tensor similar to `like`."""
     address, rows, _ = native.output(id)
     return _tensors.copy_of_output(address, rows, like)
 
@@ -282,8 +282,8 @@ def allgather_async(
     """Begins to concatenate the ranks' tensors along the first dimension.
 
     Args:
-        tensor: contiguous; its first dimension may differ between ranks, the others may not.
-        name: the same on every rank; without one tensors meet by order.
+        tensor: contiguous; only its first dimension may differ between ranks.
+        name: the same on every rank; tensors without a name are matched by order.
         process_set: the ranks that take part.
 
     Returns:
@@ -301,7 +301,7 @@ def grouped_allgather_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """As allgather_async(), of several tensors together; the result is a list of new tensors."""
+    """As allgather_async(), for several tensors together; the result is a list of new tensors."""
     group_of = [_tensors.plain(tensor) for tensor in _checked_group(tensors)]
     set_id = id_of(process_set)
     group = counted_name("grouped_allgather", name, set_id)
@@ -340,12 +340,12 @@ def broadcast_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Begins to send a rank's tensor to all; the argument stays as it is.
+    """Begins to send a rank's tensor to all ranks. The argument does not change.
 
     Args:
         tensor: contiguous, of the same shape and dtype on every rank.
         root_rank: the rank in the job, also in a process set.
-        name: the same on every rank; without one tensors meet by order.
+        name: the same on every rank; tensors without a name are matched by order.
         process_set: the ranks that take part.
 
     Returns:
@@ -392,18 +392,18 @@ def alltoall_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Begins to send rows of the first dimension to every member, and to receive theirs.
+    """Begins to send rows of the first dimension to every member, and to receive the members' rows.
 
     Args:
-        tensor: contiguous; its first dimension may differ between ranks, the others may not.
-        splits: how many rows each member gets, a tensor or list of integers; rows beyond their
-            sum are not sent. None: the same number for all.
-        name: the same on every rank; without one tensors meet by order.
+        tensor: contiguous; only its first dimension may differ between ranks.
+        splits: the number of rows for each member, a tensor or list of integers. Rows beyond their
+            sum are not sent. None means the same number for all.
+        name: the same on every rank; tensors without a name are matched by order.
         process_set: the ranks that take part.
 
     Returns:
-        A handle; its result is a new tensor, and how many of its rows came from each member (of
-        the dtype and on the device of `splits`, or int32).
+        A handle. Its result is a new tensor, and the numbers of its rows that came from each member
+        (of the dtype and on the device of `splits`, or int32).
     """
     set_id = id_of(process_set)
     with Told(set_id, name):
@@ -489,13 +489,14 @@ def reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Handle:
-    """Begins to reduce a tensor, of which every member gets a part of the rows.
+    """Begins to reduce a tensor. Every member gets a part of the rows.
 
-    Of n rows and m members each gets n // m, and the first n % m members one more.
+    With n rows and m members each member gets n // m rows, and the first n % m members get one
+    more.
 
     Args:
         tensor: contiguous, of the same shape, not (), and dtype on every rank.
-        name: the same on every rank; without one tensors meet by order.
+        name: the same on every rank; tensors without a name are matched by order.
         op: Average, Sum, Min, Max or Product.
         process_set: the ranks that take part.
         prescale_factor: of the tensor, before the reduction; not 0.
@@ -519,7 +520,7 @@ def grouped_reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Handle:
-    """As reducescatter_async(), of several tensors together; the result is a list."""
+    """As reducescatter_async(), for several tensors together; the result is a list."""
     group_of = [_tensors.plain(tensor) for tensor in _checked_group(tensors)]
     set_id, factors = id_of(process_set), (prescale_factor, postscale_factor)
     group = counted_name("grouped_reducescatter", name, set_id)
@@ -536,13 +537,13 @@ def grouped_reducescatter_async(
 
 
 def join(device: int = -1) -> int:
-    """Says that this rank has no more data, and waits until no rank has.
+    """This rank has no more data. Waits until every rank has called it.
 
-    Until then the allreduces of the other ranks go on without it. Their averages count the ranks
-    that take part, where Horovod's count all.
+    Until then the allreduces of the other ranks go on without this rank. Their averages count only
+    the ranks that take part; Horovod's averages count all ranks.
 
     Args:
-        device: not used; Ronda adds no zeros.
+        device: not used, because Ronda adds no zeros.
 
     Returns:
         The last rank that joined.

@@ -1,4 +1,4 @@
-"""The job as Horovod's API shows it: init, ranks, timeline, and what was built."""
+"""The job in Horovod's API: init, ranks, timeline, and the features of the installation."""
 
 from __future__ import annotations
 
@@ -76,16 +76,17 @@ _shutdown_hooks: list[Callable[[], None]] = []
 def init(
     comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] | str | None = None
 ) -> None:
-    """Joins the job that the environment describes; blocks until every rank has. Twice is fine.
+    """Joins the job that the environment describes, and blocks until every rank has joined. A
+    second call is allowed.
 
     Args:
-        comm: None, or the ranks of the job in order. Horovod's communicators of a part of the
-            ranks are process sets here.
+        comm: None, or the ranks of the job in order. For a part of the ranks, Horovod uses
+            communicators, and Ronda process sets.
         process_sets: sets that exist from the start. "dynamic" is accepted: sets can always be
             added later.
 
     Raises:
-        ValueError: `comm` is something else.
+        ValueError: `comm` has another value.
         HorovodInternalError: the ranks do not fit together, or some did not come in time.
     """
     sets = [] if process_sets is None or isinstance(process_sets, str) else list(process_sets)
@@ -101,7 +102,7 @@ def _init_job(sets: list[ProcessSet]) -> None:
 
 
 def shutdown() -> None:
-    """Leaves the job; blocks until every rank has done so."""
+    """Leaves the job, and blocks until every rank has done so."""
     for forget in _shutdown_hooks:
         forget()
     job.shutdown(_USER)
@@ -115,7 +116,7 @@ def reform(reason: str | None) -> None:
 
 
 def at_shutdown(forget: Callable[[], None]) -> None:
-    """Has `forget` called whenever the job, or an epoch of it, ends."""
+    """Registers `forget`, which is called whenever the job, or an epoch of it, ends."""
     _shutdown_hooks.append(forget)
 
 
@@ -136,7 +137,7 @@ def _checked(value: int) -> int:
 
 
 def size() -> int:
-    """The number of ranks. ValueError before init(), as of the five functions below."""
+    """The number of ranks. This and the next five functions raise ValueError before init()."""
     return _checked(native.size())
 
 
@@ -146,26 +147,26 @@ def local_size() -> int:
 
 
 def cross_size() -> int:
-    """The number of hosts that have a rank with this one's local rank."""
+    """The number of hosts that have a rank with this rank's local rank."""
     return _checked(native.cross_size())
 
 
 def rank() -> int:
-    """This process' number in the job."""
+    """This process's number in the job."""
     return _checked(native.rank())
 
 
 def local_rank() -> int:
-    """This process' number on its host."""
+    """This process's number on its host."""
     return _checked(native.local_rank())
 
 
 def device_index() -> int:
-    """The GPU for torch.cuda.set_device(), the same for as long as the process lives.
+    """The GPU for torch.cuda.set_device(). It stays the same as long as the process lives.
 
-    It is the process' place on its host, modulo the number of GPUs that the process sees, if
-    it sees any. In an elastic job local_rank() may change with each epoch, so two ranks that go by
-    it may meet on one GPU. May be called before init().
+    It is the process's place on its host, modulo the number of GPUs that the process sees, if it
+    sees any. In an elastic job local_rank() may change with each epoch, so two ranks that use it
+    could choose the same GPU. The function may be called before init().
     """
     place = _env.place_on_host()
     if place is None:
@@ -175,41 +176,42 @@ def device_index() -> int:
 
 
 def cross_rank() -> int:
-    """The number of this process' host among those that have a rank with its local rank."""
+    """The number of this process's host among the hosts that have a rank with its local rank."""
     return _checked(native.cross_rank())
 
 
 def is_homogeneous() -> bool:
-    """Whether every host has the same number of ranks, as far as this rank can tell."""
+    """Whether every host has the same number of ranks, as far as this rank knows."""
     return local_size() * cross_size() == size()
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
-    """Begins a timeline: `trace.json` becomes `trace.rank0.json` and so on, one for each rank.
+    """Begins a timeline: `trace.json` becomes `trace.rank0.json` and so on, a file per rank.
 
     Args:
         file_path: an existing file is replaced.
-        mark_cycles: not used; Ronda has no cycles of fixed length.
+        mark_cycles: not used, because Ronda has no cycles of fixed length.
 
     Raises:
-        ValueError: the file cannot be created, there is a timeline already, or no job.
+        ValueError: the file cannot be created, a timeline is already being written, or the process
+            has no job.
     """
     del mark_cycles
     native.start_timeline(file_path)
 
 
 def stop_timeline() -> None:
-    """Ends the timeline's file; nothing happens if there is none.
+    """Ends the timeline's file, if one is being written.
 
     Raises:
-        ValueError: there is no job.
+        ValueError: the process has no job.
     """
     rank()
     native.stop_timeline()
 
 
 def _has_plugin(variable: str, file: str) -> bool:
-    """Whether there is such a plugin where the variable, or else the package, says."""
+    """Whether the plugin is at the path in the variable, or else in the package."""
     named = os.environ.get(variable)
     place = Path(named) if named else Path(__file__).parents[1] / "lib" / file
     return place.exists()
@@ -221,12 +223,12 @@ def mpi_built() -> bool:
 
 
 def mpi_enabled() -> bool:
-    """Whether the job has been told to use MPI on one host, too."""
+    """Whether the job also uses MPI on one host."""
     return os.environ.get("RONDA_MPI") == "1"
 
 
 def mpi_threads_supported() -> bool:
-    """True: Ronda demands it of MPI.
+    """True: Ronda requires it of MPI.
 
     Raises:
         ValueError: MPI is not enabled.
@@ -237,12 +239,12 @@ def mpi_threads_supported() -> bool:
 
 
 def gloo_built() -> bool:
-    """True: shared memory and TCP, which need no MPI, do what Gloo does in Horovod."""
+    """True: shared memory and TCP, which do not need MPI, replace Horovod's Gloo."""
     return True
 
 
 def gloo_enabled() -> bool:
-    """Whether the job can do without MPI."""
+    """Whether the job can run without MPI."""
     return not mpi_enabled()
 
 
@@ -252,7 +254,7 @@ def cuda_built() -> bool:
 
 
 def nccl_built() -> int:
-    """NCCL's version as a number, 21903 for 2.19.3; 0 where there is no GPU for it."""
+    """NCCL's version as a number, 21903 for 2.19.3; 0 if this process has no GPU for NCCL."""
     if not (cuda_built() and torch.cuda.is_available()):
         return 0
     nccl: Any = importlib.import_module("torch.cuda.nccl")
@@ -261,25 +263,25 @@ def nccl_built() -> int:
 
 
 def ddl_built() -> bool:
-    """False: IBM's DDL is not among Ronda's backends."""
+    """False: IBM's DDL is not one of Ronda's backends."""
     return False
 
 
 def ccl_built() -> bool:
-    """False: oneCCL is not among Ronda's backends."""
+    """False: oneCCL is not one of Ronda's backends."""
     return False
 
 
 def rocm_built() -> bool:
-    """False: AMD's GPUs are not among Ronda's devices."""
+    """False: Ronda does not support AMD's GPUs."""
     return False
 
 
 def reduce_op(op: ReduceOp | None, average: bool | None) -> ReduceOp:
-    """The operation that the arguments `op` and `average` ask for; Average if none does.
+    """The operation that the arguments `op` and `average` select; Average if neither does.
 
     Raises:
-        ValueError: both do, or `op` is no operation.
+        ValueError: both do, or `op` is not an operation.
     """
     if average is not None:
         if op is not None:

@@ -1,7 +1,7 @@
-"""Gradients that the program changes after backward() has made them whole, and before step().
+"""Gradients that the program changes after backward() has reduced them, and before step().
 
-A change that every rank makes alike, as clipping does, leaves the ranks equal. One that depends on
-the rank would not, so the ranks compare what they have then.
+If every rank makes the same change, as in clipping, the ranks stay equal. A change that depends on
+the rank would make them differ, so the ranks compare their gradients in that case.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _IN_OTHER_WAYS = (
 
 
 def settle(gradients: Sequence[Gradient], exchange: Exchange, reduction: Reduction) -> None:
-    """Averages the changed gradients again that are not the same on all ranks, to the last bit.
+    """Averages changed gradients again, unless they are bitwise equal on all ranks.
 
     Every rank that has changed a gradient calls it.
 
     Raises:
-        ValueError: some ranks have not changed a gradient, or what a rank has changed has no
-            average.
+        ValueError: some ranks have not changed a gradient, or the changed gradient cannot be
+            averaged.
     """
     exchange.begin(_own_report(gradients))
     everyone = exchange.finish()

@@ -1,4 +1,4 @@
-"""The checked mode: every so many steps, ranks compare their gradients and parameters."""
+"""The checked mode: in every N-th step, ranks compare their gradients and parameters."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _Record = tuple[int, list[str], list[int]]
 def check_numbers(
     named_tensors: _Named, step: int = 0, process_set: ProcessSet = global_process_set
 ) -> None:
-    """Raises an error on all ranks unless they have the same tensors, to the last bit.
+    """Raises an error on all ranks unless they have bitwise equal tensors.
 
     It costs a pass over the tensors and a message of 16 bytes.
 
     Args:
-        named_tensors: pairs, as model.named_parameters() makes them. Every rank passes the same
-            names in the same order. A tensor that a rank does not have is None.
-        step: a number that the error text names. Every rank passes the same.
+        named_tensors: pairs, as from model.named_parameters(). Every rank passes the same names in
+            the same order. If a rank does not have a tensor, it passes None.
+        step: a number for the error text. Every rank passes the same.
         process_set: the ranks that compare.
 
     Raises:
-        ValueError: ranks differ. It names the first tensor that does, and the ranks.
+        ValueError: ranks differ. The text names the first tensor that differs, and the ranks.
     """
     pairs = list(named_tensors)
     if not is_active(process_set) or not pairs:
@@ -50,7 +50,7 @@ def check_numbers(
 
 
 def _number(tensor: torch.Tensor | None) -> torch.Tensor:
-    """A fingerprint that depends on dtype and shape as well."""
+    """A fingerprint that also depends on dtype and shape."""
     if tensor is None:
         return fingerprint(None)
     form = _number_of(f"{tensor.dtype} {tuple(tensor.shape)}")
@@ -76,7 +76,7 @@ def _first_difference(records: Sequence[_Record], ranks: Sequence[int]) -> str:
 
 
 def _who_has(values: Sequence[Any], ranks: Sequence[int]) -> str:
-    """Says `100 on ranks 0, 2; 200 on rank 1`, the value of most ranks first."""
+    """Returns `100 on ranks 0, 2; 200 on rank 1`, with the value of most ranks first."""
     those: dict[Any, list[int]] = {}
     for rank, value in zip(ranks, values):
         those.setdefault(value, []).append(rank)
@@ -93,19 +93,19 @@ class StepChecks:
     def __init__(self, has_own_gradients: bool = False) -> None:
         """
         Args:
-            has_own_gradients: whether each rank's gradients are its own.
+            has_own_gradients: whether each rank has its own gradients.
         """
         self._every = steps_between_checks()
         self._has_own_gradients = has_own_gradients
         self._step = 0
 
     def is_due(self) -> bool:
-        """Counts a step that has ended. Whether check() is to be called."""
+        """Counts a step that has ended. Returns whether check() has to be called."""
         self._step += 1
         return self._every != 0 and self._step % self._every == 0
 
     def check(self, names: dict[torch.Tensor, str], process_set: ProcessSet) -> None:
-        """Compares the parameters that `names` has, and their gradients."""
+        """Compares the parameters in `names`, and their gradients."""
         check_numbers(self._tensors(names), self._step, process_set)
 
     def _tensors(self, names: dict[torch.Tensor, str]) -> Iterator[tuple[str, torch.Tensor | None]]:

@@ -1,4 +1,6 @@
-"""Fingerprints of tensors: numbers that differ where any bit does, to compare what ranks have."""
+"""Fingerprints of tensors: numbers that differ if any bit differs, for comparing the ranks'
+tensors.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,19 @@ from ronda.torch import _tensors
 from ronda.torch._async_operations import allreduce_async_
 from ronda.types import ReduceOp
 
-# By bytes of an element: the integers that it is looked at as. They have at most 32 bits, so that
-# each of them counts in a product of 64.
+# Bytes of an element, and the integer type as which its words are read. A word has at most 32 bits,
+# so that every bit of it affects a product of 64 bits.
 _WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int32}
-_PART = 1 << 18  # words that are looked at together
+_PART = 1 << 18  # words that are processed together
 _MULTIPLIER = 6364136223846793005
 
 
 def fingerprint(value: torch.Tensor | None) -> torch.Tensor:
-    """An int64, where the elements are, that depends on every bit of them and on its place.
+    """An int64, on the device of the elements, that depends on every bit of them and on its
+    position.
 
-    It does not depend on strides, on the number of threads, or on whether there is a GPU. Two
-    tensors of one shape and dtype that differ in a single word never have the same.
+    It does not depend on strides, on the number of threads, or on the existence of a GPU. If two
+    tensors of the same shape and dtype differ in a single word, their fingerprints always differ.
     """
     if value is None:
         return torch.tensor(-1)
@@ -42,7 +45,7 @@ def fingerprint(value: torch.Tensor | None) -> torch.Tensor:
 
 
 def combine(numbers: list[torch.Tensor]) -> torch.Tensor:
-    """One fingerprint of several in their order. Sums and products are modulo 2^64."""
+    """Combines several fingerprints, in their order. Sums and products are modulo 2^64."""
     total = numbers[0]
     for number in numbers[1:]:
         total = number.add(total, alpha=_MULTIPLIER)
@@ -51,22 +54,22 @@ def combine(numbers: list[torch.Tensor]) -> torch.Tensor:
 
 @functools.lru_cache
 def _factors(device: torch.device) -> torch.Tensor:
-    """An odd one for each place in a part; the same on every rank."""
+    """An odd factor for each position in a part; the same on every rank."""
     generator = torch.Generator("cpu").manual_seed(0)  # the program's default device may differ
     factors = torch.empty(_PART, dtype=torch.int64, device="cpu").random_(generator=generator)
     return (factors | 1).to(device)
 
 
 def differ(numbers: torch.Tensor, name: str, process_set: ProcessSet) -> list[bool]:
-    """Tells of each number whether some rank has another one. A collective operation.
+    """For each number: whether some rank has another value. A collective operation.
 
     Args:
         numbers: a tensor of int64 [n].
-        name: the operation gets it.
-        process_set: its ranks compare.
+        name: of the operation.
+        process_set: the ranks that compare.
     """
-    # The largest of ~x belongs to the smallest x. In host memory, as another rank may have no GPU
-    # tensors; a GPU is waited for once, here.
+    # The largest of ~x belongs to the smallest x. In host memory, because another rank may have no
+    # GPU tensors. The host waits for a GPU once, here.
     both = torch.cat([numbers, ~numbers]).cpu()
     handle = allreduce_async_(both, name=name, op=ReduceOp.MAX, process_set=process_set)
     largest, smallest = handle.wait().view(2, -1)

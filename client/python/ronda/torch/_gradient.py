@@ -1,4 +1,4 @@
-"""One parameter's gradient: what is known of it, and how it travels."""
+"""A parameter's gradient: the facts about it, and the way it travels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ NO_PLACE = -1
 _EIGHT_BITS = (Wire.FP8_E4M3, Wire.FP8_E5M2)
 _SIXTEEN_BITS = (torch.float16, torch.bfloat16)
 
-# The kind of a gradient on a rank. That of a sparse one is DENSE plus its sparse dimensions.
+# The kind of a gradient on a rank. The kind of a sparse gradient is DENSE plus its sparse
+# dimensions.
 NOTHING = 0
 DENSE = 1
 
@@ -42,14 +43,14 @@ class Reduction:
 
 
 def kind_of(value: torch.Tensor | None) -> int:
-    """NOTHING, DENSE, or more."""
+    """NOTHING, DENSE, or a larger number."""
     if value is None:
         return NOTHING
     return DENSE + value.sparse_dim() if value.is_sparse else DENSE
 
 
 class Gradient:
-    """What is known of a parameter's gradient, in this step and before."""
+    """The facts about a parameter's gradient, in this step and before."""
 
     __slots__ = (
         "__weakref__", "address", "announced", "bundle", "dtype", "finish", "group", "handle",
@@ -61,19 +62,19 @@ class Gradient:
         self.parameter = parameter
         self.name = name
         self.bundle: Bundle | None = None  # gradients that travel together
-        self.group = 0  # the prepared group, if `place` says that the gradient is in it
+        self.group = 0  # the prepared group, if `place` says that the gradient is in one
         self.place = NO_PLACE
-        self.sparse_dims = 1  # of sparse gradients; an embedding's have one
+        self.sparse_dims = 1  # of sparse gradients; those of an embedding have one
         self.look_at_parameter()
         self.begin_step(passes)
 
     def look_at_parameter(self) -> None:
-        """Notes the shape, the dtype and the order of memory in which the gradient travels: the
+        """Records the shape, the dtype and the order of memory in which the gradient travels: the
         parameter's.
 
-        Ranks that have another order must not take each other's elements by their place in memory.
-        So a gradient that is not row-major travels under the shape that it has in memory, with a
-        first dimension of 1: no row-major gradient has that shape.
+        A rank with another order must not read the elements by their place in memory. So a gradient
+        that is not row-major travels with the shape that it has in memory, and a first dimension of
+        1. No row-major gradient has that shape.
         """
         like = torch.empty_like(self.parameter)
         self.dtype, self.shape, self.strides = like.dtype, like.shape, like.stride()
@@ -84,23 +85,23 @@ class Gradient:
             self.travels_as = (1, *(like.shape[each] for each in order))
 
     def begin_step(self, passes: int) -> None:
-        """Forgets what the last step had."""
+        """Resets the facts about the last step."""
         self.passes_left = passes
         self.announced = False
         self.is_whole = False
-        self.kind = DENSE  # of what was announced
-        self.value: torch.Tensor | None = None  # parameter.grad as it was announced
+        self.kind = DENSE  # of the announced gradient
+        self.value: torch.Tensor | None = None  # parameter.grad, as it was announced
         self.version = 0  # of the value
         self.address = 0
-        self.sent: torch.Tensor | None = None  # what travels: the value, or a copy
-        self.stream: int | None = None  # on a GPU: that has been given the work which fills it
-        self.handle: Handle | None = None  # if it travels outside of the group
-        self.finish: Callable[[Any], None] | None = None  # takes the result, if not in place
+        self.sent: torch.Tensor | None = None  # the tensor that travels: the value, or a copy
+        self.stream: int | None = None  # on a GPU: its work fills the tensor
+        self.handle: Handle | None = None  # if it travels outside the group
+        self.finish: Callable[[Any], None] | None = None  # for a result that is not in place
         if self.bundle is not None:
             self.bundle.begin_step()
 
     def note_value(self) -> None:
-        """Remembers the gradient, so that is_changed() finds out what is done to it."""
+        """Records the gradient, so that is_changed() notices later changes."""
         self.value = value = self.parameter.grad
         if value is not None:
             self.version = value._version
@@ -116,17 +117,17 @@ class Gradient:
         return value.layout is torch.strided and value.data_ptr() != self.address
 
     def is_submitted(self) -> bool:
-        """Whether the gradient travels, or will as soon as its neighbours in the group do."""
+        """Whether the gradient has been submitted, or will be with its neighbours in the group."""
         return self.announced and (self.bundle is None or self.bundle.missing == 0)
 
     def has_agreed_form(self, value: torch.Tensor) -> bool:
-        """Whether the shape, dtype and order of memory of a dense tensor are those noted."""
+        """Whether a dense tensor has the recorded shape, dtype and order of memory."""
         if value.dtype is not self.dtype or value.shape != self.shape:
             return False
         return value.is_contiguous() if self.is_row_major else value.stride() == self.strides
 
     def make_value(self, kind: int) -> None:
-        """A gradient of zeros, for a rank that has none, as the other ranks' is."""
+        """Makes a gradient of zeros, of the other ranks' kind, for a rank that has none."""
         parameter = self.parameter
         if kind == DENSE:
             parameter.grad = torch.zeros_like(parameter)
@@ -137,8 +138,9 @@ class Gradient:
         parameter.grad = torch.sparse_coo_tensor(indices, values, parameter.shape)
 
     def usual_sparse(self, value: torch.Tensor) -> torch.Tensor:
-        """A sparse gradient, with the usual number of sparse dimensions if it has no elements: with
-        PyTorch 1.13 zero_(), and so zero_grad(), leaves none and makes all dimensions sparse.
+        """A sparse gradient. If it has no elements, it gets the usual number of sparse dimensions,
+        because with PyTorch 1.13 zero_(), and so zero_grad(), removes all elements and makes all
+        dimensions sparse.
         """
         if value._nnz() > 0:
             self.sparse_dims = value.sparse_dim()
@@ -149,7 +151,7 @@ class Gradient:
         return value
 
     def dense(self, value: torch.Tensor) -> torch.Tensor:
-        """`value`, or a copy with the agreed order, which is copied back afterwards."""
+        """`value`, or a copy with the agreed order. The copy's result is copied back afterwards."""
         if value.layout is not torch.strided:
             return self._dense_of_sparse(value)
         if self.has_agreed_form(value):
@@ -173,11 +175,11 @@ class Gradient:
         return copy
 
     def send(self, sent: torch.Tensor) -> None:
-        """Notes what travels, which the current stream fills."""
+        """Records the tensor that travels. The current stream fills it."""
         self.sent, self.stream = sent, _tensors.stream(sent)
 
     def row(self, reduction: Reduction, process_set: int) -> tuple[Any, ...]:
-        """The arguments of native.allreduce_async for what travels."""
+        """The arguments of native.allreduce_async for the tensor that travels."""
         sent = self.sent
         assert sent is not None
         address, wire = sent.data_ptr(), reduction.wire(sent.dtype)
@@ -201,7 +203,7 @@ class Gradient:
 
 
 class Bundle:
-    """Gradients that travel together, when the last of them is ready."""
+    """Gradients that travel together when the last of them is ready."""
 
     def __init__(self, members: Sequence[Gradient]) -> None:
         self.members = members
@@ -211,14 +213,14 @@ class Bundle:
         self.begin_step()
 
     def begin_step(self) -> None:
-        """None of the members has been announced."""
+        """Starts a step: no member has been announced."""
         self.missing = len(self.members)
 
 
 def make_bundles(
     gradients: Sequence[Gradient], groups: int | Sequence[Sequence[torch.Tensor]]
 ) -> None:
-    """Bundles gradients: into a number of bundles of about equal length, or by their parameters."""
+    """Bundles gradients by lists of parameters, or into so many bundles of about equal length."""
     if isinstance(groups, int):
         total, count = len(gradients), min(groups, len(gradients))
         cuts = [i * total // count for i in range(count + 1)]

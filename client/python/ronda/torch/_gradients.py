@@ -1,14 +1,14 @@
 """Reduces the gradients of a model while backward computes them.
 
-The first step submits each gradient by itself and notes the order in which they become ready. From
-the second step on the dense ones are a prepared group in that order: a hook then only tells the
-group where the gradient is in this step, since zero_grad() frees gradients. The other ranks need
-not do the same: tensors meet by name.
+In the first step each gradient is submitted separately, and the order in which they become ready is
+recorded. In later steps the dense gradients are a prepared group in that order. A hook then only
+passes the gradient's address in this step, because zero_grad() frees gradients. The other ranks
+need not do the same, because tensors are matched by name.
 
-Gradients are whole when backward() returns: at its end a callback of autograd's waits for those
-that all ranks have submitted (_report.py says how a rank knows). What some rank lacks is left to
-synchronize(), when no rank computes any more: a rank that lacks a gradient gives zeros then, and a
-gradient that no rank has stays None.
+When backward() returns, its gradients are reduced. At its end a callback of autograd waits for the
+gradients that all ranks have submitted (_report.py says how a rank knows these). Gradients that
+some rank lacks are left to synchronize(), when no rank computes any more. A rank that lacks a
+gradient then submits zeros, and a gradient that no rank has stays None.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ _Groups = int | Sequence[Sequence[torch.Tensor]] | None
 class GradientReducer:
     """Reduces gradients in every step: hooks announce them, and synchronize() ends the step.
 
-    Hooks may run on any thread, one after the other; the rest is called by the trainer's thread.
-    Where the process set has one member, or this rank is none, nothing is reduced; that is decided
-    anew in each epoch of an elastic job.
+    Hooks may run on any thread, one after the other; the trainer's thread calls everything else. If
+    the process set has one member, or this rank is not in it, nothing is reduced. In an elastic job
+    this is decided again in each epoch.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class GradientReducer:
         """Installs the hooks.
 
         Args:
-            names: of the parameters, also of those that are frozen now; the same on every rank.
-            reduction: of all gradients.
-            passes: backward passes in a step.
+            names: of the parameters, including those that are frozen now; the same on every rank.
+            reduction: how all gradients are reduced.
+            passes: backward passes per step.
             groups: see DistributedOptimizer.
             sparse_as_dense: see DistributedOptimizer.
         """
@@ -83,15 +83,15 @@ class GradientReducer:
         self._process_set: int | None = None  # None: not known in this epoch
         self._is_active = False
         self._gradients: list[Gradient] = []  # by name
-        self._order: list[Gradient] = []  # in which they were submitted, of a step without a group
+        self._order: list[Gradient] = []  # the order of the submissions, in a step without a group
         self._members: list[Gradient] = []  # of the group
         self._group = 0
-        self._is_detached = False  # the group serves no more in this step
-        self._must_drop = False  # nor in the next one
+        self._is_detached = False  # the group is not used any more in this step
+        self._must_drop = False  # and it is not used in the next step
         self._is_whole = False  # all gradients of this step are reduced
-        self._failure: Exception | None = None  # to be raised when they are
+        self._failure: Exception | None = None  # raised when all are reduced
         self._backward = Backward(weakref.ref(self))
-        # This object gives back the hooks by parameter, the groups and the exchange at its end.
+        # At the end of this object: gives back the hooks by parameter, the groups and the exchange.
         self._hooks: dict[int, list[Any]] = {}
         self._groups: list[int] = []
         self._exchanges: list[Exchange] = []
@@ -106,7 +106,7 @@ class GradientReducer:
     # -- Parameters --
 
     def add(self, names: dict[torch.Tensor, str]) -> None:
-        """Takes more parameters; between steps."""
+        """Adds parameters; between steps."""
         self._drop_group()
         _close(self._exchanges)
         for parameter, name in names.items():
@@ -120,11 +120,11 @@ class GradientReducer:
         self.watch()
 
     def watch(self) -> None:
-        """Installs hooks on parameters that have become trainable; of others nothing is asked."""
+        """Installs hooks on parameters that have become trainable. Other parameters need none."""
         for gradient in self._gradients:
             parameter = gradient.parameter
             if not HAS_POST_ACCUMULATE_HOOKS and parameter.shape != gradient.shape:
-                # The node of the hook insists on the old shape.
+                # The hook's node requires the old shape.
                 remove_hooks(self._hooks.pop(id(parameter), []))
                 gradient.look_at_parameter()
                 self._drop_group()
@@ -134,19 +134,19 @@ class GradientReducer:
                     self._hooks[id(parameter)] = install_hook(gradient, self._backward, reducer)
 
     def set_passes(self, passes: int) -> None:
-        """Sets the number of backward passes in a step; between steps."""
+        """Sets the number of backward passes per step; between steps."""
         self._passes = passes
         for gradient in self._gradients:
             gradient.passes_left = passes
 
     def _lose(self, parameter: torch.Tensor) -> None:
-        """Another reducer was made for the parameter."""
+        """Called when another reducer was made for the parameter."""
         if any(each.parameter is parameter for each in self._gradients):
             self._has_lost_hooks = True
             remove_hooks(self._hooks.pop(id(parameter), []))
 
     def _check_hooks(self) -> None:
-        """Takes parameters back from reducers that there are no more."""
+        """Takes parameters back from reducers that do not exist any more."""
         if not self._has_lost_hooks:
             return
         gc.collect()
@@ -158,7 +158,7 @@ class GradientReducer:
     # -- The step --
 
     def is_active(self) -> bool:
-        """Whether there are other ranks with which gradients are reduced."""
+        """Whether gradients have to be reduced with other ranks."""
         if self._process_set is None:
             self._process_set = id_of(self._reduction.process_set)
             self._is_active = is_active(self._reduction.process_set)
@@ -172,7 +172,7 @@ class GradientReducer:
         )
 
     def abolish(self) -> str | None:
-        """Begins a new step if no gradient is in flight; else returns the name of one that is."""
+        """Begins a new step if no gradient is in flight; otherwise returns the name of one."""
         if self._is_whole:
             self._begin_step()
         elif self.is_active():
@@ -183,15 +183,15 @@ class GradientReducer:
         return None
 
     def synchronize(self, takes_old: bool = True) -> None:
-        """Makes the gradients whole where they are not, and begins the next step.
+        """Reduces the gradients that have not been reduced yet, and begins the next step.
 
         Args:
-            takes_old: whether gradients that no backward pass of this step has computed are
-                reduced as they are. If not, this rank adds zeros where another rank has one.
+            takes_old: whether gradients that no backward pass of this step has computed are reduced
+                as they are. If not, this rank adds zeros if another rank has the gradient.
 
         Raises:
-            ValueError: the program has changed gradients in flight; or another reducer was made
-                for a parameter later.
+            ValueError: the program has changed gradients in flight, or another reducer was made for
+                a parameter later.
             RondaError: a submission or an operation failed; the next step begins all the same.
         """
         self._check_hooks()
@@ -210,7 +210,7 @@ class GradientReducer:
 
     @contextlib.contextmanager
     def _abandoning(self) -> Iterator[None]:
-        """An error of the job's ends the step."""
+        """An error of the job ends the step."""
         try:
             yield
         except RondaError:
@@ -218,7 +218,7 @@ class GradientReducer:
             raise
 
     def abandon(self) -> None:
-        """Begins a new step. Waits for what is in flight, and drops it."""
+        """Begins a new step. Waits for operations in flight, and drops their results."""
         for gradient in self._gradients:
             if gradient.handle is not None:
                 with contextlib.suppress(RondaError):
@@ -227,7 +227,7 @@ class GradientReducer:
         self._forget()
 
     def end_epoch(self) -> None:
-        """The same; who the ranks are is found out anew."""
+        """As abandon(). The process set is then looked up again."""
         self.abandon()
         self._process_set = None
 
@@ -249,7 +249,7 @@ class GradientReducer:
             gradient.place = place
 
     def report(self) -> bool:
-        """Tells the other ranks, at the end of a backward pass, which gradients this one has.
+        """Reports to the other ranks, at the end of a backward pass, which gradients this rank has.
 
         Returns:
             Whether end_backward() has anything to wait for.
@@ -257,21 +257,21 @@ class GradientReducer:
         if not self.is_active():
             return False
         if is_nested() and not all(each.is_submitted() for each in self._gradients):
-            return False  # the pass around this one goes on
+            return False  # the outer pass goes on
         with self._abandoning():
             self._begin_report(is_open=True)
         return True
 
     def end_backward(self) -> None:
-        """Waits, behind report(), for the gradients that all ranks have."""
+        """Waits, after report(), for the gradients that all ranks have."""
         with torch.no_grad(), self._abandoning():
             self._meet(is_open=True)
 
     def repeated(self, gradient: Gradient) -> None:
         """Backward has computed a gradient again.
 
-        That is the next step's if the program has dropped the first one, as it does if it leaves a
-        step out.
+        It belongs to the next step if the program has dropped the first gradient, for instance
+        because it skips a step.
         """
         is_new = gradient.parameter.grad is not gradient.value and not torch.is_grad_enabled()
         if not (self._is_whole and is_new):
@@ -281,8 +281,8 @@ class GradientReducer:
     # -- Reports of the ranks --
 
     def _meet(self, is_open: bool, takes_old: bool = True) -> None:
-        """Waits for what all ranks have, as their reports say; for all gradients where no rank's
-        report is open. This rank's is the one under way, if there is one.
+        """Waits for the gradients that all ranks have, by their reports; for all gradients if no
+        rank's report is open. This rank's report is the one in flight, if any.
         """
         self._begin_report(is_open, takes_old)
         everyone = self._exchange().finish()
@@ -306,7 +306,7 @@ class GradientReducer:
             raise failure
 
     def _begin_report(self, is_open: bool, takes_old: bool = True) -> None:
-        """Unless one is under way."""
+        """Begins this rank's report, unless one is in flight."""
         exchange = self._exchange()
         if not exchange.is_under_way:
             exchange.begin(self._own_report(is_open, takes_old))
@@ -335,13 +335,15 @@ class GradientReducer:
         return next((g.name for g, flag in zip(self._gradients, flags) if flag), "")
 
     def _submit_what_there_is(self) -> None:
-        """Submits the gradients that no backward pass of this step has computed, as they are."""
+        """Submits, as they are, the gradients that no backward pass of this step has computed."""
         for gradient in self._gradients:
             if not gradient.announced and gradient.parameter.grad is not None:
                 self.announce(gradient)
 
     def _submit_rest(self, kinds: bytes) -> None:
-        """Submits what a rank has, and this one not, as zeros; leaves out what no rank has."""
+        """Submits zeros for gradients that another rank has and this rank lacks. Skips gradients
+        that no rank has.
+        """
         for gradient, kind in zip(self._gradients, kinds):
             if gradient.announced:
                 continue
@@ -354,9 +356,7 @@ class GradientReducer:
                 self._count_down(gradient.bundle)
 
     def _settle_changes(self) -> None:
-        """Whole gradients that the program has changed, and other ranks in another way, are
-        reduced again.
-        """
+        """Reduces gradients again that the program has changed differently on the ranks."""
         if not any(gradient.is_changed() for gradient in self._gradients):
             return
         try:
@@ -368,7 +368,7 @@ class GradientReducer:
     # -- Submission --
 
     def announce(self, gradient: Gradient) -> None:
-        """Submits a gradient, as it is, in whichever way serves it."""
+        """Submits a gradient, as it is, in the way that suits it."""
         if not self.is_active():
             gradient.passes_left = self._passes
             return
@@ -407,7 +407,9 @@ class GradientReducer:
                 self._order.append(gradient)
 
     def _adapt(self, gradient: Gradient) -> None:
-        """The parameter may have another shape, dtype or order of memory than in steps before."""
+        """Adapts to a parameter whose shape, dtype or order of memory may have changed since the
+        last step.
+        """
         before = gradient.dtype, gradient.travels_as, gradient.strides
         gradient.look_at_parameter()
         if (gradient.dtype, gradient.travels_as, gradient.strides) != before:
@@ -423,7 +425,7 @@ class GradientReducer:
         return self._process_set
 
     def _count_down(self, bundle: Bundle) -> None:
-        """One more member has been announced, or is left out."""
+        """Counts a member that has been announced, or is skipped."""
         bundle.missing -= 1
         if bundle.missing > 0:
             return
@@ -447,7 +449,7 @@ class GradientReducer:
         )
 
     def _submit_compressed(self, gradient: Gradient, value: torch.Tensor) -> None:
-        """By way of the program's own compressor."""
+        """Submits a gradient through the program's own compressor."""
         reduction = self._reduction
         short, context = reduction.compression.compress(gradient.dense(value).contiguous())
         write_back = gradient.finish
@@ -474,7 +476,7 @@ class GradientReducer:
     # -- Waiting, and the group --
 
     def _wait(self, gradients: Sequence[Gradient]) -> None:
-        """Waits for those that are under way, takes their results, and keeps the first error."""
+        """Waits for gradients in flight, takes their results, and keeps the first error."""
         try:
             if gradients is self._gradients and self._group != 0 and not self._is_detached:
                 self._wait_for_group()
@@ -504,7 +506,7 @@ class GradientReducer:
             native.group_wait(self._group)
             return
         native.group_wait_on_stream(self._group, stream)
-        # Gradients that are dropped may be given to what comes next on the stream of their hook.
+        # Memory of dropped gradients may be reused by later work on the stream of their hook.
         device = self._members[0].parameter.device
         for other in {each.stream for each in self._members} - {stream, None}:
             waiting: Any = torch.cuda.ExternalStream(other, device=device)
@@ -521,7 +523,7 @@ class GradientReducer:
             gradient.group = self._group
 
     def _detach(self) -> None:
-        """Every gradient of this step has a handle of its own from now on."""
+        """Gives every gradient of this step its own handle from now on."""
         if self._group == 0 or self._is_detached:
             return
         self._is_detached = True
@@ -531,7 +533,7 @@ class GradientReducer:
                 gradient.handle = _handle(id, gradient.stream)
 
     def _drop_group(self) -> None:
-        """The next step is as the first one."""
+        """The next step is like the first."""
         self._must_drop = False
         self._order.clear()
         self._group = 0
@@ -563,7 +565,7 @@ def _give_back(hooks: dict[int, list[Any]], groups: list[int], exchanges: list[E
 
 
 def _end_epoch() -> None:
-    """Groups are of one job, and of one epoch of an elastic one."""
+    """Groups belong to one job, and to one epoch of an elastic job."""
     for reducer in list(_reducers):
         reducer.end_epoch()
 
@@ -588,6 +590,6 @@ _TAKEN = (
     " gradient: give each parameter to one DistributedOptimizer"
 )
 _reducers: weakref.WeakSet[GradientReducer] = weakref.WeakSet()
-# By the id of each parameter that a reducer watches: what the last one knows of it.
+# The last reducer's Gradient, by the id of each parameter that a reducer watches.
 _reduced: weakref.WeakValueDictionary[int, Gradient] = weakref.WeakValueDictionary()
 _basics.at_shutdown(_end_epoch)

@@ -1,4 +1,4 @@
-"""Operations under way: what the *_async functions return, poll() and synchronize()."""
+"""Operations in flight: the results of the *_async functions, poll() and synchronize()."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ronda.torch._watch import Watch
 
 
 class Handle:
-    """An operation, or several that end together, and how to make its result once they have ended.
+    """An operation, or several that end together, and the function that makes their result.
 
-    Opaque to programs, except that a handle can be called in place of synchronize(), as those of
-    sparse_allreduce_async() are in Horovod. A handle that is dropped gives its operations back.
+    Programs treat it as opaque. But a handle can be called instead of synchronize(), as the handles
+    of sparse_allreduce_async() in Horovod. A dropped handle gives its operations back.
     """
 
     __slots__ = ("_finish", "_ids", "_stream", "_watch")
@@ -29,13 +29,13 @@ class Handle:
         finish: Callable[[list[int]], Any],
         watch: Watch | None = None,
     ) -> None:
-        """Takes the native handles over.
+        """Takes ownership of the native handles.
 
         Args:
             ids: native handles; at least one.
-            stream: which the operations were submitted on; None for host memory.
-            finish: makes the result of `ids`, which have ended, or which the current stream waits
-                for.
+            stream: the stream on which the operations were submitted; None for host memory.
+            finish: makes the result of `ids`. The operations have ended, or the current stream
+                waits for them.
             watch: of the tensors that the operations use, in the checked mode.
         """
         self._ids: list[int] | None = ids
@@ -48,10 +48,11 @@ class Handle:
         return self._ids is None or native.poll_all(self._ids)
 
     def wait(self) -> Any:
-        """The result; None if it has been fetched before. On a GPU the current stream waits.
+        """Returns the result; None if it has been fetched before. On a GPU the current stream
+        waits.
 
         Raises:
-            RondaError: the first operation's that failed.
+            RondaError: the error of the first operation that failed.
             ValueError: in the checked mode: the program has changed a tensor in the meantime.
         """
         ids, self._ids = self._ids, None
@@ -70,10 +71,10 @@ class Handle:
             self._give_back(ids)
 
     def _order(self, ids: list[int], origin: int) -> None:
-        """Has the current stream wait; from now on the operations' memory is used on it.
+        """Makes the current stream wait. The operations' memory is then used on that stream.
 
-        The stream that they were submitted on waits too: torch gives memory of its tensors, when
-        they are dropped, to what comes next on it.
+        The stream on which they were submitted also waits, because torch reuses the memory of
+        dropped tensors for later work on it.
         """
         self._stream = _tensors.current_stream()
         for stream in {origin, self._stream}:
@@ -92,7 +93,7 @@ class Handle:
     def _give_back(
         self,
         ids: list[int],
-        # Bound: at the end of the interpreter there is no `native` any more.
+        # Bound as a default: when the interpreter ends, `native` does not exist any more.
         release: Callable[[int], None] = native.release,
         release_on_stream: Callable[[int, int], None] = native.release_on_stream,
     ) -> None:
@@ -111,7 +112,7 @@ def poll(handle: Handle) -> bool:
     """Whether synchronize() would return at once.
 
     Args:
-        handle: what an *_async function returned.
+        handle: from an *_async function.
     """
     return handle.poll()
 
@@ -119,15 +120,15 @@ def poll(handle: Handle) -> bool:
 def synchronize(handle: Handle) -> Any:
     """Waits until an operation has ended.
 
-    Tensors on a GPU are not waited for by the host: the current stream waits for them.
+    For tensors on a GPU the current stream waits, not the host.
 
     Args:
-        handle: what an *_async function returned.
+        handle: from an *_async function.
 
     Returns:
-        What the function without _async returns; None if the handle was synchronized before.
+        The result of the function without _async; None if the handle was synchronized before.
 
     Raises:
-        HorovodInternalError: the operation failed; the text names the tensor and the rank.
+        HorovodInternalError: the operation failed. The text names the tensor and the rank.
     """
     return handle.wait()

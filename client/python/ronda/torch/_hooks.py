@@ -1,6 +1,4 @@
-"""The hooks of a GradientReducer: what autograd calls in the course of a backward pass, and at its
-end.
-"""
+"""The hooks of a GradientReducer, which autograd calls during a backward pass and at its end."""
 
 from __future__ import annotations
 
@@ -23,10 +21,10 @@ HAS_POST_ACCUMULATE_HOOKS = hasattr(torch.Tensor, "register_post_accumulate_grad
 
 
 class Backward:
-    """Tells a reducer when the backward pass ends in which the first hook has run.
+    """Notifies a reducer at the end of the backward pass in which its first hook has run.
 
-    Several reducers of one pass all make their reports before the first of them waits: other ranks
-    may have reached them in another order, or not all of them.
+    If a pass has several reducers, all make their reports before the first of them waits. Other
+    ranks may have reached these reducers in another order, or not all of them.
     """
 
     def __init__(self, reducer: weakref.ref[GradientReducer]) -> None:
@@ -42,7 +40,7 @@ class Backward:
         self.is_queued = False
         reducer = self._reducer()
         if reducer is not None and reducer.report():
-            _queue(self._wait)  # comes after all that are queued already
+            _queue(self._wait)  # runs after all callbacks that are already queued
 
     def _wait(self) -> None:
         reducer = self._reducer()
@@ -51,7 +49,7 @@ class Backward:
 
 
 def _queue(callback: Callable[[], None]) -> None:
-    """Has autograd call `callback` at the end of the backward pass."""
+    """Makes autograd call `callback` at the end of the backward pass."""
     engine: Any = torch.autograd.Variable._execution_engine
     engine.queue_callback(callback)
 
@@ -60,8 +58,8 @@ _APPLY: Any = torch.autograd.function.BackwardCFunction.apply
 
 
 def is_nested() -> bool:
-    """Whether the backward pass that ends was started by a function in another one's, as that of
-    torch.utils.checkpoint.
+    """Whether the ending backward pass was started inside another one, as torch.utils.checkpoint
+    does.
     """
     frame: Any = sys._getframe()
     while frame is not None:
@@ -74,19 +72,19 @@ def is_nested() -> bool:
 def install_hook(
     gradient: Gradient, backward: Backward, reducer: weakref.ref[GradientReducer]
 ) -> list[Any]:
-    """Has autograd announce a gradient to `reducer`; what it returns is for remove_hooks()."""
+    """Makes autograd announce a gradient to `reducer`. The result is for remove_hooks()."""
     parameter, hook = gradient.parameter, make_hook(gradient, backward, reducer)
     if HAS_POST_ACCUMULATE_HOOKS:
         register: Any = getattr(parameter, "register_post_accumulate_grad_hook")  # noqa: B009
         return [register(hook)]
-    # The node that adds to the gradient lives as long as somebody holds it.
+    # The node that adds to the gradient lives only as long as something holds it.
     function: Any = parameter.expand_as(parameter).grad_fn
     node = function.next_functions[0][0]
     return [node, node.register_hook(hook)]
 
 
 def remove_hooks(installed: list[Any]) -> None:
-    """Ends what install_hook() has begun."""
+    """Removes the hooks of install_hook()."""
     for each in installed:
         if hasattr(each, "remove"):
             each.remove()
@@ -95,7 +93,9 @@ def remove_hooks(installed: list[Any]) -> None:
 def make_hook(
     gradient: Gradient, backward: Backward, reducer: weakref.ref[GradientReducer]
 ) -> Callable[..., None]:
-    """Called whenever backward has added to the gradient. Few look-ups: it is called often."""
+    """Called whenever backward has added to the gradient. It is called often, so it makes few
+    look-ups.
+    """
     parameter, strided, storage = gradient.parameter, torch.strided, _tensors.storage
     stream_of, group_ready_on_stream = _tensors.stream, native.group_ready_on_stream
 

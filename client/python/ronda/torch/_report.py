@@ -1,9 +1,9 @@
-"""What the ranks tell each other about the gradients of a step, before they wait for them.
+"""The ranks' reports about the gradients of a step, before they wait for these gradients.
 
 A rank may lack gradients that others have. It does not submit them at the end of its backward pass,
-as another pass may compute them, so the others must not wait for them there. And a gradient that no
-rank has is not made up. Both are known once each rank has told what it has: some bytes, of which
-every rank gets the largest of all ranks.
+because another pass may compute them, so the others must not wait for them there. And a gradient
+that no rank has is not created. Both are known once each rank has reported its gradients. A report
+is some bytes, and every rank gets the maximum of each byte over all ranks.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from ronda._library import native
 from ronda.types import DType, ReduceOp
 
-# When a rank makes a report: in the course of a step, or in step() because gradients that were
-# whole have been changed.
+# When a rank makes a report: during a step, or in step() because reduced gradients have been
+# changed.
 REDUCTION = 1
 CHANGES = 2
 
@@ -25,17 +25,17 @@ _LARGEST = 255
 
 @dataclass(frozen=True)
 class Report:
-    """What one rank has; or all of them: the largest number of any."""
+    """The report of a rank, or of all ranks: the maximum of each number."""
 
     lacks: bytes  # by gradient: 1 if it has not been submitted
-    kinds: bytes  # by gradient: what there is of it (_gradient.py)
-    changed: bytes  # by gradient: 1 if the program has changed it in flight, or since it was whole
+    kinds: bytes  # by gradient: its kind (_gradient.py)
+    changed: bytes  # by gradient: 1 if the program has changed it in flight, or after its reduction
     is_open: bool  # more backward passes may follow
     stage: int = REDUCTION
     is_of_one_stage: bool = True
 
     def encode(self) -> bytes:
-        """Bytes whose largest mean what decode() makes of them."""
+        """Encodes the report. The maximum of each byte over all ranks is the input of decode()."""
         rest = bytes((self.is_open, self.stage, _LARGEST - self.stage))
         return self.lacks + self.kinds + self.changed + rest
 
@@ -55,7 +55,7 @@ class Report:
 
 
 class Exchange:
-    """Carries the reports of the ranks of a process set; a prepared group of one tensor."""
+    """Transfers the reports of the ranks of a process set, in a prepared group of one tensor."""
 
     def __init__(self, names: Sequence[str], process_set: int) -> None:
         """
@@ -83,7 +83,7 @@ class Exchange:
         self.is_under_way = False  # begun, and not finished
 
     def begin(self, own: Report) -> None:
-        """Tells the other ranks what this one has."""
+        """Reports this rank's gradients to the other ranks."""
         self._buffer[:] = own.encode()
         native.group_ready(self._group, 0)
         self.is_under_way = True
@@ -95,5 +95,5 @@ class Exchange:
         return Report.decode(bytes(self._buffer))
 
     def close(self) -> None:
-        """Gives the group back. Waits for what is under way."""
+        """Gives the group back. Waits if a report is in flight."""
         native.group_release(self._group)

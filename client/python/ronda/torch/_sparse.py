@@ -1,4 +1,4 @@
-"""Sums of sparse tensors: their values and the numbers of their rows are gathered."""
+"""Sums of sparse tensors: gathers their values and the numbers of their rows."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def sparse_allreduce_async(
     op: ReduceOp,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Begins to add up sparse tensors: every rank gets the values of all.
+    """Begins to add sparse tensors: every rank gets the values of all ranks.
 
     Args:
-        tensor: of layout torch.sparse_coo, with the same shape and the same dimensions sparse on
-            every rank. A rank with nothing to add passes one without values.
+        tensor: of layout torch.sparse_coo, with the same shape and the same sparse dimensions on
+            every rank. A rank with nothing to add passes a tensor without values.
         name: the same on every rank.
-        op: Sum, which is exact for integers too, or Average of floating-point numbers.
+        op: Sum, which is also exact for integers, or Average of floating-point numbers.
         process_set: the ranks that take part.
 
     Returns:
-        A handle; its result, also if it is called, is a new sparse tensor, not coalesced.
+        A handle, which may also be called for its result: a new sparse tensor, not coalesced.
 
     Raises:
-        ValueError: the tensor or the operation is another one.
+        ValueError: the tensor or the operation is of another kind.
     """
     set_id = id_of(process_set)
     name = counted_name("sparse_allreduce", name, set_id)
@@ -43,7 +43,7 @@ def sparse_allreduce_async(
         values = _tensors.plain(tensor._values()).contiguous()
         rows = _row_numbers(tensor._indices(), sparse_shape)
         stream = _tensors.stream(values)
-        # Ronda divides values in host memory.
+        # Ronda itself divides values in host memory.
         divides = op == Average and stream is not None
         handles = native.sparse_allreduce_async(
             name,
@@ -88,7 +88,7 @@ def _check_sparse(tensor: torch.Tensor, op: ReduceOp) -> None:
 
 
 def _row_numbers(indices: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    """One number for each column of `indices`, shape (dimensions, columns), in row-major order."""
+    """A number for each column of `indices`, shape (dimensions, columns), in row-major order."""
     rows = torch.zeros(indices.shape[1], dtype=torch.int64, device=indices.device)
     for index, size in zip(indices, shape):
         rows.mul_(size).add_(index)

@@ -1,7 +1,8 @@
-"""What the C ABI wants to know of a torch tensor: dtype, shape, address, stream.
+"""The facts about a torch tensor that the C ABI needs: dtype, shape, address, stream.
 
 A tensor can be submitted if it is dense and row-major, in host memory or on a CUDA device. The
-checks are in one place and by hand: a gradient's submission should cost a few attribute look-ups.
+checks are all here and written by hand, because a gradient's submission should cost only a few
+attribute look-ups.
 """
 
 from __future__ import annotations
@@ -36,17 +37,16 @@ TORCH_DTYPES: dict[int, torch.dtype] = {number: dtype for dtype, number in DTYPE
 
 
 def describe(tensor: torch.Tensor) -> str:
-    """`tensor` in words, for error texts."""
+    """Describes `tensor` for error texts."""
     layout = "" if tensor.layout is torch.strided else f" {tensor.layout}"
     return f"a{layout} tensor of {tensor.dtype}, shape {tuple(tensor.shape)}, on {tensor.device}"
 
 
 def dtype_number(tensor: torch.Tensor) -> int:
-    """The DType of `tensor`, after all checks that do not concern the order of its elements.
+    """The DType of `tensor`, after all checks except those of the order of its elements.
 
     Raises:
-        ValueError: it is no tensor, or the layout, the device or the dtype is not one that Ronda
-            can reduce.
+        ValueError: it is not a tensor, or Ronda cannot reduce its layout, device or dtype.
     """
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(
@@ -74,8 +74,7 @@ def check(tensor: torch.Tensor) -> int:
     """The DType of a tensor that can be submitted as it is.
 
     Raises:
-        ValueError: as of dtype_number(), or the memory of the tensor does not hold its elements
-            one after the other.
+        ValueError: as in dtype_number(), or the tensor's elements are not consecutive in memory.
     """
     number = dtype_number(tensor)
     if tensor.is_neg():
@@ -89,38 +88,38 @@ def check(tensor: torch.Tensor) -> int:
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """`tensor`, or a copy whose memory holds the elements of a lazily negated view."""
+    """`tensor`, or a copy with the values of a lazily negated view."""
     is_negated = isinstance(tensor, torch.Tensor) and tensor.is_neg()
     return tensor.resolve_neg() if is_negated else tensor
 
 
 def span(tensor: torch.Tensor, is_written: bool) -> Span:
-    """The memory of a tensor that an operation reads, or writes; nothing for a sparse tensor."""
+    """The memory of a tensor that an operation reads or writes; empty for a sparse tensor."""
     if tensor.layout is not torch.strided or not (elements := tensor.numel()):
         return Span(0, 0, is_written)
     begin = tensor.data_ptr()
     if not tensor.is_contiguous():
-        # With gaps: all that lies between its first element and its last.
+        # With gaps: everything between its first element and its last.
         strides = zip(tensor.shape, tensor.stride())
         elements = sum((size - 1) * step for size, step in strides) + 1
     return Span(begin, begin + elements * tensor.element_size(), is_written)
 
 
 def spans(reads: Iterable[torch.Tensor], writes: Iterable[torch.Tensor]) -> list[Span]:
-    """The memory that an operation uses that reads some tensors and writes others."""
+    """The memory that an operation uses if it reads and writes these tensors."""
     return [span(each, False) for each in reads] + [span(each, True) for each in writes]
 
 
-# The GPU of the tensors: a rank has one. -1: there has been no tensor on a GPU.
+# The GPU of the tensors: a rank uses one. -1: no tensor on a GPU so far.
 _device_index = -1
 
 
 def _ask_for_stream(device_index: int) -> int:
-    """The current stream of a GPU, by way of an object for it."""
+    """The current stream of a GPU, through a stream object."""
     return int(torch.cuda.current_stream(device_index).cuda_stream)
 
 
-# From torch 2.0 on in one call, where torch is built for CUDA.
+# From torch 2.0 on a single call, if torch is built for CUDA.
 _stream_of: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _ask_for_stream)
 
 
@@ -134,9 +133,9 @@ def stream(tensor: torch.Tensor) -> int | None:
 
 
 def current_stream() -> int:
-    """The current stream of the GPU that the rank's tensors are on, as a cudaStream_t.
+    """The current stream of the rank's GPU, as a cudaStream_t.
 
-    REQUIRES: stream() has been asked for that of a tensor on it.
+    REQUIRES: stream() has been called for a tensor on that GPU.
     """
     return _stream_of(_device_index)
 
@@ -148,10 +147,10 @@ else:
 
 
 def owners(*tensors: torch.Tensor) -> tuple[Any, ...]:
-    """What has to be kept while an operation works on the memory of `tensors`.
+    """The objects to keep while an operation uses the memory of `tensors`.
 
-    A tensor that the program keeps may be given other memory at any time (`tensor.data = ...`,
-    `set_`), which frees what it had. storage() of it is the owner of the memory itself.
+    The program may give one of its tensors other memory at any time (`tensor.data = ...`, `set_`),
+    which frees the old memory. storage() returns the owner of the memory itself.
     """
     return tuple(map(storage, tensors))
 
@@ -164,10 +163,10 @@ def finish_current_stream() -> None:
 
 
 def in_order(tensor: torch.Tensor) -> bool:
-    """Whether the elements lie without gaps in some order of the dimensions, as with channels_last.
+    """Whether the elements have no gaps in some order of the dimensions, as with channels_last.
 
-    An elementwise operation can work on the memory of such a tensor as it is, if all ranks have
-    the same strides.
+    An elementwise operation can work directly on the memory of such a tensor, if all ranks have the
+    same strides.
     """
     expected = 1
     for size, step in sorted(zip(tensor.shape, tensor.stride()), key=lambda pair: pair[1]):
@@ -193,10 +192,10 @@ def allreduce_arguments(
     detect_overflow: bool = False,
     deadline_s: float = 0.0,
 ) -> tuple[Any, ...]:
-    """The arguments of native.allreduce_async, of a row of a group as well. Both tensors are kept.
+    """The arguments of native.allreduce_async, also for a row of a group. Both tensors are kept.
 
     Args:
-        name: of the tensor; None where operations match by order.
+        name: of the tensor; None: operations are matched by order.
         tensor: input of any shape.
         output: of the same shape and dtype; may be `tensor`.
         op: a ReduceOp.
@@ -204,9 +203,9 @@ def allreduce_arguments(
         prescale: factor of the input.
         postscale: factor of the result.
         process_set: id.
-        error_feedback: see ronda_allreduce_args; so the next two.
-        detect_overflow: whether native.found_inf() will be asked.
-        deadline_s: 0 for the job's.
+        error_feedback: see ronda_allreduce_args.
+        detect_overflow: see ronda_allreduce_args; whether native.found_inf() will be called.
+        deadline_s: 0 means the job's.
 
     Raises:
         ValueError: a tensor cannot be submitted (see check()).
@@ -234,12 +233,13 @@ def allreduce_arguments(
 
 
 def copy_of_output(address: int, rows: int, like: torch.Tensor) -> torch.Tensor:
-    """A tensor with a result in memory of Ronda's; that may be given back on the current stream.
+    """A tensor with a copy of a result in Ronda's memory. That memory may then be given back on the
+    current stream.
 
     Args:
         address: of the first row, on `like`'s device.
         rows: first dimension of the result.
-        like: tensor of the same dtype, device, and dimensions but the first.
+        like: a tensor with the same dtype, device and dimensions, except the first.
     """
     result = torch.empty((rows, *like.shape[1:]), dtype=like.dtype, device=like.device)
     count = result.numel() * result.element_size()
@@ -254,7 +254,7 @@ def copy_of_output(address: int, rows: int, like: torch.Tensor) -> torch.Tensor:
 
 
 class _DeviceMemory:
-    """Bytes of a GPU's memory, as torch.as_tensor() takes them."""
+    """Bytes of a GPU's memory, in a form that torch.as_tensor() accepts."""
 
     def __init__(self, address: int, count: int) -> None:
         self.__cuda_array_interface__ = {

@@ -1,4 +1,4 @@
-"""The checked mode's other half: tensors that change while an operation uses them."""
+"""A part of the checked mode: finds tensors that change while an operation uses them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ronda.torch import _basics, _tensors
 
 _VARIABLE = "RONDA_CHECK"
 
-# Whether the checked mode is on; None: the job has not asked yet.
+# Whether the checked mode is on; None: not looked up yet in this job.
 _is_on: bool | None = None
-# In the checked mode: how many results were written in place, by the address of the storage.
+# In the checked mode: the number of results that were written in place, by the storage's address.
 _results: Counter[int] = Counter()
 
 
@@ -29,10 +29,10 @@ _basics.at_shutdown(_forget)
 
 
 def steps_between_checks() -> int:
-    """The value of RONDA_CHECK; 0: nothing is checked.
+    """The value of RONDA_CHECK; 0: no checks.
 
     Raises:
-        ValueError: it is no number of steps.
+        ValueError: the value is not a number of steps.
     """
     text = os.environ.get(_VARIABLE) or "0"
     if not (text.isascii() and text.isdecimal()):
@@ -49,7 +49,7 @@ class Watch:
         """
         Args:
             name: of the operation, for the error text.
-            tensors: that the operation reads or writes.
+            tensors: the operation reads or writes them.
         """
         self._name = name
         self._seen = [(each, _changes_of(each)) for each in tensors if not each.is_inference()]
@@ -57,7 +57,7 @@ class Watch:
     def check(self) -> None:
         """
         Raises:
-            ValueError: the program has changed a tensor since. It names the operation.
+            ValueError: the program has changed a tensor meanwhile. The text names the operation.
         """
         for tensor, changes in self._seen:
             if _changes_of(tensor) > changes:
@@ -77,12 +77,12 @@ def watch(name: str | None, tensors: Sequence[torch.Tensor]) -> Watch | None:
 
 
 def _changes_of(tensor: torch.Tensor) -> int:
-    """How often the program has changed a tensor, to a constant."""
+    """The number of the program's changes of a tensor, plus a constant."""
     return tensor._version - _results[_tensors.storage(tensor).data_ptr()]
 
 
 def mark_changed(tensor: torch.Tensor) -> torch.Tensor:
-    """Says of a tensor that a result was written to it, which autograd does not see by itself."""
+    """Records that a result was written to a tensor, because autograd does not notice it itself."""
     if not tensor.is_inference():
         _increment_version(tensor)
         if _is_on:
@@ -91,7 +91,7 @@ def mark_changed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _change_nothing(tensor: torch.Tensor) -> None:
-    """For versions of torch that have no function for it: a change of no element counts as one."""
+    """For versions of torch without such a function: a change of no element is also counted."""
     tensor.detach().view(-1)[:0].zero_()
 
 

@@ -1,8 +1,8 @@
 """Compression of gradients.
 
-Called directly, a compressor casts the tensor, as in Horovod. DistributedOptimizer does not call
-those of this module: it has Ronda reduce the gradients in the compressor's format, which takes no
-copy and adds up in 32 bits.
+If a program calls a compressor directly, it casts the tensor, as in Horovod. DistributedOptimizer
+does not call the compressors of this module: Ronda reduces the gradients in the compressor's
+format, without a copy, and adds in 32 bits.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from ronda.types import Wire
 
 
 class Compressor:
-    """Base class of compressors, also of the program's own."""
+    """Base class of compressors, also of the program's own ones."""
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, object]:
-        """The tensor in its short form, and what decompress() needs to know."""
+        """The tensor in its short form, and the context for decompress()."""
         raise NotImplementedError
 
     @staticmethod
     def decompress(tensor: torch.Tensor, ctx: object) -> torch.Tensor:
-        """The tensor in its long form; `ctx` is what compress() returned."""
+        """The tensor in its long form; `ctx` comes from compress()."""
         raise NotImplementedError
 
 
@@ -34,8 +34,8 @@ class _WireCompressor(Compressor):
 
     @classmethod
     def compress(cls, tensor: torch.Tensor) -> tuple[torch.Tensor, object]:
-        """Casts a tensor of floating-point numbers; others stay."""
-        is_tensor = isinstance(tensor, torch.Tensor)  # something else is refused where it is sent
+        """Casts a tensor of floating-point numbers; other tensors stay."""
+        is_tensor = isinstance(tensor, torch.Tensor)  # other objects are refused at the submission
         if cls.dtype is None or not is_tensor or not tensor.dtype.is_floating_point:
             return tensor, None
         return tensor.to(cls.dtype), tensor.dtype
@@ -68,14 +68,14 @@ class BF16Compressor(_WireCompressor):
 
 
 class FP8Compressor(_WireCompressor):
-    """8 bits, in blocks with a scale each: in DistributedOptimizer only."""
+    """8 bits, in blocks with a scale each; only in DistributedOptimizer."""
 
     wire = Wire.FP8_E4M3
     dtype = None
 
 
 class Compression:
-    """The compressors: for the argument `compression`."""
+    """The compressors, for the argument `compression`."""
 
     none = NoneCompressor
     fp16 = FP16Compressor
@@ -84,7 +84,7 @@ class Compression:
 
 
 def wire_of(compression: type[Compressor] | Compressor) -> Wire | None:
-    """The format of a compressor of this module; None for one of the program's own."""
+    """The format of a compressor of this module; None for the program's own compressor."""
     own = compression if isinstance(compression, type) else type(compression)
     if issubclass(own, _WireCompressor) and own.__module__ == __name__:
         return own.wire

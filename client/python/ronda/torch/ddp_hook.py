@@ -3,11 +3,11 @@
     state = CompressionState(wire=Wire.FP8_E4M3, error_feedback=True)
     model.register_comm_hook(state, compressed_allreduce)
 
-Ronda converts while it reduces: no copy of the bucket in another dtype is made, sums are fp32, and
-they are rounded once. torch's own fp16_compress_hook casts, sums in fp16 and casts back.
+Ronda converts while it reduces: it makes no copy of the bucket in another dtype, computes sums in
+fp32, and rounds them once. torch's own fp16_compress_hook casts, sums in fp16 and casts back.
 """
 
-# DDP compares a hook's annotations with classes, so they are not postponed here.
+# DDP compares a hook's annotations with classes, so this module does not postpone annotations.
 import itertools
 from typing import Any
 
@@ -25,9 +25,10 @@ _numbers = itertools.count()
 
 
 class CompressionState:
-    """How the buckets of one DDP module travel, and what was found in them.
+    """How the buckets of a DDP module travel, and whether they overflowed.
 
-    Every rank makes its states in the same order: their numbers are part of the buckets' names.
+    Every rank creates its states in the same order, because their numbers are part of the buckets'
+    names.
     """
 
     def __init__(
@@ -39,13 +40,14 @@ class CompressionState:
     ) -> None:
         """
         Args:
-            process_group: of the module, a group of the backend "ronda"; None: the default group.
+            process_group: of the module, a group of the backend "ronda". None means the default
+                group.
             wire: the format of the elements between ranks.
-            error_feedback: what rounding has lost is added to this rank's next gradients.
-            detect_overflow: found_inf() is wanted.
+            error_feedback: rounding errors are added to this rank's next gradients.
+            detect_overflow: the program will call found_inf().
 
         Raises:
-            ValueError: the group is one of another backend.
+            ValueError: the group belongs to another backend.
         """
         c10d: Any = dist.distributed_c10d
         group = c10d._get_default_group() if process_group is None else process_group
@@ -59,7 +61,7 @@ class CompressionState:
     def found_inf(self) -> bool:
         """Whether an averaged gradient of the last backward is infinite or not a number.
 
-        The answer is the same on every rank, so that all skip the step or none does.
+        The answer is the same on every rank, so that either all ranks skip the step or none does.
         """
         found = False
         for work, handle in self._handles:

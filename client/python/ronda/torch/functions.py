@@ -1,4 +1,4 @@
-"""Equal state on all ranks: parameters, optimizers and objects."""
+"""Makes state equal on all ranks: parameters, optimizers and objects."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def broadcast_object(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """The root's object, on every rank. It is pickled: only take it from ranks that you trust.
+    """The root's object, on every rank. It is pickled: only use it among ranks that you trust.
 
     Args:
-        obj: looked at on the root only.
+        obj: only the root's is used.
         root_rank: the rank in the job, also in a process set.
-        name: the same on every rank; without one calls meet by order.
+        name: the same on every rank; calls without a name are matched by order.
         process_set: the ranks that take part.
     """
     return objects.broadcast_object(obj, root_rank, name=name, process_set=process_set)
@@ -36,13 +36,13 @@ def broadcast_object(
 def allgather_object(
     obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
-    """The objects of all ranks that take part, by rank: not of those that have joined.
+    """The objects of all ranks that take part, by rank. Ranks that have joined do not take part.
 
-    They are pickled: only take them from ranks that you trust.
+    The objects are pickled: only use it among ranks that you trust.
 
     Args:
         obj: of this rank.
-        name: the same on every rank; without one calls meet by order.
+        name: the same on every rank; calls without a name are matched by order.
         process_set: the ranks that take part.
     """
     return objects.allgather_object(obj, name=name, process_set=process_set)
@@ -53,16 +53,16 @@ def broadcast_parameters(
     root_rank: int,
     process_set: ProcessSet = global_process_set,
 ) -> None:
-    """Gives all ranks the root's tensors, in place.
+    """Copies the root's tensors to all ranks, in place.
 
     Args:
         params: a state_dict, or named parameters, or tensors, in the same order on every rank.
-            What is no tensor in a state_dict is left as it is.
+            Other entries of a state_dict do not change.
         root_rank: the rank in the job, also in a process set.
         process_set: the ranks that take part.
 
     Raises:
-        ValueError: `params` is something else.
+        ValueError: `params` has another type.
     """
     handles = []
     copies: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -97,7 +97,7 @@ def _named(params: Mapping[str, Any] | Iterable[Any]) -> list[tuple[Any, Any]]:
 
 @dataclass(frozen=True)
 class _Placeholder:
-    """Stands for a tensor where a structure travels as an object."""
+    """Replaces a tensor in a structure that travels as an object."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -105,7 +105,7 @@ class _Placeholder:
 
 
 def _take_out(value: Any, tensors: list[torch.Tensor]) -> Any:
-    """`value` with placeholders for its tensors, which are appended to `tensors`."""
+    """Replaces the tensors in `value` by placeholders, and appends the tensors to `tensors`."""
     if isinstance(value, torch.Tensor):
         tensors.append(value.detach().contiguous())
         return _Placeholder(value.dtype, tuple(value.shape), value.device.type == "cpu")
@@ -113,7 +113,7 @@ def _take_out(value: Any, tensors: list[torch.Tensor]) -> Any:
 
 
 def _put_in(value: Any, tensors: list[torch.Tensor], device: torch.device) -> Any:
-    """The inverse: new tensors, on `device` if they were on one, are appended to `tensors`."""
+    """The inverse. Appends new tensors to `tensors`, on `device` if they were on a device."""
     if isinstance(value, _Placeholder):
         place = torch.device("cpu") if value.on_host else device
         tensors.append(torch.empty(value.shape, dtype=value.dtype, device=place))
@@ -122,9 +122,10 @@ def _put_in(value: Any, tensors: list[torch.Tensor], device: torch.device) -> An
 
 
 def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A container like `value` of what `change` makes of its elements; something else as it is.
+    """A container like `value` with the results of `change` for its elements. Other objects are
+    returned as they are.
 
-    Containers of the program's own classes are among the latter: they travel as they are, pickled.
+    Containers of the program's own classes are treated as other objects: they travel pickled.
     """
     kind = type(value)
     if kind in (dict, collections.OrderedDict):
@@ -137,7 +138,7 @@ def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _own_class(kind: Any) -> Any:
-    """This process' class of that name: one of the main program may have come as a copy of it."""
+    """This process's class of that name. A class of the main program may have come as a copy."""
     return getattr(sys.modules.get(kind.__module__), kind.__qualname__, kind)
 
 
@@ -149,7 +150,7 @@ def broadcast_optimizer_state(
     Args:
         optimizer: the same kind on every rank, with parameters in the same order.
         root_rank: the rank in the job.
-        model: not used; Horovod looks for sparse parameters in it.
+        model: not used. Horovod looks for sparse parameters in it.
 
     Raises:
         ValueError: the parameters of this rank's optimizer are not those of the root's.

@@ -1,6 +1,6 @@
-"""Collectives on torch tensors, which wait and are differentiable.
+"""Blocking, differentiable collectives on torch tensors.
 
-Also all other names of Horovod's module of this name. Gradients are what they are there.
+Also all other names of Horovod's module mpi_ops. Gradients are the same as there.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _Factors = tuple[float, float]
 
 
 def _needs_gradient(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether the call has to be recorded. That takes longer than a small allreduce."""
-    # What is no tensor is refused where it is submitted, so that the other ranks hear of it.
+    """Whether the call has to be recorded, which takes longer than a small allreduce."""
+    # Other objects are refused at the submission, so that the other ranks are notified.
     return torch.is_grad_enabled() and any(
         isinstance(tensor, torch.Tensor) and tensor.requires_grad for tensor in tensors
     )
@@ -100,7 +100,7 @@ def _reduce(
 
 
 class _Allreduce(torch.autograd.Function):
-    """The gradient is reduced as the tensor was."""
+    """The gradient is reduced in the same way as the tensor."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -147,8 +147,8 @@ def allreduce(
     Args:
         tensor: contiguous, of the same shape and dtype on every rank.
         average: deprecated; True is Average, False is Sum.
-        name: the same on every rank; without one tensors meet by order.
-        compression: the type that the tensor is cast to before, and from afterwards.
+        name: the same on every rank; tensors without a name are matched by order.
+        compression: casts the tensor before the reduction, and back afterwards.
         op: Average (if None), Sum, Min, Max, Product or Adasum.
         prescale_factor: of the tensor, before the reduction; not 0.
         postscale_factor: of the result; not 0.
@@ -192,7 +192,7 @@ def _reduce_group(
 
 
 class _GroupedAllreduce(torch.autograd.Function):
-    """The gradients are reduced as the tensors were."""
+    """The gradients are reduced in the same way as the tensors."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -224,7 +224,7 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """As allreduce(), of several tensors together: all are carried out, or none."""
+    """As allreduce(), for several tensors together, either all of them or none."""
     op, factors = reduce_op(op, average), (prescale_factor, postscale_factor)
     pairs = [compression.compress(tensor) for tensor in tensors]
     short = [tensor for tensor, _ in pairs]
@@ -254,7 +254,7 @@ def grouped_allreduce_(
 def _gather(
     tensors: Sequence[torch.Tensor], name: str | None, process_set: ProcessSet
 ) -> list[torch.Tensor]:
-    """Without autograd. One tensor travels by itself, several as a group."""
+    """Gathers without autograd. A single tensor travels alone, several travel as a group."""
     if len(tensors) == 1:
         return [synchronize(allgather_async(tensors[0], name, process_set))]
     return list(synchronize(grouped_allgather_async(tensors, name, process_set)))
@@ -287,8 +287,8 @@ def allgather(
     """Concatenates the ranks' tensors along the first dimension. Differentiable.
 
     Args:
-        tensor: contiguous; its first dimension may differ between ranks, the others may not.
-        name: the same on every rank; without one tensors meet by order.
+        tensor: contiguous; only its first dimension may differ between ranks.
+        name: the same on every rank; tensors without a name are matched by order.
         process_set: the ranks that take part.
     """
     if _needs_gradient([tensor]):
@@ -302,7 +302,7 @@ def grouped_allgather(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """As allgather(), of several tensors together."""
+    """As allgather(), for several tensors together."""
     if _needs_gradient(tensors):
         return list(_Allgather.apply(name, process_set, *tensors))
     return _gather(tensors, name, process_set)
@@ -317,7 +317,7 @@ def _send(
 
 
 class _Broadcast(torch.autograd.Function):
-    """The root's gradient is the mean over the ranks; that of the others is zero."""
+    """The root's gradient is the mean over the ranks; the other ranks' gradients are zero."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -343,7 +343,7 @@ def broadcast(
     Args:
         tensor: contiguous, of the same shape and dtype on every rank.
         root_rank: the rank in the job, also in a process set.
-        name: the same on every rank; without one tensors meet by order.
+        name: the same on every rank; tensors without a name are matched by order.
         process_set: the ranks that take part.
     """
     if _needs_gradient([tensor]):
@@ -364,7 +364,7 @@ def broadcast_(
 
 
 class _Alltoall(torch.autograd.Function):
-    """The gradient of a row comes from where the row went."""
+    """The gradient of a row comes from the rank to which the row went."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -392,16 +392,17 @@ def alltoall(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Sends rows of the first dimension to every member, and receives theirs. Differentiable.
+    """Sends rows of the first dimension to every member, and receives the members' rows.
+    Differentiable.
 
     Args:
-        tensor: contiguous; its first dimension may differ between ranks, the others may not.
-        splits: how many rows each member gets; None: the same number for all.
-        name: the same on every rank; without one tensors meet by order.
+        tensor: contiguous; only its first dimension may differ between ranks.
+        splits: the number of rows for each member. None means the same number for all.
+        name: the same on every rank; tensors without a name are matched by order.
         process_set: the ranks that take part.
 
     Returns:
-        The rows received; if `splits` was given, also how many came from each member.
+        The received rows. With `splits` also the number of rows from each member.
     """
     if _needs_gradient([tensor]):
         output, received = _Alltoall.apply(tensor, splits, name, process_set)
@@ -421,14 +422,16 @@ def _scatter(
     factors: _Factors,
     process_set: ProcessSet,
 ) -> list[torch.Tensor]:
-    """Reduces and scatters without autograd. One tensor travels by itself, several as a group."""
+    """Reduces and scatters without autograd. A single tensor travels alone, several travel as a
+    group.
+    """
     if len(tensors) == 1:
         return [synchronize(reducescatter_async(tensors[0], name, op, process_set, *factors))]
     return list(synchronize(grouped_reducescatter_async(tensors, name, op, process_set, *factors)))
 
 
 class _Reducescatter(torch.autograd.Function):
-    """The gradients of the parts, put together; times the number of ranks for a sum."""
+    """The gradients of the parts, concatenated; for a sum multiplied by the number of ranks."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -459,7 +462,7 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[torch.Tensor]:
-    """As reducescatter(), of several tensors together."""
+    """As reducescatter(), for several tensors together."""
     pairs = [compression.compress(tensor) for tensor in tensors]
     short = [tensor for tensor, _ in pairs]
     factors = (prescale_factor, postscale_factor)
@@ -479,12 +482,12 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> torch.Tensor:
-    """Reduces a tensor, of which every member gets a part of the rows. Differentiable.
+    """Reduces a tensor. Every member gets a part of the rows. Differentiable.
 
     Args:
         tensor: contiguous, of the same shape, not (), and dtype on every rank.
-        name: the same on every rank; without one tensors meet by order.
-        compression: the type that the tensor is cast to before, and from afterwards.
+        name: the same on every rank; tensors without a name are matched by order.
+        compression: casts the tensor before the reduction, and back afterwards.
         op: Average, Sum, Min, Max or Product; the first two are differentiable.
         process_set: the ranks that take part.
         prescale_factor: of the tensor, before the reduction; not 0.

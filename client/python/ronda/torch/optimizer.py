@@ -1,4 +1,4 @@
-"""DistributedOptimizer: a program's optimizer, with gradients reduced over the ranks."""
+"""DistributedOptimizer: a program's optimizer, whose gradients are reduced over the ranks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _name_parameters(
     """The name of each of the optimizer's parameters.
 
     Raises:
-        ValueError: `named_parameters` has something else than pairs, a name twice, or lacks a
+        ValueError: `named_parameters` does not consist of pairs, has a name twice, or lacks a
             parameter.
     """
     if named_parameters is None:
@@ -68,7 +68,7 @@ def _number_parameters(groups: Sequence[dict[str, Any]], first: int = 0) -> dict
 
 
 class _Distributed(_Base):
-    """What all distributed optimizers share. Comes before the program's class among the bases."""
+    """The common part of distributed optimizers. It precedes the program's class as a base."""
 
     process_set: ProcessSet
     _parameter_names: dict[
@@ -85,12 +85,14 @@ class _Distributed(_Base):
         names: dict[torch.Tensor, str],
         options: dict[str, Any],
     ) -> Any:
-        """An optimizer of a new class, derived from `cls` and `optimizer`'s, with its contents.
+        """An optimizer of a new class, derived from `cls` and `optimizer`'s class, with its
+        contents.
 
-        The contents are shared, so that a learning rate scheduler made for `optimizer` serves both.
+        The contents are shared, so a learning rate scheduler made for `optimizer` also works for
+        the result.
 
         Raises:
-            ValueError: `optimizer` is the result of such a call.
+            ValueError: `optimizer` is already the result of such a call.
         """
         own = type(optimizer)
         if isinstance(optimizer, _Distributed):
@@ -106,17 +108,17 @@ class _Distributed(_Base):
         wrapped._own_class, wrapped._options = own, options
         wrapped._checks = StepChecks(has_own_gradients=options["op"] == Adasum)
         wrapped.process_set = options["process_set"]
-        wrapped.__dict__.pop("step", None)  # a scheduler's wrapper around the other one's step()
+        wrapped.__dict__.pop("step", None)  # a scheduler's wrapper around the original's step()
         return wrapped
 
     def __reduce__(self) -> Any:
-        """A copy, or what is loaded from a pickle, is distributed as well, over the same names."""
+        """A copy, or an object from a pickle, is also distributed, with the same names."""
         named = list(self._parameter_names.items())
         return _distribute, (self._own_class, super().__getstate__(), named, self._options)
 
     def _average(self, loss: Any, name: str, op: ReduceOp) -> Any:
-        """A closure's loss over all ranks, so that each calls the closure as often as the others;
-        what is no number stays as it is.
+        """Averages a closure's loss over all ranks, so that every rank calls the closure equally
+        often. If the loss is not a number, it does not change.
         """
         is_tensor = isinstance(loss, torch.Tensor)
         if not is_tensor and not isinstance(loss, (float, int)):
@@ -134,7 +136,7 @@ class _Distributed(_Base):
             self._checks.check(names, self.process_set)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """As of the program's optimizer; what is reduced of the new parameters gets names."""
+        """As the program's optimizer. New parameters whose gradients are reduced get names."""
         super().add_param_group(param_group)
         number = len(self.param_groups) - 1
         self._parameter_names.update(_number_parameters(self.param_groups[-1:], number))
@@ -153,41 +155,42 @@ class _DistributedOptimizer(_Distributed):
         return self._passes
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Sets the number of backward passes before step(); between steps."""
+        """Sets the number of backward passes before step(). Call it between steps."""
         self._passes = self._options["backward_passes_per_step"] = passes
         self._reducer.set_passes(passes)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """As of the program's optimizer; the gradients of the new parameters are reduced, too."""
+        """As the program's optimizer. The gradients of the new parameters are also reduced."""
         super().add_param_group(param_group)
         added = self.param_groups[-1]["params"]
         self._reducer.add({each: self._parameter_names[each] for each in added})
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """As of the program's optimizer; begins a new step."""
+        """As the program's optimizer; begins a new step."""
         self._reducer.abandon()
         self._synchronized = False
         self._should_synchronize = True
         super().load_state_dict(*args, **kwargs)
 
     def synchronize(self) -> None:
-        """Waits until all gradients are reduced, to clip or look at them before step().
+        """Waits until all gradients are reduced, so that the program can clip or inspect them
+        before step().
 
         Gradients that backward has not computed are reduced as they are, or as zeros if another
-        rank has one.
+        rank has the gradient.
 
         Raises:
             HorovodInternalError: a reduction failed. The gradients are undefined; a new step
                 begins.
-            ValueError: a gradient was changed while it was being reduced, or on each rank in
-                another way.
+            ValueError: a gradient was changed during its reduction, or changed differently on the
+                ranks.
         """
         self._reducer.synchronize()
         self._synchronized = True
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """Within it step() does not call synchronize(), which the program has done."""
+        """Inside this context step() does not call synchronize(): the program has called it."""
         self._should_synchronize = False
         try:
             yield
@@ -198,9 +201,9 @@ class _DistributedOptimizer(_Distributed):
         """Synchronizes and applies the gradients.
 
         Args:
-            args: of the step() of the program's optimizer; so `kwargs`. A closure, the first or
-                the one of that name, computes the loss and the gradients: both are reduced after
-                each call, so that all ranks see the same.
+            args: for the step() of the program's optimizer, as are `kwargs`. A closure, the first
+                argument or the one named `closure`, computes the loss and the gradients. Both are
+                reduced after each call, so that all ranks get the same.
         """
         first = args[0] if args else kwargs.get("closure")
         closure = first if callable(first) else None
@@ -228,7 +231,7 @@ class _DistributedOptimizer(_Distributed):
             loss = closure()
             if not self._reducer.is_active():
                 return loss
-            # Another rank may have computed gradients where this one has not.
+            # Another rank may have computed gradients that this rank has not.
             self._reducer.synchronize(takes_old=self._reducer.is_pending())
             op = Sum if self._options["op"] == Sum else Average
             first = next(iter(self._parameter_names.values()), "")
@@ -237,7 +240,7 @@ class _DistributedOptimizer(_Distributed):
         return call
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
-        """As of the program's optimizer; a step that it leaves out ends.
+        """As the program's optimizer. If the program skips a step, this call ends that step.
 
         Raises:
             AssertionError: a gradient is being reduced.
@@ -253,24 +256,24 @@ class _DistributedOptimizer(_Distributed):
 
 
 class _DistributedAdasumOptimizer(_Distributed):
-    """Each rank takes its own step; the changes of the parameters are combined by Adasum."""
+    """Each rank makes its own step; Adasum combines the changes of the parameters."""
 
     _compression: type[Compressor]
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Nothing has to be known: gradients stay local."""
+        """Has no effect, because gradients stay local."""
 
     def synchronize(self) -> None:
-        """Does nothing: step() does all."""
+        """Does nothing: step() does everything."""
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """AssertionError: the changes are combined in step()."""
+        """Raises AssertionError: step() combines the changes."""
         raise AssertionError("skip_synchronize() is not for op=Adasum: step() reduces the changes")
         yield
 
     def step(self, *args: Any, **kwargs: Any) -> Any:
-        """Applies the gradients, and combines the changes; the arguments are those of the step() of
+        """Applies the gradients, and combines the changes. The arguments are those of the step() of
         the program's optimizer.
         """
         if not is_active(self.process_set):
@@ -364,7 +367,7 @@ def DistributedOptimizer(
 ) -> Any:
     """Wraps an optimizer: gradients are reduced over the ranks while backward computes others.
 
-    step() waits for them and applies them. To look at the reduced gradients, or clip them:
+    step() waits for them and applies them. To inspect or clip the reduced gradients:
 
         loss.backward()
         optimizer.synchronize()
@@ -373,21 +376,22 @@ def DistributedOptimizer(
             optimizer.step()
 
     Args:
-        optimizer: any of torch.optim's kind. The result has a class derived from its class, and
-            shares its state.
-        named_parameters: pairs of names and parameters, as model.named_parameters() makes them;
-            the same on every rank.
-        compression: Compression.fp16, .bf16 and .fp8 travel in that format and are added up in
-            32 bits; fp8 also carries its rounding errors over to the next step. A Compressor of
-            the program's own is called for each gradient.
-        backward_passes_per_step: how often backward adds to the gradients before step(). Their
-            sum over the passes travels, once.
-        op: Average, Sum or Adasum, which combines the ranks' changes of the parameters. Also Min,
+        optimizer: an optimizer of torch.optim's kind. The result has a class derived from its
+            class, and shares its state.
+        named_parameters: pairs of names and parameters, as from model.named_parameters(); the same
+            on every rank.
+        compression: Compression.fp16, .bf16 and .fp8: the gradients travel in that format and are
+            added in 32 bits. fp8 also adds its rounding errors to the next step. The program's own
+            Compressor is called for each gradient.
+        backward_passes_per_step: how often backward adds to the gradients before step(). Their sum
+            over the passes travels, once.
+        op: Average, Sum, or Adasum, which combines the ranks' changes of the parameters. Also Min,
             Max and Product.
-        gradient_predivide_factor: of the average, the part that is divided before the sum.
+        gradient_predivide_factor: for an average, the part of the divisor that is applied before
+            the sum.
         num_groups: deprecated; use groups.
-        groups: lists of parameters whose gradients travel together; or the number of such lists,
-            of about equal length. None, 0: each gradient travels when it is ready.
+        groups: lists of parameters whose gradients travel together, or the number of such lists, of
+            about equal length. If it is None or 0, each gradient travels when it is ready.
         sparse_as_dense: reduces sparse gradients as dense ones.
         process_set: the ranks that take part.
 

@@ -11,10 +11,10 @@ from ronda.torch.mpi_ops import Sum, allgather_async, allreduce, size, synchroni
 
 
 class SyncBatchNorm(_BatchNorm):
-    """torch's BatchNorm of any number of dimensions, with the statistics of all ranks' batches.
+    """torch's BatchNorm for any number of dimensions, with the statistics of all ranks' batches.
 
-    On the CPU and on GPUs. Every rank calls it equally often; batches may have different sizes, a
-    rank's may be empty. In evaluation it is the same as BatchNorm.
+    For CPUs and GPUs. Every rank calls it equally often. Batches may have different sizes, and may
+    be empty. In evaluation mode it equals BatchNorm.
     """
 
     def _check_input_dim(self, input: torch.Tensor) -> None:
@@ -48,7 +48,7 @@ class SyncBatchNorm(_BatchNorm):
 
 
 def _shaped(channels: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """A tensor of shape (C,) for arithmetic with one of shape (N, C, ...)."""
+    """Reshapes a tensor of shape (C,) for arithmetic with a tensor of shape (N, C, ...)."""
     return channels.view(1, -1, *([1] * (like.dim() - 2)))
 
 
@@ -57,10 +57,10 @@ def _sum_over_ranks(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _statistics(input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Mean and biased variance of each channel over all ranks, and how many numbers they are of.
+    """Mean and biased variance of each channel over all ranks, and the count of its numbers.
 
-    Each rank's count, mean and sum of squared deviations are combined as in Chan, Golub and
-    LeVeque (1979), which loses no digits where the mean is large.
+    Each rank's count, mean and sum of squared deviations are combined as in Chan, Golub and LeVeque
+    (1979). This loses no digits if the mean is large.
     """
     dims = [0, *range(2, input.dim())]
     count = input.numel() // max(input.size(1), 1)
@@ -79,7 +79,7 @@ def _statistics(input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.
 class _Normalize(torch.autograd.Function):
     """(x - mean) / sqrt(variance + eps) * weight + bias, and mean, variance and count.
 
-    Backward adds up the gradient's sums over the ranks: the statistics depend on all batches.
+    Backward sums its terms over the ranks, because the statistics depend on all batches.
     """
 
     @staticmethod

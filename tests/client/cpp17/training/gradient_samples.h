@@ -1,4 +1,4 @@
-// Gradients for tests, and what ranks make of them.
+// Gradients for tests, and their results over the ranks.
 #ifndef RONDA_TESTS_CLIENT_CPP17_TRAINING_GRADIENT_SAMPLES_H_
 #define RONDA_TESTS_CLIENT_CPP17_TRAINING_GRADIENT_SAMPLES_H_
 
@@ -14,7 +14,7 @@
 
 namespace ronda_test {
 
-// Numbers between -1 and 1, others on each rank and in each step; multiples of 2^-10, whose sums are exact.
+// Numbers between -1 and 1 that differ between ranks and steps. They are multiples of 2^-10, whose sums are exact.
 template <class T>
 std::vector<T> gradient_of(int step, std::size_t count) {
   ronda::detail::Random random(static_cast<std::uint64_t>(ronda::rank()), static_cast<std::uint64_t>(step) + 1);
@@ -23,7 +23,7 @@ std::vector<T> gradient_of(int step, std::size_t count) {
   return gradient;
 }
 
-// The same in the memory that `gradient` has.
+// Writes these numbers into the memory of `gradient`.
 template <class T>
 void fill(std::vector<T>& gradient, int step) {
   const std::vector<T> values = gradient_of<T>(step, gradient.size());
@@ -53,7 +53,7 @@ double distance(const std::vector<T>& a, const std::vector<T>& b) {
   return largest;
 }
 
-// The part of a state whose name begins so.
+// The part of a state whose name has this prefix.
 template <class T>
 std::vector<T> part_of(const std::vector<ronda::Tensor>& state, const std::string& begin) {
   for (const ronda::Tensor& tensor : state) {
@@ -64,7 +64,7 @@ std::vector<T> part_of(const std::vector<ronda::Tensor>& state, const std::strin
   return {};
 }
 
-// Gives `to` the state of `from`, as a checkpoint would.
+// Loads the state of `from` into `to`, as from a checkpoint.
 inline void copy_state(const std::vector<ronda::Tensor>& from, const std::vector<ronda::Tensor>& to) {
   for (std::size_t i = 0; i < from.size(); ++i) {
     const char* const bytes = static_cast<const char*>(from[i].data);

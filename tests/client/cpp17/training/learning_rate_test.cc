@@ -62,7 +62,7 @@ TEST(PlateauTest, LowersTheRateWhenTheAverageOverTheRanksStopsToFall) {
     options.patience = 1;
     options.least = 0.25;
     Plateau plateau(options);
-    // On rank 0 it rises and on rank 1 it falls; only their average counts.
+    // On rank 0 it rises and on rank 1 it falls. Only their average matters.
     const double sign = ronda::rank() == 0 ? 1 : -1;
     EXPECT_EQ(plateau.update(10 + sign), 1);
     EXPECT_EQ(plateau.update(9 + 2 * sign), 1);

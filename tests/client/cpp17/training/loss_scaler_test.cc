@@ -86,7 +86,7 @@ struct Sgd {
   int steps = 0;
 };
 
-// All ranks leave out the same step, name the same gradient, and have the same scale afterwards.
+// All ranks skip the same step, name the same gradient, and have the same scale afterwards.
 TEST(LossScalerTest, FollowsAnOptimizerWhoseGradientsOverflowOnOneRank) {
   ronda::run_threads(3, [] {
     std::vector<float> fine(2, 1), risky(2, 1);

@@ -48,7 +48,7 @@ TEST_P(PowerSgdRanksTest, AnApproximationOfFullRankIsTheMean) {
 
 TEST_P(PowerSgdRanksTest, AMeanOfLowRankTravelsWhole) {
   ronda::run_threads(GetParam(), [] {
-    // Each rank's gradient has rank 1, and so their mean has no more than there are ranks.
+    // Each rank's gradient has rank 1, so the rank of their mean is at most the number of ranks.
     const std::vector<double> left = gradient_of<double>(0, 8), right = gradient_of<double>(1, 10);
     std::vector<double> gradient(80);
     for (std::size_t i = 0; i < 80; ++i) gradient[i] = left[i / 10] * right[i % 10];
@@ -151,7 +151,7 @@ TEST_P(PowerSgdRanksTest, AnOverflowOnOneRankIsSeenByAllAndForgotten) {
   });
 }
 
-// A gradient that is zero, as that of a frozen layer, leaves no direction to go on from.
+// A zero gradient, such as that of a frozen layer, leaves no direction to continue from.
 TEST_P(PowerSgdRanksTest, AGradientMayBeZeroForSomeSteps) {
   ronda::run_threads(GetParam(), [] {
     std::vector<float> gradient(4 * 4);

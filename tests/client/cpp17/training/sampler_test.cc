@@ -20,7 +20,8 @@ using ronda::training::Tail;
 using ::testing::ElementsAre;
 using Samples = std::vector<std::int64_t>;
 
-// Takes `steps` samples on each of `ranks` ranks, from `state` on, and adds them to `*taken`. Returns the state then.
+// Takes `steps` samples on each of `ranks` ranks, beginning with `state`, and adds them to `*taken`. Returns the final
+// state.
 DistributedSamplerState take(std::int64_t size, int ranks, const DistributedSamplerState& state, std::int64_t steps,
                              const DistributedSamplerOptions& options, Samples* taken) {
   std::vector<DistributedSampler> samplers;
@@ -77,7 +78,7 @@ TEST(DistributedSamplerTest, OrdersDifferByEpochAndSeedAndAreTheSameOnEveryRank)
   EXPECT_EQ(DistributedSampler(100, 1, 4).next(1).front(), first[1]);
 }
 
-// On every platform, in every version: a job may resume with another build.
+// The order is the same on every platform and in every version, because a job may resume with another build.
 TEST(DistributedSamplerTest, TheOrderIsAPromise) {
   EXPECT_THAT(DistributedSampler(8, 0, 1).next(8), ElementsAre(1, 0, 6, 4, 3, 5, 2, 7));
 }
@@ -87,7 +88,7 @@ TEST(DistributedSamplerTest, NoSamplesAreNone) {
   EXPECT_EQ(DistributedSampler(0, 0, 3).remaining(), 0);
 }
 
-// Whatever the sizes: an epoch has each sample once, but for the tail; also if the job resumes in between on another
+// For all sizes: an epoch has each sample once, except for the tail, even if the job resumes in between on another
 // number of ranks.
 TEST(DistributedSamplerTest, AnEpochHasEachSampleOnceAlsoWhenTheNumberOfRanksChanges) {
   const std::uint64_t seed = std::random_device()();

@@ -160,7 +160,7 @@ TEST(StrategyTest, IsLoadedFromAFile) {
   EXPECT_THAT(ronda::training::try_load_strategy(path).status().message(), HasSubstr(path + ": cannot be read"));
 }
 
-// From a file to gradients that are reduced so.
+// From a file to gradients that are reduced as the file says.
 TEST(StrategyTest, ItsPartsAreReadyForUse) {
   struct Sgd {
     void step() {}

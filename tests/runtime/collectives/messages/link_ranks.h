@@ -13,12 +13,12 @@
 
 namespace ronda::testing {
 
-// How the tests' messages name a rank: rank 10 of the job on host h10, for rank 0 of the link.
+// How the tests' messages name a rank: rank 0 of the link is rank 10 of the job, on host h10.
 inline Peer LinkPeer(RankId rank) {
   return {.rank = 10 + rank, .host = "h" + std::to_string(10 + rank), .pid = 100 + rank};
 }
 
-// One link a rank. `job_failure` is asked by all of them.
+// Returns one link per rank. All of them ask `job_failure`.
 inline std::vector<std::unique_ptr<MessageLink>> ConnectLinks(
     int size, uint64_t seed, const std::function<absl::Status()>& job_failure = [] { return absl::OkStatus(); }) {
   std::vector<Peer> peers;
@@ -32,7 +32,7 @@ inline std::vector<std::unique_ptr<MessageLink>> ConnectLinks(
   return links;
 }
 
-// Runs body(link) for each link on a thread of its own.
+// Runs body(link) for each link, on its own thread.
 template <typename Body>
 void OnEveryLink(const std::vector<std::unique_ptr<MessageLink>>& links, const Body& body) {
   std::vector<std::thread> threads;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr CallInfo kInfo = {.label = "x", .limits = {.deadline = absl::Seconds(50)}};
 
-// One step, several, and steps that are not full: up to 8 ranks exchange directly, up to 64 in two steps.
+// Exchanges of one step and of several, some of them not full. Up to 8 ranks exchange directly, up to 64 in two steps.
 constexpr int kSizes[] = {1, 2, 7, 8, 9, 20, 65};
 
 TEST(DisseminationTest, BlocksOfAllReachAll) {
@@ -25,7 +25,7 @@ TEST(DisseminationTest, BlocksOfAllReachAll) {
     OnEveryLink(links, [&](MessageLink& link) {
       Dissemination exchange(link);
       const Members members(kInfo, link.rank(), size);
-      // Other sizes reveal the rest of an earlier exchange.
+      // The sizes differ, so that data left from an earlier exchange is noticed.
       for (size_t bytes : {size_t{3}, size_t{21}, size_t{0}, size_t{8}}) {
         const auto block = [&](int member) { return std::string(bytes, static_cast<char>('!' + member)); };
         const std::string own = block(link.rank());
@@ -75,7 +75,8 @@ TEST(DisseminationTest, GroupsExchangeAmongThemselves) {
   });
 }
 
-// In the second step the awaited rank waits itself: the first to give up must be one that waits for the late rank.
+// In the second step a rank waits for ranks that may wait themselves. The first rank to give up must be one that waits
+// for the late rank.
 TEST(DisseminationTest, FirstToGiveUpNamesTheLateRank) {
   constexpr int kSize = 20;
   constexpr RankId kLate = 13;

@@ -78,7 +78,7 @@ TEST(MessageLinkTest, FailureOfTheJobEndsAWait) {
   EXPECT_EQ(links[0]->Wait(transfers, links[0]->Running(Info(), 1)), failure);
 }
 
-// Those of its level may be few of them.
+// The ranks of the link may be only a few of the host's ranks, so the number of all ranks on the host decides.
 TEST(MessageLinkTest, RankAmongMoreThanThereAreCoresHandsItsCoreOver) {
   for (const std::optional<int> ranks_on_host : {std::optional<int>(), std::optional<int>(1 << 20)}) {
     auto ends = ConnectFakeMessages(2, 1);
@@ -91,7 +91,7 @@ TEST(MessageLinkTest, RankAmongMoreThanThereAreCoresHandsItsCoreOver) {
   }
 }
 
-// A peer that has ended breaks the messages first; the job learns of its end a little later.
+// The end of a peer first appears as an error of the messages. The job learns of the end a little later.
 TEST(MessageLinkTest, FailureOfTheJobExplainsAnErrorOfTheLibrary) {
   int times_asked = 0;
   const absl::Status failure = absl::AbortedError("rank 11 has been killed");

@@ -17,7 +17,7 @@ TEST(PageScratchTest, BeginsAtAPage) {
     scratch.Grow(bytes);
     ASSERT_NE(scratch.data(), nullptr);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(scratch.data()) % PageScratch::kPageBytes, 0u) << bytes;
-    std::memset(scratch.data(), 1, bytes);  // AddressSanitizer would object if there were less
+    std::memset(scratch.data(), 1, bytes);  // AddressSanitizer reports it if the memory is smaller
   }
 }
 
@@ -33,7 +33,7 @@ TEST(PageScratchTest, KeepsItsMemoryForShorterUses) {
   EXPECT_EQ(before[9999], 7);
 }
 
-// The granules that a member's part consists of, one by one, and whether the offsets count them.
+// Returns the granules of a member's part, one by one. Expects that the offsets count them.
 std::vector<size_t> GranulesOf(const ReduceRegions& regions, int member, size_t begin, size_t n) {
   std::vector<size_t> granules;
   regions.ForEachRange(member, begin, n, [&](ReduceRegions::Range range, size_t offset) {

@@ -1,5 +1,5 @@
-// Aborts on a device that is stuck, and without memory. Replaces the global operator new: allocations fail where a test
-// says so.
+// Aborts on a device that is stuck, and aborts without memory. The file replaces the global operator new, so that a
+// test can make an allocation fail.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -16,7 +16,7 @@
 
 namespace {
 
-// How many allocations of this thread succeed before one fails. Negative: all.
+// How many allocations of this thread succeed before one fails. A negative number means all.
 thread_local int countdown = -1;
 
 void* AllocateOrThrow(size_t size) {
@@ -60,7 +60,7 @@ void Meet(NcclJob& job) {
 
 TEST(NcclAbort, IsMadeAgainWhereMemoryHasRunOut) {
   int failures = 0;
-  bool has_failed = true;  // one of the allocations
+  bool has_failed = true;  // an allocation of the last attempt
   for (int allocation = 0; has_failed; ++allocation) {
     NcclJob job(2);
     Meet(job);
@@ -80,7 +80,7 @@ TEST(NcclAbort, IsMadeAgainWhereMemoryHasRunOut) {
   EXPECT_GT(failures, 2);
 }
 
-// An abort does not end the trainer's work.
+// An abort does not end the trainer's work on the device.
 TEST(NcclAbort, OfAStuckDeviceReturnsAndAbandonsIt) {
   NcclJob job(2, absl::Seconds(20), FakeCuda::Frees::kWaitForTheDevice);
   Meet(job);
@@ -90,7 +90,7 @@ TEST(NcclAbort, OfAStuckDeviceReturnsAndAbandonsIt) {
   EXPECT_EQ(job.cuda().waiting_frees(), 1);
   job.rank(1).communicator().Abort();
   EXPECT_FALSE(job.rank(1).device().is_abandoned());
-  job.rank(0).communicator().Abort();  // nothing is left to be aborted
+  job.rank(0).communicator().Abort();  // nothing is left to abort
   trainers_kernel.reset();
   while (LiveFakeNcclCommunicators() > 0) absl::SleepFor(absl::Milliseconds(1));
   job.End();

@@ -1,4 +1,4 @@
-// Properties of the communicator over NCCL alone: its failures, and that the host does not wait. tests/conformance
+// Properties that only the communicator over NCCL has: its failures, and that the host does not wait. tests/conformance
 // checks its results.
 #include "runtime/collectives/nccl/nccl_communicator.h"
 
@@ -58,7 +58,7 @@ TEST_F(NcclCommunicatorTest, CallsReturnBeforeTheDeviceGetsThere) {
     const DeviceMemory tensor = self.Floats({1.0f, static_cast<float>(rank)});
     {
       StreamHold hold(self.stream());
-      // More than one, and each with another algorithm.
+      // Several calls, each with another algorithm.
       ASSERT_EQ(self.Allreduce(tensor, Info("first")), absl::OkStatus());
       ASSERT_EQ(self.Allreduce(tensor, Info("second"), WireFormat::kFloat16), absl::OkStatus());
       ASSERT_EQ(self.communicator().Barrier(Info("third")), absl::OkStatus());
@@ -92,7 +92,7 @@ TEST_F(NcclCommunicatorTest, VoteIsOpenUntilTheDeviceHasCountedIt) {
   job.End();
 }
 
-// Their sum does not fit into float16.
+// The sum of the numbers does not fit into float16.
 TEST_F(NcclCommunicatorTest, AveragesOf16BitNumbersThatAreLargeDoNotOverflow) {
   NcclJob& job = Start(4);
   job.OnEveryRank([](RankId, NcclRank& self) {
@@ -109,7 +109,7 @@ TEST_F(NcclCommunicatorTest, AveragesOf16BitNumbersThatAreLargeDoNotOverflow) {
   job.End();
 }
 
-// 1 + 2^-12 is 1 in float16. The rest stays, unless there was a veto.
+// 1 + 2^-12 is 1 in float16. The rest goes to the residual, unless a rank has vetoed.
 TEST_F(NcclCommunicatorTest, RoundingErrorsStayWithTheResidualsOnceTheVoteIsWon) {
   NcclJob& job = Start(2);
   job.OnEveryRank([](RankId rank, NcclRank& self) {
@@ -139,8 +139,8 @@ TEST_F(NcclCommunicatorTest, RoundingErrorsStayWithTheResidualsOnceTheVoteIsWon)
   job.End();
 }
 
-// (2^25 + 1) - 2^25 is 0 in float32, and in the orders of a ring, which begin elsewhere for every part, it is 1 as
-// well.
+// (2^25 + 1) - 2^25 is 0 in float32. A ring begins each part of the tensor at another rank, so it adds in other orders,
+// and some of its sums are 1.
 TEST_F(NcclCommunicatorTest, SumsAreThoseInTheOrderOfTheRanksWhereThatIsAskedFor) {
   SetFakeNcclFaults(kNoFaults);
   for (const WireFormat wire : {WireFormat::kNone, WireFormat::kBfloat16}) {
@@ -187,7 +187,7 @@ TEST_F(NcclCommunicatorTest, NothingIsAllocatedInTheSteadyState) {
   job.End();
 }
 
-// The memory of 64 votes is allocated at a time.
+// The memory for 64 votes is allocated at once.
 TEST_F(NcclCommunicatorTest, VotesAreUsedAgain) {
   NcclJob& job = Start(2);
   const auto steps = [&](int count) {
@@ -211,7 +211,7 @@ TEST_F(NcclCommunicatorTest, VotesAreUsedAgain) {
   job.End();
 }
 
-// Large tensors are not packed for their vote; one is left alone under a veto all the same.
+// A veto also leaves a large tensor unchanged.
 TEST_F(NcclCommunicatorTest, LargeTensorsAreVotedOnToo) {
   constexpr size_t kCount = 300'000;
   NcclJob& job = Start(3);
@@ -234,7 +234,7 @@ TEST_F(NcclCommunicatorTest, LargeTensorsAreVotedOnToo) {
   job.End();
 }
 
-// The fake stops the test if registered memory is freed.
+// The fake stops the test if it frees memory that is still registered.
 TEST_F(NcclCommunicatorTest, BuffersAreNcclsAndRegisteredOnceWithEveryCommunicator) {
   const int allocations = FakeNcclAllocations();
   const int registrations = FakeNcclRegistrations();
@@ -256,8 +256,8 @@ TEST_F(NcclCommunicatorTest, BuffersAreNcclsAndRegisteredOnceWithEveryCommunicat
   EXPECT_EQ(job.cuda().Leaks(), "");
 }
 
-// NCCL is given registered memory on all ranks or on none (the fake reports and hangs otherwise): also where a pair's
-// larger bucket has given two of the ranks another buffer.
+// NCCL must get registered memory on all ranks or on none; otherwise the fake reports an error and hangs. This also
+// holds after a larger bucket of a pair has given another buffer to two of the ranks.
 TEST_F(NcclCommunicatorTest, GroupsThatGrowABufferKeepItRegisteredForAll) {
   NcclJob& job = Start(3);
   const Group pair({0, 1});
@@ -300,7 +300,7 @@ TEST_F(NcclCommunicatorTest, MemoryThatCannotBeRegisteredEndsTheJob) {
       EXPECT_THAT(Text(status), AllOf(HasSubstr("registering memory"), HasSubstr("NCCL_LOCAL_REGISTER=0"),
                                       HasSubstr("ranks 0 and 1"), HasSubstr("on rank 1")));
       EXPECT_EQ(self.communicator().failure(), status);
-      job.rank(0).communicator().Abort();  // as its watch does when the job has failed: NCCL waits for this rank
+      job.rank(0).communicator().Abort();  // NCCL waits for this rank; its watch aborts when the job has failed
     }
     self.communicator().Abort();
     self.Finish();
@@ -449,7 +449,7 @@ TEST_F(NcclCommunicatorTest, LongWaitIsReportedOnceAlsoToTheHolderOfAVote) {
   job.End();
 }
 
-// A rank that computes for longer than the others does not concern NCCL or its deadline.
+// NCCL's deadline does not include the time for which a rank computes longer than the others.
 TEST_F(NcclCommunicatorTest, RankThatComesLateToTheFirstCallIsWaitedForAsLongAsTheCallSays) {
   NcclJob& job = Start(2, kNoFaults, absl::Milliseconds(50));
   job.OnEveryRank([](RankId rank, NcclRank& self) {

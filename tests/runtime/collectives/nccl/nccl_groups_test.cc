@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kRanks = 2;
 
-// A rank with a communicator of all, and memory that is registered for it.
+// A rank with a communicator of all ranks, and memory that is registered for it.
 struct Rank {
   std::shared_ptr<Device> device;
   std::unique_ptr<Communicator> host;
@@ -40,7 +40,7 @@ class NcclGroupsTest : public ::testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // The library of the ranks.
+  // The library that the ranks use.
   virtual std::shared_ptr<const NcclLibrary> Library() { return LoadFakeNccl(cuda_.table()); }
 
   void TearDown() override {
@@ -105,7 +105,7 @@ TEST_F(NcclGroupsTest, EndIsOrderlyWherePeersAnswer) {
   for (const Rank& rank : ranks_) EXPECT_FALSE(rank.device->is_abandoned());
 }
 
-// To take memory back from NCCL, NCCL asks the peers.
+// NCCL asks the peers before it gives memory back.
 TEST_F(NcclGroupsTest, StoppedPeerHoldsUpNeitherTheEndNorFailureOrAbortMeanwhile) {
   SetStopped(1);
   std::atomic<bool> has_ended = false;
@@ -139,7 +139,7 @@ TEST_F(NcclGroupsTest, CallsAreMadeWithoutAThreadOfNccls) {
   EXPECT_EQ(TakeFakeNcclReport(), "");
 }
 
-// The first call of its kind: NCCL connects the ranks, and waits for all of them.
+// In the first call of its kind NCCL connects the ranks, and waits for all of them.
 TEST_F(NcclGroupsTest, AbortEndsACallThatWaitsForARank) {
   absl::Status status;
   std::thread caller([&] { status = Sum(0); });

@@ -6,7 +6,7 @@
 
 #include "runtime/collectives/nccl/nccl_library.h"
 
-// Not every toolkit comes with NCCL.
+// Some toolkits do not include NCCL.
 #if __has_include(<nccl.h>)
 #include <nccl.h>
 
@@ -55,7 +55,7 @@ static_assert(offsetof(NcclConfig, split_share) == offsetof(ncclConfig_t, splitS
 static_assert(kNcclUndefined == NCCL_CONFIG_UNDEF_INT);
 static_assert(sizeof(NcclConfig) <= sizeof(ncclConfig_t));
 
-// Whether NCCL's declaration takes as many bytes as ours, parameter by parameter.
+// Whether each parameter in NCCL's declaration has as many bytes as in ours.
 template <typename Ours, typename Theirs>
 struct HasSameShape : std::false_type {};
 template <typename OurResult, typename... Ours, typename TheirResult, typename... Theirs>

@@ -23,7 +23,7 @@ class NcclRank {
   Device& device() { return *device_; }
   StreamHandle stream() const { return stream_->handle(); }
 
-  // Memory of the device that holds these numbers.
+  // Returns memory of the device that holds `values`.
   DeviceMemory Floats(const std::vector<float>& values);
   std::vector<float> Read(const DeviceMemory& memory) const;
 
@@ -40,7 +40,7 @@ class NcclRank {
   std::unique_ptr<NcclCommunicator> communicator_;
 };
 
-// A job whose ranks are threads, each with a fake device, and a fake NCCL.
+// A job whose ranks are threads. Each has a fake device, and all use a fake NCCL.
 class NcclJob {
  public:
   explicit NcclJob(int size, absl::Duration init_deadline = absl::Seconds(20),
@@ -52,9 +52,9 @@ class NcclJob {
   const FakeCuda& cuda() const { return cuda_; }
   void Fail(const absl::Status& failure);
 
-  // Runs body(rank) on a thread each.
+  // Runs body(rank) for each rank, on its own thread.
   void OnEveryRank(const std::function<void(RankId, NcclRank&)>& body);
-  // Ends the ranks' communicators, on a thread each.
+  // Ends the ranks' communicators, each on its own thread.
   void End();
 
  private:

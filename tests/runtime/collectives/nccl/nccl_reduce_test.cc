@@ -1,4 +1,4 @@
-// The algorithms of reductions over NCCL: which of NCCL's calls are made, chunks of large buckets, and what memory they
+// The algorithms of reductions over NCCL: the calls to NCCL, the chunks of large buckets, and the memory that they
 // take. tests/conformance checks the results of many more cases.
 #include "runtime/collectives/nccl/nccl_reduce.h"
 
@@ -25,13 +25,13 @@ constexpr absl::Duration kLong = absl::Seconds(30);
 
 CallInfo Info(absl::string_view label) { return {.label = label, .limits = {.deadline = kLong}}; }
 
-// Rows as even as possible, of `count` elements and `members` members.
+// A member's part if `count` elements are divided as evenly as possible among `members` members.
 PartRange RowsOf(size_t count, int member, int members) {
   const size_t begin = count * static_cast<size_t>(member) / static_cast<size_t>(members);
   return {.begin = begin, .count = count * static_cast<size_t>(member + 1) / static_cast<size_t>(members) - begin};
 }
 
-// The tensors of one rank, and what it receives of them.
+// The tensors of one rank, and the parts of them that it receives.
 struct Tensors {
   std::vector<DeviceMemory> inputs;
   std::vector<DeviceMemory> outputs;
@@ -59,7 +59,7 @@ Tensors TensorsOf(NcclRank& self, RankId rank, absl::Span<const size_t> counts,
   return tensors;
 }
 
-// `part` of the sum of such tensors of all `ranks`, divided, and the element behind it.
+// `part` of the sum of such tensors over all `ranks`, divided, and the untouched element after it.
 std::vector<float> SumOf(PartRange part, const std::vector<RankId>& ranks, float divisor) {
   const auto n = static_cast<float>(ranks.size());
   const auto of_ranks = static_cast<float>(std::accumulate(ranks.begin(), ranks.end(), 0));
@@ -79,8 +79,8 @@ class NcclReduceTest : public ::testing::Test {
     EXPECT_EQ(TakeFakeNcclReport(), "");
   }
 
-  // Reduce-scatters tensors of these sizes, averaged, by a group of all ranks but the second, and checks the results.
-  // `leaver` vetoes; -2: no rank votes; -1: all approve.
+  // Reduce-scatters tensors of these sizes, divided by 4, and checks the results. `leaver` is the rank that vetoes; -1
+  // means that all approve. -2 means that no rank votes, and that the group has all ranks but rank 1.
   static void ReduceScatter(NcclJob& job, absl::Span<const size_t> counts, WireFormat wire, RankId leaver) {
     const Group all_but_one = Group::All(job.size()).Without({1});
     const bool votes = leaver >= -1;
@@ -127,7 +127,8 @@ class NcclReduceTest : public ::testing::Test {
 
 constexpr size_t kUneven[] = {9'001, 1, 6'002};
 
-// Rows that cannot be divided, a tensor with fewer elements than members, a group; voted on and not.
+// Covers rows that cannot be divided evenly, a tensor with fewer elements than members, and a group, with and without a
+// vote.
 TEST_F(NcclReduceTest, MembersThatReceivePartsMakeOneReduceScatterOfThem) {
   NcclJob job(4, kLong);
   int expected = FakeNcclCalls("ReduceScatter");
@@ -144,7 +145,7 @@ TEST_F(NcclReduceTest, MembersThatReceivePartsMakeOneReduceScatterOfThem) {
   job.End();
 }
 
-// In the order of the ranks Ronda adds up: a member is sent what it receives, and nothing is gathered.
+// If sums are in the order of the ranks, Ronda adds up. Each member gets only its own part, and no call gathers.
 TEST_F(NcclReduceTest, PartsAreExchangedAloneWhereRondaAddsUp) {
   NcclJob job(3, kLong, FakeCuda::Frees::kReturnAtOnce, SumOrder::kOfRanks);
   const int others = FakeNcclCalls("AllReduce") + FakeNcclCalls("AllGather") + FakeNcclCalls("ReduceScatter");
@@ -155,8 +156,8 @@ TEST_F(NcclReduceTest, PartsAreExchangedAloneWhereRondaAddsUp) {
   job.End();
 }
 
-// One tensor of equal parts is not packed: NCCL reads it in its place. It is trainers' memory, which is not registered.
-// In place, NCCL would have changed what has to be negotiated again.
+// Without a vote NCCL reduces a single tensor in place, in the trainer's memory, which is not registered. A tensor that
+// is voted on is packed: in place, NCCL would change it although a veto makes the ranks negotiate it again.
 TEST_F(NcclReduceTest, ALargeTensorIsPackedOnlyIfItCanBeVetoed) {
   constexpr size_t kCount = 200'000;
   constexpr int kRanks = 2;
@@ -203,7 +204,8 @@ TEST_F(NcclReduceTest, LargePartsTravelInChunks) {
   }
 }
 
-// A step of every rank: an allreduce of several tensors with error feedback, voted on (with and without a veto) or not.
+// The results and residuals of rank 0 after an allreduce of several tensors with error feedback. The ranks vote, with
+// or without a veto, or do not vote.
 struct Outcome {
   std::vector<float> results;
   std::vector<float> residuals;
@@ -254,7 +256,7 @@ Outcome AllreduceWithFeedback(NcclJob& job, WireFormat wire, RankId leaver) {
   return outcome;
 }
 
-// The formats that define the bits of a result: those in which Ronda adds up.
+// Results have defined bits only if Ronda adds up.
 TEST_F(NcclReduceTest, ResultsAndResidualsDoNotDependOnTheChunks) {
   for (const WireFormat wire : {WireFormat::kNone, WireFormat::kFloat16, WireFormat::kFp8E4M3}) {
     for (const RankId leaver : {-2, -1, 2}) {
@@ -274,7 +276,7 @@ TEST_F(NcclReduceTest, ResultsAndResidualsDoNotDependOnTheChunks) {
   }
 }
 
-// Of what NCCL adds up, a veto and a residual are the same whatever the chunks; and NCCL has one call a chunk.
+// If NCCL adds up, vetoes and residuals do not depend on the chunks, and each chunk is one call of NCCL.
 TEST_F(NcclReduceTest, ChunksOfWhatNcclAddsUpAreVotedOnTogether) {
   constexpr size_t kChunk = 8 << 10;
   NcclJob job(3, kLong, FakeCuda::Frees::kReturnAtOnce, SumOrder::kOfNccl, kChunk);
@@ -290,7 +292,7 @@ TEST_F(NcclReduceTest, ChunksOfWhatNcclAddsUpAreVotedOnTogether) {
   job.End();
 }
 
-// A bucket of 1 GiB in chunks of 32 MiB, at the scale of 1 : 16.
+// Stands for a bucket of 1 GiB in chunks of 32 MiB, at a scale of 1 : 16.
 TEST_F(NcclReduceTest, MemoryIsBoundedWhateverTheSizeOfABucket) {
   constexpr size_t kChunk = 2 << 20;
   constexpr size_t kBucket = 64 << 20;
@@ -309,17 +311,17 @@ TEST_F(NcclReduceTest, MemoryIsBoundedWhateverTheSizeOfABucket) {
       self.Finish();
       EXPECT_TRUE(self.Read(tensor) == std::vector<float>(kBucket / sizeof(float), 2.0f));
     });
-    // Two chunks, and in an exchange two of the other ranks'; each buffer begins smaller.
+    // Each rank has two chunks, and in an exchange two chunks for the other ranks' data. Each buffer begins smaller.
     EXPECT_LT(job.cuda().peak_bytes(), kBucket + 4 * 2 * kChunk + (1 << 20));
     job.End();
     EXPECT_EQ(job.cuda().Leaks(), "");
   }
 }
 
-// While NCCL waits for the other rank with the first chunk, the second is packed: its rounding errors are there.
+// While NCCL waits with the first chunk for the other rank, the second chunk is packed: its rounding errors appear.
 TEST_F(NcclReduceTest, TheNextChunkIsPackedWhileOneTravels) {
   constexpr size_t kChunk = 4 << 10;
-  constexpr size_t kCount = 3 * kChunk / 2;  // of float16: three chunks
+  constexpr size_t kCount = 3 * kChunk / 2;  // three chunks of float16
   NcclJob job(2, kLong, FakeCuda::Frees::kReturnAtOnce, SumOrder::kOfNccl, kChunk);
   const size_t kernels = job.cuda().finished_kernels();
   std::optional<StreamHold> hold(job.rank(1).stream());

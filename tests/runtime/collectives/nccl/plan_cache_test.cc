@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kChunkBytes = 1 << 20;
 
-// Tensors of so many elements each; nothing reads or writes them.
+// Tensors of the given numbers of elements. The tests do not read or write their memory.
 class Bucket {
  public:
   explicit Bucket(const std::vector<size_t>& counts) : memory_(counts.size()) {
@@ -30,7 +30,7 @@ class Bucket {
   std::vector<Segment> segments_;
 };
 
-// As one who uses the plan.
+// Marks the tables as made, as a user of the plan does.
 void FillTables(ReductionPlan& plan) {
   for (ReductionPlan::Tables& tables : plan.chunks) tables.has_packed = tables.has_unpacked = true;
 }
@@ -72,7 +72,7 @@ TEST(PlanCacheTest, BucketsOfTheSameSizesHaveTablesOfTheirOwn) {
 TEST(PlanCacheTest, TensorsWithEverNewAddressesTakeOverThePlanOfOthers) {
   PlanCache cache(kChunkBytes);
   std::set<const ReductionPlan*> plans;
-  std::deque<Bucket> buckets;  // of which none is at the place of another
+  std::deque<Bucket> buckets;  // each at another address
   for (size_t step = 0; step < 3 * PlanCache::kMostPlans; ++step) {
     const Bucket& bucket = buckets.emplace_back(std::vector<size_t>{5, 7});
     ReductionPlan& plan = cache.Find(bucket.call(), 1);

@@ -14,7 +14,7 @@ ReduceCall CallOf(const std::vector<Segment>& segments, DType dtype, WireFormat 
 
 constexpr size_t kOneChunk = size_t{1} << 30;
 
-// What a chunk has of a region.
+// The pieces of a region that lie in a chunk.
 std::vector<WirePlan::Piece> PiecesOf(const WirePlan& plan, size_t chunk = 0, int region = 0) {
   std::vector<WirePlan::Piece> pieces;
   plan.ForEachPiece(plan.ChunkOf(chunk), region, [&](const WirePlan::Piece& piece) { pieces.push_back(piece); });
@@ -42,7 +42,7 @@ TEST(WirePlanTest, VotesLieInFront) {
   EXPECT_EQ(plan.bytes(), 32u + 112u);
 }
 
-// A block is 260 bytes: four of them are the least that is a multiple of 16.
+// A block has 260 bytes. Four blocks are the smallest number of them that is a multiple of 16 bytes.
 TEST(WirePlanTest, BlocksBeginAtMultiplesOfBlocks) {
   const std::vector<Segment> segments = {{.count = 1}, {.count = 257}};
   WirePlan plan;
@@ -77,7 +77,7 @@ TEST(WirePlanTest, ShardsCoverTheChunkAndBeginAtUnits) {
   }
 }
 
-// Every element is in one chunk, and no block of 8-bit codes is cut: their bits do not depend on the chunks.
+// Every element is in exactly one chunk. No block of 8-bit codes is cut, so its bits do not depend on the chunks.
 TEST(WirePlanTest, ChunksHaveEveryElementOnceAndWholeGranules) {
   for (WireFormat wire : {WireFormat::kNone, WireFormat::kFloat16, WireFormat::kFp8E4M3}) {
     for (size_t chunk_bytes : {size_t{1}, size_t{2080}, size_t{10'000}}) {
@@ -105,7 +105,7 @@ TEST(WirePlanTest, ChunksHaveEveryElementOnceAndWholeGranules) {
   }
 }
 
-// Rows that cannot be divided evenly, and a tensor that has fewer elements than there are members.
+// Covers rows that cannot be divided evenly, and a tensor with fewer elements than members.
 TEST(WirePlanTest, RegionsHaveWhatTheirMembersReceive) {
   constexpr int kMembers = 3;
   const std::vector<Segment> segments = {{.count = 100}, {.count = 2}};
@@ -141,7 +141,7 @@ TEST(WirePlanTest, RegionsHaveWhatTheirMembersReceive) {
   }
 }
 
-// As for a reduce: all regions are as long as that of the member that receives everything.
+// A reduce is such a case. Separate regions would all be as long as the region of the member that receives everything.
 TEST(WirePlanTest, ThereIsOneRegionIfMembersReceiveVeryDifferentShares) {
   const std::vector<Segment> segments = {{.count = 1000}};
   const auto part_of = [](size_t, int member) { return PartRange{.begin = 0, .count = member == 1 ? 1000u : 0u}; };
@@ -168,9 +168,9 @@ TEST(WirePlanTest, NcclReducesWhatItReducesWell) {
   EXPECT_TRUE(is_native(DType::kFloat32, WireFormat::kFloat16, ReduceOp::kSum));
   EXPECT_FALSE(is_native(DType::kFloat16, WireFormat::kNone, ReduceOp::kProduct)) << "rounded after every factor";
   EXPECT_FALSE(is_native(DType::kFloat32, WireFormat::kFp8E4M3, ReduceOp::kSum));
-  // NaN.
+  // NCCL's maximum drops NaN.
   EXPECT_FALSE(is_native(DType::kFloat32, WireFormat::kNone, ReduceOp::kMax));
-  // No such type or operator.
+  // NCCL has no such type or operator.
   EXPECT_FALSE(is_native(DType::kBool, WireFormat::kNone, ReduceOp::kSum));
   EXPECT_FALSE(is_native(DType::kUint16, WireFormat::kNone, ReduceOp::kSum));
   EXPECT_FALSE(is_native(DType::kInt32, WireFormat::kNone, ReduceOp::kBitXor));

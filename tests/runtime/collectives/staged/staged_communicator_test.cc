@@ -1,4 +1,4 @@
-// Tensors of a device on their path through the host: the waits. tests/conformance checks the results.
+// The waits of tensors of a device that travel through the host. tests/conformance checks the results.
 #include "runtime/collectives/staged/staged_communicator.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ class StagedCommunicatorTest : public ::testing::Test {
     ASSERT_EQ(event->Wait(), absl::OkStatus());
   }
 
-  // An allreduce, in place, that doubles the values.
+  // Makes an allreduce, in place, that doubles the values.
   absl::Status Double(const DeviceMemory& tensor, absl::Duration deadline = absl::Minutes(1)) {
     const Segment segment = {.input = tensor.data(), .output = tensor.data(), .count = tensor.size() / sizeof(float)};
     return staged_->Reduce({.info = {.label = "conv1/weight", .limits = {.deadline = deadline}},
@@ -81,7 +81,7 @@ TEST_F(StagedCommunicatorTest, HasTheRanksOfTheHostsCommunicator) {
   EXPECT_EQ(staged_->rank(), 0);
 }
 
-// The stream writes the tensor in work that it was given before the call.
+// Work that the stream got before the call writes the tensor.
 TEST_F(StagedCommunicatorTest, CallWaitsForTheStreamsEarlierWork) {
   const DeviceMemory tensor = Tensor({1, 2});
   const DeviceMemory later = Tensor({3, 4});
@@ -92,7 +92,7 @@ TEST_F(StagedCommunicatorTest, CallWaitsForTheStreamsEarlierWork) {
                           }),
             absl::OkStatus());
   std::thread caller([&] { EXPECT_EQ(Double(tensor), absl::OkStatus()); });
-  while (asked_for_failure_.load() == 0) std::this_thread::yield();  // it waits
+  while (asked_for_failure_.load() == 0) std::this_thread::yield();  // until it waits
   hold.Release();
   caller.join();
   EXPECT_EQ(ValuesOf(tensor), (std::vector<float>{6, 8}));

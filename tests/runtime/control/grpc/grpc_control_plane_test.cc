@@ -31,7 +31,7 @@ std::string Text(const absl::Status& status) { return std::string(status.message
 
 std::string PeerText(RankId rank) { return absl::StrCat("rank ", rank, " (host localhost, pid ", getpid(), ")"); }
 
-// Receives until there is something, on a rank that is sent one kind only.
+// Receives until a message has come. The rank must be one that gets only one kind of message.
 ControlPlane::Inbox ReceiveSome(ControlPlane& control) {
   for (;;) {
     ControlPlane::Inbox inbox = *control.Receive();
@@ -140,7 +140,7 @@ TEST(GrpcControlPlaneTest, TwinIsRefusedAndTheJobGoesOn) {
   EXPECT_EQ(ReceiveSome(**planes[0]).to_coordinator.size(), 1U);
 }
 
-// A program that speaks gRPC, and nothing else right.
+// The caller is a program that uses gRPC, but sends no valid control messages.
 TEST(GrpcControlPlaneTest, UnauthenticatedCallerIsTurnedAwayAndTheJobGoesOn) {
   auto options = OptionsOf({.size = 2});
   const auto stub = v1::Control::NewStub(
@@ -249,7 +249,7 @@ TEST(GrpcControlPlaneTest, ListenerThatNobodyUsesTurnsRanksAway) {
       {.size = 2, .adapt = [](GrpcControlPlaneOptions& options) { options.start_timeout = absl::Seconds(2); }});
   absl::Status status;
   std::thread child([&] { status = ConnectGrpcControlPlane(std::move(options[1])).status(); });
-  absl::SleepFor(absl::Milliseconds(100));  // enough to connect, most of the time; the test holds either way
+  absl::SleepFor(absl::Milliseconds(100));  // usually enough to connect; the test passes in any case
   options[0].listener.reset();
   child.join();
   EXPECT_FALSE(status.ok());

@@ -1,4 +1,4 @@
-// Ranks as processes that are killed and stopped.
+// Ranks as processes, one of which is killed or stopped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -20,7 +20,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Seven ranks, two children each; a process a rank. Each returns the failure that its job has ended with.
+// Seven ranks in a tree, with two children per rank. Each rank is a process, and returns the failure that ended its
+// job.
 class GrpcProcessTest : public ::testing::Test {
  protected:
   static constexpr int kSize = 7;
@@ -44,7 +45,7 @@ class GrpcProcessTest : public ::testing::Test {
                                        .heartbeat = absl::Milliseconds(50),
                                        .heartbeat_timeout = heartbeat_timeout,
                                        .fan_out = 2};
-    // Pids of those that start later are not known here; the texts name ranks and hosts.
+    // The pids of ranks that start later are not known yet, so all pids are made up.
     for (RankId peer = 0; peer < kSize; ++peer) {
       options.peers.push_back({.rank = peer, .host = absl::StrCat("host", peer), .pid = 1000 + peer});
     }

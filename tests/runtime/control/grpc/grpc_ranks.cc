@@ -27,7 +27,7 @@ std::vector<GrpcControlPlaneOptions> OptionsOf(const GrpcRanks& ranks) {
           ControlListener::Start(*ResolveEndpoint(ranks.address, 0), kHostsPlugin, MessageServer::Callers::kAll)
               .value();
     }
-    // Parents have lower numbers: they listen already.
+    // Parents have lower numbers, so they already listen.
     if (rank > 0) options.parent = *ResolveEndpoint(ranks.address, all[tree.Parent(rank)].listener->port());
     if (ranks.adapt != nullptr) ranks.adapt(options);
   }

@@ -12,32 +12,32 @@
 
 namespace ronda::testing {
 
-// In a test's folder, as Bazel lays it out.
+// The plugin's path in a test's folder, as Bazel lays it out.
 inline constexpr char kHostsPlugin[] = "runtime/net/libronda_hosts.so";
 
-// A job of ranks of this process that connect over loopback.
+// A job whose ranks are in this process and connect over loopback.
 struct GrpcRanks {
   int size = 2;
   int fan_out = kControlFanOut;
   std::string address = "127.0.0.1";
   std::string secret = "open sesame";
-  // Called with each rank's options before it connects; nullptr: nothing is changed.
+  // Called with each rank's options before the rank connects. nullptr changes nothing.
   std::function<void(GrpcControlPlaneOptions& options)> adapt = nullptr;
 };
 
 using GrpcPlanes = std::vector<absl::StatusOr<std::unique_ptr<ControlPlane>>>;
 
-// The options of each rank; listeners are started.
+// Returns the options of each rank. The listeners in them are started.
 std::vector<GrpcControlPlaneOptions> OptionsOf(const GrpcRanks& ranks);
 
-// Connects the ranks, each on a thread of its own.
+// Connects the ranks, each on its own thread.
 GrpcPlanes ConnectAll(std::vector<GrpcControlPlaneOptions> options);
 GrpcPlanes TryConnect(const GrpcRanks& ranks);
 
-// The same, and expects all to connect; returns nothing otherwise.
+// Connects the ranks and expects all to connect. Returns nothing if one does not.
 std::vector<std::unique_ptr<ControlPlane>> Connect(const GrpcRanks& ranks);
 
-// Waits until the job fails, as this rank sees it, and returns the failure.
+// Waits until this rank knows a failure of the job, and returns it.
 absl::Status AwaitFailure(ControlPlane& control);
 
 }  // namespace ronda::testing

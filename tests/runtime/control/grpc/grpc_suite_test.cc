@@ -1,4 +1,4 @@
-// The promises of every control plane, over gRPC.
+// The promises of ControlPlane, tested over gRPC.
 #include <utility>
 
 #include "tests/runtime/control/control_plane_suite.h"

@@ -15,7 +15,7 @@
 namespace ronda::testing {
 namespace {
 
-// How often a frozen proxy looks whether it is to end.
+// How often a frozen proxy checks whether it must end.
 constexpr int kPollMs = 10;
 
 sockaddr_in Loopback(int port) {

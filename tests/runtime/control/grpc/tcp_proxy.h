@@ -7,7 +7,7 @@
 
 namespace ronda::testing {
 
-// A wire to a port of 127.0.0.1 that a test can cut: connections to port() are passed on there.
+// Passes on connections to port() to another port of 127.0.0.1. A test can cut these connections.
 //
 // Thread-safe. The destructor closes all connections.
 class TcpProxy {
@@ -17,10 +17,10 @@ class TcpProxy {
 
   int port() const { return port_; }
 
-  // From now on nothing passes any more, in either direction; connections stay.
+  // From now on nothing passes in either direction. Connections stay open.
   void Freeze() { frozen_ = true; }
 
-  // Closes all connections, and takes no more.
+  // Closes all connections, and accepts no more.
   void Cut();
 
  private:
@@ -31,7 +31,7 @@ class TcpProxy {
 
   void Run();
   void Accept();
-  // Passes on the bytes that have come; returns whether the connection is still whole.
+  // Passes on the bytes that have come. Returns whether the connection still works.
   bool Forward(int from, int to) const;
 
   const int target_port_;
@@ -39,7 +39,7 @@ class TcpProxy {
   int port_ = 0;
   int stop_event_ = -1;
   std::atomic<bool> frozen_{false};
-  std::vector<Connection> connections_;  // the thread's own
+  std::vector<Connection> connections_;  // only thread_ uses them
   std::thread thread_;
 };
 

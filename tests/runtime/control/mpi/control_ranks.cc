@@ -1,7 +1,7 @@
 // The program of each rank of mpirun_control_test: control_ranks PLUGIN open_mpi|mpich mpi|grpc
 // rounds|measure|idle|failure.
 //
-// By hand it compares the control planes: mpirun -np 2 control_ranks ... mpi measure, and the same with grpc.
+// To compare the control planes by hand, run mpirun -np 2 control_ranks ... mpi measure, then the same with grpc.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -25,14 +25,14 @@
 namespace ronda::testing {
 namespace {
 
-// As a cached step of ResNet-50's gradients has them.
+// These have the lengths of the messages in a cached step of ResNet-50's gradients.
 constexpr char kReport[] = "12345";
 constexpr char kList[] = "12345678901234567";
 
 struct Program {
   std::shared_ptr<MpiSession> session;
   std::unique_ptr<ControlPlane> control;
-  int heard = 0;  // reports; a rank's next one may come before rank 0 has seen its own list
+  int heard = 0;  // reports so far; a rank's next one may come before rank 0 has seen its own list
 
   bool is_root() const { return session->rank() == 0; }
 };
@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectOverGrpc(MpiSession& sessio
   return ConnectGrpcControlPlane(std::move(options));
 }
 
-// Receives until `done` says so of all messages so far, or the job fails.
+// Receives until `done` accepts the messages of one Receive(), or the job fails.
 template <typename Done>
 void ReceiveUntil(ControlPlane& control, const Done& done) {
   for (;;) {
@@ -81,7 +81,7 @@ void ReceiveUntil(ControlPlane& control, const Done& done) {
   }
 }
 
-// Each rank reports, and rank 0 answers all.
+// Each rank reports, and rank 0 answers with a broadcast.
 void Round(Program& program) {
   ControlPlane& control = *program.control;
   RONDA_CHECK(control.SendToCoordinator(kReport).ok());
@@ -123,11 +123,12 @@ void Idle(Program& program) {
   std::printf("idle: %.2f %% of a core\n", (CpuSeconds() - before) / 3 * 100);
 }
 
-// The last rank fails, and exits when the others have printed their failure: mpirun ends all with the first that exits.
+// The last rank fails. Each rank prints the failure and waits before it exits, because mpirun ends all ranks when the
+// first one exits.
 void FailAndSay(Program& program) {
   ControlPlane& control = *program.control;
   const bool is_last = program.session->rank() == program.session->size() - 1;
-  // All have started when rank 0 has heard of all.
+  // All ranks have started when rank 0 has a report from each.
   if (program.is_root() || is_last) {
     Round(program);
   } else {

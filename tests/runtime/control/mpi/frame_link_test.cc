@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The next frame at `to`; `from` moves too, as a long frame goes only while its sender polls.
+// Returns the next frame at `to`. It also polls `from`, because a long frame moves only while its sender polls.
 absl::StatusOr<LinkFrame> Transfer(FrameLink& from, FrameLink& to) {
   for (;;) {
     const absl::StatusOr<std::optional<LinkFrame::Kind>> sent = from.TakeSent();
@@ -69,7 +69,7 @@ struct BadCard {
   uint32_t bytes;
 };
 
-// A header is a kind, a length and 248 bytes, for every sender.
+// Returns the result of receiving `header`. A header is a kind, a length and 248 bytes, for every sender.
 absl::Status ReceiveCard(const BadCard& header) {
   const auto ends = ConnectFakeMessages(2, /*seed=*/1);
   FrameLink right(*ends[1], 0);

@@ -11,24 +11,24 @@
 
 namespace ronda::testing {
 
-// A job of ranks of this process, whose control messages are fake ones (message_transports.h).
+// A job whose ranks are in this process and exchange fake messages (message_transports.h).
 struct MessageRanks {
   int size = 2;
   int fan_out = kMpiControlFanOut;
   uint64_t seed = 1;
-  // Called with each rank's options before it connects; nullptr: nothing is changed.
+  // Called with each rank's options before the rank connects. nullptr changes nothing.
   std::function<void(MpiControlPlaneOptions& options)> adapt = nullptr;
 };
 
 using MpiPlanes = std::vector<absl::StatusOr<std::unique_ptr<ControlPlane>>>;
 
-// The options of each rank.
+// Returns the options of each rank.
 std::vector<MpiControlPlaneOptions> OptionsOf(const MessageRanks& ranks);
 
-// Connects the ranks, each on a thread of its own.
+// Connects the ranks, each on its own thread.
 MpiPlanes ConnectAll(std::vector<MpiControlPlaneOptions> options);
 
-// The same, and expects all to connect; returns nothing otherwise.
+// Connects the ranks and expects all to connect. Returns nothing if one does not.
 std::vector<std::unique_ptr<ControlPlane>> Connect(const MessageRanks& ranks);
 
 }  // namespace ronda::testing

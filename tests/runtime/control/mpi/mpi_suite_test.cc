@@ -1,4 +1,4 @@
-// The promises of every control plane, over messages.
+// The promises of ControlPlane, tested over messages.
 #include <iostream>
 #include <random>
 #include <utility>

@@ -51,7 +51,7 @@ TEST_P(MpirunControlTest, RoundsGoUpAndDownAndAllRanksLeaveThroughMpisEnd) {
   }
 }
 
-// The last words of the ranks: mpirun ends all when one has ended without MPI's end.
+// The ranks print the failure before they end, because mpirun ends all ranks when one has ended without MPI_Finalize.
 TEST_P(MpirunControlTest, FailureIsKnownToAllRanks) {
   const int last = GetParam().size - 1;
   const ProcessResult result = Run("failure");

@@ -13,7 +13,7 @@ namespace {
 
 class FrameRingTest : public ::testing::Test {
  protected:
-  // A ring in memory as a job has it: a header and the bytes behind it, all zero.
+  // A ring as in a job's memory: a header and the bytes after it, all zero.
   struct Memory {
     ShmRingHeader header;
     char data[kShmRingBytes];

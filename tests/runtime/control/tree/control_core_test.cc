@@ -1,4 +1,5 @@
-// The threads' side of the control plane across hosts, over streams within the process that ThreadSanitizer can follow.
+// The control plane across hosts, as its threads use it. Its streams are within the process, so that ThreadSanitizer
+// can follow them.
 #include "runtime/control/tree/control_core.h"
 
 #include <unistd.h>
@@ -98,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(Core, ControlPlaneTest,
                                            Ranks("Binary", {.size = 7, .fan_out = 2})),
                          NameOfControlRanks);
 
-// It may have lost a message, and must not go on to the next one.
+// The rank may have lost a message, so it must not go on to the next one.
 TEST(ControlCoreTest, ARankThatRunsOutOfMemoryFailsAtOnceAndTellsTheOthers) {
   CorePlanes planes = ConnectCores({.size = 7, .fan_out = 2});
   planes[1]->core().RunOutOfMemory();
@@ -110,7 +111,7 @@ TEST(ControlCoreTest, ARankThatRunsOutOfMemoryFailsAtOnceAndTellsTheOthers) {
   }
 }
 
-// All calls at once, for ThreadSanitizer.
+// Makes all calls at once, for ThreadSanitizer.
 TEST(ControlCoreTest, AllThreadsOfAllRanksMayCallAtOnce) {
   CorePlanes planes = ConnectCores({.size = 7, .fan_out = 2});
   std::atomic<int> heard{0};

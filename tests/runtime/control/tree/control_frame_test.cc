@@ -37,7 +37,7 @@ std::vector<ControlFrame> OneOfEach() {
           HeartbeatFrame{.events = {event}}};
 }
 
-// Equal frames encode equally.
+// Compares frames by their encodings, because equal frames have equal encodings.
 TEST(ControlFrameTest, EveryFrameSurvivesItsTravel) {
   for (const ControlFrame& frame : OneOfEach()) {
     const std::string bytes = Encode(frame);
@@ -112,7 +112,7 @@ TEST(ControlFrameTest, NumbersOutOfRangeAreRefusedByName) {
   EXPECT_THAT(refusal([](v1::ControlEvent& event) { event.set_name(std::string(97, 'x')); }), HasSubstr("event.name"));
 }
 
-// Any bytes are decoded correctly or refused: a frame that is accepted can be sent again.
+// Damaged bytes are refused, or decoded to a frame that can be sent again.
 TEST(ControlFrameTest, DamagedBytesAreRefusedOrMeanAFrame) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -206,7 +206,7 @@ TEST(ReportBatchTest, WhatHasBeenTakenIsJoinedByNothing) {
   EXPECT_THAT(batch.Take(kEverything), ElementsAre(SharedReport{"b", {1}}, SharedReport{"a", {2}}));
 }
 
-// Against the expected result: each rank's reports, in order, none lost and none twice.
+// Each rank's reports come out in order, none is lost, and none comes twice.
 TEST(ReportBatchTest, RandomReportsComeOutInTheOrderOfEachRank) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));

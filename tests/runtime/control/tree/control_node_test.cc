@@ -51,7 +51,7 @@ constexpr absl::Duration kStandstill = absl::Seconds(1);
 // On the recorder's clock.
 constexpr FlightTime kBegin = absl::Hours(1);
 
-// A rank of four, two a host, with a board of its own.
+// One of four ranks, two per host. It has its own board.
 struct Relay {
   explicit Relay(RankId rank) : relay({.rank = rank, .peers = Peers(), .standstill = kStandstill, .flights = board}) {}
 
@@ -146,7 +146,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Each test of random orders names its seed when it fails.
+// A test with random orders names its seed if it fails.
 unsigned NewSeed() { return std::random_device()(); }
 #define TRACE_SEED(seed) SCOPED_TRACE(absl::StrCat("seed ", seed))
 
@@ -174,7 +174,7 @@ TEST(ControlNodeTest, RankZeroKnowsWhoIsMissing) {
   NodeNetwork network({.size = 7});
   for (const RankId rank : {6, 2, 3}) network.Connect(rank);
   network.Deliver();
-  // 3 has found its parent, but that one has not found its own.
+  // Rank 3 has found its parent, rank 1, but rank 1 has not found its own parent.
   EXPECT_THAT(network.node(0).Missing(), ElementsAre(1, 3, 4, 5));
   network.Connect(1);
   network.Deliver();
@@ -188,7 +188,7 @@ TEST(ControlNodeTest, EqualReportsOfAllTravelAsOne) {
   network.ConnectAll();
   const int before = network.frames(1, 0);
   for (RankId rank = 0; rank < 21; ++rank) network.node(rank).Send("step");
-  // Rank 1 hears of those below it, and sends nothing itself yet.
+  // Rank 1 receives the reports from below, and does not send anything itself yet.
   for (const RankId child : network.tree().Children(1)) {
     FrameAssembler assembler(kMaxControlFrame);
     assembler.Append(network.node(child).TakePiece(1));
@@ -199,7 +199,8 @@ TEST(ControlNodeTest, EqualReportsOfAllTravelAsOne) {
   EXPECT_EQ(network.node(0).TakeInbox().to_coordinator.size(), 21U);
 }
 
-// All ranks send at random: each sender's messages arrive in order, broadcasts in the same order everywhere.
+// All ranks send at random. Each sender's messages arrive in order, and broadcasts arrive in the same order on all
+// ranks.
 TEST(ControlNodeTest, MessagesArriveInOrderHoweverTheyTravel) {
   const unsigned seed = NewSeed();
   TRACE_SEED(seed);
@@ -285,7 +286,7 @@ TEST(ControlNodeTest, NothingCountsAfterAFailure) {
   EXPECT_THAT(network.node(0).TakeInbox().to_coordinator, IsEmpty());
 }
 
-// Rank 1 has 3 and 4 below it, 2 has 5 and 6.
+// Rank 1 has the children 3 and 4, rank 2 has 5 and 6.
 TEST(ControlNodeTest, EndOfAnyRankIsTheSameFailureEverywhere) {
   for (const RankId gone : {0, 1, 3}) {
     NodeNetwork network({.size = 7});
@@ -360,7 +361,7 @@ TEST(ControlNodeTest, WhoWasStoppedItselfDoesNotBlameTheOthers) {
   NodeNetwork network({.size = 2});
   network.ConnectAll();
   network.Pass(absl::Seconds(3));
-  // Rank 1 is stopped; rank 0's signs of life lie in its socket when it goes on, and its clock ticks first.
+  // Rank 1 is stopped. When it goes on, its clock ticks before it reads rank 0's signs of life from its socket.
   network.Pass(absl::Seconds(9), {0});
   const absl::Duration later = network.now() + absl::Seconds(60);
   network.node(1).Tick(later);
@@ -385,7 +386,7 @@ TEST(ControlNodeTest, RankThatHasLeftDoesNotMindWhoGoes) {
   network.node(0).Lose(1);
   network.Deliver();
   EXPECT_EQ(network.node(0).failure(), absl::OkStatus());
-  // No rank is left to ask which failure was first.
+  // Rank 2 cannot ask any other rank which failure was first.
   network.node(2).Propose(absl::InternalError("own"));
   EXPECT_EQ(network.node(2).failure(), absl::InternalError("own"));
 }
@@ -398,7 +399,7 @@ TEST(ControlNodeTest, RankThatJoinsAFailedJobIsTold) {
   EXPECT_EQ(network.node(1).failure(), absl::InternalError("over"));
 }
 
-// The failure of `to` after `frame` from `from`, in a job of 7.
+// Returns the failure of `to` after it has received `frame` from `from`, in a job of 7 ranks.
 absl::Status FailureAfter(RankId from, RankId to, const std::string& frame) {
   NodeNetwork network({.size = 7});
   network.ConnectAll();
@@ -436,7 +437,7 @@ TEST(ControlNodeTest, LastActsOfRanksThatStandStillReachEverybody) {
                        }});
   network.ConnectAll();
   boards[6]->Of(6).Record(FlightKind::kWaiting, OpType::kAllreduce, "x", 4, FlightNow() - absl::Seconds(20));
-  network.Pass(absl::Seconds(5));  // one a link: two up, two down
+  network.Pass(absl::Seconds(5));  // a second per link, of which two go up and two go down
   for (RankId rank = 0; rank < 7; ++rank) {
     const std::optional<FlightEvent> last = boards[rank]->Of(6).Last();
     ASSERT_TRUE(last.has_value()) << rank;

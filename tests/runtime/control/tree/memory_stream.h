@@ -14,11 +14,11 @@
 
 namespace ronda::testing {
 
-// One end of a stream within the process, without gRPC, whose own threads ThreadSanitizer cannot follow. A thread an
-// end makes the calls to its owner.
+// One end of a stream within the process. It does not use gRPC, because ThreadSanitizer cannot follow gRPC's own
+// threads. Each end has a thread that calls its owner.
 class MemoryStream final : public ControlStream {
  public:
-  // Makes both ends; gives the parent's to `parent`, and returns the child's, which is to be opened.
+  // Makes both ends. Gives the parent's end to `parent`, and returns the child's end, which the caller must open.
   static ControlStream* Connect(ControlCore& parent) {
     auto* const parents = new MemoryStream();
     auto* const childs = new MemoryStream();
@@ -48,7 +48,7 @@ class MemoryStream final : public ControlStream {
     absl::Status status = {};
   };
 
-  // Outlives its end for as long as the other one may write to it.
+  // Outlives its end for as long as the other end may write to it.
   struct Inbox {
     void Push(Event event) {
       MutexLock lock(&mu);
@@ -66,7 +66,7 @@ class MemoryStream final : public ControlStream {
     Mutex mu;
     CondVar changed;
     std::deque<Event> events ABSL_GUARDED_BY(mu);
-    std::shared_ptr<Inbox> other;  // constant once connected; both let go of each other when their end closes
+    std::shared_ptr<Inbox> other;  // constant once connected, until this end closes
   };
 
   void Run() {

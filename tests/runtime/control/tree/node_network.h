@@ -16,8 +16,8 @@
 
 namespace ronda::testing {
 
-// The nodes of a job, and the streams between them, in virtual time and without a thread: pieces arrive when the test
-// says so, one random stream's next at a time.
+// The nodes of a job and the streams between them, in virtual time and without threads. Pieces arrive when the test
+// asks for them, one at a time, each from a random stream.
 class NodeNetwork {
  public:
   struct Options {
@@ -49,7 +49,7 @@ class NodeNetwork {
   std::mt19937& random() { return random_; }
   absl::Duration now() const { return now_; }
 
-  // `rank` and its parent have found each other.
+  // Connects `rank` and its parent.
   void Connect(RankId rank) {
     const RankId parent = tree_.Parent(rank);
     node(parent).Attach(rank, now_);
@@ -62,7 +62,7 @@ class NodeNetwork {
     Deliver();
   }
 
-  // The stream between `rank` and its parent breaks, or stops to carry anything.
+  // Cut() breaks the stream between `rank` and its parent. After Silence(), the stream carries nothing more.
   void Cut(RankId rank) {
     const RankId parent = tree_.Parent(rank);
     Silence(rank);
@@ -74,7 +74,7 @@ class NodeNetwork {
     streams_.erase({tree_.Parent(rank), rank});
   }
 
-  // The next piece of one stream arrives; false if nothing is under way.
+  // Delivers the next piece of one stream. Returns false if nothing is under way.
   bool DeliverOne() {
     std::vector<std::pair<RankId, RankId>> order;
     for (const auto& [stream, unused] : streams_) order.push_back(stream);
@@ -95,7 +95,7 @@ class NodeNetwork {
     }
   }
 
-  // Time passes, with a tick a second of the ranks in `alive` (all, if that is empty).
+  // Lets time pass. Each second, the ranks in `alive` tick, or all ranks if `alive` is empty.
   void Pass(absl::Duration time, const std::set<RankId>& alive = {}) {
     for (const absl::Duration end = now_ + time; now_ < end;) {
       now_ += absl::Seconds(1);
@@ -106,7 +106,7 @@ class NodeNetwork {
     }
   }
 
-  // Frames that have arrived from one neighbour at the other.
+  // Returns how many frames have arrived from one neighbour at the other.
   int frames(RankId from, RankId to) { return frames_[{from, to}]; }
 
  private:

@@ -49,7 +49,7 @@ TEST_F(DeviceAdasumPlaceTest, MemoryIsKeptAndServesWhateverIsSmaller) {
   EXPECT_EQ(cuda_.allocations(), 2u) << "that, and the memory of dot products";
 }
 
-// Once an exchange is on the stream, to take memory may be to wait for a rank that waits for this one.
+// Once an exchange is on the stream, an allocation may wait for a rank that waits for this one.
 TEST_F(DeviceAdasumPlaceTest, NothingIsAllocatedOnceWorkIsUnderWay) {
   double host[3] = {};
   const kernels::cuda::Extent extent = {.data = host, .count = 0};
@@ -65,7 +65,7 @@ TEST_F(DeviceAdasumPlaceTest, MemoryGrowsToTheLargestNeed) {
   Allocate(1000);
   std::byte* const larger = Allocate(600 << 10);
   EXPECT_EQ(Allocate(1000), larger);
-  // The memory from before makes room.
+  // This fits only because the earlier memory is freed first.
   EXPECT_NE(Allocate(900 << 10), nullptr);
 }
 

@@ -50,7 +50,7 @@ TEST_F(DeviceBlocksTest, BlocksInUseAtTheSameTimeAreDifferentAndNeverEmpty) {
   for (int i = 1; i < 4; ++i) EXPECT_NE(blocks[i].get(), blocks[0].get());
 }
 
-// Results of different sizes, one after the other.
+// A step makes results of different sizes, one after the other.
 TEST_F(DeviceBlocksTest, AStepLikeThoseBeforeAllocatesNothing) {
   const auto step = [this] {
     for (const size_t kib : {100, 60, 30, 100}) Take(kib << 10);
@@ -96,7 +96,7 @@ TEST_F(DeviceBlocksTest, TooMuchIsAnErrorThatSaysWhatFor) {
               HasSubstr("2 MiB of device memory for what allgather 'x' returns"));
 }
 
-// To free memory is to wait for the device, and so is, now and then, to get some.
+// Freeing memory waits for the device. An allocation also waits if it has to free idle blocks first.
 TEST(DeviceBlocksOfABusyDevice, BlocksAreGivenBackWhileAnotherThreadWaitsForTheDevice) {
   FakeCuda cuda({.devices = 1, .memory_bytes = size_t{1} << 20, .frees = FakeCuda::Frees::kWaitForTheDevice});
   const std::shared_ptr<Device> device = *Device::Open(cuda.table(), 0);
@@ -118,7 +118,7 @@ TEST(DeviceBlocksOfABusyDevice, BlocksAreGivenBackWhileAnotherThreadWaitsForTheD
 
 class DeviceBlocksWithReaders : public DeviceBlocksTest {
  protected:
-  // Whether the next block of the first one's size is that one.
+  // Takes another block of the first block's size. Returns whether it is the first block again.
   bool ComesAgain() { return others_.emplace_back(Take(1000)).get() == place_; }
 
   void Finish(const std::unique_ptr<DeviceStream>& stream) {
@@ -134,7 +134,7 @@ class DeviceBlocksWithReaders : public DeviceBlocksTest {
   const std::byte* const place_ = block_.get();
 };
 
-// A block that a stream still reads is not handed out, and no thread waits for the stream.
+// A block is not handed out while a stream still reads it. No thread waits for the stream.
 TEST_F(DeviceBlocksWithReaders, ABlockIsUsedAgainOnceItsReadersAreThroughWithIt) {
   const auto other = *DeviceStream::Create(device_.get());
   blocks_->NoteReader(place_, stream_->handle());

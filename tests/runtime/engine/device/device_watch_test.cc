@@ -22,7 +22,7 @@ using ::ronda::testing::StreamHold;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A job of one rank, whose failure is the watch's.
+// A job of one rank that fails when its watch reports a failure.
 class DeviceWatchTest : public ::testing::Test {
  protected:
   DeviceWatchTest() { StartWatch(absl::ZeroDuration()); }
@@ -55,7 +55,7 @@ class DeviceWatchTest : public ::testing::Test {
     if (failure_.ok()) failure_ = status;
   }
 
-  // Something that is about to be put on the stream.
+  // Announces a bucket that is about to be put on the stream.
   std::shared_ptr<DeviceCompletion> Announce(WaitLimits limits = {}) {
     auto completion = std::make_shared<DeviceCompletion>(
         DeviceCompletion::Options{.label = "x", .limits = limits, .device = device_, .callbacks = callbacks_});
@@ -63,7 +63,7 @@ class DeviceWatchTest : public ::testing::Test {
     return completion;
   }
 
-  // It is complete when the stream is here.
+  // Launches a bucket. It is complete when the stream comes to this place.
   void Launch(DeviceCompletion& completion) {
     auto event = *device_->NewEvent();
     EXPECT_EQ(event->Record(stream_->handle()), absl::OkStatus());
@@ -82,7 +82,7 @@ class DeviceWatchTest : public ::testing::Test {
   const std::shared_ptr<CallbackThread> callbacks_ = CallbackThread::Create({});
   const absl::Status broken_ = absl::UnavailableError("link down");
   std::atomic<bool> is_broken_{false};
-  std::atomic<bool> exhausted_{false};  // there is no memory, for one call
+  std::atomic<bool> exhausted_{false};  // the next call finds no memory
   std::atomic<int> aborts_{0};
   std::atomic<int> settled_{0};
   std::atomic<int> idles_{0};
@@ -129,23 +129,23 @@ TEST_F(DeviceWatchTest, DeadlineFailsTheJobAndEndsWhatIsUnderWay) {
                     HasSubstr("; rank 1 ")));
   EXPECT_EQ(behind->Wait(), status);
   EXPECT_EQ(failure(), status);
-  while (aborts_ == 0) std::this_thread::yield();  // and the work under way has been ended
+  while (aborts_ == 0) std::this_thread::yield();  // until the work under way has been ended
 }
 
 TEST_F(DeviceWatchTest, WhatDoesNotComeOntoTheStreamIsReportedToo) {
   const auto stuck = Announce({.warning = absl::Milliseconds(5), .deadline = absl::Milliseconds(20)});
   const absl::Status status = stuck->Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-  // A second later than the deadlines of the calls that may keep it.
+  // The watch's deadline is a second later than those of the calls that may hold up the bucket.
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("waited 1.02s for"), HasSubstr("cuda:0 of rank 0 to be given allreduce 'x'")));
   EXPECT_EQ(failure(), status);
   while (aborts_ == 0) std::this_thread::yield();
-  Launch(*stuck);  // its thread comes in the end
+  Launch(*stuck);  // the thread that was held up goes on
   EXPECT_EQ(stuck->status(), status);
 }
 
-// To connect ranks may take longer than a bucket.
+// Connecting ranks may take longer than a bucket, so its deadline applies if it is the longer one.
 TEST_F(DeviceWatchTest, WhatConnectsRanksHasItsOwnDeadlineBefore) {
   StartWatch(absl::Milliseconds(300));
   const auto stuck = Announce({.warning = absl::Milliseconds(5), .deadline = absl::Milliseconds(20)});
@@ -203,7 +203,7 @@ TEST_F(DeviceWatchTest, FailureOfTheJobSettlesEverything) {
   const auto completion = Launch();
   SetFailure(absl::AbortedError("rank 1 is gone"));
   EXPECT_EQ(completion->Wait(), absl::AbortedError("rank 1 is gone"));
-  while (aborts_ == 0) std::this_thread::yield();  // and the work under way has been ended
+  while (aborts_ == 0) std::this_thread::yield();  // until the work under way has been ended
 }
 
 TEST_F(DeviceWatchTest, ErrorOfTheDeviceIsTheJobs) {

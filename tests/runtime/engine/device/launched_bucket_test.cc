@@ -34,13 +34,13 @@ class LaunchedBucketTest : public ::testing::Test {
     cuda_.table()->stream_id(stream.handle(), &id);
     return bucket_.OrderBefore(stream.handle(), id, tensor);
   }
-  // Whether `stream` has come to where it is now, once it has had the time to.
+  // Waits until `stream` has done its work so far. Returns whether that succeeded.
   bool Comes(const DeviceStream& stream) {
     const auto event = *device_->NewEvent();
     EXPECT_EQ(event->Record(stream.handle()), absl::OkStatus());
     return event->Wait().ok();
   }
-  // What the device would write.
+  // Writes what the device would write.
   void Decide(uint32_t decision) {
     if (decision == 1) vote_->OpenGate();
     __atomic_store_n(Decision(), decision, __ATOMIC_RELEASE);

@@ -44,12 +44,12 @@ TEST_F(ReadyPointTest, LaterPointsCoverEarlierOnesOfTheirStream) {
   EXPECT_FALSE(other->Covers(*first));
 }
 
-// Threads that note points on one stream at the same time: neither knows which of the two is ahead.
+// Two threads note points on one stream at the same time. Neither knows which of the two points is ahead.
 TEST_F(ReadyPointTest, PointsThatAreNotedAtTheSameTimeDoNotCoverEachOther) {
   const auto stream = NewStream();
   StreamOrder elsewhere;
   const auto here = Note(stream->handle());
-  const auto there = *ReadyPoint::Note(device_, stream->handle(), &elsewhere);  // has not seen the one before
+  const auto there = *ReadyPoint::Note(device_, stream->handle(), &elsewhere);  // `elsewhere` has not seen `here`
   EXPECT_FALSE(there->Covers(*here));
   EXPECT_FALSE(here->Covers(*there));
 }
@@ -59,7 +59,7 @@ TEST_F(ReadyPointTest, AStreamThatComesAtTheSameAddressIsAnother) {
   const StreamHandle place = stream->handle();
   const auto before = Note(place);
   stream.reset();
-  // The allocator gives a place out again sooner or later.
+  // Sooner or later the allocator returns the same address again.
   std::unique_ptr<DeviceStream> again;
   std::vector<std::unique_ptr<DeviceStream>> others;
   for (int i = 0; i < 1000 && again == nullptr; ++i) {

@@ -23,7 +23,7 @@ using ::ronda::testing::StreamHold;
 using ::ronda::testing::TraceEvent;
 using ::testing::SizeIs;
 
-// A stream on which work takes as long as it is held, and its timer.
+// A stream, on which work takes as long as a test holds it, and the stream's timer.
 class StreamTimerTest : public ::testing::Test {
  protected:
   void Start() { EXPECT_EQ(timeline_.Start({.path = path_}), absl::OkStatus()); }
@@ -68,14 +68,14 @@ TEST_F(StreamTimerTest, DoesNothingWithoutATimeline) {
 TEST_F(StreamTimerTest, TheTimesOfOneBucketIn32AreCounted) {
   DeviceTimes times;
   StreamTimer timer(device_, stream_->handle(), nullptr, &times);
-  const size_t events = cuda_.recorded_events() + 1;  // with that of Wait
+  const size_t events = cuda_.recorded_events() + 1;  // including the event of Wait()
   for (uint64_t i = 0; i < 2 * DeviceTimes::kPeriod; ++i) {
     timer.Begin();
     timer.Mark(StreamPhase::kWaitForData);
-    if (i == 0) Wait();  // for the stream to come to the mark
+    if (i == 0) Wait();  // until the stream comes to the mark
     {
       StreamHold hold(stream_->handle());
-      absl::SleepFor(absl::Milliseconds(i == 0 ? 2 : 0));  // what the device takes for packing the first
+      absl::SleepFor(absl::Milliseconds(i == 0 ? 2 : 0));  // the time in which the device packs the first bucket
     }
     timer.Mark(StreamPhase::kPack);
     timer.Mark(StreamPhase::kUnpack);
@@ -133,7 +133,7 @@ TEST_F(StreamTimerTest, WhatIsNotMarkedIsATransfer) {
   EXPECT_THAT(Named(events, "ALLTOALL"), SizeIs(1));
 }
 
-// The second bucket is given to the device before the first is known to have ended.
+// The device gets the second bucket before the host knows that the first has ended.
 TEST_F(StreamTimerTest, BucketsUnderWayTogetherAreDrawnOneBehindTheOther) {
   Start();
   auto first = PutOnStream();

@@ -153,12 +153,22 @@ TEST(ArgumentsTest, AJobThatGoesOnWhenRanksDieMayBeOnSeveralHosts) {
 
 TEST(ArgumentsTest, HostsComeFromALineOrAFile) {
   const FakeMachine machine{.files = {{"hosts.txt", "a slots=1\nb slots=2\n"}}};
-  for (const char* name : {"-H", "--hosts"}) {
+  for (const char* name : {"-H", "--hosts", "-hosts", "-host", "--host"}) {
     EXPECT_THAT(Parsed({"-np", "3", name, "a:1,b:2", "x"}).hosts, ElementsAre(HostSlots{"a", 1}, HostSlots{"b", 2}));
   }
   for (const char* name : {"-hostfile", "--hostfile"}) {
     EXPECT_THAT(With({name, "hosts.txt"}, machine).hosts, ElementsAre(HostSlots{"a", 1}, HostSlots{"b", 2}));
   }
+}
+
+TEST(ArgumentsTest, HostAloneIsPaddlesAddress) {
+  for (const char* address : {"10.0.0.1", "alpha", "fd00::1"}) {
+    const LaunchOptions options = Parsed({"--host", address, "--nnodes", "2", "--node-rank", "0", "x"});
+    EXPECT_THAT(options.hosts, IsEmpty());
+    EXPECT_THAT(options.notes, ElementsAre(HasSubstr("--host has no effect: --network-interfaces says")));
+  }
+  EXPECT_THAT(With({"--host", "alpha:2"}).hosts, ElementsAre(HostSlots{"alpha", 2}));
+  EXPECT_THAT(With({"--host", "[fd00::1]:2"}).hosts, ElementsAre(HostSlots{"fd00::1", 2}));
 }
 
 TEST(ArgumentsTest, OtherHostsAreReachedAsTheUserSays) {
@@ -279,6 +289,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, SettingTest,
     ::testing::Values(Setting{{"--fusion-threshold-mb", "32"}, {{"RONDA_FUSION_THRESHOLD", "32MiB"}}},
                       Setting{{"--fusion-threshold-mb", "0"}, {{"RONDA_FUSION_THRESHOLD", "0MiB"}}},
+                      Setting{{"--fusion-threshold-mb", "0.5"}, {{"RONDA_FUSION_THRESHOLD", "524288"}}},
                       Setting{{"--cycle-time-ms", "2.5"}, {{"RONDA_CYCLE_TIME", "2.5ms"}}},
                       Setting{{"--cycle-time-ms", "3600000"}, {{"RONDA_CYCLE_TIME", "1h"}}},
                       Setting{{"--cycle-time-ms", "0"}, {{"RONDA_CYCLE_TIME", "0"}}},
@@ -333,6 +344,11 @@ TEST(ArgumentsTest, WhatHasNoEffectIsNotedWithTheReason) {
       {{"--start-method", "spawn"}, "in its own way"},
       {{"--role", "trainer"}, "in its own way"},
       {{"--local-ranks-filter", "0"}, "--redirects"},
+      {{"--gloo"}, "Ronda does without Gloo"},
+      {{"--gloo-timeout-seconds", "30"}, "--start-timeout"},
+      {{"--oversubscribe"}, "outnumber the cores"},
+      {{"--allow-run-as-root"}, "root may start jobs"},
+      {{"--tag-output"}, "its rank and stream"},
       {{"--rdzv-conf", "timeout=3"}, "--start-timeout"},
       {{"--local-addr", "10.0.0.1"}, "--network-interfaces"}};
   for (const auto& [words, reason] : cases) {
@@ -398,6 +414,11 @@ mpi-args: "--mca btl tcp"
   EXPECT_THAT(options.command, ElementsAre("./train"));
 }
 
+TEST(ConfigArgumentsTest, HorovodsControllersAreAccepted) {
+  EXPECT_EQ(FromFile("controller: mpi\n", {"-np", "2", "x"}).launcher, Launcher::kMpirun);
+  EXPECT_THAT(FromFile("controller: gloo\n", {"-np", "2", "x"}).notes, ElementsAre(HasSubstr("--gloo has no effect")));
+}
+
 TEST(ConfigArgumentsTest, AListStandsForTwoWords) {
   const FakeMachine machine{.files = {{"e.yaml", "min-np: 1\nblacklist-cooldown-range: [2, 30]\n"}}};
   EXPECT_EQ(With({"--config-file", "e.yaml"}, machine).elastic.value().cooldown->second, absl::Seconds(30));
@@ -436,8 +457,7 @@ TEST(ConfigArgumentsTest, ErrorsNameTheFileTheLineAndTheKey) {
             "example --cycle-time-ms 1; got \"1ms\"");
   EXPECT_THAT(FileErrorOf("num-procs: 2\n", {"x"}), HasSubstr("f.yaml:1: num-procs: no such option"));
   EXPECT_THAT(FileErrorOf("a: [1\n", {"x"}), HasSubstr("f.yaml:2: "));
-  EXPECT_THAT(FileErrorOf("controller: gloo\n", {"-np", "2", "x"}),
-              HasSubstr("f.yaml:1: controller: --gloo is not for"));
+  EXPECT_THAT(FileErrorOf("controller: nccl\n", {"-np", "2", "x"}), HasSubstr("f.yaml:1: controller: takes mpi"));
   EXPECT_THAT(FileErrorOf("np: 2\nnproc-per-node: 2\n", {"x"}), HasSubstr("f.yaml:2: nproc-per-node: -np and"));
 }
 

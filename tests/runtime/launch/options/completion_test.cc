@@ -1,5 +1,7 @@
 // torchrun's and Paddle's ways to start a job.
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -13,6 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using Words = std::vector<std::string>;
 
 LaunchOptions Parsed(const Words& words, const FakeMachine& machine = {}) {
@@ -101,6 +104,60 @@ TEST(NodeArgumentsTest, PodOfAnIndexedJobIsTheNodeOfItsIndex) {
     const auto wrong = ParseArguments(words, Sources({.environment = {{"JOB_COMPLETION_INDEX", index}}}));
     EXPECT_THAT(std::string(wrong.status().message()), HasSubstr("JOB_COMPLETION_INDEX=\""));
   }
+}
+
+TEST(NodeArgumentsTest, NodeWithoutANumberGetsOneAtTheEndpoint) {
+  using Numbering = NodeGroup::Numbering;
+  for (const char* endpoint : {"--rdzv-endpoint", "--master"}) {
+    const LaunchOptions options = Parsed({"--nnodes", "2", "--rdzv-backend", "c10d", endpoint, "alpha:1234", "x"});
+    EXPECT_EQ(options.nodes->numbering, Numbering::kByArrival);
+    EXPECT_EQ(options.nodes->master_address, "alpha");
+    EXPECT_EQ(Parsed({"--nnodes", "2", "--node-rank", "1", endpoint, "a:1", "x"}).nodes->numbering, Numbering::kGiven);
+  }
+  const FakeMachine pod = {.environment = {{"JOB_COMPLETION_INDEX", "1"}}};
+  EXPECT_EQ(Parsed({"--nnodes", "2", "--master", "alpha:1", "x"}, pod).nodes->numbering, Numbering::kGiven);
+  const auto alone = ParseArguments({"--nnodes", "2", "--master-addr", "alpha", "x"}, Sources({}));
+  EXPECT_THAT(std::string(alone.status().message()), HasSubstr("--node-rank is missing"));
+}
+
+// What srun tells the second of two tasks.
+const std::map<std::string, std::string> kSecondTask = {
+    {"SLURM_STEP_ID", "0"}, {"SLURM_NODEID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_NODELIST", "n[07-08]"}};
+
+TEST(NodeArgumentsTest, TaskOfSrunIsTheNodeOfItsNumber) {
+  const LaunchOptions options = Parsed({"--nnodes", "2", "x"}, {.environment = kSecondTask});
+  EXPECT_EQ(options.nodes->node_rank, 1);
+  EXPECT_EQ(options.nodes->master_address, "n07");
+  EXPECT_THAT(options.settings, IsEmpty());
+  const Words with_options = {"--nnodes", "2", "--node-rank", "0", "--master-addr", "other", "x"};
+  const LaunchOptions said = Parsed(with_options, {.environment = kSecondTask});
+  EXPECT_EQ(said.nodes->node_rank, 0);
+  EXPECT_EQ(said.nodes->master_address, "other");
+  EXPECT_EQ(
+      Parsed({"--nnodes", "2", "--master-addr", "other", "x"}, {.environment = kSecondTask}).nodes->master_address,
+      "other");
+  // A task is a node only if there are as many.
+  const auto three = ParseArguments({"--nnodes", "3", "x"}, Sources({.environment = kSecondTask}));
+  EXPECT_THAT(std::string(three.status().message()), HasSubstr("--node-rank is missing"));
+  auto wrong = kSecondTask;
+  wrong["SLURM_STEP_NODELIST"] = "n[08-07]";
+  EXPECT_THAT(std::string(ParseArguments({"--nnodes", "2", "x"}, Sources({.environment = wrong})).status().message()),
+              HasSubstr("SLURM_STEP_NODELIST=\"n[08-07]\": should be"));
+}
+
+TEST(NodeArgumentsTest, ProcessOfMpiIsTheNodeOfItsRankAndItsRanksAreNoProcessesOfMpi) {
+  const std::vector<std::pair<std::string, std::string>> all = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                                                {"PMI_RANK", "PMI_SIZE"}};
+  for (const auto& [rank, size] : all) {
+    const FakeMachine machine = {.environment = {{rank, "1"}, {size, "2"}}};
+    const LaunchOptions options = Parsed({"--nnodes", "2", "--master-addr", "n07", "x"}, machine);
+    EXPECT_EQ(options.nodes->node_rank, 1) << rank;
+    EXPECT_THAT(options.settings, ElementsAre(Pair("RONDA_MPI", "0"))) << rank;
+  }
+  const FakeMachine users_choice = {.environment = {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"RONDA_MPI", "1"}}};
+  EXPECT_THAT(Parsed({"--nnodes", "2", "x"}, users_choice).settings, IsEmpty());
+  EXPECT_THAT(Parsed({"--nnodes", "1:2", "--master", "n07:1", "x"}, {.environment = {{"PMIX_RANK", "1"}}}).settings,
+              ElementsAre(Pair("RONDA_MPI", "0")));
 }
 
 // -- Nodes that come and go --

@@ -34,7 +34,13 @@ inline ArgumentSources Sources(const FakeMachine& machine) {
           .variable = [machine](const std::string& name) -> std::optional<std::string> {
             const auto variable = machine.environment.find(name);
             return variable == machine.environment.end() ? std::nullopt : std::optional(variable->second);
-          }};
+          },
+          .variables =
+              [machine] {
+                std::vector<std::string> variables;
+                for (const auto& [name, value] : machine.environment) variables.push_back(name + "=" + value);
+                return variables;
+              }};
 }
 
 }  // namespace ronda

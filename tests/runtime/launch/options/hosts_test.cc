@@ -1,6 +1,7 @@
 #include "runtime/launch/options/hosts.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -51,15 +52,59 @@ TEST(HostsTest, AHostFileNamesAHostALine) {
   EXPECT_THAT(*hosts, ElementsAre(HostSlots{"beta", 5}, HostSlots{"alpha", 1}));
 }
 
-TEST(HostsTest, AWrongLineOfAHostFileIsQuotedWithItsNumber) {
-  for (const std::string line : {"beta", "beta 2", "beta slots=", "beta slots=0", "beta slots=x", "beta slots=1025",
-                                 "beta slots=1 slots=2", "beta:2", "-x slots=1", "beta slots = 2"}) {
+TEST(HostsTest, AHostFileIsReadAsOpenMpiAndMpichReadIt) {
+  const std::vector<std::pair<std::string, HostSlots>> lines = {{"localhost", {"localhost", 1}},
+                                                                {"localhost\nlocalhost\n", {"localhost", 2}},
+                                                                {"localhost:2", {"localhost", 2}},
+                                                                {"alpha slots = 2", {"alpha", 2}},
+                                                                {"alpha slots= 2", {"alpha", 2}},
+                                                                {"alpha slots =2", {"alpha", 2}},
+                                                                {"alpha slots=2 max_slots=4", {"alpha", 2}},
+                                                                {"alpha max-slots=2 slots=2", {"alpha", 2}},
+                                                                {"alpha:2 max_slots=2", {"alpha", 2}},
+                                                                {"fd00::1 slots=2", {"fd00::1", 2}},
+                                                                {"fd00::1", {"fd00::1", 1}},
+                                                                {"[fd00::1]:2", {"fd00::1", 2}},
+                                                                {"\xEF\xBB\xBF"
+                                                                 "alpha slots=2\r\n",
+                                                                 {"alpha", 2}}};
+  for (const auto& [line, host] : lines) {
+    const auto hosts = ParseHostFile("hosts.txt", line);
+    ASSERT_TRUE(hosts.ok()) << hosts.status();
+    EXPECT_THAT(*hosts, ElementsAre(host)) << line;
+  }
+}
+
+TEST(HostsTest, AWrongLineOfAHostFileIsQuotedWithItsNumberAndTheWordThatIsNotRead) {
+  const std::vector<std::pair<std::string, std::string>> lines = {
+      {"beta 2", "\"2\" is not read"},
+      {"beta slots=", "\"slots=\" is not read"},
+      {"beta slots=0", "\"slots=0\" is not read"},
+      {"beta slots=x", "\"slots=x\" is not read"},
+      {"beta slots=1025", "\"slots=1025\" is not read"},
+      {"beta slots=1 slots=2", "\"slots=2\" is not read"},
+      {"beta:2 slots=2", "\"slots=2\" is not read"},
+      {"beta slots=2 user=me", "\"user=me\" is not read"},
+      {"beta:0", "\"beta:0\" is not read"},
+      {"beta:x", "\"beta:x\" is not read"},
+      {"^beta", "\"^beta\" is not read"},
+      {"-x slots=1", "\"-x\" is not read"},
+      {"= slots=1", "\"=slots=1\" is not read"},
+      {"beta max_slots=4", "max_slots needs slots"},
+      {"beta slots=4 max_slots=2", "max_slots is less than slots"}};
+  for (const auto& [line, reason] : lines) {
     const auto hosts = ParseHostFile("hosts.txt", "alpha slots=1\n" + line + " # note\n");
     EXPECT_EQ(hosts.status().code(), absl::StatusCode::kInvalidArgument) << line;
-    EXPECT_EQ(
-        std::string(hosts.status().message()),
-        "hosts.txt:2: a line takes HOST slots=N with 1 to 1024 slots, for example alpha slots=4; got \"" + line + "\"");
+    EXPECT_EQ(std::string(hosts.status().message()),
+              "hosts.txt:2: " + reason +
+                  "; a line takes HOST slots=N with 1 to 1024 slots, for example alpha slots=4; got \"" + line + "\"");
   }
+  EXPECT_EQ(std::string(ParseHostFile("hosts.txt", absl::string_view("\xFF\xFE"
+                                                                     "a\0",
+                                                                     4))
+                            .status()
+                            .message()),
+            "hosts.txt: is UTF-16; save it as UTF-8");
 }
 
 TEST(HostsTest, AHostFileWithoutAHostIsRefused) {

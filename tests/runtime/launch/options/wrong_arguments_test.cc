@@ -55,6 +55,10 @@ constexpr Wrong kUnknown[] = {{"--nope|x", "unknown option \"--nope\""},
                               {"--nope=3|x", "unknown option \"--nope\""},
                               {"-np=3|x", "unknown option \"-np=3\""},
                               {"--num-procs|2|x", "\"--num-procs\"", "is it --num-proc?"},
+                              {"--map-bi|slot|x", "\"--map-bi\"", "is it --map-by?"},
+                              {"-np2|x", "unknown option \"-np2\"; is it -np 2?"},
+                              {"-np=2|x", "unknown option \"-np=2\"; is it -np 2?"},
+                              {"--verbose2|x", "unknown option \"--verbose2\"; is it --verbose?"},
                               {"-|x", "unknown option \"-\""}};
 
 INSTANTIATE_TEST_SUITE_P(Unknown, WrongArgumentsTest, ::testing::ValuesIn(kUnknown));
@@ -148,6 +152,8 @@ constexpr Wrong kNodes[] = {{"--nnodes|0|x", "got \"0\"", "--nnodes 2"},
                             {"--node-rank|-1|x", "got \"-1\"", "--node-rank 0"},
                             {"--node-rank|1|x", "from 0 to 0; got \"1\""},
                             {"--master-addr|a/b|x", "got \"a/b\"", "--master-addr node0"},
+                            {"--master-addr|a:29500|x", "without a port", "node0 --master-port 29500; got \"a:29500\""},
+                            {"--master-addr|[fd00::1]:29500|x", "without a port"},
                             {"--master-port|65536|x", "from 1 to 65535", "--master-port 29500"},
                             {"--master|alpha|x", "got \"alpha\"", "--master node0:29500"},
                             {"--master|etcd://alpha:1|x", "got \"etcd://alpha:1\""},
@@ -166,7 +172,10 @@ constexpr Wrong kNodes[] = {{"--nnodes|0|x", "got \"0\"", "--nnodes 2"},
 
 INSTANTIATE_TEST_SUITE_P(Nodes, WrongArgumentsTest, ::testing::ValuesIn(kNodes));
 
-constexpr Wrong kElsewhere[] = {{"--gloo|-np|2|x", "--gloo", "--launcher mpirun"},
+constexpr Wrong kElsewhere[] = {{"-np|2|--bind-to|core|x", "--bind-to is not for rondarun", "--binding core"},
+                                {"-np|2|--map-by|node|x", "--map-by is not for", "--binding-args \"--map-by node\""},
+                                {"-np|2|--mca|btl|tcp|x", "--mca is not for", "--mpi-args \"--mca NAME VALUE\""},
+                                {"-N|2|x", "-N is not for", "-H alpha:4,beta:4"},
                                 {"--jsrun|-np|2|x", "--jsrun", "-H"},
                                 {"-np|4|-ppn|2|-hosts|a,b|x", "-ppn", "-H alpha:4,beta:4"},
                                 {"-np|4|-genv|A|1|x", "-genv", "-x NAME=VALUE"},
@@ -210,6 +219,9 @@ INSTANTIATE_TEST_SUITE_P(Elastic, WrongArgumentsTest, ::testing::ValuesIn(kElast
 
 constexpr Wrong kContradictions[] = {
     {"-H|a:1|--hostfile|bad.txt|x", "-H and --hostfile do not go together", "give one"},
+    {"-H|a:1|--host|b:1|x", "-H and --host do not go together", "give one"},
+    {"--host|a:1|--hostfile|bad.txt|x", "--host and --hostfile do not go together", "give one"},
+    {"--host|a:1,b:1|--nnodes|2|--node-rank|0|x", "a --host list and options for nodes do not", "on every node"},
     {"-np|2|--nproc-per-node|2|x", "-np and --nproc-per-node do not", "give one"},
     {"--nproc_per_node|2|-n|2|x", "--nproc_per_node and -n do not", "give one"},
     {"-np|2|--nnodes|2|x", "-np and --nnodes do not", "--nproc-per-node"},

@@ -164,7 +164,44 @@ TEST(JobPlannerTest, InterfacesThatMpirunCanUseAreAccepted) {
   }
 }
 
-// The agents hear from this machine over ssh, and say themselves which interface their host has not.
+TEST(JobPlannerTest, RanksOfThisHostNeedOneOfTheInterfaces) {
+  LaunchOptions elastic = Options(2);
+  elastic.elastic = ElasticOptions{.min_ranks = 1, .max_ranks = 2};
+  LaunchOptions node = Options(2);
+  node.nodes = NodeGroup();
+  LaunchOptions by_ssh = Options(2);
+  by_ssh.hosts = {{"head", 1}, {"beta", 1}};
+  by_ssh.launcher = LaunchOptions::Launcher::kSsh;
+  for (LaunchOptions options : {Options(2), elastic, node, by_ssh}) {
+    options.remote.network_interfaces = {"eth9"};
+    EXPECT_EQ(std::string(MakeJobPlan(options, Facts()).status().message()),
+              "--network-interfaces eth9: this host has no such interface that is up; there are lo (127.0.0.1), eth0 "
+              "(10.0.0.1); name one of them");
+    options.remote.network_interfaces = {"eth9", "eth0"};
+    EXPECT_TRUE(MakeJobPlan(options, Facts()).ok());
+  }
+  // Agents say themselves which interface their host has not.
+  by_ssh.hosts = {{"alpha", 1}, {"beta", 1}};
+  by_ssh.remote.network_interfaces = {"eth9"};
+  EXPECT_TRUE(MakeJobPlan(by_ssh, Facts()).ok());
+}
+
+TEST(JobPlannerTest, RanksOfThisHostFitOnItsCoresIfEachIsToHaveOne) {
+  LaunchFacts facts = Facts();
+  facts.cores = {.nodes = {{{0}, {1}}}};
+  LaunchOptions options = Options(3);
+  options.binding = LaunchOptions::Binding::kCore;
+  LaunchOptions elastic = options;
+  elastic.rank_count = 2;
+  elastic.elastic = ElasticOptions{.min_ranks = 1, .max_ranks = 3};
+  for (const LaunchOptions& too_many : {options, elastic}) {
+    EXPECT_THAT(std::string(MakeJobPlan(too_many, facts).status().message()),
+                StartsWith("--binding core: 3 ranks on this host, and it has 2 cores"));
+  }
+  options.rank_count = 2;
+  EXPECT_TRUE(MakeJobPlan(options, facts).ok());
+}
+
 TEST(JobPlannerTest, RanksAreNotStartedByAShellThatWouldDropVariables) {
   LaunchFacts facts = Facts();
   auto plan = MakeJobPlan(MpirunOptions({}), facts);
@@ -211,22 +248,63 @@ TEST(JobPlannerTest, WithoutMpirunRanksOfOtherHostsAreStartedOverSsh) {
   for (const absl::Status& status : {wanted, needed}) EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
 }
 
+// The first mpirun in PATH, a shell script, while it lives.
+class FakeMpirun {
+ public:
+  explicit FakeMpirun(const std::string& script) : path_(std::getenv("PATH")) {
+    std::ofstream(file()) << "#!/bin/sh\n" << script << "\n";
+    std::filesystem::permissions(file(), std::filesystem::perms::owner_all);
+    EXPECT_EQ(setenv("PATH", (::testing::TempDir() + ":" + path_).c_str(), 1), 0);
+  }
+  ~FakeMpirun() {
+    EXPECT_EQ(setenv("PATH", path_.c_str(), 1), 0);
+    std::filesystem::remove(file());
+  }
+
+  static std::string file() { return ::testing::TempDir() + "/mpirun"; }
+
+ private:
+  const std::string path_;
+};
+
+TEST(JobPlannerTest, WithoutThePluginForMpiRanksOfOtherHostsAreStartedOverSsh) {
+  const FakeMpirun mpirun("echo 'mpirun (Open MPI) 4.1.4'");
+  LaunchFacts facts = Facts();
+  std::vector<std::string> asked;
+  facts.find_mpi_plugin = [&](Mpirun kind, const std::string& path) {
+    asked.push_back(path);
+    return kind == Mpirun::kOpenMpi ? absl::NotFoundError("no plugin") : absl::OkStatus();
+  };
+  LaunchOptions options = MpirunOptions({});
+  options.settings["RONDA_MPI_PLUGIN"] = "/opt/libronda_mpi.so";
+  auto plan = MakeJobPlan(options, facts);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(asked, ::testing::IsEmpty()) << "the user asks for mpirun";
+  options.launcher = LaunchOptions::Launcher::kAutomatic;
+  plan = MakeJobPlan(options, facts);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->parts.size(), 2U);
+  EXPECT_THAT(
+      plan->notes,
+      ::testing::ElementsAre("there is no plugin of Ronda's for Open MPI 4.1.4 (rondarun --check-build says why): the "
+                             "ranks are started over ssh, and exchange data over TCP"));
+  EXPECT_THAT(asked, ::testing::ElementsAre("/opt/libronda_mpi.so"));
+  facts.find_mpi_plugin = [](Mpirun, const std::string&) { return absl::OkStatus(); };
+  plan = MakeJobPlan(options, facts);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->commands, ::testing::ElementsAre(HasSubstr("mpirun ")));
+  EXPECT_THAT(plan->notes, ::testing::IsEmpty());
+}
+
 // As one does that lacks a library.
 TEST(JobPlannerTest, MpirunThatDoesNotWorkIsNotPassedOver) {
-  const std::string directory = ::testing::TempDir();
-  const std::string mpirun = directory + "/mpirun";
-  std::ofstream(mpirun) << "#!/bin/sh\necho libopen-rte.so.40 is missing >&2\nexit 127\n";
-  std::filesystem::permissions(mpirun, std::filesystem::perms::owner_all);
-  const std::string path = std::getenv("PATH");
-  ASSERT_EQ(setenv("PATH", (directory + ":" + path).c_str(), 1), 0);
+  const FakeMpirun mpirun("echo libopen-rte.so.40 is missing >&2; exit 127");
   LaunchOptions options = MpirunOptions({});
   options.launcher = LaunchOptions::Launcher::kAutomatic;
   const absl::Status status = MakeJobPlan(options, Facts()).status();
-  ASSERT_EQ(setenv("PATH", path.c_str(), 1), 0);
-  std::filesystem::remove(mpirun);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(StartsWith(mpirun), HasSubstr("exited with code 127"), HasSubstr("libopen-rte.so.40 is missing")));
+  EXPECT_THAT(std::string(status.message()), AllOf(StartsWith(FakeMpirun::file()), HasSubstr("exited with code 127"),
+                                                   HasSubstr("libopen-rte.so.40 is missing")));
 }
 
 TEST(JobPlannerTest, TooFewSlotsAreAnErrorForEveryLauncher) {

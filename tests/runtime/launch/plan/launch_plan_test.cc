@@ -250,6 +250,7 @@ TEST(LaunchEnvironmentTest, OtherHostsGetWhatTheyNeed) {
 
 TEST(LaunchEnvironmentTest, StartTimeoutIsTheRanksOwn) {
   EXPECT_EQ(StartTimeoutOf({"A=1", "RONDA_START_TIMEOUT=1m30s"}), absl::Seconds(90));
+  EXPECT_EQ(StartTimeoutOf({"RONDA_START_TIMEOUT=8"}), absl::Seconds(8));
   for (const char* other : {"A=1", "RONDA_START_TIMEOUT=", "RONDA_START_TIMEOUT=-1s", "RONDA_START_TIMEOUT=soon"}) {
     EXPECT_EQ(StartTimeoutOf({other}), absl::Seconds(30)) << other;
   }
@@ -267,7 +268,16 @@ TEST(BindingTest, EveryRankHasACoreOfItsOwn) {
   EXPECT_THAT(CpusOfRank(Cores(), Binding::kCore, 3, 4), ElementsAre(3, 7));
 }
 
-TEST(BindingTest, RanksThatOutnumberCoresShareThem) {
+TEST(BindingTest, RanksThatOutnumberCoresHaveNoneOfTheirOwn) {
+  EXPECT_EQ(std::string(CheckBinding(Cores(), Binding::kCore, 5).message()),
+            "--binding core: 5 ranks on this host, and it has 4 cores for them; start no more ranks than that, or give "
+            "--binding none");
+  EXPECT_TRUE(CheckBinding(Cores(), Binding::kCore, 4).ok());
+  EXPECT_TRUE(CheckBinding(Cores(), Binding::kNuma, 5).ok());
+  EXPECT_TRUE(CheckBinding(Cores(), Binding::kNone, 5).ok());
+}
+
+TEST(BindingTest, MembersThatOutnumberCoresShareThem) {
   EXPECT_THAT(CpusOfRank(Cores(), Binding::kCore, 5, 6), ElementsAre(1, 5));
 }
 

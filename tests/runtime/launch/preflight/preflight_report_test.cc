@@ -82,6 +82,34 @@ TEST(PreflightReportTest, MpiIsNeededByAllOfSeveralHostsOrNone) {
   EXPECT_THAT(without.text, HasSubstr("note: there is no MPI: ranks are started over ssh"));
 }
 
+TEST(PreflightReportTest, ThePluginForMpiIsNeededByAllOfSeveralHostsOrNone) {
+  const ProbedHost bare = HostWith("h2", "no_mpi_plugin", "Ronda's MPI plugin cannot be loaded");
+  EXPECT_THAT(MakePreflightReport({bare}).problems, IsEmpty()) << "one host needs none";
+  EXPECT_THAT(MakePreflightReport({Host("h1"), bare, Host("h3")}).problems,
+              ElementsAre("h2: Ronda's MPI plugin cannot be loaded"));
+  const PreflightReport without = MakePreflightReport({bare, bare});
+  EXPECT_THAT(without.problems, IsEmpty());
+  EXPECT_THAT(without.text, HasSubstr("note: no host has the plugin for its MPI: ranks are started over ssh, and hosts "
+                                      "exchange data over TCP; h2: Ronda's MPI plugin cannot be loaded\n"));
+}
+
+TEST(PreflightReportTest, RanksThatAgentsStartNeedNoMpi) {
+  ProbedHost without = Host("h2");
+  without.facts.erase("mpi");
+  const ProbedHost bare = HostWith("h3", "no_mpi_plugin", "Ronda's MPI plugin cannot be loaded");
+  const PreflightReport report = MakePreflightReport({Host("h1"), without, bare}, Starters::kSsh);
+  EXPECT_THAT(report.problems, IsEmpty());
+  EXPECT_THAT(report.text, Not(HasSubstr("note: ")));
+  EXPECT_THAT(MakePreflightReport({bare, bare}, Starters::kSsh).text, Not(HasSubstr("note: ")));
+}
+
+TEST(PreflightReportTest, ThePluginForSeveralHostsIsNeededByEach) {
+  const ProbedHost bare = HostWith("h2", "no_hosts_plugin", "libgrpc++.so.1.51 is missing");
+  EXPECT_THAT(MakePreflightReport({bare}).problems, IsEmpty());
+  EXPECT_THAT(MakePreflightReport({bare, bare}).problems,
+              ElementsAre("h2: libgrpc++.so.1.51 is missing", "h2: libgrpc++.so.1.51 is missing"));
+}
+
 TEST(PreflightReportTest, AHostThatCannotBeAskedIsNamedWithTheReason) {
   ProbedHost lost = {.host = "h2", .status = absl::UnavailableError("Permission denied (publickey).")};
   const PreflightReport report = MakePreflightReport({Host("h1"), lost});

@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -52,6 +53,7 @@ std::string FakeAgent() {
   h3) exec sh -c "$2" | sed -u 's/^ok$/cannot connect: No route to host/' ;;
   h4) echo "h4: Permission denied (publickey)." >&2; exit 255 ;;
   h5) echo "version=0.4.0" ;;
+  h8) exec sh -c "$2" | sed -u 's/^mpi=.*/mpi=MPICH 4.0.2/' ;;
   *) exec sh -c "$2" ;;
 esac
 )");
@@ -115,6 +117,49 @@ TEST(PreflightTest, RealProbesTellTheirFactsAndReachEachOther) {
                                  HasSubstr("\nh6    " + std::string(kVersion) + "  127.0.0.1")));
   EXPECT_THAT(report.text, Not(HasSubstr("does not reach")));
   EXPECT_THAT(report.text, Not(HasSubstr("cannot be asked")));
+}
+
+// h8 has another MPI.
+TEST(PreflightTest, LauncherSshMakesMpiNoProblem) {
+  LaunchOptions options = OnHosts({"h1", "h8"});
+  EXPECT_THAT(CheckHosts(options, FakeProgram(), {"h1"}).problems,
+              ElementsAre("h8 has MPICH 4.0.2, h1 Open MPI 4.1.4"));
+  options.launcher = LaunchOptions::Launcher::kSsh;
+  EXPECT_THAT(CheckHosts(options, FakeProgram(), {"h1"}).problems, IsEmpty());
+  options.launcher = LaunchOptions::Launcher::kAutomatic;
+  options.elastic = ElasticOptions{.min_ranks = 1, .max_ranks = 4};
+  EXPECT_THAT(CheckHosts(options, FakeProgram(), {"h1"}).problems, IsEmpty());
+}
+
+// Ranks on all hosts get the variable that says where it is.
+TEST(PreflightTest, RealProbesLookForThePluginsOfTheRanks) {
+  const std::string plugin = std::getenv("RONDA_HOSTS_PLUGIN");
+  ASSERT_EQ(setenv("RONDA_HOSTS_PLUGIN", "/nowhere/libronda_hosts.so", 1), 0);
+  const PreflightReport report = CheckHosts(OnHosts({"h1", "h6"}), OwnPath(), {"h1"});
+  ASSERT_EQ(setenv("RONDA_HOSTS_PLUGIN", plugin.c_str(), 1), 0);
+  for (const char* host : {"h1", "h6"}) {
+    EXPECT_THAT(report.problems, Contains(HasSubstr(std::string(host) + ": Ronda's plugin for several hosts cannot be "
+                                                                        "loaded (/nowhere/libronda_hosts.so: ")));
+  }
+}
+
+// The kind of mpirun decides which plugin that is.
+TEST(PreflightTest, AProbeLooksForThePluginOfItsMpirun) {
+  const std::string folder = ::testing::TempDir() + "/bin";
+  std::filesystem::create_directories(folder);
+  Script("bin/mpirun", "echo 'mpirun (Open MPI) 4.1.4'\n");
+  const std::string path = std::getenv("PATH");
+  ASSERT_EQ(setenv("PATH", (folder + ":" + path).c_str(), 1), 0);
+  ASSERT_EQ(setenv("RONDA_MPI_PLUGIN", "/nowhere/libronda_mpi.so", 1), 0);
+  const HostFacts without = LocalFacts();
+  ASSERT_EQ(unsetenv("RONDA_MPI_PLUGIN"), 0);
+  const HostFacts with = LocalFacts();
+  ASSERT_EQ(setenv("PATH", path.c_str(), 1), 0);
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(FactOr(without, fact::kMpi), "Open MPI 4.1.4");
+  EXPECT_THAT(FactOr(without, fact::kNoMpiPlugin), AllOf(HasSubstr("(/nowhere/libronda_mpi.so: "),
+                                                         HasSubstr("make install builds it where libopenmpi-dev")));
+  EXPECT_EQ(FactOr(with, fact::kNoMpiPlugin), "");
 }
 
 TEST(PreflightTest, AProbeThatCannotReachAnAddressSaysSo) {

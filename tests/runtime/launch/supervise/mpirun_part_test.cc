@@ -152,6 +152,27 @@ std::map<int, std::string> TakenApart(const std::vector<std::string>& pieces, in
   return texts;
 }
 
+std::string SshWordsOf(const std::vector<std::string>& lines) {
+  SshReport report;
+  for (const std::string& line : lines) report.Add(line);
+  return report.words();
+}
+
+TEST(SshReportTest, FirstWordsOfAnEndAreKept) {
+  for (const std::string line :
+       {"ssh: Could not resolve hostname b: Name or service not known",
+        "ssh: connect to host b port 22: Connection refused", "me@b: Permission denied (publickey,password).",
+        "kex_exchange_identification: Connection closed by remote host"}) {
+    EXPECT_EQ(SshWordsOf({"Warning: Permanently added 'b'", line + "\r", "ORTE was unable", "ssh: again"}), line);
+  }
+  EXPECT_EQ(SshWordsOf({"a", "No ED25519 host key is known for b.\r", "Host key verification failed.\r"}),
+            "No ED25519 host key is known for b. Host key verification failed.");
+}
+
+TEST(SshReportTest, OtherLinesAreNone) {
+  EXPECT_EQ(SshWordsOf({"", "Permission denied, please try again.", "see ssh: it failed", "mpirun: error"}), "");
+}
+
 TEST(TaggedOutputTest, LinesGoToTheirRanks) {
   EXPECT_THAT(TakenApart({"[1,0]<stdout>:a\n[1,3]<stderr>:b\n[1,0]<stddiag>:c\n"}),
               ElementsAre(Pair(0, "a\nc\n"), Pair(3, "b\n")));

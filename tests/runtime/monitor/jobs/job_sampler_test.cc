@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,6 +80,17 @@ TEST_F(JobSamplerTest, RatesAreOverTheLastSecond) {
   EXPECT_THAT(job.ranks[1].rates.bytes_per_second, DoubleEq(50'000));
   EXPECT_THAT(job.ranks[1].rates.wire_ratio, DoubleEq(0.5));
   EXPECT_THAT(job.ranks[1].rates.waited_share, DoubleEq(0.75));
+}
+
+TEST_F(JobSamplerTest, LastStepHasTheWaitsForTheLateRank) {
+  StepAndSample(5, absl::Milliseconds(10));
+  const std::optional<StepRecord> step = sampler_->Snapshot().last_step;
+  ASSERT_TRUE(step.has_value());
+  ASSERT_THAT(step->buckets, SizeIs(1));
+  const StepBucket& bucket = step->buckets[0];
+  ASSERT_THAT(bucket.parts, SizeIs(kRanks));
+  EXPECT_EQ(bucket.complete - bucket.parts[0].entered, absl::Milliseconds(10));
+  EXPECT_EQ(bucket.complete, bucket.parts[2].entered);
 }
 
 TEST_F(JobSamplerTest, LatenessOfTheLastSecondForgetsWhatWasBefore) {

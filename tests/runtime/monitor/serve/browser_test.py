@@ -42,7 +42,7 @@ class Browser:
         ]
         self._process = subprocess.Popen(
             ["/bin/bash", "-c", script, "bash", program, *options, "--remote-debugging-pipe"]
-            + [f"--user-data-dir={folder}", "--window-size=1200,760", "about:blank"],
+            + [f"--user-data-dir={folder}", "--window-size=1200,980", "about:blank"],
             pass_fds=(to_browser, from_browser),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -122,7 +122,9 @@ def _check_page(browser: Browser, address: str, token: str) -> None:
     browser.wait_for("0", lambda _: any("status of 401" in each for each in browser.complaints))
     browser.complaints.clear()
     browser.call("Page.navigate", url=address.replace("://", f"://any:{token}@"))
-    browser.wait_for("document.querySelectorAll('tbody tr').length", lambda rows: rows == _RANKS)
+    browser.wait_for(
+        "document.querySelectorAll('#ranks tbody tr').length", lambda rows: rows == _RANKS
+    )
 
     def has_lines(lines: list[str]) -> bool:
         return len(lines) == _RANKS and all(len(line.split()) >= 5 for line in lines)
@@ -138,10 +140,31 @@ def _check_page(browser: Browser, address: str, token: str) -> None:
         "document.querySelector('tr.blamed td')?.innerText", lambda text: text is not None
     )
     assert blamed.strip() == str(_LATE_RANK), blamed
+    _check_last_step(browser)
     resources = "performance.getEntriesByType('resource')"
     origins = browser.evaluate(f"[...new Set({resources}.map(each => new URL(each.name).origin))]")
     assert origins == [address.rstrip("/")], origins
     assert not browser.complaints, browser.complaints
+
+
+def _width(kind: str, rank: int) -> str:
+    """The width of what a rank does in the picture of the last step, as an expression."""
+    parts = f"document.querySelectorAll('#rows svg[data-rank=\"{rank}\"] rect.{kind}')"
+    return f"[...{parts}].reduce((sum, part) => sum + part.width.baseVal.value, 0)"
+
+
+def _check_last_step(browser: Browser) -> None:
+    """The others wait for the late rank, for most of the time; data moves on every rank."""
+    for rank in range(_RANKS):
+        browser.wait_for(_width("moves", rank), lambda width: width > 0)
+    late, other = _width("waits", _LATE_RANK), _width("waits", 0)
+    browser.wait_for(f"{other} - {late}", lambda difference: difference > 100)
+    names = "[...document.querySelectorAll('#buckets td:first-child')].map(cell => cell.innerText)"
+    browser.wait_for(names, lambda found: sorted(found) == ["done", "gradient"])
+    numbers = (
+        "[...document.querySelectorAll('#numbers-step span')].map(span => Number(span.innerText))"
+    )
+    browser.wait_for(numbers, lambda found: len(found) == 4 and found[0] > found[-1] > 0)
 
 
 def _run_job(folder: pathlib.Path, program: str) -> None:

@@ -84,6 +84,25 @@ TEST(JobsJson, IsValidWhateverBytesATensorsNameHas) {
   EXPECT_EQ(Parse(job).at("standstill").at("tensor"), "a\"\\\n\xef\xbf\xbd\xef\xbf\xbd");
 }
 
+TEST(JobsJson, TimesOfTheLastStepAreAfterItsBegin) {
+  JobSnapshot job = MakeJob("j", 2);
+  EXPECT_TRUE(Parse(job).at("last_step").is_null());
+  job.last_step =
+      StepRecord{.begin = absl::Seconds(900),
+                 .end = absl::Seconds(904),
+                 .buckets = {{.name = "conv1",
+                              .bytes = 4096,
+                              .complete = absl::Seconds(902),
+                              .parts = {{.rank = 1, .entered = absl::Seconds(901), .left = absl::Seconds(904)}}}}};
+  const nlohmann::json step = Parse(job).at("last_step");
+  EXPECT_EQ(step.at("seconds"), 4);
+  const nlohmann::json bucket = step.at("buckets").at(0);
+  EXPECT_EQ(bucket.at("name"), "conv1");
+  EXPECT_EQ(bucket.at("bytes"), 4096);
+  EXPECT_EQ(bucket.at("complete"), 2);
+  EXPECT_EQ(bucket.at("parts").at(0), nlohmann::json({{"rank", 1}, {"entered", 1}, {"left", 4}}));
+}
+
 TEST(JobsJson, WithoutJobsIsAnEmptyList) { EXPECT_EQ(JobsJson({}, kClockZero), "{\"jobs\":[]}"); }
 
 // The page loads nothing from elsewhere, and its policy says so.

@@ -10,8 +10,8 @@
         optimizer.step()
         optimizer.clear_grad()
 
-Every rank makes the same calls. Programs start with rondarun, or whatever else starts ranks of
-Ronda's.
+Every rank makes the same calls. Start programs with rondarun, or with any other launcher that Ronda
+supports.
 """
 
 from __future__ import annotations
@@ -53,20 +53,21 @@ def init(
     strategy: DistributedStrategy | None = None,
     log_level: int | str = "INFO",
 ) -> None:
-    """Joins the job that the environment describes; blocks until every rank has. Twice is fine.
+    """Joins the job that the environment describes, and blocks until every rank has joined. A
+    second call is allowed.
 
-    paddle.io.DistributedBatchSampler sees the job's ranks afterwards. Paddle's signal handlers are
-    off.
+    Afterwards paddle.io.DistributedBatchSampler uses the job's ranks, and Paddle's signal handlers
+    are off.
 
     Args:
-        role_maker: None: the launcher says who this process is.
-        is_collective: True; Ronda has no parameter servers.
-        strategy: the settings. Those of fusing are looked at here, if no other part of the program
-            has joined the job before.
-        log_level: not used; RONDA_LOG_LEVEL says what Ronda writes.
+        role_maker: None, because the launcher gives the place of this process.
+        is_collective: True, because Ronda has no parameter servers.
+        strategy: the settings. The settings of fusing take effect here, unless another part of the
+            program has already joined the job.
+        log_level: not used; RONDA_LOG_LEVEL sets the amount of Ronda's messages.
 
     Raises:
-        ValueError: `role_maker` or `is_collective` is something else.
+        ValueError: `role_maker` or `is_collective` has another value.
         RondaError: the ranks do not fit together, or some did not come in time.
     """
     del log_level
@@ -77,9 +78,9 @@ def init(
         )
     global _strategy
     _strategy = strategy if strategy is not None else DistributedStrategy()
-    # Paddle's handler of SIGABRT allocates memory. The C library aborts a process whose heap is
-    # damaged while it holds the heap's lock, so that rank would hang in the handler, and its job
-    # with it.
+    # Paddle's handler of SIGABRT allocates memory. If a process's heap is damaged, the C library
+    # aborts the process while it holds the heap's lock. So that rank, and its job, would hang in
+    # the handler.
     paddle.disable_signal_handler()
     process_sets.init_job(_USER, (), **_strategy.job_options())
     numbers = {"PADDLE_TRAINER_ID": native.rank(), "PADDLE_TRAINERS_NUM": native.size()}
@@ -90,17 +91,17 @@ def init(
 
 
 def stop_worker() -> None:
-    """Leaves the job; blocks until every rank has done so. The program's end does it, too."""
+    """Leaves the job, and blocks until every rank has. The program's end does it otherwise."""
     while _exported:
         os.environ.pop(_exported.pop(), None)
     job.shutdown(_USER)
 
 
 def worker_index() -> int:
-    """This process' number in the job, from 0.
+    """This process's number in the job, from 0.
 
     Raises:
-        NotInitializedError: init() has not been called. So in the functions below.
+        NotInitializedError: init() has not been called. The functions below also raise it.
     """
     _check("worker_index")
     return native.rank()
@@ -124,7 +125,7 @@ def barrier_worker() -> None:
 
 
 def distributed_model(model: _Model) -> _Model:
-    """Gives all ranks the parameters and buffers of rank 0's model.
+    """Copies the parameters and buffers of rank 0's model to all ranks.
 
     Args:
         model: a paddle.nn.Layer, of the same kind on every rank. It is returned.
@@ -145,7 +146,7 @@ def distributed_optimizer(
 
     Args:
         optimizer: of paddle.optimizer, with parameters in the same order on every rank.
-        strategy: the settings; without one, those of init().
+        strategy: the settings. None means those of init().
     """
     _check("distributed_optimizer")
     return DistributedOptimizer(optimizer, strategy if strategy is not None else _strategy)

@@ -1,4 +1,4 @@
-"""An optimizer around one of Paddle's, which reduces gradients over the ranks."""
+"""A wrapper of Paddle's optimizers that reduces gradients over the ranks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ronda.types import Wire
 
 
 class DistributedOptimizer:
-    """What fleet.distributed_optimizer() returns: the optimizer, whose step() first reduces all
-    gradients in place. What is not here is the optimizer's own.
+    """The result of fleet.distributed_optimizer(). Its step() first reduces all gradients in place,
+    and then calls the optimizer. Attributes that it lacks are those of the optimizer.
 
     A parameter without a gradient on this rank takes part with zeros. With `gradient_merge`, only
-    each k-th step() reduces and applies what backward has added up, and clear_grad() does nothing
-    between.
+    each k-th step() reduces and applies the sum of the backward passes, and clear_grad() does
+    nothing between.
     """
 
     def __init__(self, optimizer: Any, strategy: DistributedStrategy) -> None:
@@ -32,17 +32,17 @@ class DistributedOptimizer:
         self._op = strategy.op()
         self._wire = Wire.FP16 if strategy.fp16_allreduce else Wire.NONE
         self._passes, self._prescale = strategy.merging()
-        self._done = 0  # passes of this step
+        self._done = 0  # passes of this step, so far
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._optimizer, name)
 
     def step(self) -> None:
-        """Reduces the gradients, and has the optimizer apply them.
+        """Reduces the gradients, and makes the optimizer apply them.
 
         Raises:
-            RondaError: a reduction has failed; the optimizer has not been called.
-            ValueError: Ronda cannot carry a gradient.
+            RondaError: a reduction has failed, and the optimizer has not been called.
+            ValueError: Ronda does not support a gradient.
         """
         self._done += 1
         if self._done < self._passes:
@@ -52,20 +52,20 @@ class DistributedOptimizer:
         self._optimizer.step()
 
     def minimize(self, loss: Any, *args: Any, **kwargs: Any) -> tuple[list[Any], list[Any]]:
-        """step(), as Paddle's minimize() in dynamic graphs: after loss.backward()."""
+        """step(), as Paddle's minimize() in dynamic graphs: call it after loss.backward()."""
         del loss, args, kwargs
         self.step()
         return [], []
 
     def clear_grad(self, set_to_zero: bool = True) -> None:
-        """Clears the gradients, unless more passes are to be added to them."""
+        """Clears the gradients, unless more passes will add to them."""
         if self._done == 0:
             self._optimizer.clear_grad(set_to_zero)
 
     clear_gradients = clear_grad
 
     def reduce_gradients(self) -> None:
-        """Reduces the gradients of all parameters that are trained, in place, and waits."""
+        """Reduces the gradients of all trainable parameters, in place, and waits."""
         handles = []
         for parameter in self._parameters():
             if parameter.stop_gradient:
@@ -92,7 +92,7 @@ class DistributedOptimizer:
         return Handle(id, lambda _: None)
 
     def _parameters(self) -> list[Any]:
-        """In the order of the optimizer, which may have groups of them."""
+        """In the order of the optimizer, which may have them in groups."""
         parameters: list[Any] = []
         for each in self._optimizer._parameter_list:
             parameters += each["params"] if isinstance(each, dict) else [each]

@@ -1,4 +1,4 @@
-"""The settings of a training, as Paddle's DistributedStrategy has them."""
+"""The settings of a training, with the names of Paddle's DistributedStrategy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ronda.types import ReduceOp
 
-# What has an effect, with Paddle's defaults.
+# Settings that have an effect, with Paddle's defaults.
 _SETTINGS: dict[str, Any] = {
     "find_unused_parameters": False,
     "fp16_allreduce": False,
@@ -19,7 +19,7 @@ _SETTINGS: dict[str, Any] = {
     "gradient_scale_configs": {"scale_strategy": "avg"},
 }
 
-# What may be set, and changes nothing: they concern Paddle's own way to the devices.
+# Settings that are accepted and have no effect: they concern Paddle's own communication.
 _WITHOUT_EFFECT = (
     "cudnn_batchnorm_spatial_persistent",
     "cudnn_exhaustive_search",
@@ -33,7 +33,7 @@ _WITHOUT_EFFECT = (
     "without_graph_optimization",
 )
 
-# What changes the training, and is not here: only False is taken.
+# Settings that would change the training and are not implemented: only False is accepted.
 _SWITCHES = {
     "a_sync": "Ronda has no parameter servers",
     "adaptive_localsgd": "Ronda does not have it",
@@ -61,12 +61,12 @@ def _nearest(name: str, known: list[str]) -> str:
 
 
 class DistributedStrategy:
-    """Settings are attributes with Paddle's names. A configuration takes a dict with some of its
-    keys; the others keep their values.
+    """Settings are attributes with Paddle's names. A configuration is a dict with some of its keys;
+    other keys keep their values.
 
     Raises, when an attribute is set:
-        AttributeError: there is no such setting, with the nearest that there is.
-        ValueError: Ronda does not have it, or the value is of another kind.
+        AttributeError: the setting is unknown. The text names the nearest known one.
+        ValueError: Ronda does not support the setting, or the value has the wrong type.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class DistributedStrategy:
         elif name in _WITHOUT_EFFECT:
             self._values[name] = value
         elif name.removesuffix("_configs") in _SWITCHES and name not in _SWITCHES:
-            self._values[name] = value  # of what cannot be switched on
+            self._values[name] = value  # the configuration of a feature that cannot be switched on
         elif name not in _SWITCHES:
             known = [*_SETTINGS, *_WITHOUT_EFFECT, *_SWITCHES]
             raise AttributeError(f"DistributedStrategy has no {name}{_nearest(name, known)}")
@@ -100,7 +100,7 @@ class DistributedStrategy:
             raise ValueError(f"DistributedStrategy.{name} is not there: {_SWITCHES[name]}")
 
     def job_options(self) -> dict[str, int]:
-        """Fields of ronda_options, as far as the program has set them."""
+        """The fields of ronda_options that the program has set."""
         if not self.fuse_all_reduce_ops:
             return {"fusion_threshold": -1}
         if "fuse_grad_size_in_MB" not in self._given:
@@ -113,7 +113,7 @@ class DistributedStrategy:
         return ReduceOp.SUM if is_sum else ReduceOp.AVERAGE
 
     def merging(self) -> tuple[int, float]:
-        """Backward passes in a step, and the factor of their sum."""
+        """The number of backward passes per step, and the factor of their sum."""
         if not self.gradient_merge:
             return 1, 1.0
         configs = self.gradient_merge_configs

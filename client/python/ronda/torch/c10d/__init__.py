@@ -28,7 +28,7 @@ _NAME = "ronda"
 
 
 def _create(options: Any, _backend_options: Any) -> Group | ReconfigurableGroup:
-    """Makes a group, on its members; torch calls it.
+    """Creates a group, on its members; torch calls it.
 
     Raises:
         ValueError: this group cannot have a backend for each device.
@@ -47,7 +47,7 @@ def _create(options: Any, _backend_options: Any) -> Group | ReconfigurableGroup:
 
 
 def register() -> None:
-    """Registers the backend; called by the import, and as an entry point of PyTorch."""
+    """Registers the backend. Called by the import, and as an entry point of PyTorch."""
     backend: Any = dist.Backend
     if _NAME.upper() in backend._plugins:
         return
@@ -59,7 +59,7 @@ def register() -> None:
 
 
 def _replace_backends(names: str) -> None:
-    """Makes torch take each of these backends, "gloo,nccl", for Ronda."""
+    """Makes torch use Ronda for each of these backends, "gloo,nccl"."""
     replaced = {name.strip().lower() for name in names.split(",") if name.strip()}
     backend: Any = dist.Backend
     original = backend.__new__

@@ -3,11 +3,11 @@
     python -m ronda.torch.c10d [-m] PROGRAM [ARGUMENTS]
 
 The program finds RANK, WORLD_SIZE, LOCAL_RANK and their companions in its environment from its
-first line on, under each launcher, also those that do not set them: mpirun and srun. A program that
-asks for the argument --local_rank is given it.
+first line on. This also works with launchers that do not set them: mpirun and srun. A program that
+has the argument --local_rank gets it.
 
 With RONDA_REPLACE_BACKEND=gloo,nccl,mpi in its environment, a program that names one of these
-backends runs on Ronda unchanged.
+backends runs on Ronda without changes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ronda import _env, _local_rank
 
 
 def main() -> None:
-    """Becomes the program, as `python` itself would start it."""
+    """Becomes the program, as if `python` itself had started it."""
     del sys.argv[0]
     if not sys.argv:
         sys.exit("usage: python -m ronda.torch.c10d [-m] PROGRAM [ARGUMENTS]")

@@ -1,4 +1,4 @@
-"""The collectives of torch.distributed as operations of Ronda in one process set."""
+"""The collectives of torch.distributed as Ronda's operations in a process set."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ class _Call(NamedTuple):
 
     submit: Callable[..., int]
     arguments: tuple[Any, ...]
-    # What each member must have sent: rows of the result. None: Ronda itself compares the shapes.
+    # The rows of the result that each member must have sent. None: Ronda itself compares the
+    # shapes.
     expected_rows: Sequence[int] | None = None
 
 
 def _only(tensors: Any) -> Tensor:
-    """The tensor of a list with one entry, or a tensor by itself."""
+    """The tensor of a list with one entry, or a single tensor itself."""
     if isinstance(tensors, Tensor):
         return tensors
     if len(tensors) != 1:
@@ -50,7 +51,7 @@ def _only(tensors: Any) -> Tensor:
 
 
 def _list(tensors: Any) -> Sequence[Tensor]:
-    """The tensors of a list, or of the only list in a list; none for None."""
+    """The tensors of a list, or of the only list in a list; empty for None."""
     if not tensors:
         return []
     inner: Sequence[Tensor] = tensors[0] if isinstance(tensors[0], (list, tuple)) else tensors
@@ -64,10 +65,11 @@ def _root(opts: Any) -> int:
 def _refused_for_all(
     operations: Callable[..., int] = lambda *_, **__: 1,
 ) -> Callable[[_Method], _Method]:
-    """A collective that this rank refuses fails on the other ranks too: they wait for it.
+    """If this rank refuses a collective, it also fails on the other ranks, which wait for it.
 
     Args:
-        operations: how many operations the others have submitted, from the method's arguments.
+        operations: computes from the method's arguments how many operations the others have
+            submitted.
     """
 
     def decorate(method: _Method) -> _Method:
@@ -79,7 +81,7 @@ def _refused_for_all(
             except Exception as error:
                 if self._submitted == before:
                     count = operations(self, *args, **kwargs)
-                    with contextlib.suppress(RondaError):  # no job, so nobody waits
+                    with contextlib.suppress(RondaError):  # without a job no rank waits
                         self._refuse(count, f"{type(error).__name__}: {error}")
                 raise
 
@@ -89,7 +91,7 @@ def _refused_for_all(
 
 
 def _remember(work: Work, uses: list[Span]) -> None:
-    """Keeps a Work until it has ended, whoever waits for it."""
+    """Keeps a Work until it has ended, whatever waits for it."""
     IN_FLIGHT.add(work, uses)
     if not _versions.HAS_BACKENDS:
         HALVES.keep(work)
@@ -100,15 +102,16 @@ _coalesced = _refused_for_all(lambda _, tensors, *__, **___: len(tensors))
 
 
 class Collectives:
-    """What a group of torch.distributed does, whatever class of torch's it is.
+    """The collectives of a group of torch.distributed, independent of torch's class of the group.
 
     Operations have no names: the n-th collective of each rank meets the n-th of the others, as
-    torch.distributed demands. So steps that repeat are carried out by a locked schedule.
+    torch.distributed requires. So a locked schedule can run steps that repeat.
 
-    Each method takes what torch's function of that name passes, submits, and returns a Work, or
-    None where torch would wait for it at once and it has ended.
+    Each method takes the arguments of torch's function with the same name, submits, and returns a
+    Work. It returns None if torch would wait for the Work at once and the collective has ended.
 
-    Thread-safety: collectives of a group are made by one thread at a time; the rest from any.
+    Thread-safety: one thread at a time calls the collectives of a group; any thread may call the
+    rest.
     """
 
     _group_rank: int  # of this process in the group
@@ -126,16 +129,16 @@ class Collectives:
         self._begin(rank, ranks, process_set)
 
     def _begin(self, rank: int, ranks: Sequence[int], process_set: int) -> None:
-        """Becomes a group of these ranks, in the job that there is now; see __init__()."""
+        """Becomes a group of these ranks, in the present job; see __init__()."""
         self._group_rank = rank
         self._ranks = list(ranks)
         self._process_set = process_set
         self._job = job.number()
-        # Process sets are in the order of the job's ranks; a group may be in another.
+        # Process sets are in the order of the job's ranks; a group may have another order.
         members = sorted(range(len(ranks)), key=self._ranks.__getitem__)
         self._members = None if members == list(range(len(ranks))) else members
         self._works: list[Work] | None = None  # of the collectives that are being coalesced
-        self._uses: list[Span] = []  # the memory of these
+        self._uses: list[Span] = []  # the memory of these collectives
         self._submitted = 0
 
     @property
@@ -143,7 +146,7 @@ class Collectives:
         """The id of Ronda's process set.
 
         Raises:
-            NotInitializedError: this process has left the job that has the set.
+            NotInitializedError: this process has left the job of the set.
         """
         if self._job != job.number() or not native.is_initialized():
             raise NotInitializedError(
@@ -160,7 +163,7 @@ class Collectives:
     def _set_sequence_number_for_group(self) -> None:
         """Numbers start at 0 on every rank."""
 
-    # -- Coalescing: Ronda fuses by itself, so the operations are submitted as they come --
+    # -- Coalescing: Ronda itself fuses operations, so each is submitted at once --
 
     def start_coalescing(self, _device: Any = None) -> None:
         self._works, self._uses = [], []
@@ -178,7 +181,7 @@ class Collectives:
         _remember(whole, self._uses)
         return whole
 
-    # -- How all of them are submitted --
+    # -- The submission of all collectives --
 
     def _start(
         self,
@@ -195,14 +198,14 @@ class Collectives:
         """Submits a collective.
 
         Args:
-            what: its name, as torch's functions are called.
+            what: its name in torch.
             calls: its operations.
-            results: what result() returns.
+            results: the value of result().
             opts: torch's options.
             reads: the tensors that it reads, as the caller passed them.
-            writes: those that it changes.
-            finish: brings results to where the caller wants them.
-            source: the rank in the group that a message came from, from the handle.
+            writes: the tensors that it changes.
+            finish: copies results to the caller's tensors.
+            source: computes from the handle the rank in the group that sent a message.
         """
         uses = _tensors.spans(reads, writes)
         if self._works is None:
@@ -214,7 +217,7 @@ class Collectives:
                 self._submitted += 1
                 handles.append(call.submit(*call.arguments))
         except PeerFailedError as error:
-            failure = error  # the Work's, as if the job had failed a moment later
+            failure = error  # the Work's error, as if the job had failed a moment later
         except Exception:
             self._submitted -= 1
             raise
@@ -240,7 +243,7 @@ class Collectives:
         return work
 
     def _refuse(self, operations: int, why: str) -> None:
-        """Fails the next operations of this group on its other ranks, with this rank's words."""
+        """Fails this group's next operations on its other ranks, with this rank's error text."""
         for _ in range(operations):
             native.refuse(self._set, None, why)
         self._submitted += operations
@@ -252,11 +255,11 @@ class Collectives:
         return self._timeout_s
 
     def _by_member(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        """One tensor for each rank of the group, in the order of the process set."""
+        """A tensor for each rank of the group, in the order of the process set."""
         return tensors if self._members is None else [tensors[i] for i in self._members]
 
     def _parts(self, tensor: Tensor) -> Sequence[Tensor]:
-        """A tensor cut for the ranks of the group, in the order of the group."""
+        """The tensor in equal parts, one for each rank of the group, in the order of the group."""
         return _layout.rows(tensor.reshape(-1), len(self._ranks)).unbind()
 
     # -- Reductions --
@@ -332,7 +335,7 @@ class Collectives:
     allreduce_sparse = allreduce
 
     def _sparse_allreduce(self, tensor: Tensor, opts: Any) -> Work | None:
-        """Every rank gets the rows of all ranks, and adds up those with the same indices."""
+        """Every rank gets the rows of all ranks, and adds the rows with equal indices."""
         op, factor = _versions.reduce_op(opts)
         is_average = op == ReduceOp.AVERAGE
         if op not in (ReduceOp.SUM, ReduceOp.AVERAGE):
@@ -479,7 +482,7 @@ class Collectives:
         )
         return _Call(native.reducescatter_async, arguments), _layout.copy_back(output, room)
 
-    # -- Used by gathers too, of sparse tensors and of others --
+    # -- Also used by gathers, of sparse and other tensors --
 
     def _allgather_call(
         self,
@@ -488,10 +491,10 @@ class Collectives:
         opts: Any,
         counts: Sequence[int] | None = None,
     ) -> _Call:
-        """A gather of dense tensors: into `room`, which is flat, or into memory of Ronda's.
+        """A gather of dense tensors: into `room`, which is flat, or into Ronda's memory.
 
         Args:
-            data: of this rank; its rows are gathered.
+            data: of this rank. Its rows are gathered.
             room: for the rows of all members.
             opts: torch's options.
             counts: the elements that each member must send.
@@ -516,14 +519,16 @@ class Collectives:
 
 
 def _rows_of(counts: Sequence[int] | None, data: Tensor, elements: Tensor) -> Sequence[int] | None:
-    """Counts of elements as rows of what is sent, which may be bytes."""
+    """Converts counts of elements to rows of the sent tensor, whose elements may be bytes."""
     if counts is None or elements.dtype is data.dtype or elements.dim() > data.dim():
         return counts
     return [count * data.element_size() for count in counts]
 
 
 def _row_check(what: str, handles: Sequence[int], calls: Sequence[_Call]) -> _layout.Finish:
-    """What raises MismatchError if members have sent other numbers of rows than expected."""
+    """A function that raises MismatchError if members have sent other numbers of rows than
+    expected.
+    """
     if all(call.expected_rows is None for call in calls):
         return None
 
@@ -543,7 +548,7 @@ def _row_check(what: str, handles: Sequence[int], calls: Sequence[_Call]) -> _la
 
 
 def _sum_of_rows(like: Tensor, indices: Tensor, values: Tensor, factor: float) -> Tensor:
-    """The sparse tensor of rows, of which those with equal indices are added up."""
+    """The sparse tensor of these rows. Rows with equal indices are added."""
     if values.dtype is torch.bool:
         total = torch.sparse_coo_tensor(indices, values.to(torch.uint8), like.shape).coalesce()
         return torch.sparse_coo_tensor(total._indices(), total._values().bool(), like.shape)

@@ -23,7 +23,6 @@ from ronda.torch.c10d._collectives import (
     _only,
     _refused_for_all,
     _root,
-    _rows_of,
 )
 from ronda.torch.c10d._work import Work
 
@@ -31,7 +30,7 @@ Tensor = torch.Tensor
 
 
 class Exchanges(Collectives):
-    """The rest of what a group does."""
+    """The other operations of a group."""
 
     @_collective
     def broadcast(self, tensors: Any, opts: Any) -> Work | None:
@@ -99,7 +98,7 @@ class Exchanges(Collectives):
     def allgather_coalesced(
         self, lists: Any, inputs: list[Tensor], opts: Any = None
     ) -> Work | None:
-        # The tensors of one rank are together in `lists`, those of one input in an operation.
+        # The tensors of one rank are together in `lists`; an operation needs those of one input.
         columns = [list(column) for column in zip(*lists)]
         if len(columns) != len(inputs):
             raise ValueError(
@@ -168,6 +167,12 @@ class Exchanges(Collectives):
         data, tensors = _only(inputs), _list(outputs)
         if _root(opts) == self._group_rank:
             self._check_outputs("gather", tensors, data)
+            for number, output in enumerate(tensors):
+                if output.numel() != data.numel():
+                    raise ValueError(
+                        f"gather: output number {number} has {output.numel()} elements, and this "
+                        f"rank's input has {data.numel()}: outputs must have the size of the inputs"
+                    )
         return self._gather("gather", tensors, tensors, data, opts)
 
     @_collective
@@ -188,16 +193,19 @@ class Exchanges(Collectives):
         opts: Any,
         finish: _layout.Finish = None,
     ) -> Work | None:
-        """Gathers into `parts`, one for each rank of the group; on the other ranks it is empty."""
-        elements = _layout.flat(data)
-        number, sent = _layout.movable(elements)
+        """Gathers into `parts`, one for each rank of the group. On the other ranks `parts` is
+        empty.
+
+        Each rank sends one row with all of its elements. Rows of different lengths are an error on
+        every rank.
+        """
+        number, sent = _layout.movable(_layout.flat(data))
         room, deal_out = _layout.room_for(self._by_member(parts)) if parts else (None, None)
         address, size = _layout.memory(room)
-        counts = [part.numel() for part in self._by_member(parts)] if parts else None
         arguments = (
             None,
             number,
-            tuple(sent.shape),
+            (1, sent.numel()),
             sent.data_ptr(),
             address,
             size,
@@ -209,7 +217,7 @@ class Exchanges(Collectives):
         )
         return self._start(
             what,
-            [_Call(native.gather_async, arguments, _rows_of(counts, elements, sent))],
+            [_Call(native.gather_async, arguments)],
             results,
             opts=opts,
             reads=[data],
@@ -253,7 +261,7 @@ class Exchanges(Collectives):
         )
 
     def _scattered(self, output: Tensor, parts: Sequence[Tensor]) -> Tensor:
-        """What the root sends, a row for each member."""
+        """The tensor that the root sends, a row for each member."""
         _layout.check_count("scatter", "input", parts, len(self._ranks))
         _layout.check_dtypes("scatter", parts, [output])
         if any(part.numel() != output.numel() for part in parts):
@@ -332,7 +340,9 @@ class Exchanges(Collectives):
         finishes: Sequence[_layout.Finish],
         opts: Any,
     ) -> Work | None:
-        """Sends `rows` and receives into `room`: so many of them to and from each member."""
+        """Sends `rows` and receives into `room`, with these numbers of rows to and from each
+        member.
+        """
         number, sent = _layout.movable(_layout.apart(rows, room))
         address, size = _layout.memory(room)
         arguments = (
@@ -415,9 +425,9 @@ class Exchanges(Collectives):
 
     @_collective
     def barrier(self, opts: Any = None) -> Work | None:
-        """Ends when every rank has come to it, and the group's collectives before it have ended.
+        """Ends when every rank has called it, and the group's earlier collectives have ended.
 
-        The host waits for the earlier work of the GPU's current stream first, as over NCCL.
+        The host first waits for the earlier work of the GPU's current stream, as with NCCL.
         """
         if self._works is None:
             self._await_collectives()
@@ -426,7 +436,7 @@ class Exchanges(Collectives):
         return self._start("barrier", [call], [], opts=opts)
 
     def _await_collectives(self) -> None:
-        """Waits for the group's collectives. Messages may wait for what comes later."""
+        """Waits for the group's collectives, not for messages: they may wait for later calls."""
         for operation in IN_FLIGHT.operations():
             if isinstance(operation, Work) and operation.process_set == self._set:
                 operation.settle()
@@ -435,19 +445,19 @@ class Exchanges(Collectives):
         """Blocks until every rank has called it; the error names every rank that is missing.
 
         Args:
-            timeout: the longest time to wait, or options that have it; None: the group's.
-            wait_all_ranks: not looked at: all missing ranks are named in any case.
+            timeout: the longest wait, or options that contain it. None means the group's timeout.
+            wait_all_ranks: ignored, because the error always names all missing ranks.
         """
         limit: timedelta | None = _versions.barrier_timeout(timeout)
         seconds = self._timeout_s if limit is None else limit.total_seconds()
         try:
-            # For Ronda 0 is the job's deadline; for torch it means not to wait.
+            # In Ronda 0 is the job's deadline; in torch it means "do not wait".
             native.monitored_barrier(self._set, seconds if limit is None else max(seconds, 1e-3))
         except DeadlineError as error:
             raise DeadlineError(f"{self._barrier_words(seconds, str(error))}: {error}") from None
 
     def _barrier_words(self, seconds: float, error: str) -> str:
-        """How gloo's errors of a barrier begin, by which programs recognise them."""
+        """The beginning of gloo's errors of a barrier, by which programs recognise them."""
         missing = re.search(r"missing: rank (\d+)", error)
         if self._group_rank != 0 or missing is None:
             return (
@@ -464,10 +474,10 @@ _ANY = -1
 
 
 def _splits(kind: str, splits: Sequence[int], rows: Tensor, size: int) -> list[int]:
-    """The rows for each rank of the group; without splits all have the same number.
+    """The rows for each rank of the group; without splits all ranks get the same number.
 
     Raises:
-        ValueError: they do not add up to the rows that the tensor has.
+        ValueError: the splits do not add up to the tensor's rows.
     """
     count = rows.shape[0]
     if not splits and count % size == 0:

@@ -1,4 +1,4 @@
-"""A group of torch.distributed over Ronda: the class that torch sees."""
+"""A group of torch.distributed over Ronda: the class that torch uses."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from ronda.torch.c10d._exchanges import Exchanges
 
 
 def create(rank: int, ranks: Sequence[int], name: str, timeout: timedelta) -> Group:
-    """Makes a group of some ranks of the job, on these ranks.
+    """Creates a group of some ranks of the job, on these ranks.
 
     Args:
         rank: of this process in the group.
         ranks: of the members in the job, in the order of the group.
         name: of the group, the same on its members and on no other group.
-        timeout: of its collectives; torch's default stands for the job's.
+        timeout: of its collectives; torch's default means the job's.
     """
     process_set = native.create_process_set(sorted(ranks), f"c10d/{name}")
     return Group(rank, ranks, process_set, name, _versions.seconds(timeout))
 
 
 def backend_of(process_group: Any, device: torch.device) -> Group | None:
-    """Ronda's part of a group for a device; None where another backend serves it."""
+    """Ronda's part of a group for a device; None if another backend serves the device."""
     backend = process_group._get_backend(device)
     return backend if isinstance(backend, Group) else None
 
 
 def group_of(process_group: Any) -> Group:
-    """Ronda's part of a group of torch's.
+    """Ronda's part of a torch group.
 
     Raises:
         ValueError: the group has another backend.
@@ -60,7 +60,7 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
     A Backend in today's PyTorch; a whole ProcessGroup in older versions (see _versions).
     """
 
-    # C++ code that holds a Backend does not always hold its Python half.
+    # C++ code that holds a Backend does not always keep its Python half alive.
     _alive: ClassVar[set[Group]] = set()
 
     def __init__(
@@ -76,23 +76,24 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         Args:
             rank: of this process in the group.
             ranks: of the members in the job, in the order of the group.
-            process_set: of these ranks; given back by shutdown(), unless it is that of all ranks.
+            process_set: of these ranks, which shutdown() gives back, unless it is the set of all
+                ranks.
             name: of the group.
             timeout_s: deadline of its collectives; 0: the job's.
-            store: torch's, of the group of all ranks.
+            store: torch's, for the group of all ranks.
         """
         _versions.GroupBase.__init__(self, rank, len(ranks))
         Exchanges.__init__(self, rank, ranks, process_set, timeout_s)
         self._name = name
         self.store = store
         self._options = _versions.backend_options(name, ranks, timeout_s)
-        # Before 2.15 torch tells the job's group only of its end, and drops the others.
+        # Before 2.15 torch notifies only the group of all ranks of its end, and drops the others.
         self._end = weakref.finalize(self, _give_back, process_set, job.number())
         self._end.atexit = False
         if _versions.HAS_BACKENDS:
             Group._alive.add(self)
 
-    # -- What torch asks a group about itself --
+    # -- Properties that torch reads --
 
     def rank(self) -> int:
         return self._group_rank
@@ -124,10 +125,11 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         return [torch.device(name) for name in names]
 
     def _get_backend(self, _device: Any) -> Group:
-        """What serves a device; asked for where this is the whole group."""
+        """The backend of a device. Called if this object is the whole group."""
         return self
 
-    # torch looks each of these up here: what it has itself asks a subclass, and so on for ever.
+    # torch looks each of these up here. torch's own properties ask a subclass, and so on without
+    # end.
     supports_coalescing = property(lambda _: True)
     supports_splitting = property(lambda _: _versions.HAS_BACKENDS)
     supports_shrinking = property(lambda _: True)
@@ -139,18 +141,18 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
 
     @property
     def options(self) -> Any:
-        """What torch copies for a group that is split from this one."""
+        """The options that torch copies for a group that is split from this one."""
         return self._options
 
     def split(self, _store: Any, ranks: Sequence[int], options: Any) -> Group:
-        """A group of some ranks of this one, on these.
+        """A group of some ranks of this one, on these ranks.
 
         Args:
-            ranks: in this group; their order is that of the new one.
+            ranks: in this group. Their order is that of the new group.
             options: with the new group's name and timeout.
 
         Raises:
-            ValueError: this rank is not one of them. torch's C++ code crashes on None.
+            ValueError: this rank is not among them. torch's C++ code crashes on None.
         """
         if self._group_rank not in ranks:
             raise ValueError(
@@ -165,20 +167,20 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         )
 
     def shrink(self, excluded: Sequence[int], _flags: int = 0, options: Any = None) -> Group:
-        """A group without some ranks of this one, on the others; see _membership."""
+        """A group without some ranks of this one, on the remaining ranks; see _membership."""
         timeout_s = self._timeout_s if options is None else _versions.seconds(options._timeout)
         return _membership.shrink(self, excluded, timeout_s)
 
     def become(self, rank: int, size: int) -> None:
-        """Becomes the group of all ranks of the job that this process has joined now."""
+        """Becomes the group of all ranks of the job that this process has just joined."""
         self._begin(rank, range(size), 0)
         self._options = _versions.backend_options(self._name, self._ranks, self._timeout_s)
 
     def perform_nocolor_split(self, _device: Any) -> None:
-        """torch tells ranks of a group with a device that others split a group off."""
+        """torch calls it on ranks that are not in a new group, if their own group has a device."""
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """The deadline of the group's collectives from now on."""
+        """Sets the deadline of the group's later collectives."""
         self._timeout_s = _versions.seconds(timeout)
 
     _set_default_timeout = set_timeout
@@ -186,15 +188,15 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
     # -- Its end --
 
     def abort(self) -> None:
-        """Ends the group at once. That of all ranks ends the job, and operations that are in
-        flight on any rank fail.
+        """Ends the group at once. For the group of all ranks this ends the job, and operations in
+        flight fail on every rank.
         """
         if self._process_set == 0 and self._job == job.number():
             job.abort(f"the process group {self._name!r} was aborted")
         self.shutdown()
 
     def shutdown(self) -> None:
-        """Gives the process set back. The job goes on, as other groups may use it."""
+        """Gives the process set back. The job goes on, because other groups may use it."""
         self._end()
         Group._alive.discard(self)
 

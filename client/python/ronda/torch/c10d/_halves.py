@@ -1,5 +1,5 @@
-"""Works for C++ code of older versions of PyTorch, which drop the Python half of a Work that only
-C++ code holds: its C++ half then waits for ever.
+"""Keeps Works for C++ code of older versions of PyTorch. These drop the Python half of a Work that
+only C++ code holds, and its C++ half then waits without end.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import threading
 
 from ronda.torch.c10d._work import Work
 
-_WHOLE = 8  # works that stay as they are
-_LOOKED_AT = 8  # works per call: more than are added
+_WHOLE = 8  # works that keep their tensors
+_LOOKED_AT = 8  # works per call: more than a call adds
 
 
 class Halves:
-    """Keeps the last works as they are, and 16384 before them without their tensors, so that C++
+    """Keeps the newest works unchanged, and 16384 earlier ones without their tensors, so that C++
     code may wait for them again.
 
     Thread-safe.
@@ -27,7 +27,7 @@ class Halves:
         self._halves: collections.deque[Work] = collections.deque(maxlen=16384)
 
     def keep(self, work: Work) -> None:
-        """Keeps one more, and lets go of the tensors of some others that have ended."""
+        """Keeps a work, and drops the tensors of some other works that have ended."""
         with self._lock:
             self._whole.append(work)
             count = min(_LOOKED_AT, len(self._whole) - _WHOLE)
@@ -37,7 +37,8 @@ class Halves:
 
     def _halve(self, works: list[Work]) -> None:
         oldest = works.pop()
-        # Only `oldest` and the argument of getrefcount() refer to it: nobody reads its result.
+        # Only `oldest` and the argument of getrefcount() refer to it, so its result is not used any
+        # more.
         if oldest.is_completed() and sys.getrefcount(oldest) <= 2:
             oldest.forget_tensors()
             self._halves.append(oldest)

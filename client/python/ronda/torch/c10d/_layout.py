@@ -1,4 +1,4 @@
-"""Tensors of any layout as the dense memory that an operation of Ronda reads or writes."""
+"""Converts tensors of any layout to the dense memory that an operation of Ronda reads or writes."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ Finish = Callable[[], None] | None
 
 
 def dense(tensor: Tensor) -> Tensor:
-    """The elements in row-major order: `tensor` itself if its memory holds them so.
+    """The elements in row-major order: `tensor` itself if its memory has this order.
 
-    A lazily conjugated or negated view is computed: its memory holds other values.
+    A lazily conjugated or negated view is computed, because its memory has other values.
     """
     return tensor.resolve_conj().resolve_neg().contiguous()
 
 
 def flat(tensor: Tensor) -> Tensor:
-    """The same with one dimension."""
+    """As dense(), with one dimension."""
     return dense(tensor).view(-1)
 
 
 def reducible(tensor: Tensor) -> tuple[int, Tensor]:
-    """The DType and the elements of a tensor that is to be reduced.
+    """The DType and the elements of a tensor for a reduction.
 
     Returns:
-        A tensor in row-major order, `tensor` itself if it can be; its elements are real.
+        A tensor of real elements in row-major order; `tensor` itself if possible.
 
     Raises:
         ValueError: Ronda cannot reduce tensors of this dtype, layout or device.
@@ -43,7 +43,7 @@ def reducible(tensor: Tensor) -> tuple[int, Tensor]:
 
 
 def movable(elements: Tensor) -> tuple[int, Tensor]:
-    """The same of a dense tensor that is only moved: as bytes, if need be."""
+    """The DType and the elements of a dense tensor that is only moved; if necessary as bytes."""
     number = _tensors.DTYPES.get(elements.dtype)
     if number is not None:
         return number, elements
@@ -53,7 +53,9 @@ def movable(elements: Tensor) -> tuple[int, Tensor]:
 
 
 def copy_back(tensor: Tensor, result: Tensor) -> Finish:
-    """A function that copies a result to the memory that `tensor` has now; None if it is there."""
+    """A function that copies a result to the present memory of `tensor`; None if it is already
+    there.
+    """
     if tensor.data_ptr() == result.data_ptr():
         return None
     tensor = tensor.detach()  # the program may give its own tensor other memory
@@ -79,14 +81,14 @@ def rows(tensor: Tensor, count: int) -> Tensor:
 
 
 def in_rows(tensor: Tensor) -> Tensor:
-    """A contiguous tensor as a matrix: its first dimension, and all others together."""
+    """A contiguous tensor as a matrix: its first dimension, and the product of all others."""
     if tensor.dim() == 0:
         raise ValueError("a scalar has no first dimension to be split: reshape it to (1,)")
     return tensor.view(tensor.shape[0], math.prod(tensor.shape[1:]))
 
 
 def check_dtypes(what: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-    """Raises ValueError unless all tensors have one dtype: an output is filled, not converted."""
+    """Raises ValueError unless all tensors have the same dtype: outputs are not converted."""
     wanted = inputs[0].dtype
     for name, tensors in (("input", inputs), ("output", outputs)):
         for index, tensor in enumerate(tensors):
@@ -98,7 +100,7 @@ def check_dtypes(what: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor])
 
 
 def check_count(what: str, kind: str, tensors: Sequence[Tensor], size: int) -> None:
-    """Raises ValueError unless there is one tensor for each rank of the group."""
+    """Raises ValueError unless the number of tensors is the number of ranks in the group."""
     if len(tensors) != size:
         raise ValueError(
             f"{what}: {len(tensors)} {kind} tensors in a group of {size} ranks: pass one for each"
@@ -106,7 +108,7 @@ def check_count(what: str, kind: str, tensors: Sequence[Tensor], size: int) -> N
 
 
 def _adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
-    """One flat tensor over the memory of all, if they lie there one behind the other."""
+    """A flat tensor over the memory of all tensors, if they are adjacent in it."""
     address = tensors[0].data_ptr()
     for tensor in tensors:
         if not tensor.is_contiguous() or tensor.is_neg() or tensor.is_conj():
@@ -126,13 +128,13 @@ def _adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
 
 
 def together(tensors: Sequence[Tensor]) -> Tensor:
-    """The elements of all tensors in one flat tensor: a view of them if they are adjacent."""
+    """The elements of all tensors in a flat tensor: a view of them if they are adjacent."""
     whole = _adjacent(tensors)
     return torch.cat([flat(tensor) for tensor in tensors]) if whole is None else whole
 
 
 def room_for(tensors: Sequence[Tensor]) -> tuple[Tensor, Finish]:
-    """A flat tensor to which the results for all tensors can go, and what deals them out."""
+    """A flat tensor for the results of all tensors, and a function that distributes them."""
     whole = _adjacent(tensors)
     if whole is not None:
         return whole, None
@@ -159,12 +161,12 @@ def apart(source: Tensor, destination: Tensor) -> Tensor:
 
 
 def memory(room: Tensor | None) -> tuple[int, int]:
-    """Address and size in bytes; zeros where Ronda is to allocate the result."""
+    """Address and size in bytes; zeros if Ronda has to allocate the result."""
     return (0, 0) if room is None else (room.data_ptr(), room.numel() * room.element_size())
 
 
 def all_of(finishes: Sequence[Finish]) -> Finish:
-    """What calls each of them; None if there is nothing to call."""
+    """A function that calls each of them; None if there is nothing to call."""
     calls = [finish for finish in finishes if finish is not None]
     if not calls:
         return None

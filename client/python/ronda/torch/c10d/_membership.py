@@ -1,4 +1,4 @@
-"""Groups of torch.distributed whose members change: ranks die or are left out, and others go on.
+"""Groups of torch.distributed whose members change: ranks die or are excluded, and others go on.
 
 A process is in one job of Ronda at a time. To change the members of the group of all ranks, the
 process leaves its job and joins another one. The former job fails on the ranks that stay in it, and
@@ -32,11 +32,11 @@ _EPOCHS = 10**9
 def shrink(group: Group, excluded: Sequence[int], timeout_s: float) -> Group:
     """A group without some ranks of another, on those that remain; torch calls it.
 
-    The remaining ranks of the group of all ranks meet in torch's store. Its server is a process
-    that has to be there still. Other groups have to be of a job that has not failed.
+    If the group has all ranks, its remaining ranks meet in torch's store, whose server process must
+    still run. Any other group must belong to a job that has not failed.
 
     Args:
-        group: the other.
+        group: the other group.
         excluded: ranks in it.
         timeout_s: deadline of the collectives; 0: the job's.
     """
@@ -57,14 +57,14 @@ def shrink(group: Group, excluded: Sequence[int], timeout_s: float) -> Group:
 
 
 def _await_all(store: Any, key: str, size: int) -> None:
-    """Returns when so many ranks have come, so that none fails in what it did before."""
+    """Waits until `size` ranks have called it, so that none fails in an earlier operation."""
     if store.add(key, 1) == size:
         store.set(f"{key}/all", "")
     store.wait([f"{key}/all"])
 
 
 def serve_all_devices(whole: Any, group: Group) -> None:
-    """Makes a group of torch's one of Ronda, whatever device a tensor is on."""
+    """Makes Ronda serve a torch group for tensors on every device."""
     kind: Any = dist.ProcessGroup.BackendType.CUSTOM
     for device in ("cpu", "cuda"):
         whole._register_backend(torch.device(device), kind, group)
@@ -72,11 +72,11 @@ def serve_all_devices(whole: Any, group: Group) -> None:
 
 
 class _Handle(NamedTuple):
-    """Where a process can be met, as it tells the others."""
+    """The address of a process, as it is sent to the others."""
 
     host: str
     port: int
-    nonce: str  # tells processes apart, and nobody else guesses it
+    nonce: str  # distinguishes processes, and cannot be guessed
 
     @classmethod
     def parse(cls, text: str) -> _Handle:
@@ -91,17 +91,17 @@ class _Handle(NamedTuple):
 
 
 class ReconfigurableGroup(dist.ProcessGroup):
-    """The group of all ranks, of a program that says who they are as often as it likes.
+    """The group of all ranks, for a program that changes its ranks as often as it likes.
 
-    A whole group of torch's, as torch does not ask a Backend that is written in Python for its rank
-    and size a second time.
+    It is a whole torch group, because torch asks a Backend that is written in Python only once for
+    its rank and size.
     """
 
     def __init__(self, store: Any, group: Group) -> None:
         """
         Args:
             store: of torch.
-            group: of the ranks at the start; it does the work, and changes its members.
+            group: of the ranks at the start. It does the work, and changes its members.
         """
         super().__init__(store, group.rank(), group.size())
         self._group = group
@@ -109,7 +109,7 @@ class ReconfigurableGroup(dist.ProcessGroup):
         self._handle = ""
         self._uuids: set[int] = set()
 
-    # What torch's C++ code asks, and what Python code does.
+    # -- Functions of torch's C++ code, and their Python names --
 
     def getRank(self) -> int:  # noqa: N802
         return self._group.rank()
@@ -121,8 +121,8 @@ class ReconfigurableGroup(dist.ProcessGroup):
     supports_reconfigure = property(lambda _: True)
 
     def get_reconfigure_handle(self) -> str:
-        """Where the other members find this process in the next reconfigure(). After it the process
-        has another: so nobody comes to a meeting too early.
+        """The address at which the other members find this process in the next reconfigure(). After
+        that the process has another one, so that no member can join a meeting too early.
         """
         if not self._handle:
             host = socket.gethostname()
@@ -130,14 +130,13 @@ class ReconfigurableGroup(dist.ProcessGroup):
         return self._handle
 
     def reconfigure(self, opts: Any) -> Work:
-        """Becomes the group of the processes with these handles; blocks until they have met.
+        """Becomes the group of the processes with these handles, and blocks until they have met.
 
-        Operations that are in flight fail. The first process is rank 0; a set of handles is taken
-        in their order as texts.
+        Operations in flight fail. The first process is rank 0; a set of handles is sorted as texts.
 
         Raises:
             ValueError: handles, uuid or hints do not fit.
-            RondaError: the processes have not met in time. This process then is in no group; it may
+            RondaError: the processes have not met in time. This process is then in no group; it may
                 call this again, with another uuid.
         """
         members = list(opts.handles) if isinstance(opts.handles, list) else sorted(opts.handles)
@@ -160,7 +159,7 @@ class ReconfigurableGroup(dist.ProcessGroup):
             **limit,
         )
         self._group.become(rank, size)
-        # torch notes the members of a group when it is made.
+        # torch records the members of a group when it creates the group.
         dist.distributed_c10d._world.pg_group_ranks[self] = {i: i for i in range(size)}
         return Work("reconfigure", [], [])
 

@@ -1,6 +1,6 @@
-"""Collectives as events of torch.profiler: "ronda:all_reduce" and its like, with shapes.
+"""Collectives as events of torch.profiler: "ronda:all_reduce" and so on, with shapes.
 
-An event begins with the submission and ends with the collective, on whatever thread that is.
+An event begins with the submission and ends with the collective, on any thread.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ is_on: Callable[[], bool] = getattr(
     _autograd, "_profiler_enabled", torch.autograd._profiler_enabled
 )
 
-# torch takes an event for that of an asynchronous operation if another thread ends it.
+# If another thread ends an event, torch treats it as an asynchronous operation's.
 _ending = concurrent.futures.ThreadPoolExecutor(1, "ronda-profile")
 
 
@@ -28,11 +28,11 @@ def begin(what: str, tensors: Sequence[torch.Tensor]) -> Callable[[], None]:
     """Begins the event of a collective.
 
     Args:
-        what: the collective, as torch's functions are called: "all_reduce".
+        what: the collective's name in torch: "all_reduce".
         tensors: its inputs. Versions before 2.15 do not record their shapes.
 
     Returns:
-        What ends the event.
+        A function that ends the event.
     """
     name = f"ronda:{what}"
     if _versions.HAS_BACKENDS:

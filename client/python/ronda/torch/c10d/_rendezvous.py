@@ -1,8 +1,9 @@
 """How the ranks of a torch.distributed program become a job of Ronda, and the other way round.
 
-Under rondarun and mpirun Ronda knows the job, and tells torch: its env:// finds a store whose
-address Ronda has passed around. Under torchrun, or with a store of the program's own, torch knows
-the job: rank 0 publishes in the store where Ronda's ranks meet. Neither uses it for more.
+With rondarun and mpirun Ronda knows the job, and gives torch its place: env:// gets a store whose
+address Ronda has distributed. With torchrun, or with the program's own store, torch knows the job:
+in the store rank 0 publishes the address where Ronda's ranks meet. Neither is used for anything
+else.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from ronda._ports import free_port
 
 USER = "c10d"
 _KEY = "ronda/job"
-# Of this process, with a store of torch's. All ranks of a job have as many.
+# Of this process, with one of torch's stores. The number is the same on all ranks of a job.
 _meetings = itertools.count()
-# Ranks of these find each other by what the launcher has told Ronda. Those of others meet in the
-# store of torch, which also tells them a secret.
+# With these launchers the ranks find each other from the launcher's variables. With others they
+# meet in torch's store, which also gives them a secret.
 _LAUNCHERS = (
     _env.Launcher.RONDARUN,
     _env.Launcher.OPEN_MPI,
@@ -45,15 +46,16 @@ def is_launched_for_ronda() -> bool:
 
 
 def join(store: Any, rank: int, size: int) -> None:
-    """Joins the job; blocks until all ranks have.
+    """Joins the job, and blocks until all ranks have joined.
 
     Args:
         store: of the default group.
-        rank: of this process in it.
-        size: of it.
+        rank: of this process in the group.
+        size: of the group.
 
     Raises:
-        RuntimeError: Ronda's job, which exists or which the launcher has described, is another one.
+        RuntimeError: Ronda has already joined another job, or the launcher has described another
+            one.
     """
     if native.is_initialized() or is_launched_for_ronda():
         job.init(USER)
@@ -84,15 +86,15 @@ def _local_place() -> dict[str, int]:
 def meeting_point(
     store: Any, key: str, rank: int, size: int, address: str, port: str | None = None
 ) -> dict[str, object]:
-    """Where the ranks of a job meet, which rank 0 chooses: options of the job.
+    """The address where the ranks of a job meet, which rank 0 chooses, as options of the job.
 
     Args:
-        store: of torch, that all ranks reach.
+        store: of torch, which all ranks reach.
         key: of this meeting in the store; no other meeting has it.
         rank: of this process in the job.
         size: of the job.
         address: where the other ranks reach this process, if it is rank 0.
-        port: of this process then; None: a free one.
+        port: of this process in that case; None: a free one.
     """
     if size == 1:
         return {}
@@ -105,21 +107,22 @@ def meeting_point(
 
 
 def next_key(size: int) -> str:
-    """The key of this meeting, which no earlier one has had: torchrun keeps its store when it
-    starts the ranks again, and what the ranks of an earlier round have left there says nothing.
+    """The key of this meeting, which no earlier meeting has had. torchrun keeps its store when it
+    starts the ranks again, so keys from an earlier round mean nothing.
     """
     return f"{_KEY}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{size}/{next(_meetings)}"
 
 
 def _claim_publication(store: Any, key: str) -> None:
-    """Becomes the process that publishes where the ranks meet, as rank 0 of the job. What holds of
-    the other ranks, that no two processes are the same one, the library sees to where they meet.
+    """Becomes the process that publishes the meeting address, as rank 0 of the job. For the other
+    ranks the library checks, when they meet, that no two processes are the same rank.
 
     Raises:
-        RuntimeError: a living process has done so already: a rank has started a copy of itself.
+        RuntimeError: a living process has already done so, because a rank has started a copy of
+            itself.
     """
     own = (socket.gethostname(), os.getpid())
-    # A key of its own: waiting ranks of torch 1.13 do not notice what compare_set has set.
+    # A separate key, because waiting ranks of torch 1.13 do not notice a value set by compare_set.
     host, pid = json.loads(store.compare_set(key, "", json.dumps(own)))
     if (host, pid) != own and host == own[0] and _is_alive(pid):
         raise RuntimeError(
@@ -140,18 +143,18 @@ def _is_alive(pid: int) -> bool:
 
 
 def _own_address(size: int) -> str:
-    """Where the other ranks can reach rank 0."""
+    """The address at which the other ranks reach rank 0."""
     if os.environ.get("LOCAL_WORLD_SIZE") == str(size):
         return "127.0.0.1"
     return os.environ.get("MASTER_ADDR") or socket.gethostname()
 
 
 def serve_env() -> None:
-    """Makes env:// ask Ronda where rondarun or mpirun has started the ranks.
+    """Makes env:// ask Ronda for the place if rondarun or mpirun has started the ranks.
 
-    Each rendezvous has a store of its own, so that a program may leave its group and make another.
-    A program that rondarun has started and that asks for --local_rank is given it, as this is the
-    first that Ronda sees of the program.
+    Each rendezvous has its own store, so that a program may leave its group and make another. This
+    is also the first call that Ronda gets from a program. So if rondarun has started the program
+    and the program has the argument --local_rank, serve_env() passes that to it.
     """
     # The function torch.distributed.rendezvous hides the module.
     handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
@@ -174,8 +177,8 @@ def serve_env() -> None:
 
 
 def _asked_place(url: str) -> tuple[int, int]:
-    """Rank and size that the program gives to init_process_group(), which torch puts into the URL;
-    the job's, where it gives none.
+    """Rank and size that the program passes to init_process_group(), which torch puts into the URL;
+    by default the job's.
     """
     asked = dict(parse_qsl(urlsplit(url).query))
     return int(asked.get("rank", native.rank())), int(asked.get("world_size", native.size()))
@@ -192,7 +195,7 @@ def _shared_store(timeout: timedelta | None) -> Any:
     else:
         address, port = json.loads(_broadcast(None))
         store = TCPStore(address, port, native.size(), False, wait_for_workers=False, **limit)
-    # The server lives as long as rank 0's store, which an error of rank 0's drops at once.
+    # The server lives as long as rank 0's store, which an error of rank 0 would drop at once.
     native.monitored_barrier(0)
     return store
 

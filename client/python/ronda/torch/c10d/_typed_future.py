@@ -1,7 +1,7 @@
-"""Futures whose value C++ code takes for a list of tensors.
+"""Futures whose value C++ code accepts as a list of tensors.
 
 A future that Python completes holds a Python object. The FP16 hook that is built into DDP is C++
-code and asks for a list of tensors. What a function of TorchScript returns is one.
+code and requires a list of tensors. The result of a TorchScript function is such a list.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import torch
 from torch.futures import Future
 
 
-# A future that `ended` completes holds no value that TorchScript can read, so an error comes as the
-# bytes of its text in `error`.
+# A future that `ended` completes has no value that TorchScript can read. So an error arrives in
+# `error`, as the bytes of its text.
 def _tensors_or_error(
     tensors: List[torch.Tensor],  # noqa: UP006
     error: torch.Tensor,
@@ -33,7 +33,7 @@ def _tensors_or_error(
 @functools.cache
 def _start() -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # it is deprecated, and there is no other
+        warnings.simplefilter("ignore", FutureWarning)  # it is deprecated, but has no replacement
         return _compiled()
 
 
@@ -51,7 +51,7 @@ def _compiled() -> Any:
 
 
 class TypedPromise:
-    """A future and what completes it, as torch's Future is both."""
+    """A future and the object that completes it. torch's Future is both."""
 
     def __init__(self, tensors: list[torch.Tensor]) -> None:
         self._error = torch.empty(0, dtype=torch.uint8)

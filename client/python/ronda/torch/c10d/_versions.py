@@ -1,8 +1,8 @@
-"""What differs between versions of PyTorch, for the backend of torch.distributed.
+"""Differences between versions of PyTorch, for the backend of torch.distributed.
 
-From the version on that lets Python subclass its Backend (2.15 does) a group of torch holds one
-Backend for each device, and ours is one of them. Before, a subclass of ProcessGroup took the place
-of the whole group.
+In versions that let Python subclass torch's Backend (as 2.15 does) a torch group has one Backend
+for each device, and ours is one of them. In earlier versions a subclass of ProcessGroup replaced
+the whole group.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HAS_BACKENDS = hasattr(getattr(_c10d, "Backend", None), "all_gather_single")
 
 GroupBase: Any = _c10d.Backend if HAS_BACKENDS else _c10d.ProcessGroup
 
-# Names that methods have in other versions, of the group and of what it is coalesced by.
+# Names of methods in other versions, of the group and of its coalescing.
 _OTHER_NAMES = {
     "all_gather_single": ("_allgather_base",),
     "all_gather_single_coalesced": ("allgather_into_tensor_coalesced",),
@@ -45,7 +45,7 @@ _OTHER_NAMES = {
 
 
 def with_other_names(group: type) -> type:
-    """Adds the names that other versions of PyTorch call the methods of a class by."""
+    """Adds the names by which other versions of PyTorch call the methods of a class."""
     for name, others in _OTHER_NAMES.items():
         method = getattr(group, name, None)
         for other in others if method is not None else ():
@@ -57,7 +57,7 @@ def with_other_names(group: type) -> type:
 
 
 def _skip_frames(code: CodeType) -> None:
-    """Has torch.compile leave frames of `code` alone."""
+    """Makes torch.compile skip frames of `code`."""
     frames: Any = torch._C._dynamo.eval_frame
     if hasattr(frames, "skip_code"):
         frames.skip_code(code)
@@ -67,8 +67,8 @@ def _skip_frames(code: CodeType) -> None:
 
 
 def not_compiled(method: _Method) -> _Method:
-    """Keeps torch.compile from a method: below a compiled model it would compile what C++ code
-    calls, and fail.
+    """Keeps torch.compile out of a method. Below a compiled model it would otherwise compile a
+    method that C++ code calls, and fail.
 
     torch's own decorator for this imports the compiler, which takes seconds.
     """
@@ -101,7 +101,7 @@ _OPS = {
     6: ReduceOp.BOR,
     7: ReduceOp.BXOR,
 }
-# As reduce_op() returns them.
+# Results of reduce_op() for these.
 _PLAIN = {number: (int(op), 1.0) for number, op in _OPS.items()}
 _SUM = _PLAIN[0]
 _PREMUL_SUM = 8
@@ -109,7 +109,7 @@ _OP_NAMES = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREM
 
 
 def op_name(opts: Any) -> str:
-    """The reduce op of a collective's options as torch spells it."""
+    """The reduce op of a collective's options, in torch's spelling."""
     number = _op_number(opts)
     name = _OP_NAMES[number] if number < len(_OP_NAMES) else str(number)
     return f"ReduceOp.{name}"
@@ -121,11 +121,11 @@ def _op_number(opts: Any) -> int:
 
 
 def reduce_op(opts: Any) -> tuple[int, float]:
-    """The op and the prescale of a collective's options, or of a ReduceOp in their place.
+    """The op and the prescale of a collective's options, or of a ReduceOp that replaces them.
 
     Raises:
         ValueError: torch has an op of this name, and Ronda has none.
-        NotImplementedError: this version of torch hides what the op multiplies by.
+        NotImplementedError: this version of torch hides the op's factor.
     """
     if opts is None:
         return _SUM
@@ -148,23 +148,23 @@ def reduce_op(opts: Any) -> tuple[int, float]:
 
 
 def blocks(opts: Any) -> bool:
-    """Whether torch waits for the collective at once, and takes None for a Work that is over."""
+    """Whether torch waits for the collective at once, and accepts None for an ended Work."""
     return HAS_BACKENDS and not getattr(opts, "asyncOp", True)
 
 
 def barrier_timeout(timeout: Any) -> timedelta | None:
-    """The timeout that monitored_barrier() was given: options of a barrier, in today's torch."""
+    """The timeout of a monitored_barrier(). Today's torch passes options of a barrier."""
     return getattr(timeout, "timeout", timeout)
 
 
 def seconds(timeout: timedelta) -> float:
-    """A group's timeout; 0, which is the job's deadline, if the program has not chosen one."""
+    """A group's timeout; 0, the job's deadline, if the program has not chosen one."""
     is_default = timeout == dist.distributed_c10d.default_pg_timeout
     return 0.0 if is_default else timeout.total_seconds()
 
 
 def backend_options(name: str, ranks: Sequence[int], timeout_s: float) -> Any:
-    """torch's own options of a group, where it has them."""
+    """torch's own options of a group, if this version has them."""
     if not HAS_BACKENDS:
         return None
     default = dist.distributed_c10d.default_pg_timeout
@@ -178,7 +178,7 @@ def backend_options(name: str, ranks: Sequence[int], timeout_s: float) -> Any:
 
 
 def register(name: str, create: Callable[..., Any]) -> None:
-    """Makes a backend known to torch, for tensors on CPUs and on CUDA devices."""
+    """Registers a backend with torch, for tensors on CPUs and on CUDA devices."""
     register_backend: Any = dist.Backend.register_backend
     has_devices = "devices" in inspect.signature(register_backend).parameters
     devices = {"devices": ["cpu", "cuda"]} if has_devices else {}
@@ -186,9 +186,9 @@ def register(name: str, create: Callable[..., Any]) -> None:
 
 
 def check_devices(is_reconfigurable: bool) -> None:
-    """Refuses "cpu:gloo,cuda:ronda" where one backend serves all devices of a group.
+    """Refuses "cpu:gloo,cuda:ronda" if the same backend serves all devices of a group.
 
-    torch does not tell a backend what the user has asked for. Its function that calls it knows.
+    torch does not pass the user's choice to a backend, but the torch function that calls it has it.
     """
     if HAS_BACKENDS and not is_reconfigurable:
         return
@@ -211,7 +211,7 @@ _asking = threading.local()
 
 
 def answer(work: Any) -> bool:
-    """Whether get_future() is called by work_behind(), which then knows `work`."""
+    """Whether work_behind() calls get_future(). It then gets `work`."""
     if not getattr(_asking, "is_open", False):
         return False
     _asking.work = work
@@ -219,10 +219,10 @@ def answer(work: Any) -> bool:
 
 
 def work_behind(holder: Any) -> Any:
-    """Ronda's Work behind a Work of torch's, or None.
+    """Ronda's Work behind a torch Work, or None.
 
-    C++ code wraps a Work that is written in Python, and hands on calls of wait() and get_future()
-    alone. So get_future() is how to reach the other.
+    C++ code wraps a Work that is written in Python, and passes on only calls of wait() and
+    get_future(). So get_future() is the way to the wrapped Work.
     """
     if type(holder) is not _c10d.Work or holder._get_op_type() != _UNKNOWN_OPERATION:
         return None
@@ -230,7 +230,7 @@ def work_behind(holder: Any) -> Any:
     try:
         holder.get_future()
     except RuntimeError:
-        pass  # another backend's, without futures
+        pass  # a Work of another backend, without futures
     finally:
         _asking.is_open = False
     work, _asking.work = _asking.work, None
@@ -247,10 +247,11 @@ def _handed_on(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def complete_groups(backend_of: Callable[[Any, Any], Any]) -> None:
-    """Makes groups hand gather_single() on: torch's C++ code finds no such method in Python.
+    """Makes groups pass gather_single() on: torch's C++ code does not find the method in Python.
 
     Args:
-        backend_of: Ronda's part of a group for a device; None where another backend serves it.
+        backend_of: returns Ronda's part of a group for a device, or None if another backend serves
+            the device.
     """
     if not HAS_BACKENDS:
         return
@@ -267,8 +268,8 @@ def complete_groups(backend_of: Callable[[Any, Any], Any]) -> None:
 
 
 def complete_works() -> None:
-    """Makes torch's wrapper of our Works hand on what it drops: without that is_completed() is
-    False for ever.
+    """Makes torch's wrapper of our Works pass on the calls that it drops. Otherwise is_completed()
+    would always be False.
     """
     if HAS_BACKENDS:
         for name in (

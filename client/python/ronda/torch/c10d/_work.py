@@ -1,4 +1,4 @@
-"""What a collective of torch.distributed returns: a Work over handles of Ronda's operations."""
+"""The result of a torch.distributed collective: a Work over handles of Ronda's operations."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from ronda.torch.c10d._typed_future import TypedPromise
 _NO_TIMEOUT = timedelta(0)
 
 # A callback of a future may wait for the future of another collective (PowerSGD's do). Ronda's
-# thread for callbacks cannot complete that one meanwhile, so one of these does.
+# thread for callbacks cannot complete that future meanwhile, so one of these threads does.
 _thread = threading.local()
 _waiters = concurrent.futures.ThreadPoolExecutor(64, "ronda-c10d")
 
 
 def _value_or_error(future: Any) -> Any:
-    """Turns a value that is an exception into an error, which C++ code understands."""
+    """Turns a value that is an exception into an error that C++ code understands."""
     value = future.value()
     if isinstance(value, Exception):
         raise value
@@ -39,9 +39,9 @@ _Base: Any = _distributed_c10d.Work
 
 
 class Work(_Base):  # type: ignore[misc]
-    """One collective: its operations, and what is left to do when they have ended.
+    """A collective: its operations, and the work that remains when they have ended.
 
-    It may be waited for, and asked for its future, as often and by whom one likes.
+    Any thread may wait for it, and ask for its future, any number of times.
 
     Thread-safety: all methods may be called from any thread.
     """
@@ -64,15 +64,16 @@ class Work(_Base):  # type: ignore[misc]
         Args:
             what: the collective, for error texts.
             handles: of the operations; the Work gives them back.
-            tensors: the result, as result() and the future return it. They tell where it is.
-            finish: called once, after the operations; moves results to where the caller wants them.
+            tensors: the result, as result() and the future return it. Their device is the
+                collective's.
+            finish: called once, after the operations; copies results to the caller's tensors.
             number: of the collective in its group.
             process_set: of the collective; None for a message.
-            source: tells, when the operations have ended, the rank in the group that a received
-                tensor comes from.
+            source: when the operations have ended, returns the rank in the group that sent a
+                received tensor.
             parts: the Works that own the handles, if this one does not.
-            ended: called once, when all is over, with an error or without.
-            error: why the collective has failed already.
+            ended: called once, when everything has ended, with or without an error.
+            error: the reason why the collective has already failed.
         """
         super().__init__()
         self._what = what
@@ -86,12 +87,12 @@ class Work(_Base):  # type: ignore[misc]
         self._ended = ended
         self._lock = threading.Lock()
         self._is_over = not handles or error is not None
-        # On a GPU: the stream that the operations were submitted on, and what comes after _finish.
+        # On a GPU: the stream of the submission, and the event after _finish.
         self._origin = _stream(tensors)
         self._finished: torch.cuda.Event | None = None
         self._error = error
         self._future: Future[Any] | None = None
-        self._promise: Any = None  # what completes the future, until it has
+        self._promise: Any = None  # completes the future; None once it has
 
     def __del__(self, release: Callable[[int], None] = native.release) -> None:
         self._release(release)
@@ -103,14 +104,14 @@ class Work(_Base):  # type: ignore[misc]
                 release(handle)
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
-        """Blocks until the collective has ended; on a GPU makes the current stream wait instead.
+        """Blocks until the collective has ended. On a GPU makes the current stream wait instead.
 
         Args:
-            timeout: the longest time to wait; zero or less: none beyond the group's.
+            timeout: the longest wait. Zero or less means only the group's timeout.
 
         Raises:
             RondaError: the collective has failed.
-            DeadlineError: the timeout is over. The collective goes on.
+            DeadlineError: the timeout has passed. The collective goes on.
         """
         if self._origin is not None:
             self._order_current_stream(timeout.total_seconds())
@@ -128,15 +129,15 @@ class Work(_Base):  # type: ignore[misc]
             self._conclude()
 
     def _order_current_stream(self, timeout_s: float = 0.0) -> None:
-        """Has the current stream of the GPU wait for the collective."""
+        """Makes the current stream of the GPU wait for the collective."""
         self._synchronize(timeout_s)
         self._conclude()
         if self._finished is not None:
             self._finished.wait(torch.cuda.current_stream(self._tensors[0].device))
 
     def _synchronize(self, timeout_s: float) -> None:
-        # The stream of the submission waits too: torch gives memory of the tensors, when they are
-        # dropped, to what comes next on it.
+        # The stream of the submission also waits, because torch reuses the memory of dropped
+        # tensors for later work on it.
         streams = [] if self._origin is None else [self._origin, _tensors.current_stream()]
         patience = timeout_s if timeout_s > 0 else -1.0
         for handle in self.handles:
@@ -153,7 +154,7 @@ class Work(_Base):  # type: ignore[misc]
                 raise DeadlineError(f"{self._what} has not ended within {timeout_s:g} s")
 
     def _conclude(self) -> None:
-        """The operations have ended, or the current stream waits for them."""
+        """Called when the operations have ended, or the current stream waits for them."""
         with self._lock:
             if self._is_over:
                 return
@@ -172,15 +173,15 @@ class Work(_Base):  # type: ignore[misc]
             promise, self._promise = self._promise, None
         IN_FLIGHT.forget(self)
         if promise is not None:
-            # Not under the lock: it calls back.
+            # Outside the lock, because it calls back.
             self._keep_promise(promise)
 
     def synchronize(self) -> None:
-        """The same as wait()."""
+        """As wait()."""
         self.wait()
 
     def is_completed(self) -> bool:
-        """Whether the collective has ended, in success or failure; never waits."""
+        """Whether the collective has ended, with success or failure; never waits."""
         if self._origin is not None:
             return self._is_done_on_device()
         if not self._is_over and native.poll_all(self.handles):
@@ -195,7 +196,7 @@ class Work(_Base):  # type: ignore[misc]
             return False
         if not self._is_over:
             if torch.cuda.is_current_stream_capturing():
-                return False  # the graph would copy the results, each time that it is launched
+                return False  # the graph would copy the results at each launch
             self._order_current_stream()
         return self._finished is None or self._finished.query()
 
@@ -221,12 +222,12 @@ class Work(_Base):  # type: ignore[misc]
         return self._number
 
     def forget_tensors(self) -> None:
-        """Lets go of memory. REQUIRES: it is over, and nobody asks for its result any more."""
+        """Releases memory. REQUIRES: the collective has ended, and its result is not read later."""
         self._release(native.release)
         self._tensors, self._parts, self._finished = [], (), None
 
     def get_future(self) -> Future[Any]:
-        """A future of result(). On a GPU streams that wait for the future find the value."""
+        """A future of result(). On a GPU, streams that wait for the future find the value."""
         if _versions.answer(self):
             return Future()
         with self._lock:
@@ -237,7 +238,7 @@ class Work(_Base):  # type: ignore[misc]
                 promise, self._promise = self._promise, None
         if is_over and promise is not None:
             if self._origin is not None:
-                self._order_current_stream()  # the future's value is there behind that stream
+                self._order_current_stream()  # the future's value is there after that stream's work
             self._keep_promise(promise)
         elif first and getattr(_thread, "completes_futures", False):
             _waiters.submit(self._wait_and_conclude)
@@ -254,7 +255,7 @@ class Work(_Base):  # type: ignore[misc]
         devices: Any = [self._tensors[0].device] if self._origin is not None else None
         self._side_stream = make_stream(devices[0]) if devices else None
         if not devices and self._tensors and self._tensors[0].dtype is torch.float16:
-            # It may be DDP's built-in hook for FP16 that asks.
+            # DDP's built-in hook for FP16 may be the caller.
             self._promise = TypedPromise(self._tensors)
             self._future = self._promise.future
         else:
@@ -262,7 +263,7 @@ class Work(_Base):  # type: ignore[misc]
             self._future = self._promise.then(_value_or_error)
 
     def _advance(self, index: int, status: int, message: str | None) -> None:
-        """The operations before `index` have ended; the last of them with this status."""
+        """The operations before `index` have ended, the last of them with this status."""
         if status != 0:
             self._error = self._error or _in_torchs_words(native.error(status, message or ""))
         if index == len(self.handles):
@@ -290,8 +291,8 @@ class Work(_Base):  # type: ignore[misc]
             self._conclude()
 
     def _on_side_stream(self) -> Any:
-        """For threads of Ronda's: a new thread's device is the first one, and to come back to it
-        would take memory there.
+        """For Ronda's threads: the device of a new thread is the first one, and switching back to
+        that device would allocate memory there.
         """
         if self._side_stream is not None:
             torch.cuda.set_device(self._side_stream.device)
@@ -299,7 +300,7 @@ class Work(_Base):  # type: ignore[misc]
 
 
 def _in_torchs_words(error: Exception) -> Exception:
-    """The error of a deadline says "timeout": programs for torch look for the word."""
+    """The error of a deadline contains "timeout", because programs for torch look for the word."""
     if type(error) is DeadlineError:
         return DeadlineError(f"the timeout is over: {error}")
     return error

@@ -1,10 +1,10 @@
 """Horovod's elastic API.
 
-Under an elastic launcher, `rondarun --min-np`, ranks may die, come and go: those that are left go
-back to the newest commit that one of them holds, newcomers get it too, and the training function
-runs again. Elsewhere a job has a fixed number of ranks: its state is synchronized at the start,
-committed and restored, and after an error that the job survives all ranks go back to the last
-commit and try again.
+With an elastic launcher, `rondarun --min-np`, ranks may die, join and leave. The remaining ranks
+return to the newest commit that any of them has, new ranks receive it, and then the training
+function runs again. Without such a launcher a job has a fixed number of ranks: its state is
+synchronized at the start, committed and restored. After an error that the job survives, all ranks
+return to the last commit and try again.
 """
 
 from __future__ import annotations
@@ -35,23 +35,22 @@ __all__ = [
 
 _Result = TypeVar("_Result")
 
-# After these the ranks of a job of fixed size are not all there any more.
+# After these errors a job of fixed size no longer has all of its ranks.
 _FATAL = (errors.PeerFailedError, errors.InvalidArgumentError, errors.OutOfMemoryError)
 
-# After these the ranks of an elastic job that are left are sound. A RondaError of no class of its
-# own is one that the program has raised, as HorovodInternalError.
+# After these errors the remaining ranks of an elastic job are sound. An error whose class is
+# RondaError itself was raised by the program, as HorovodInternalError.
 _RECOVERABLE = (errors.PeerFailedError, errors.DeadlineError)
 
 
 def run(func: Callable[..., _Result]) -> Callable[..., _Result]:
     """Decorates a training function whose first argument is a State.
 
-    The state is synchronized before the function runs. If the function raises
-    HorovodInternalError, the state goes back to its last commit, the ranks meet anew, and the
-    function runs again. In an elastic job so it does when a rank has died, or when the members
-    change; a rank that is asked to leave, by SIGTERM, ends with SystemExit(0) at its next commit.
-    Elsewhere, where a rank is lost, the error passes through: start the job again from a
-    checkpoint.
+    The state is synchronized before the function runs. If the function raises HorovodInternalError,
+    the state returns to its last commit, the ranks meet again, and the function runs again. In an
+    elastic job this also happens when a rank has died, or when the members change. A rank that
+    SIGTERM asks to leave ends with SystemExit(0) at its next commit. If a job that is not elastic
+    loses a rank, the error passes through: start the job again from a checkpoint.
     """
 
     @functools.wraps(func)
@@ -94,10 +93,10 @@ def _attempt(
 def _attempt_elastically(
     synchronizes: bool, func: Callable[..., _Result], state: State, *args: Any, **kwargs: Any
 ) -> _Result:
-    del synchronizes  # newcomers always need the state
+    del synchronizes  # new ranks always need the state
     state.sync_with_newest()
     result = func(state, *args, **kwargs)
-    exchanges.barrier()  # nobody goes on alone while others have yet to redo the last steps
+    exchanges.barrier()  # no rank goes on alone while others still have to repeat the last steps
     return result
 
 
@@ -115,5 +114,5 @@ def _rejoin(reason: str | None) -> None:
     try:
         shutdown()
     except errors.RondaError:
-        pass  # the failure that brought the program here
+        pass  # the failure for which the program called this
     init()

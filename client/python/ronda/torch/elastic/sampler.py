@@ -1,4 +1,4 @@
-"""A sampler that knows which samples of an epoch are done."""
+"""A sampler that knows which samples of an epoch have been processed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ronda.torch._basics import rank, size
 
 
 class ElasticSampler(torch.utils.data.Sampler[int]):
-    """Deals the samples that are not yet done in this epoch out to the ranks.
+    """Distributes the samples of this epoch that have not been processed yet to the ranks.
 
     Make it a part of the TorchState, call record_batch() after each batch, and set_epoch() at the
-    end of each epoch. Every rank gets the same number of samples: some of the first ones are dealt
-    out twice if need be.
+    end of each epoch. Every rank gets the same number of samples; if necessary, some of the first
+    ones are distributed twice.
     """
 
     def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:
@@ -34,28 +34,28 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
-        """Begins an epoch of which nothing is done."""
+        """Begins an epoch without processed samples."""
         self.epoch = epoch
         self.processed_num = 0
         self.reset()
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """Says that every rank has done a batch of `batch_size` samples."""
+        """Records that every rank has processed a batch of `batch_size` samples."""
         del batch_idx
         self.processed_num += batch_size * self.num_replicas
 
     def state_dict(self) -> dict[str, Any]:
-        """The epoch, and how many of its samples are done."""
+        """The epoch, and the number of its processed samples."""
         return {"epoch": self.epoch, "processed_num": self.processed_num}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on where `state_dict` was made."""
+        """Goes on from `state_dict`."""
         self.epoch = state_dict["epoch"]
         self.processed_num = state_dict["processed_num"]
         self.reset()
 
     def reset(self) -> None:
-        """Deals out again what is not done."""
+        """Distributes the remaining samples again."""
         self.rank, self.num_replicas = rank(), size()
         order = list(range(len(self.dataset)))
         if self.shuffle:
@@ -72,5 +72,5 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         return iter(dealt[self.rank :: self.num_replicas])
 
     def __len__(self) -> int:
-        """How many samples each rank gets."""
+        """The number of samples that each rank gets."""
         return self.num_samples

@@ -18,7 +18,7 @@ from ronda.torch.functions import (
     broadcast_parameters,
 )
 
-_REFORM, _LEAVE = 1, 2  # of ronda_elastic_change
+_REFORM, _LEAVE = 1, 2  # values of ronda_elastic_change
 
 
 def is_elastic() -> bool:
@@ -27,8 +27,8 @@ def is_elastic() -> bool:
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """The training function starts anew, without going back: the members of an elastic job change,
-    or the program asks for it.
+    """The training function starts again and keeps its state, because the members of an elastic job
+    change, or because the program requests it.
     """
 
     def __init__(self, skip_sync: bool = False) -> None:
@@ -46,8 +46,8 @@ class State:
     ) -> None:
         """
         Args:
-            bcast_object: gives all ranks rank 0's object.
-            get_rank: this rank.
+            bcast_object: copies rank 0's object to all ranks.
+            get_rank: returns this rank.
         """
         self._bcast_object = bcast_object
         self._rank = get_rank
@@ -55,28 +55,28 @@ class State:
         self._source = 0
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
-        """Has functions called when the ranks have joined anew."""
+        """Registers functions that are called when the ranks have joined again."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
-        """The ranks have joined anew."""
+        """Called when the ranks have joined again."""
         self.reset()
         for callback in self._reset_callbacks:
             callback()
 
     def commit(self) -> None:
-        """Keeps the present state, in memory, to go back to."""
+        """Saves the present state, in memory, for a later restore()."""
         native.elastic_begin_update()
         self.save()
         native.elastic_end_update()
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """In an elastic job, learns whether the members change: the same on all ranks, who call it
-        equally often.
+        """In an elastic job, checks whether the members change: the same answer on all ranks, which
+        must call it equally often.
 
         Raises:
-            HostsUpdatedInterrupt: they do.
+            HostsUpdatedInterrupt: the members change.
             SystemExit: this rank was asked to leave, and has left.
         """
         change = native.elastic_poll() if is_elastic() else 0
@@ -87,7 +87,7 @@ class State:
             raise SystemExit(0)
 
     def sync_with_newest(self) -> None:
-        """Gives all ranks the newest commit that one of them holds."""
+        """Copies the newest commit that any rank has to all ranks."""
         _, self._source, _, is_behind, _ = native.elastic_sync(-1)
         if is_behind:
             native.elastic_begin_update()
@@ -96,26 +96,26 @@ class State:
             native.elastic_end_update()
 
     def _root(self) -> tuple[int, ...]:
-        # Functions and handlers of the program's own, written for Horovod, know rank 0 alone.
+        # The program's own functions and handlers, written for Horovod, only know rank 0.
         return (self._source,) if self._source else ()
 
     def _broadcast(self, value: Any) -> Any:
         return self._bcast_object(value, *self._root())
 
     def save(self) -> None:
-        """Keeps the present state."""
+        """Saves the present state."""
         raise NotImplementedError
 
     def restore(self) -> None:
-        """Goes back to the state that was kept last."""
+        """Returns to the last saved state."""
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Gives all ranks rank 0's state."""
+        """Copies rank 0's state to all ranks."""
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Called when the ranks have joined anew, before sync()."""
+        """Called when the ranks have joined again, before sync()."""
 
 
 class ObjectState(State):
@@ -129,8 +129,8 @@ class ObjectState(State):
     ) -> None:
         """
         Args:
-            bcast_object: gives all ranks rank 0's object.
-            get_rank: this rank.
+            bcast_object: copies rank 0's object to all ranks.
+            get_rank: returns this rank.
             **kwargs: names and first values of the attributes.
         """
         self._saved_state = kwargs
@@ -138,15 +138,17 @@ class ObjectState(State):
         super().__init__(bcast_object, get_rank)
 
     def save(self) -> None:
-        """Keeps the attributes' values."""
+        """Saves the attributes' values."""
         self._saved_state = {name: getattr(self, name) for name in self._saved_state}
 
     def restore(self) -> None:
-        """Sets the attributes to what was kept last."""
+        """Sets the attributes to their last saved values."""
         self._set_attributes()
 
     def sync(self) -> None:
-        """Gives all ranks what rank 0, or the rank with the newest commit, has kept last."""
+        """Copies the last saved values of rank 0, or of the rank with the newest commit, to all
+        ranks.
+        """
         if self._saved_state:
             self._saved_state = self._broadcast(self._saved_state)
             self._set_attributes()
@@ -157,22 +159,22 @@ class ObjectState(State):
 
 
 class StateHandler:
-    """Keeps the state of an object that has a state_dict."""
+    """Saves the state of an object that has a state_dict."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
         self.save()
 
     def save(self) -> None:
-        """Keeps the present state."""
+        """Saves the present state."""
         self._saved = copy.deepcopy(self.value.state_dict())
 
     def restore(self) -> None:
-        """Goes back to what was kept last."""
+        """Returns to the last saved state."""
         self.value.load_state_dict(copy.deepcopy(self._saved))
 
     def sync(self, root_rank: int = 0) -> None:
-        """Gives all ranks the root's state, and keeps it."""
+        """Copies the root's state to all ranks, and saves it."""
         raise NotImplementedError
 
     def set_value(self, value: Any) -> None:
@@ -182,7 +184,7 @@ class StateHandler:
 
 
 class ModelStateHandler(StateHandler):
-    """Of a torch.nn.Module."""
+    """For a torch.nn.Module."""
 
     def sync(self, root_rank: int = 0) -> None:
         broadcast_parameters(self.value.state_dict(), root_rank)
@@ -190,7 +192,7 @@ class ModelStateHandler(StateHandler):
 
 
 class OptimizerStateHandler(StateHandler):
-    """Of a torch.optim.Optimizer."""
+    """For a torch.optim.Optimizer."""
 
     def sync(self, root_rank: int = 0) -> None:
         broadcast_optimizer_state(self.value, root_rank)
@@ -198,7 +200,7 @@ class OptimizerStateHandler(StateHandler):
 
 
 class SamplerStateHandler(StateHandler):
-    """Of an ElasticSampler."""
+    """For an ElasticSampler."""
 
     def sync(self, root_rank: int = 0) -> None:
         self.value.load_state_dict(broadcast_object(self.value.state_dict(), root_rank))
@@ -213,12 +215,12 @@ _registry: list[tuple[type, type[StateHandler]]] = [
 
 
 def get_handler_registry() -> list[tuple[type, type[StateHandler]]]:
-    """Types of attributes of TorchState, and what handles them. The first that fits counts."""
+    """Types of attributes of TorchState, and their handlers. The first matching type is used."""
     return _registry
 
 
 def set_handler_registry(registry: list[tuple[type, type[StateHandler]]]) -> None:
-    """Replaces what get_handler_registry() returns."""
+    """Replaces the result of get_handler_registry()."""
     global _registry
     _registry = registry
 
@@ -249,8 +251,8 @@ class TorchState(ObjectState):
     ) -> None:
         """
         Args:
-            model: to be handled.
-            optimizer: to be handled.
+            model: gets a handler.
+            optimizer: gets a handler.
             **kwargs: names and first values of further attributes.
         """
         objects: dict[str, Any] = {}
@@ -266,25 +268,25 @@ class TorchState(ObjectState):
         super().__init__(**objects)
 
     def save(self) -> None:
-        """Keeps the state of all attributes."""
+        """Saves the state of all attributes."""
         for handler in self._handlers.values():
             handler.save()
         super().save()
 
     def restore(self) -> None:
-        """Goes back to what was kept last."""
+        """Returns to the last saved state."""
         for handler in self._handlers.values():
             handler.restore()
         super().restore()
 
     def sync(self) -> None:
-        """Gives all ranks rank 0's state, or that of the newest commit, and keeps it."""
+        """Copies rank 0's state, or that of the newest commit, to all ranks, and saves it."""
         for handler in self._handlers.values():
             handler.sync(*self._root())
         super().sync()
 
     def reset(self) -> None:
-        """Samplers deal the samples out anew."""
+        """Samplers distribute their samples again."""
         for handler in self._handlers.values():
             if isinstance(handler, SamplerStateHandler):
                 handler.value.reset()

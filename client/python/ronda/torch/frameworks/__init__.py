@@ -1,11 +1,11 @@
-"""What frameworks above torch.distributed have to be told of Ronda's backend.
+"""Registers Ronda's backend with frameworks above torch.distributed.
 
-Most take the name of any backend. A module here tells one that knows its backends by a list of its
-own; its import is the program's one line:
+Most frameworks accept the name of any backend. Some have their own list of backends. For each of
+these a module here adds Ronda to the list; a program only has to import that module:
 
     import ronda.torch.frameworks.transformers
 
-docs/frameworks.md has the line of each framework.
+docs/frameworks.md has the import for each framework.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import importlib
 import sys
 from collections.abc import Iterator
 
-import ronda.torch.c10d  # noqa: F401  makes the backend known, also where torch asks no entry point
+import ronda.torch.c10d  # noqa: F401  registers the backend, even if torch reads no entry points
 
-# By the module of the framework that has the list.
+# By the framework's module that has the list.
 _TOLD = {"ignite.distributed": "ignite"}
 
 
 def tell_imported() -> None:
-    """Tells the frameworks that the program has imported and that would train each rank alone.
+    """Registers Ronda with imported frameworks that would otherwise train each rank alone.
 
-    ignite does, without a word, where the program makes the group itself.
+    ignite does so silently if the program itself creates the group.
     """
     for module, name in _TOLD.items():
         if module in sys.modules:
@@ -33,7 +33,7 @@ def tell_imported() -> None:
 
 @contextlib.contextmanager
 def known(framework: str) -> Iterator[None]:
-    """Says in a sentence that a module here does not find what it looks up in a framework.
+    """Replaces the error of a module here that cannot find something in a framework.
 
     Raises:
         ImportError: this version of the framework has its backends in another place.

@@ -1,9 +1,9 @@
-"""Has Accelerate train on CPUs over Ronda: `import ronda.torch.frameworks.accelerate`.
+"""Lets Accelerate train on CPUs over Ronda: `import ronda.torch.frameworks.accelerate`.
 
     accelerator = Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="ronda")])
 
-With GPUs Accelerate hands the name to torch, and needs no import. On CPUs it knows gloo and MPI; it
-refuses other names, and where it has not been told cpu=True it trains each rank alone.
+With GPUs Accelerate passes the name to torch, and needs no import. On CPUs it knows gloo and MPI,
+and refuses other names. Without cpu=True it trains each rank alone there.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ with known("accelerate"):
 def _prepare(
     state: PartialState, cpu: bool = False, sagemaker_dp: bool = False, backend: str | None = None
 ) -> tuple[str | None, DistributedType]:
-    """Takes the place of PartialState._prepare_backend: chooses the backend and the devices.
+    """Replaces PartialState._prepare_backend: chooses the backend and the devices.
 
     Raises:
-        ValueError: Ronda is asked for, and there is one process.
+        ValueError: the program requests Ronda, but has only one process.
     """
     name, devices = _prepare_backend(state, cpu, sagemaker_dp, backend)
     if backend != _NAME or devices not in (DistributedType.NO, DistributedType.MULTI_CPU):
         return name, devices
-    # No accelerator has been found. Accelerate looks for the other ranks only if it is told "cpu".
+    # No accelerator has been found. Accelerate only looks for the other ranks if its argument `cpu`
+    # is true.
     devices = _prepare_backend(state, True, sagemaker_dp, None)[1]
     if devices is not DistributedType.MULTI_CPU:
         raise ValueError(

@@ -1,10 +1,10 @@
-"""Has ignite train over Ronda: `import ronda.torch.frameworks.ignite`.
+"""Lets ignite train over Ronda: `import ronda.torch.frameworks.ignite`.
 
     with idist.Parallel(backend="ronda") as parallel:
         parallel.run(training)
 
-ignite compares names of backends with torch's own. It refuses others; and where the program has
-made the group, idist.auto_model wraps nothing, so that each rank trains alone.
+ignite compares names of backends with those of torch, and refuses others. If the program has
+created the group, idist.auto_model wraps nothing, so each rank trains alone.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ _NAME = "ronda"
 
 
 class _Distributed(types.ModuleType):
-    """ignite.distributed as its helpers auto_model and auto_optim see it: Ronda counts as gloo.
+    """ignite.distributed as its helpers auto_model and auto_optim see it: Ronda's name is gloo
+    there.
 
-    Both stand for DistributedDataParallel without a backend's peculiarities. What else they ask is
-    answered by ignite.distributed itself.
+    The helpers have to use DistributedDataParallel without special cases for both backends. Their
+    other questions go to ignite.distributed itself.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -42,6 +43,6 @@ with known("ignite"):
         *native._NativeDistModel.available_backends,
         _NAME,
     )
-    # The helpers look the module up at each call: also a helper that a program has imported by name
-    # asks the new one.
+    # The helpers look the module up at each call, so a helper that a program has imported by name
+    # also uses the new one.
     auto.idist = _Distributed(auto.idist.__name__)

@@ -1,10 +1,10 @@
-"""Has torchft average over Ronda.
+"""Lets torchft average over Ronda.
 
     from ronda.torch.frameworks.torchft import ProcessGroupRonda
     manager = torchft.Manager(pg=ProcessGroupRonda(), ...)
 
-When a replica dies or comes, torchft's manager tells the others who they are now, and each joins
-the job of these.
+When a replica dies or joins, torchft's manager notifies the others of their new ranks, and each
+joins the job of these ranks.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if not _versions.HAS_BACKENDS:
 
 
 class ProcessGroupRonda(ProcessGroupWrapper):  # type: ignore[misc]
-    """The same rank of all replicas.
+    """A group of the processes that have the same rank in all replicas.
 
-    A process is in one job of Ronda at a time. Groups inside a replica of several ranks therefore
-    need another backend.
+    A process is in one job of Ronda at a time. So groups inside a replica of several ranks need
+    another backend.
     """
 
     def _create_pg(self, store: Any, rank: int, world_size: int) -> Any:
-        """Joins the job of the replicas; torchft calls it, with a store that no other job has.
+        """Joins the job of the replicas. torchft calls it, with a store that no other job uses.
 
         Raises:
-            RondaError: they have not met in the group's timeout.
+            RondaError: the replicas have not met within the group's timeout.
         """
         place = _rendezvous.meeting_point(
             store, "ronda/job", rank, world_size, socket.gethostname()

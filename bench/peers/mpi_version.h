@@ -1,0 +1,25 @@
+#ifndef RONDA_BENCH_PEERS_MPI_VERSION_H_
+#define RONDA_BENCH_PEERS_MPI_VERSION_H_
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+namespace ronda::bench {
+
+// "Open MPI v4.1.4": of the MPI that this is linked with, without the details that follow.
+inline std::string MpiLibraryVersion() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  std::string version(text, static_cast<size_t>(length));
+  version.resize(std::min(version.find_first_of(",\n"), version.size()));
+  for (char& c : version) c = c == '\t' ? ' ' : c;
+  return version;
+}
+
+}  // namespace ronda::bench
+
+#endif  // RONDA_BENCH_PEERS_MPI_VERSION_H_

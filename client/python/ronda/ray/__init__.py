@@ -1,0 +1,17 @@
+"""Jobs whose ranks are actors of Ray.
+
+    executor = RondaExecutor(RondaExecutor.create_settings(timeout_s=60), num_workers=4)
+    executor.start()
+    losses = executor.run(train, args=[0.1])  # by rank
+    executor.shutdown()
+
+Programs of Horovod find the class under its name there: RayExecutor.
+"""
+
+from __future__ import annotations
+
+from ronda.ray.executor import RondaExecutor, Settings
+
+RayExecutor = RondaExecutor
+
+__all__ = ["RayExecutor", "RondaExecutor", "Settings"]

@@ -1,0 +1,156 @@
+"""A rank below Ray: the class of its actor, and the variables that tell the actor its place."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import secrets
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import ray  # type: ignore[import]
+
+from ronda import _env, job
+from ronda._ports import free_port
+
+
+class Where(NamedTuple):
+    """Where an actor runs."""
+
+    host_id: tuple[str, int, int]  # equal where actors share what ranks of one host share
+    host: str
+    address: str
+    pid: int
+    gpus: list[str]  # those that Ray has reserved for it
+
+
+class Worker:
+    """The actor: has the program's object, and calls the program's functions."""
+
+    def __init__(self) -> None:
+        self._executable: Any = None
+
+    def where(self) -> Where:
+        """Where this actor runs."""
+        context = ray.get_runtime_context()
+        return Where(
+            _host_id(),
+            socket.gethostname(),
+            ray.util.get_node_ip_address(),
+            os.getpid(),
+            context.get_accelerator_ids().get("GPU", []),
+        )
+
+    def free_ports(self, address: str) -> tuple[int, int]:
+        """Two ports of this host at which nothing listens."""
+        first = second = free_port(address)
+        while second == first:
+            second = free_port(address)
+        return first, second
+
+    def set_environment(self, variables: Mapping[str, str]) -> None:
+        """Sets variables of this process."""
+        os.environ.update(variables)
+
+    def make_executable(
+        self, cls: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> None:
+        """Makes the program's object."""
+        with _told_to_others():
+            self._executable = cls(*args, **kwargs)
+
+    def execute(self, function: Callable[[Any], Any]) -> Any:
+        """Calls a function with the program's object; None if there is none."""
+        with _told_to_others():
+            return function(self._executable)
+
+    def leave(self) -> None:
+        """Leaves the job without a wait, so that a later call can begin another."""
+        job.leave("the function of a rank has failed")
+
+
+@contextlib.contextmanager
+def _told_to_others() -> Iterator[None]:
+    """The other ranks learn at once that the program has failed here, and do not wait for it."""
+    try:
+        yield
+    except BaseException as error:
+        rank = os.environ["RONDA_RANK"]
+        job.abort(f"the function of rank {rank} has raised {type(error).__name__}: {error}")
+        raise
+
+
+def _host_id() -> tuple[str, int, int]:
+    """As Ronda tells hosts apart: by the kernel, the shared memory, and the namespace of pids."""
+    return (
+        pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        os.stat("/dev/shm").st_dev,
+        os.stat("/proc/self/ns/pid").st_ino,
+    )
+
+
+def by_host(places: Sequence[Where]) -> list[int]:
+    """The numbers of actors in the order of their ranks: those of a host in a row, hosts and actors
+    in the order of `places`.
+    """
+    hosts = list(dict.fromkeys(where.host_id for where in places))
+    return sorted(range(len(places)), key=lambda number: hosts.index(places[number].host_id))
+
+
+def environments(
+    places: Sequence[Where], ports: tuple[int, int], nics: Sequence[str], timeout_s: float
+) -> list[dict[str, str]]:
+    """The variables of each rank.
+
+    Args:
+        places: of the ranks, by rank: those of a host in a row.
+        ports: of rank 0's host, at which nothing listens: for Ronda, and for another library's
+            store.
+        nics: the network interfaces that hosts talk over; empty: Ronda chooses.
+        timeout_s: how long a rank waits for the others at the start.
+    """
+    hosts = list(dict.fromkeys(where.host_id for where in places))
+    members = {host: [r for r, at in enumerate(places) if at.host_id == host] for host in hosts}
+    common = {"RONDA_START_TIMEOUT": f"{timeout_s}s", **_meeting(places, len(hosts), ports[0])}
+    common.update(MASTER_ADDR=places[0].address, MASTER_PORT=str(ports[1]))
+    if nics:
+        common["RONDA_NETWORK_INTERFACE"] = ",".join(nics)
+    variables = []
+    for rank, where in enumerate(places):
+        ranks = members[where.host_id]
+        local_rank = rank - ranks[0]
+        alike = [host for host in hosts if len(members[host]) > local_rank]
+        place = {
+            "rank": rank,
+            "size": len(places),
+            "local_rank": local_rank,
+            "local_size": len(ranks),
+            "cross_rank": alike.index(where.host_id),
+            "cross_size": len(alike),
+            "host": hosts.index(where.host_id),
+        }
+        gpus = _visible([places[each].gpus for each in ranks])
+        variables.append({**common, **_env.variables(place), **gpus})
+    return variables
+
+
+def _meeting(places: Sequence[Where], hosts: int, port: int) -> dict[str, str]:
+    """Where the ranks meet: on one host by a name, in shared memory."""
+    if hosts == 1:
+        return {"RONDA_JOB_ID": f"ray-{secrets.token_hex(8)}"}
+    return {
+        "RONDA_MASTER_ADDR": places[0].address,
+        "RONDA_MASTER_PORT": str(port),
+        "RONDA_JOB_SECRET": secrets.token_hex(32),
+    }
+
+
+def _visible(gpus: Sequence[list[str]]) -> dict[str, str]:
+    """Each rank sees the GPUs of all ranks of its host, which NCCL connects directly. The one that
+    its local rank numbers is its own.
+    """
+    most = max(map(len, gpus))
+    in_turns = [each[turn] for turn in range(most) for each in gpus if turn < len(each)]
+    return {"CUDA_VISIBLE_DEVICES": ",".join(in_turns)} if in_turns else {}

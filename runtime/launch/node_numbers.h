@@ -1,0 +1,20 @@
+#ifndef RONDA_RUNTIME_LAUNCH_NODE_NUMBERS_H_
+#define RONDA_RUNTIME_LAUNCH_NODE_NUMBERS_H_
+
+#include "absl/status/statusor.h"
+#include "runtime/launch/options/launch_options.h"
+
+namespace ronda {
+
+// Returns the number of this node, once all nodes of its group have come to the master's address. The first rondarun
+// that can listen there, on the host that has the address, is node 0 and numbers the others in the order of their
+// coming. Says on standard error who has come.
+//
+// REQUIRES: options.nodes, numbered by arrival.
+// Errors: DEADLINE_EXCEEDED if not all nodes come within --start-timeout, or within ten minutes if that is not given;
+// FAILED_PRECONDITION if nodes have different numbers of ranks; UNAVAILABLE if node 0 goes before; those of JoinJob.
+absl::StatusOr<int> NumberThisNode(const LaunchOptions& options);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_NODE_NUMBERS_H_

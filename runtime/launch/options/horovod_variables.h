@@ -1,0 +1,23 @@
+#ifndef RONDA_RUNTIME_LAUNCH_OPTIONS_HOROVOD_VARIABLES_H_
+#define RONDA_RUNTIME_LAUNCH_OPTIONS_HOROVOD_VARIABLES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/launch/options/arguments.h"
+#include "runtime/launch/options/command_line.h"
+
+namespace ronda {
+
+// Reads Horovod's variables in the environment as the options of rondarun that mean the same. A variable whose twin
+// with Ronda's prefix is set too is left out, and so is an empty one. The uses of options point into `table`. Errors:
+// INVALID_ARGUMENT that names the variable, its value and its proper form.
+absl::StatusOr<std::vector<GivenOption>> HorovodOptions(const OptionTable& table, const ArgumentSources& sources);
+
+// A line that names those of Horovod's variables in the environment that change nothing; empty if there are none.
+std::string DescribeUnusedHorovodVariables(const ArgumentSources& sources);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_OPTIONS_HOROVOD_VARIABLES_H_

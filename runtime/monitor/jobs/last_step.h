@@ -1,0 +1,25 @@
+#ifndef RONDA_RUNTIME_MONITOR_JOBS_LAST_STEP_H_
+#define RONDA_RUNTIME_MONITOR_JOBS_LAST_STEP_H_
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "runtime/monitor/flight_recorder.h"
+#include "runtime/monitor/jobs/job_snapshot.h"
+
+namespace ronda {
+
+// The events of the flight recorder of ranks[index].
+using EventsOfRank = std::function<std::vector<FlightEvent>(size_t index)>;
+
+// The last step that the first rank of this host has ended and of which every rank of this host has left all buckets.
+// nullopt: no step has ended yet, or a rank has overwritten its entries into a part of the step (a rank keeps
+// RankWords::kEntries of them). Ranks of other hosts are left out: their clocks differ.
+std::optional<StepRecord> FindLastStep(absl::Span<const RankSnapshot> ranks, const EventsOfRank& events);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_MONITOR_JOBS_LAST_STEP_H_

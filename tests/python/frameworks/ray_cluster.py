@@ -1,0 +1,39 @@
+"""A cluster of Ray on this host, for tests."""
+
+from __future__ import annotations
+
+import ray
+
+ENV = {
+    # By its default Ray's processes yield to all others, and stand still on a busy host.
+    "RAY_worker_niceness": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "200",
+    # Actors that watch a cluster: each is one more process that imports Ray.
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+    "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
+}
+
+
+def start(cpus: int, gpus: int = 0) -> str:
+    """Starts Ray with so many CPUs and GPUs to give, which need not exist. REQUIRES: ENV is set.
+
+    Returns the address at which other nodes find it.
+    """
+
+    def attempt() -> str:
+        context = ray.init(
+            "local",
+            num_cpus=cpus,
+            num_gpus=gpus,
+            include_dashboard=False,
+            _node_ip_address="127.0.0.1",
+            object_store_memory=100 << 20,
+        )
+        return context.address_info["gcs_address"]
+
+    try:
+        return attempt()
+    except Exception:  # of no class of its own: its agent has 15 s to start, on a busy host too few
+        ray.shutdown()
+        return attempt()

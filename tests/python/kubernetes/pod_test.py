@@ -1,0 +1,107 @@
+"""Ranks under the limits of a pod, which namespaces of this machine and a cgroup stand in for."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import unittest
+from collections.abc import Sequence
+
+from ronda_test import PACKAGE, Finished, environment, eventually, finish
+
+# The package and the trainer are the image: on a file system of the pod's own, which all may read.
+_POD = """
+mount -t tmpfs ronda-test /mnt
+cp -rL "$1" /mnt/package
+cp -L "$2" /mnt/train.py
+shift 2
+mount -t tmpfs -o size=64m,mode=1777 ronda-test /dev/shm
+mount -t tmpfs -o size=16m,mode=1777 ronda-test /tmp
+mount -o remount,bind,ro /
+cd /tmp
+exec setpriv --reuid nobody --regid nogroup --clear-groups --no-new-privs --inh-caps=-all \
+  --bounding-set=-all "$@"
+"""
+_NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child")
+_RONDARUN = "/mnt/package/ronda/lib/rondarun"
+_TRAIN = (_RONDARUN, "-np", "2", sys.executable, "/mnt/train.py")
+
+# Of the first version of cgroups, where a process of the root may make groups.
+_CPU_V1 = pathlib.Path("/sys/fs/cgroup/cpu")
+
+
+@unittest.skipIf(os.geteuid() != 0, "only root can make namespaces as a pod has them")
+class PodTest(unittest.TestCase):
+    def start(
+        self, command: Sequence[str], outside: Sequence[str] = (), **variables: str
+    ) -> subprocess.Popen[str]:
+        """Starts a command as process 1 of a pod, by the words of `outside`."""
+        pod = ["setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES, "--mount-proc"]
+        pod += ["sh", "-ec", _POD, "sh", str(PACKAGE.parent), "tests/python/slurm/train.py"]
+        process = subprocess.Popen(
+            [*outside, *pod, *command],
+            env={**environment(), "PYTHONPATH": "/mnt/package", "TMPDIR": "/tmp", **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.addCleanup(self.kill, process)
+        return process
+
+    @staticmethod
+    def kill(process: subprocess.Popen[str]) -> None:
+        process.kill()  # --kill-child ends the rest
+        process.communicate()
+
+    def check_trained(self, finished: Finished, code: int = 0) -> None:
+        self.assertEqual(code, finished.code, f"{finished.out}\n{finished.err}")
+        ends = sorted(line for line in finished.out.splitlines() if "ends" in line)
+        expected = [f"[{rank}]<stdout>: rank {rank} of 2 ends: average 0.5" for rank in range(2)]
+        self.assertEqual(expected, ends)
+
+    def test_ranks_train_without_rights_on_a_read_only_root(self) -> None:
+        # The shell shows that the pod has its limits, and becomes rondarun, process 1.
+        limits = (
+            'test $$ = 1 && test "$(id -un)" = nobody && ! touch /usr/x 2> /dev/null && '
+            'test "$(df --output=size -m /dev/shm | tail -n 1)" -eq 64 && '
+            "grep -q 'CapBnd:.0000000000000000' /proc/self/status && exec \"$@\""
+        )
+        self.check_trained(finish(self.start(["sh", "-c", limits, "sh", *_TRAIN])))
+
+    def test_sigterm_to_process_1_has_the_ranks_save_their_state(self) -> None:
+        process = self.start(_TRAIN, STEPS="1000000000")
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        self.assertTrue(all(line.endswith("trains\n") for line in lines), lines)
+        [first] = (
+            pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        )
+        os.kill(int(first), signal.SIGTERM)
+        finished = finish(process)
+        self.assertIn("[0]<stdout>: saved after step ", finished.out)
+        self.check_trained(finished, 128 + signal.SIGTERM)
+
+    @unittest.skipUnless(os.access(_CPU_V1 / "cgroup.procs", os.W_OK), "no cgroup of CPUs to write")
+    def test_ranks_train_on_half_a_core(self) -> None:
+        group = _CPU_V1 / f"ronda-test-{os.getpid()}"
+        group.mkdir()
+        self.addCleanup(lambda: eventually(lambda: self.remove(group), 60))
+        (group / "cpu.cfs_period_us").write_text("100000")
+        (group / "cpu.cfs_quota_us").write_text("50000")
+        join = ["sh", "-ec", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh"]
+        self.check_trained(finish(self.start(_TRAIN, join)))
+        periods = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
+        self.assertGreater(int(periods["nr_periods"]), 0)
+
+    @staticmethod
+    def remove(group: pathlib.Path) -> bool:
+        """Whether it is gone: processes that have ended are in it for a moment."""
+        try:
+            group.rmdir()
+        except OSError:
+            return False
+        return True
