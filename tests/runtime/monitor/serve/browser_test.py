@@ -22,6 +22,7 @@ from typing import Any
 _PATIENCE = 60.0
 _RANKS = 4
 _LATE_RANK = 2
+_NAME = "resnet50"
 _PLOTS = ("lateness", "step", "bandwidth")
 
 
@@ -125,6 +126,8 @@ def _check_page(browser: Browser, address: str, token: str) -> None:
     browser.wait_for(
         "document.querySelectorAll('#ranks tbody tr').length", lambda rows: rows == _RANKS
     )
+    title = browser.evaluate("document.getElementById('title').innerText")
+    assert re.fullmatch(rf"{_NAME}: \S+/stepping_rank \S+/end", title), title
 
     def has_lines(lines: list[str]) -> bool:
         return len(lines) == _RANKS and all(len(line.split()) >= 5 for line in lines)
@@ -175,7 +178,7 @@ def _run_job(folder: pathlib.Path, program: str) -> None:
     )
     end = folder / "end"
     rank = str(pathlib.Path("tests/runtime/monitor/serve/stepping_rank").resolve())
-    command = ["rondarun", "--monitor", "-np", str(_RANKS), rank, str(end)]
+    command = ["rondarun", "--monitor", "--name", _NAME, "-np", str(_RANKS), rank, str(end)]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as job:
         try:
             assert job.stderr is not None
