@@ -46,9 +46,10 @@ int main(void) {
     must(ronda_allreduce(&average));
     value += gradient;
     step++;
-    if (!trains) printf("rank %d of %d trains\n", ronda_rank(), ronda_size());
-    trains = 1;
     must(ronda_should_stop(&stop));
+    if (!trains)
+      printf("rank %d of %d trains\n", ronda_rank(), ronda_size()); /* SIGTERM has the state saved from here */
+    trains = 1;
   }
   if (stop && ronda_rank() == 0) save(step, value);
   printf("rank %d of %d ends: average %.1f\n", ronda_rank(), ronda_size(), value / step);

@@ -16,10 +16,10 @@ if state.exists():
 while step < end and not stop:
     value += float(ronda.allreduce([float(ronda.rank())], name="gradient")[0])
     step += 1
-    if not trains:
+    stop = ronda.should_stop()
+    if not trains:  # from here on SIGTERM has the state saved
         print(f"rank {ronda.rank()} of {ronda.size()} trains", flush=True)
     trains = True
-    stop = ronda.should_stop()
 if stop and ronda.rank() == 0:
     new = pathlib.Path("train.new")
     new.write_text(f"{step} {value}\n")
