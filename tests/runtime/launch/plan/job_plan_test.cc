@@ -277,6 +277,7 @@ TEST(JobPlannerTest, WithoutThePluginForMpiRanksOfOtherHostsAreStartedOverSsh) {
   };
   LaunchOptions options = MpirunOptions({});
   options.settings["RONDA_MPI_PLUGIN"] = "/opt/libronda_mpi.so";
+  options.settings["OMP_NUM_THREADS"] = "1";
   auto plan = MakeJobPlan(options, facts);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_THAT(asked, ::testing::IsEmpty()) << "the user asks for mpirun";
