@@ -22,7 +22,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
               .variable = [&](const std::string& name) -> std::optional<std::string> {
                 if (name.size() % 2 == 0) return std::nullopt;
                 return parts.second;
-              }});
+              },
+              // Each line of the file is one.
+              .variables = [&]() -> std::vector<std::string> { return absl::StrSplit(parts.second, '\n'); }});
   ronda::fuzz::RequireOkOrRefused(options.status());
   if (!options.ok()) return 0;
   if (options->action != LaunchOptions::Action::kRun && options->action != LaunchOptions::Action::kDryRun) return 0;
