@@ -21,7 +21,7 @@ namespace ronda {
 // A message to or from an agent.
 struct AgentMessage {
   enum class Kind : uint8_t {
-    // Messages to the agent:
+    // Messages to the agent (their numbers; their texts):
     //   kJob           the LaunchOptions::Binding; the working directory, the host's name
     //   kVariables     "NAME=value" for all ranks
     //   kCommand       the command
@@ -50,9 +50,8 @@ struct AgentMessage {
     //   kRankStart     rank, pid
     //   kOutput        rank, stream; text
     //   kOutputEnd     rank, stream
-    //   kRankEnd       rank, pid, exit code, signal, 1 if the launcher had sent it a signal, the OomKills; the error
-    //   that
-    //                  the rank has left (ErrorFile)
+    //   kRankEnd       rank, pid, exit code, signal, 1 if the launcher had sent it a signal, the OomKills;
+    //                  the error that the rank has left (ErrorFile)
     //   kText          a line
     //   kFailure       exit code; text
     kHello,
