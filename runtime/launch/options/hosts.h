@@ -62,7 +62,7 @@ std::vector<int> FillHosts(const std::vector<HostSlots>& hosts, int rank_count);
 absl::string_view ShortName(absl::string_view hostname);
 
 // Whether `host` is "localhost", an address of the loopback interface, or one of `own`, which are this host's names and
-// addresses. Of names only the part before the first dot is compared.
+// addresses. It may also be the part of an own name before the first dot.
 bool IsThisHost(absl::string_view host, const std::vector<std::string>& own);
 
 }  // namespace ronda
