@@ -54,7 +54,8 @@ struct NodeWelcome {
   std::string text;  // kAccepted: the node's name in the job; otherwise the reason
 };
 
-// The leader's end. Without a secret, the handshake only keeps jobs apart from harmless wrong callers on one host.
+// The leader's end. Without a secret, the handshake only protects jobs on one host from callers that connect by
+// mistake.
 //
 // Thread-compatible.
 class NodeCallee {

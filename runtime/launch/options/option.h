@@ -40,14 +40,18 @@ using OptionEffect = std::function<absl::Status(const OptionUse& use)>;
 
 // One option.
 struct Option {
-  // kQuestion: the option is answered at once, before the options after it are read. kWithoutEffect: an accepted option
-  // of another program that changes nothing. kRefused: an option of another program, whose error names the remedy.
+  // Kinds other than the normal one:
+  //   kQuestion       the option is answered at once, before the options after it are read
+  //   kWithoutEffect  an accepted option of another program that changes nothing
+  //   kRefused        an option of another program, whose error names the remedy
   enum class Kind { kNormal, kQuestion, kWithoutEffect, kRefused };
   // Whether a second use replaces the first one, or adds to it.
   enum class Repetition { kReplaces, kAdds };
-  // kNoOption: the value must not be the name of an option. Otherwise an option without its value would take the next
-  // option as its value. kAnyWords: the value is words for another program. kOptional: the value is given as
-  // --option=VALUE, or not at all. kTwo: the value is two words with a blank between them.
+  // The form of the value:
+  //   kNoOption  any word but an option's name: an option without its value must not take the next option as its value
+  //   kAnyWords  words for another program
+  //   kOptional  given as --option=VALUE, or not at all
+  //   kTwo       two words with a blank between them
   enum class Value { kNoOption, kAnyWords, kOptional, kTwo };
 
   std::vector<absl::string_view> names;  // messages use the first one

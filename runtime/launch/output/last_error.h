@@ -27,9 +27,10 @@ class LastError {
   const std::string& text() const { return text_; }
 
  private:
-  // kFrames, kGroupFrames: in the traceback of an exception, or of a group of exceptions. kMessage: after an exception
-  // whose message begins on the next line. kSourceOfWarning: the line after a warning may be the source code that
-  // caused it.
+  // The place of the next line:
+  //   kFrames, kGroupFrames  in the traceback of an exception, or of a group of exceptions
+  //   kMessage               after an exception whose message begins on the next line
+  //   kSourceOfWarning       after a warning; the line may be the source code that caused it
   enum class State { kOutside, kFrames, kGroupFrames, kMessage, kSourceOfWarning };
   // kSecondary: an exception in a thread or at the end of Python does not replace the earlier exception.
   enum class Weight { kPrimary, kSecondary };

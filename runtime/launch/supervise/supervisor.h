@@ -42,7 +42,7 @@ class Supervisor final : private JobListener {
   enum class Ranks { kMayBeElsewhere, kAreHere };
 
   struct Options {
-    std::string job_id;  // removes this job's leftovers in shared memory; empty: unknown
+    std::string job_id;  // its leftovers in shared memory are removed; empty: unknown
     ShutdownSchedule::Options shutdown;
     OnFailure on_failure = OnFailure::kEndJob;
     Ranks ranks = Ranks::kMayBeElsewhere;

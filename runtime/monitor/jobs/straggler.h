@@ -26,9 +26,9 @@ struct MeasuredBucket {
 // vary.
 //
 // The last rank of a step is the rank for which the others have waited longest. Windows are 100 steps long, and the
-// last one ends with the newest step. A rank is the straggler of a window under two conditions. It was the last rank in
-// at least half of the steps. And the others' waits for it, minus the average wait for each other rank, are more than 5
-// % of the window's time.
+// last one ends with the newest step. A rank is the straggler of a window if it was the last rank in at least half of
+// the steps, and if the others waited long for it. Their waits for this rank, minus the average of their waits for each
+// other rank, must exceed 5 % of the window's time.
 //
 // A pure state machine. Thread-compatible.
 class StragglerWatch {

@@ -26,7 +26,7 @@ namespace ronda {
 // Thread-compatible. Has no thread.
 class WatchedJobs {
  public:
-  // A search for ranks costs much more than reading known ranks. The object searches often at the start, while no job
+  // A search for ranks costs much more than reading known ranks. WatchedJobs searches often at the start, while no job
   // runs, and while a job that has begun lacks ranks. Otherwise it searches seldom, or not at all. After the first
   // unsuccessful searches, searching takes at most 0.2 % of the time: a host may have very many processes, and a
   // program may never become a rank.

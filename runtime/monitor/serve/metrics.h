@@ -10,7 +10,7 @@
 
 namespace ronda {
 
-// If a job has more than kMostRanks ranks on this host, only the kWorstRanks ranks that cost most have their own
+// If the monitor knows more than kMostRanks ranks of a job, only the kWorstRanks ranks that cost most have their own
 // series. The values of all others are combined under the rank "others".
 inline constexpr size_t kMostRanks = 256;
 inline constexpr size_t kWorstRanks = 16;

@@ -33,7 +33,8 @@ class TraceArgs {
 
 // Writes events in the Trace Event Format, which Perfetto and chrome://tracing read. Each event is a JSON object, with
 // a comma before it unless it is the first one. A rank is a "process" of the format, and its rows are "threads" of the
-// format. https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+// format.
+// https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 //
 // Times are nanoseconds. Names are UTF-8.
 //
