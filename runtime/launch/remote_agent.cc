@@ -150,7 +150,7 @@ bool Holds(const Order& order, Kind kind) {
                      [kind](const AgentMessage& message) { return message.kind == kind; });
 }
 
-// Memory is removed by this name, so it must be one.
+// Shared memory is removed by this name, so the name must be the id of a job.
 bool IsJobId(absl::string_view id) {
   return id.size() == 32 && std::all_of(id.begin(), id.end(), [](char c) { return absl::ascii_isxdigit(c); });
 }

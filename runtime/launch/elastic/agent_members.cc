@@ -78,7 +78,7 @@ void AgentMembers::Start(const JobMembership::StartMember& start) {
 }
 
 void AgentMembers::OnTime() {
-  // Continues while members that were asked to end still run.
+  // Signs of life go on while members that were asked to end still run.
   if (is_forsaken_ || now() < next_sign_) return;
   next_sign_ = now() + options_.signs.period;
   options_.send({.kind = Kind::kAlive, .numbers = {}, .texts = {}});

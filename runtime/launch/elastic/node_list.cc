@@ -44,7 +44,7 @@ void NodeList::AddTo(PollSet* poll) {
     poll->Add(greeting.call.socket.get(), POLLIN, [this, id = id] { Read(id); });
   }
   for (const Node& node : nodes_) {
-    // The process that takes the socket reads its messages. This list only watches for its end.
+    // The caller of Take reads its messages. This list only watches for its end.
     if (node.state == Node::State::kTaken) continue;
     poll->Add(node.call.socket.get(), POLLRDHUP, [this, name = node.host.name] {
       Say(absl::StrCat("node ", name, " has gone"));
@@ -116,7 +116,7 @@ void NodeList::Accept() {
 void NodeList::Greet(NodeCall call) {
   auto callee = NodeCallee::Create(options_.secret);
   if (!callee.ok()) return;
-  // An honest node introduces itself within a moment.
+  // An honest node introduces itself within a moment, so the oldest caller can be dropped.
   if (greetings_.size() == kMaxGreetings) greetings_.erase(greetings_.begin());
   const std::string challenge = callee->challenge();
   if (send(call.socket.get(), challenge.data(), challenge.size(), MSG_NOSIGNAL) !=

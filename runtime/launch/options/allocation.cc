@@ -114,7 +114,7 @@ constexpr Scheduler kSchedulers[] = {{"Slurm", "SLURM_JOB_NODELIST", ReadSlurm},
                                      {"LSF", "LSB_DJOB_HOSTFILE", ReadFileOfNames},
                                      {"LSF", "LSB_HOSTS", ReadNames}};
 
-// ssh must not take the name for an option.
+// The name must not look like an option of ssh.
 bool IsUsable(const HostSlots& host) { return IsHostName(host.host) && host.slots <= kMaxSlots; }
 
 // Some schedulers append a domain that is not in the host's own name, or leave it out. Within a cluster the part before

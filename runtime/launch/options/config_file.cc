@@ -18,7 +18,7 @@
 namespace ronda {
 namespace {
 
-// The depth of sections with options. A deeper map contains no option.
+// The deepest level of a section with options. A deeper map contains no option.
 constexpr int kMaxDepth = 4;
 
 // Reads LibYAML's events one after the other; event() is the current one.

@@ -39,8 +39,8 @@ struct DestroyTopology {
 };
 using TopologyPointer = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, DestroyTopology>;
 
-// If the system refuses to report the affinity, hwloc would ask for it endlessly, with more and more room for the
-// answer.
+// Whether the system refuses to report the affinity. hwloc would then ask for it endlessly, with more and more room for
+// the answer.
 bool IsAffinityRefused() {
   cpu_set_t cores;
   return sched_getaffinity(0, sizeof(cores), &cores) != 0 && errno != EINVAL;

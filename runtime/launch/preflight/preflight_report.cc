@@ -77,7 +77,7 @@ std::string TableOf(const std::vector<ProbedHost>& hosts) {
   return Table(rows);
 }
 
-// The value that most hosts have. If several are equally frequent, the first host's one of them.
+// The value that most hosts have. If several are equally frequent, the one that comes first in the list of hosts.
 std::string Usual(const std::vector<const ProbedHost*>& hosts, absl::string_view name) {
   std::map<std::string, size_t> counts;
   for (const ProbedHost* host : hosts) ++counts[FactOr(host->facts, name)];

@@ -39,7 +39,7 @@ struct Message {
 // The time that helpers have to end their own processes.
 constexpr int kPatienceSeconds = 10;
 
-// Prevents that the guard is killed as a process of an outer launcher: the kernel shows the environment in the memory
+// Erases an outer launcher's mark, so that the guard is not killed as one of its processes. The kernel shows the memory
 // with which the process began.
 void EraseOwnMark() {
   for (char** variable = environ; *variable != nullptr; ++variable) {

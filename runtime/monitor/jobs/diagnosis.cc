@@ -8,7 +8,7 @@
 namespace ronda {
 namespace {
 
-// The share of the watched time in which a rank's threads have waited for a core.
+// A rank is starved if its threads have waited for a core for more than this share of the watched time.
 constexpr double kStarvedShare = 0.25;
 
 // Within a network a message takes less than a millisecond there and back. There may be networks in which all hosts are

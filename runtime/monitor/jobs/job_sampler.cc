@@ -138,8 +138,8 @@ bool JobSampler::Watches(const RankIdentity& rank) const {
   });
 }
 
-// If a timer is a little early, this must not become every second second. If one rank has left the job, others may have
-// died, and the remaining ranks will soon make another epoch.
+// True once per second, also if a timer is a little early. True also if a rank has left the job: others may have died,
+// and the remaining ranks will soon make another epoch.
 bool JobSampler::IsTimeToLookAtProcesses(FlightTime now) const {
   if (now - processes_seen_ > kSecond - kPeriod / 2) return true;
   return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {

@@ -10,7 +10,7 @@ FlightTime FromNanoseconds(uint64_t time) { return absl::Nanoseconds(static_cast
 
 }  // namespace
 
-// The last bucket that the rank has entered; with several clocks, the last one that it has left. If the rank has
+// The last bucket that the rank is in or past; with several clocks, the last one that it is past. If the rank has
 // counted the newest bucket but has no entry for it, it may still enter that bucket, or not.
 uint64_t LatenessMeter::LastToMeasure(const RankSample& sample) const {
   const bool is_in_newest = !sample.entries.empty() && sample.entries.back().bucket >= sample.buckets;
