@@ -28,7 +28,7 @@ inline absl::string_view ShortName(absl::string_view name, size_t bytes) {
 // An event in the life of a tensor on a rank. Numeric values lie in shared memory.
 enum class FlightKind : uint8_t {
   kSubmitted = 1,  // the trainer handed it over
-  kReported = 2,   // the coordinator has the rank's report
+  kReported = 2,   // the rank reported it to the coordinator
   kAgreed = 3,     // the coordinator ordered the ranks to carry it out
   kStarted = 4,    // the collective began
   kWaiting = 5,    // the collective began to wait for another rank

@@ -55,7 +55,7 @@ AgentHost::Options DescribeHost(const std::string& host, const LaunchOptions& op
     return std::make_unique<AgentPart>(std::move(agent), std::vector<RankId>(), std::move(on_hello));
   };
   if (is_own) described.variables = own;
-  // The other nodes have reached this host at this address, and this host has got their connections from that one.
+  // The other nodes have reached this host at its own address, and their connections show their addresses.
   if (options.remote.network_interfaces.empty() && facts.nodes != nullptr) {
     described.address = is_own ? facts.nodes->own_address() : facts.nodes->AddressOf(host);
   }

@@ -19,7 +19,7 @@ namespace ronda {
 
 enum class TimelineKind : uint8_t {
   kSubmitted,      // a tensor: the trainer handed it over
-  kReported,       // a tensor: the coordinator has this rank's report
+  kReported,       // a tensor: this rank reports it to the coordinator
   kReady,          // a tensor, on the coordinator: rank `number` has reported it
   kAgreed,         // a tensor: the coordinator rank has ordered it to be carried out
   kFailed,         // a tensor that was not carried out
