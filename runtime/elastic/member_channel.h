@@ -15,50 +15,51 @@
 
 namespace ronda {
 
-// What a member tells its launcher, and hears from it. DATA_LOSS means that there is no place: the launcher says so, or
-// is gone, which both are for good, or it takes too long. No other status of this class, or of a start of a job, has
-// that code.
+// Sends a member's requests to its launcher, and receives the answers. DATA_LOSS means that the member has no place.
+// Either the launcher has said this or has gone, both of which are final, or its answer takes too long. No other status
+// of this class, or of a start of a job, has that code.
 //
 // Thread-compatible.
 class MemberChannel {
  public:
   // The channel whose descriptor RONDA_MEMBERSHIP_FD names; null if the variable is not set. Programs that this process
   // executes do not inherit the descriptor.
-  // Errors: INVALID_ARGUMENT if it is no socket of that kind.
+  // Errors: INVALID_ARGUMENT if the descriptor is no such socket.
   static absl::StatusOr<std::unique_ptr<MemberChannel>> Open(const EnvironmentReader& environment);
 
   explicit MemberChannel(UniqueFd socket) : socket_(std::move(socket)) {}
 
-  // Asks for a place in the epoch after `join.last_epoch`, and waits for it as long as the launcher is there, for at
+  // Asks for a place in the epoch after `join.last_epoch`. Waits for the answer while the launcher is there, but at
   // most `timeout`.
-  // Errors: DATA_LOSS; INVALID_ARGUMENT for a message that makes no sense.
+  // Errors: DATA_LOSS; INVALID_ARGUMENT for a malformed message.
   absl::StatusOr<EpochPlace> Join(const JoinRequest& join, absl::Duration timeout);
 
-  // All ranks of the epoch have met.
+  // Notifies the launcher that all ranks of the epoch have met.
   // Errors: DATA_LOSS.
   absl::Status TellMet(int64_t epoch);
 
-  // This member wants no further place. Does nothing the second time, and where it gets none anyway.
+  // Notifies the launcher that this member wants no further place. Does nothing if it is called again, or if the member
+  // gets no place anyway.
   // Errors: DATA_LOSS.
   absl::Status Leave();
 
-  // What the launcher has asked for since the last Join(), in ascending order: for other members in the next epoch; or
-  // that this one ends, to which Join() and the others would answer with its reason.
+  // The launcher's requests since the last Join(), in ascending order. kChange: the next epoch is to have other
+  // members. kEnd: this member is to end; Join() and the other calls return the reason.
   enum class Request { kNone, kChange, kEnd };
 
-  // The greatest so far. Does not wait.
-  // Errors: DATA_LOSS if the launcher is gone; INVALID_ARGUMENT for a message that makes no sense.
+  // The greatest request so far. Does not wait.
+  // Errors: DATA_LOSS if the launcher is gone; INVALID_ARGUMENT for a malformed message.
   absl::StatusOr<Request> Look();
 
  private:
   absl::Status Tell(const MemberMessage& message);
-  // Blocks until there is something to receive, or the launcher is gone.
+  // Blocks until a message can be received, or the launcher is gone.
   absl::Status WaitUntil(absl::Duration deadline, absl::Duration timeout) const;
 
   const UniqueFd socket_;
   Request request_ = Request::kNone;
   bool is_leaving_ = false;
-  absl::Status end_;  // of its membership; OK: it goes on
+  absl::Status end_;  // the end of the membership; OK: it goes on
 };
 
 }  // namespace ronda

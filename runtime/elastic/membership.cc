@@ -14,14 +14,14 @@ namespace {
 // Epochs in a row that fail at the same step, after which the job ends.
 constexpr int kMaxFailuresAtStep = 3;
 
-// Epochs in a row whose members do not meet, after which the job ends. There are more of them: members that are killed
-// from outside may die in any moment, and their program is not to blame for that.
+// Epochs in a row whose members do not meet, after which the job ends. The limit is higher: members that are killed
+// from outside may die at any moment, and their program is not the cause.
 constexpr int kMaxFailuresToMeet = 10;
 
-// For a member that has been told to end.
+// The time for a member to end after its EndNotice.
 constexpr absl::Duration kDismissalTimeout = absl::Seconds(5);
 
-// The exit code where no member's own tells more.
+// The exit code if no member has one that says more.
 constexpr int kLaunchersExitCode = 1;
 
 std::string Members(int count) { return absl::StrCat(count, count == 1 ? " member" : " members"); }
@@ -43,7 +43,7 @@ JobMembership::Actions JobMembership::Begin(absl::Time now) {
 JobMembership::Actions JobMembership::OnMessage(int member, const MemberMessage& message, absl::Time now) {
   const auto found = members_.find(member);
   if (is_over_ || found == members_.end()) return {};
-  // The words of a member that is to end come too late.
+  // Messages from a member that is to end come too late.
   if (IsExitAwaited(found->second) || found->second.state == State::kDismissed) return {};
   if (const auto* join = std::get_if<JoinRequest>(&message)) OnJoin(member, &found->second, *join, now);
   if (const auto* met = std::get_if<EpochMet>(&message)) OnMet(member, &found->second, *met);
@@ -63,7 +63,7 @@ JobMembership::Actions JobMembership::OnExit(int member, const Exit& exit, absl:
   if (is_over_ || found == members_.end()) return {};
   const Member ended = std::move(found->second);
   members_.erase(found);
-  // A member that has left because it was asked to may have a successor, should its host be listed again.
+  // A member that left because the launcher had asked it to may be replaced if its host is listed again.
   ended.has_left&& ended.asked_in < 0 ? slots_.Leave(ended.slot) : slots_.Free(ended.slot);
   if (exit.exit_code != 0) {
     OnDeath(member, ended, exit, now);
@@ -97,7 +97,7 @@ JobMembership::Actions JobMembership::OnHostLost(absl::string_view host, absl::T
   const std::optional<size_t> known = slots_.Find(host);
   if (is_over_ || !known.has_value()) return {};
   slots_.OnLoss(*known, now);
-  // From now on nobody counts on its members, though their exits are told only later.
+  // The job relies no longer on the host's members, although their exits are reported only later.
   for (auto& [id, member] : members_) {
     if (member.slot.host == *known && member.state != State::kKilled) member.state = State::kLost;
   }
@@ -142,7 +142,7 @@ void JobMembership::OnJoin(int id, Member* member, const JoinRequest& join, absl
     slots_.OnStart(member->slot.host);
     if (is_first) join_deadline_ = now + options_.start_timeout;
   } else if (join_deadline_ == absl::InfiniteFuture()) {
-    // Those that still meet may be waiting for one that has died.
+    // Members that still meet may be waiting for a member that has died.
     join_patience_ =
         options_.join_timeout + (IsAnyIn(State::kMeeting) ? options_.meeting_timeout : absl::ZeroDuration());
     join_deadline_ = now + join_patience_;
@@ -173,7 +173,7 @@ void JobMembership::OnLeave(int id, Member* member, absl::Time now) {
     member->state = State::kLeaving;
     member->deadline = absl::InfiniteFuture();
   }
-  // The last one that leaves has nobody to leave the job to: then the job has been told to end, member by member.
+  // If the last member asks to leave, no member remains for the job. So the user wants the whole job to end.
   const bool is_anybody_left = IsEpochOccupied() || IsAnyIn(State::kWaiting) || IsAnyIn(State::kStarting);
   if (!is_anybody_left && member->asked_in < 0) BeginToFinish(now);
 }
@@ -193,7 +193,7 @@ void JobMembership::OnDeath(int id, const Member& member, const Exit& exit, absl
 }
 
 void JobMembership::OnGoodEnd(const Member& member, absl::Time now) {
-  // A newcomer that finds nothing to do ends, and is not started again.
+  // If a new member finds nothing to do and ends, it is not started again.
   if (member.epoch < 0 && epoch_ >= 0) {
     slots_.Leave(member.slot);
     return;
@@ -224,8 +224,8 @@ JobMembership::Actions JobMembership::Advance(absl::Time now) {
   return std::exchange(actions_, {});
 }
 
-// Members of an epoch are hurried for those that wait and have the state of the job. If these have died, the members
-// that are late may be the last that have it.
+// The launcher sets a deadline for the members of an epoch because other members, which have the job's state, wait. If
+// those have died, the late members may be the last that have the state.
 void JobMembership::CallOffJoining() {
   const auto has_state = [](const auto& one) { return one.second.state == State::kWaiting && one.second.epoch >= 0; };
   if (epoch_ >= 0 && std::none_of(members_.begin(), members_.end(), has_state)) {
@@ -277,8 +277,8 @@ void JobMembership::EmptyUnlistedHosts(absl::Time now) {
   }
 }
 
-// The state of the job is in its members: those elsewhere must have it before members of such a host go. Who was asked
-// to leave once will do so, even if its host is listed again.
+// Only the members hold the state of the job. So members elsewhere must have it before members of an unlisted host
+// leave. A member that was asked to leave does so, even if its host is listed again.
 bool JobMembership::DoEnoughStay() const {
   const auto stays = [this](const auto& one) {
     return one.second.state == State::kRunning && IsListed(one.second) && one.second.asked_in < 0;
@@ -299,7 +299,7 @@ void JobMembership::AskToLeaveItsHost(int id, Member* member, absl::string_view 
   actions_.push_back(AskToLeave{.member = id, .why = absl::StrCat("is asked to leave: ", why)});
 }
 
-// Members of the running epoch are to leave it for those that wait.
+// The members of the running epoch are to leave it so that the waiting members get a place.
 void JobMembership::LetNewcomersIn() {
   if (join_deadline_ != absl::InfiniteFuture() || WaitingMembers().empty()) return;
   for (auto& [id, member] : members_) {
@@ -329,7 +329,7 @@ void JobMembership::Meet(absl::Time now) {
   Place(waiting, now);
 }
 
-// The epoch that was may have failed at the same step as the ones before.
+// The last epoch may have failed at the same step as the epochs before it.
 void JobMembership::CountFailure(const std::vector<int>& waiting) {
   std::string reason;
   int64_t newest = -1;
@@ -374,7 +374,7 @@ void JobMembership::Place(const std::vector<int>& waiting, absl::Time now) {
   }
 }
 
-// One host after the other, in the order of their oldest members, which are given by age.
+// Groups the members by host. The hosts are in the order of their oldest members; `members` are given by age.
 std::vector<int> JobMembership::InOrderOfHosts(const std::vector<int>& members) const {
   std::vector<size_t> hosts;
   for (const int id : members) {
@@ -389,10 +389,10 @@ std::vector<int> JobMembership::InOrderOfHosts(const std::vector<int>& members) 
   return ordered;
 }
 
-// `members` are in the order of their ranks, those of each host in one piece.
+// `members` are in the order of their ranks; the members of a host follow one another.
 std::vector<EpochPlace> JobMembership::PlacesOf(const std::vector<int>& members) const {
   std::vector<size_t> hosts;
-  std::vector<int> sizes;  // of these
+  std::vector<int> sizes;  // the members on each of these hosts
   for (const int id : members) {
     const size_t host = members_.at(id).slot.host;
     if (hosts.empty() || hosts.back() != host) {
@@ -445,7 +445,7 @@ void JobMembership::EndIfHopeless(absl::Time now) {
                                             " for the others, and the job needs ", options_.min_members, " (--min-np)");
   const std::string cause = failure_.has_value() ? absl::StrCat("; ", failure_->what) : "";
   if (is_finishing_) {
-    // Members that have not joined are about to end.
+    // Starting members that have not joined are about to end.
     if (waiting > 0 && CountUseful() == waiting) {
       End(failure_.has_value() ? failure_->exit_code : kLaunchersExitCode,
           absl::StrCat("others have ended well, but ", shortage, cause));

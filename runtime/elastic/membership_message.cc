@@ -26,7 +26,7 @@ constexpr int kMaxSize = 1 << 20;
 constexpr size_t kMaxQuoted = 200;
 constexpr size_t kMaxReason = kMaxMembershipMessage - 256;
 
-// Takes the words of a message one after the other. After the first error all that follows is nothing.
+// Reads the words of a message one after the other. Finish() returns the first error.
 class Words {
  public:
   explicit Words(absl::string_view text) : text_(text.substr(0, kMaxQuoted)), rest_(text) {
@@ -59,7 +59,7 @@ class Words {
     }
   }
 
-  // The end of the message, and whether all was well.
+  // Checks that the message ends here. Returns the first error.
   absl::Status Finish() {
     if (!rest_.empty()) Refuse("it is too long");
     return status_;

@@ -1,18 +1,18 @@
-// The words between a member of an elastic job and its launcher, which alone decides who is a member.
+// The messages between a member of an elastic job and its launcher, which alone decides on membership.
 //
-// A member is a process that the launcher has started. It is known by a number of its own for life; its rank may be
-// another one in every epoch. Both ends of a SOCK_SEQPACKET pair carry one message a packet, as text:
+// A member is a process that the launcher has started. Its number never changes; its rank may differ in every epoch.
+// Both ends of a SOCK_SEQPACKET pair send one message per packet, as text:
 //
 //   member                                      launcher
 //   join <last epoch> <step> <reason>   ->
 //                                       <-      place <epoch> <rank> <size> ... <address>
 //   met <epoch>                         ->
-//                                       <-      change            other members are to come, or some are to go
-//   leave                               ->                        this member wants to go
+//   <-      change            the members of the next epoch differ
+//   leave                               ->                        this member wants to leave
 //   join ...                            ->                        at the end of its step
-//                                       <-      end <reason>      there is no place for it any more
+//   <-      end <reason>      the member has no place any more
 //
-// Messages come from a process that may be another version, or a user's: they are checked as any input.
+// The peer may be of another version, or the user's own program. So every message is checked like any other input.
 #ifndef RONDA_RUNTIME_ELASTIC_MEMBERSHIP_MESSAGE_H_
 #define RONDA_RUNTIME_ELASTIC_MEMBERSHIP_MESSAGE_H_
 
@@ -28,17 +28,17 @@
 
 namespace ronda {
 
-// The variable by which a member knows the descriptor of its end of the pair.
+// The environment variable with the descriptor of the member's end of the pair.
 inline constexpr VariableName kMembershipVariable = "RONDA_MEMBERSHIP_FD";
 
-// No message is longer. Longer reasons are cut.
+// The longest message. Longer reasons are cut.
 inline constexpr size_t kMaxMembershipMessage = 4096;
 
-// Has left the epoch that it was in, and wants a place in the next one.
+// The member has left its epoch, and wants a place in the next one.
 struct JoinRequest {
-  int64_t last_epoch = -1;  // that the member was in; -1: in none yet
-  int64_t step = -1;        // the last one that is complete in its memory; -1: none
-  std::string reason;       // the failure that ended the epoch for it, in a line; empty: none
+  int64_t last_epoch = -1;  // the member's last epoch; -1: none yet
+  int64_t step = -1;        // the last step that is complete in its memory; -1: none
+  std::string reason;       // the failure that ended the epoch for the member, in one line; empty: none
 
   bool operator==(const JoinRequest&) const = default;
 };
@@ -50,7 +50,7 @@ struct EpochMet {
   bool operator==(const EpochMet&) const = default;
 };
 
-// Wants no place after the present epoch: it got SIGTERM, or its program says so.
+// The member wants no place after the present epoch, because it got SIGTERM or its program has asked for this.
 struct LeaveRequest {
   bool operator==(const LeaveRequest&) const = default;
 };
@@ -61,20 +61,20 @@ using MemberMessage = std::variant<JoinRequest, EpochMet, LeaveRequest>;
 struct EpochPlace {
   int64_t epoch = 0;
   Topology topology;           // without the host's name, which the member knows
-  std::string master_address;  // where its ranks meet; empty: in the shared memory of their host
+  std::string master_address;  // where the epoch's ranks meet; empty: in the shared memory of their host
   int master_port = 0;         // 0 without an address
 
   bool operator==(const EpochPlace& other) const;
 };
 
-// The members are to change: all leave the epoch at the end of the same step, and join.
+// The members are to change: all of them leave the epoch at the end of the same step, and join again.
 struct ChangeNotice {
   bool operator==(const ChangeNotice&) const = default;
 };
 
 // The member has no place any more, and is to end.
 struct EndNotice {
-  std::string reason;  // in a line
+  std::string reason;  // in one line
 
   bool operator==(const EndNotice&) const = default;
 };
@@ -84,7 +84,7 @@ using LauncherMessage = std::variant<EpochPlace, ChangeNotice, EndNotice>;
 std::string Encode(const MemberMessage& message);
 std::string Encode(const LauncherMessage& message);
 
-// Errors: INVALID_ARGUMENT, with the message and what is wrong with it.
+// Errors: INVALID_ARGUMENT, with the message and the reason.
 absl::StatusOr<MemberMessage> DecodeMemberMessage(absl::string_view text);
 absl::StatusOr<LauncherMessage> DecodeLauncherMessage(absl::string_view text);
 
@@ -92,7 +92,7 @@ absl::StatusOr<LauncherMessage> DecodeLauncherMessage(absl::string_view text);
 // Errors: UNAVAILABLE if the other end is gone, or does not read.
 absl::Status SendMembershipMessage(int fd, absl::string_view text);
 
-// The next packet; empty if there is none now.
+// The next packet; empty if none has arrived.
 // Errors: UNAVAILABLE if the other end is gone; INVALID_ARGUMENT for a packet that is too long.
 absl::StatusOr<std::string> ReceiveMembershipMessage(int fd);
 

@@ -1,4 +1,4 @@
-// What JobMembership tells those that compare its states.
+// Descriptions and fingerprints of JobMembership's state, for tests that compare states.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -27,8 +27,8 @@ std::string JobMembership::Describe(absl::Time now) const {
   return text + slots_.Describe(now);
 }
 
-// Numbers of epochs, and steps, make no difference but by how far they are behind the newest. Neither do exit codes and
-// texts, but whether there are any.
+// Epochs and steps enter the fingerprint only as distances from the newest epoch. Of exit codes and texts, only their
+// existence enters it.
 uint64_t JobMembership::Fingerprint(absl::Time now, absl::FunctionRef<uint64_t(int)> of_process) const {
   const auto behind = [this](int64_t epoch) { return epoch < 0 ? -1 : epoch_ - epoch; };
   std::vector<std::vector<uint64_t>> slots(slots_.host_count());

@@ -11,7 +11,7 @@
 namespace ronda {
 namespace {
 
-// Members in a row that end before they join, after which their host cools down.
+// If so many members in a row end before they join, their host cools down.
 constexpr int kMaxStartFailures = 3;
 
 }  // namespace
@@ -88,7 +88,7 @@ absl::Time SlotTable::UsableFrom(Choice choice) const {
 
 uint64_t SlotTable::SlotFingerprint(const SlotId& id, absl::Time now) const {
   const Slot& slot = hosts_[id.host].slots[static_cast<size_t>(id.slot)];
-  // After equal cooldowns it makes no difference how many there were.
+  // If all cooldowns are equal, their number makes no difference.
   const int times = cooldowns_.min_slot == cooldowns_.max_slot ? 0 : slot.rest.times;
   return absl::HashOf(static_cast<int>(slot.use), MillisecondsUntil(slot.rest.usable, now), times, IsListed(id));
 }

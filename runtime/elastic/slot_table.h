@@ -15,18 +15,19 @@
 
 namespace ronda {
 
-// 0 if `time` is over, -1 for never.
+// 0 if `time` has passed, -1 for never.
 inline int64_t MillisecondsUntil(absl::Time time, absl::Time now) {
   if (time == absl::InfiniteFuture()) return -1;
   return time <= now ? 0 : absl::ToInt64Milliseconds(time - now);
 }
 
-// A slot is a place on a host for one member. Hosts are never forgotten: one that is listed again is the same host.
+// A slot is a place on a host for one member. The table never forgets a host: if it is listed again, it is the same
+// host.
 //
 // Thread-compatible, and copyable.
 class SlotTable {
  public:
-  // A host, and how many members it takes.
+  // A host, and the number of members that it takes.
   struct Host {
     std::string name;
     int slots = 0;
@@ -51,12 +52,13 @@ class SlotTable {
     int slot = 0;     // of the host, from 0
   };
 
-  // Which slots may get a member.
+  // The slots that may get a member: free ones, or also those whose member has left for good.
   enum class Choice { kFree, kFreeOrLeft };
 
   explicit SlotTable(const Cooldowns& cooldowns) : cooldowns_(cooldowns) {}
 
-  // These are all hosts from now on, each once. A host that was not listed gets a fresh start.
+  // Sets all hosts, each once. A host that was not listed before starts without failures, and without a cooldown of the
+  // host.
   void List(const std::vector<Host>& hosts);
   bool IsListed(const SlotId& id) const { return id.slot < hosts_[id.host].listed; }
 
@@ -66,25 +68,25 @@ class SlotTable {
   const MeetingPoint& meeting_point(size_t host) const { return hosts_[host].meeting_point; }
   void set_meeting_point(size_t host, MeetingPoint point) { hosts_[host].meeting_point = std::move(point); }
 
-  // A slot's member.
+  // A slot's use.
   void Take(const SlotId& id) { At(id).use = Use::kTaken; }
   void Free(const SlotId& id) { At(id).use = Use::kFree; }
-  void Leave(const SlotId& id) { At(id).use = Use::kLeft; }  // it does not want to be replaced
+  void Leave(const SlotId& id) { At(id).use = Use::kLeft; }  // its member does not want to be replaced
 
-  // Failures, and their end.
+  // Failures, and the start that ends a row of them.
   void OnDeath(const SlotId& id, absl::Time now);
   void OnFailureToStart(size_t host, absl::Time now);
   void OnLoss(size_t host, absl::Time now);
   void OnStart(size_t host) { hosts_[host].failures = 0; }
-  // Members in a row have failed to start on each host that is listed; false if none is.
+  // Whether members in a row have failed to start on every listed host; false if no host is listed.
   bool DoAllFail() const;
 
-  // The first slot that may get a member now. A slot that was left comes after all that are free.
+  // The first slot that may get a member now. Free slots come before slots whose member has left.
   std::optional<SlotId> FindUsable(Choice choice, absl::Time now) const;
-  // When there is one, as far as time goes; the infinite future if never.
+  // The time from which FindUsable() finds a slot, if only time passes; the infinite future if never.
   absl::Time UsableFrom(Choice choice) const;
 
-  // For JobMembership's fingerprint. `slots` are those of the host's slots, with their members, in any order.
+  // For JobMembership's fingerprint. `slots` are the fingerprints of the host's slots with their members, in any order.
   uint64_t SlotFingerprint(const SlotId& id, absl::Time now) const;
   uint64_t HostFingerprint(size_t host, std::vector<uint64_t> slots, absl::Time now) const;
   size_t host_count() const { return hosts_.size(); }
@@ -94,9 +96,9 @@ class SlotTable {
  private:
   enum class Use { kFree, kTaken, kLeft };
 
-  // Time that passes before something is used again.
+  // Delays the next use of a slot or host.
   struct Rest {
-    absl::Time usable = absl::InfinitePast();  // not before
+    absl::Time usable = absl::InfinitePast();  // from this time on
     int times = 0;
   };
 
@@ -107,9 +109,9 @@ class SlotTable {
 
   struct KnownHost {
     std::string name;
-    std::vector<Slot> slots;  // of these, as many as are listed are used
+    std::vector<Slot> slots;  // only the first `listed` ones are used
     int listed = 0;
-    int failures = 0;  // in a row: losses of the host, and ends of members there before they joined
+    int failures = 0;  // in a row: losses of the host, and members that ended there before they joined
     Rest rest;
     MeetingPoint meeting_point;
   };
@@ -117,7 +119,7 @@ class SlotTable {
   static void CoolDown(Rest* rest, absl::Duration least, absl::Duration most, absl::Time now);
   Slot& At(const SlotId& id) { return hosts_[id.host].slots[static_cast<size_t>(id.slot)]; }
 
-  // Calls visit(id, time from which it is usable) for the listed slots in such use.
+  // Calls visit(id, time from which it is usable) for each listed slot with this use.
   template <typename Visit>
   void ForEachListed(Use use, const Visit& visit) const {
     for (size_t host = 0; host < hosts_.size(); ++host) {

@@ -17,10 +17,10 @@
 namespace ronda {
 namespace {
 
-// Windows of steps are long: there is no need to judge them with each sample.
+// A window of steps is long, so it need not be judged with each sample.
 constexpr absl::Duration kJudgementPeriod = absl::Seconds(1);
 
-// Whether `pid` is a child of `ancestor`, or a child of one. A process that ends meanwhile is none.
+// Whether `pid` descends from `ancestor`. False for a process that ends meanwhile.
 bool HasStarted(pid_t ancestor, pid_t pid) {
   while (pid > 1) {
     const std::optional<ProcessStat> stat = ReadProcessStat(pid);
@@ -49,7 +49,7 @@ absl::Duration JobObserver::Look() {
   return jobs_.NextPeriod();
 }
 
-// The ranks of the next epoch are others, although they have the same numbers.
+// The next epoch has other ranks, although they have the same numbers.
 void JobObserver::Take(const JobSnapshot& epoch) {
   histories_[SplitName(epoch.job).job_id].Add(epoch);
   alarms_.erase(epoch.job);

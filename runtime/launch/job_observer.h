@@ -13,21 +13,20 @@
 
 namespace ronda {
 
-// Watches the ranks of a job on this host while the launcher runs it, through all of its epochs, and tells the user
-// about them: a rank that holds the others up while it does, and a table at the end. Of an epoch that has ended it
-// keeps what JobHistory does.
+// Watches a job's ranks on this host while the launcher runs the job, through all of its epochs. It tells the user when
+// a rank holds the others up, and prints a table at the end. Of an ended epoch it keeps only a JobHistory.
 //
 // Thread-compatible.
 class JobObserver {
  public:
-  // An empty `job` is unknown: its ranks are those that this process and its children have started. `listener` must
-  // outlive this.
+  // If `job` is empty, its name is unknown: its ranks are those that this process and its children have started.
+  // `listener` must outlive this object.
   JobObserver(const std::string& job, JobListener* listener);
 
-  // Returns the time until it is to be called again.
+  // Samples and judges the ranks. Returns the time after which to call it again.
   absl::Duration Look();
 
-  // The job has ended.
+  // Prints the table, once the job has ended.
   void Summarize();
 
  private:
@@ -37,7 +36,7 @@ class JobObserver {
   JobListener* const listener_;
   WatchedJobs jobs_;
   std::map<std::string, StragglerAlarm> alarms_;  // by job and epoch
-  std::map<std::string, JobHistory> histories_;   // by job: of the epochs before
+  std::map<std::string, JobHistory> histories_;   // by job: of the earlier epochs
   FlightTime next_judgement_;
 };
 

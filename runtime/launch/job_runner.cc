@@ -40,7 +40,8 @@
 namespace ronda {
 namespace {
 
-// The launcher holds some descriptors for every rank. Returns the limit before, which is the ranks' own.
+// Raises the limit, because the launcher holds some descriptors for each rank. Returns the previous limit, which the
+// ranks get.
 rlimit RaiseFileLimit() {
   rlimit before = {};
   getrlimit(RLIMIT_NOFILE, &before);
@@ -49,8 +50,8 @@ rlimit RaiseFileLimit() {
   return before;
 }
 
-// `byte_count` bytes of the kernel's random numbers, as twice as many hexadecimal digits; fit for secrets.
-// REQUIRES: byte_count <= 256, which come in one piece.
+// `byte_count` random bytes of the kernel as hexadecimal digits; fit for secrets.
+// REQUIRES: byte_count <= 256, so that one call returns all of them.
 absl::StatusOr<std::string> RandomHex(size_t byte_count) {
   std::string bytes(byte_count, '\0');
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(byte_count)) {
@@ -89,10 +90,10 @@ absl::StatusOr<LaunchFacts> GatherFacts(const LaunchOptions& options, const Stan
   return facts;
 }
 
-// Runs jobs with the same options, until one does not fail or there were enough.
+// Runs a job, and runs it again with the same options after each failure, as often as the options allow.
 class JobRunner {
  public:
-  // `nodes` is that of LeadNodes, if the job has such nodes.
+  // `nodes` is the result of LeadNodes, if the job has such nodes.
   JobRunner(const LaunchOptions& options, StandardOutput* output, SignalInbox signals, rlimit file_limit,
             std::shared_ptr<NodeList> nodes)
       : options_(options),
@@ -119,7 +120,7 @@ class JobRunner {
   StandardOutput* const output_;
   SignalInbox signals_;
   const rlimit file_limit_;
-  const std::shared_ptr<NodeList> nodes_;  // nullptr: none come by themselves
+  const std::shared_ptr<NodeList> nodes_;  // nullptr: no nodes come by themselves
 };
 
 int JobRunner::Run() {
@@ -151,7 +152,7 @@ absl::StatusOr<JobRunner::Outcome> JobRunner::RunPlan(JobPlan plan, int number) 
                          {.report = report.get(), .output = output_, .signals = &signals_, .clock = Clock::Real()}));
   SayAttempt(report.get(), number);
   for (const std::string& text : plan.notes) {
-    if (number == 1) report->Say(text);  // a restart would only repeat them
+    if (number == 1) report->Say(text);  // a restart would only repeat the notes
   }
   for (const std::string& text : plan.explanations) report->Explain(text);
   JobObserver observer(plan.job_id, report.get());
@@ -214,8 +215,8 @@ int DryRun(const LaunchOptions& options, const StandardOutput& output) {
 std::vector<int> SignalsOf(const LaunchOptions& options) {
   std::vector<int> signals = options.signals_to_pass;
   if (signals.empty()) signals = {SIGINT, SIGTERM, SIGHUP};
-  signals.push_back(SIGTSTP);  // the stop key, which reaches this process' group alone
-  // Members stop and go on, and a rank stops if it reads the terminal.
+  signals.push_back(SIGTSTP);  // from the stop key, which reaches only this process' group
+  // Needed when members stop or go on, and when a rank stops because it reads the terminal.
   if (options.elastic.has_value() || isatty(STDIN_FILENO) == 1) signals.push_back(SIGCHLD);
   return signals;
 }

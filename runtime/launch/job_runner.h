@@ -9,25 +9,25 @@
 
 namespace ronda {
 
-// Exit codes of rondarun where no rank decides.
+// rondarun's exit codes if no rank decides them.
 inline constexpr int kUsageError = 2;
 inline constexpr int kLauncherError = 1;
 
-// Runs a job, or shows it (kDryRun), on the standard streams of this process, which must be open. The process must be
-// single-threaded. Returns rondarun's exit code; its last line on stderr says why, unless it is 0.
+// Runs a job, or shows it (kDryRun), on this process' standard streams, which must be open. The process must be
+// single-threaded. Returns rondarun's exit code. If that is not 0, the last line on stderr gives the reason.
 int RunJob(const LaunchOptions& options);
 
-// `rondarun --agent`: starts the ranks of this host for a rondarun on another one, which sends its
-// orders on stdin (agent.h) and reads on stdout how the ranks fare. The end of stdin means that the other one
-// is gone: the ranks are killed.
+// `rondarun --agent`: starts the ranks of this host for a rondarun on another host. That launcher sends its orders to
+// the agent's stdin (agent.h), and reads reports about the ranks from its stdout. When stdin ends, the launcher is
+// gone, and the agent kills the ranks.
 //
-// `network_interfaces` are those on which this host is to be reached; empty: any. Returns the exit code.
+// `network_interfaces` are the interfaces on which this host can be reached; empty: any. Returns the exit code.
 int RunAgent(const std::vector<std::string>& network_interfaces);
 
 // Prints "rondarun: MESSAGE" to stderr.
 void PrintError(absl::string_view message);
 
-// Prints the error of a command line and its right form. Returns kUsageError.
+// Prints the error of a command line and the right form. Returns kUsageError.
 int PrintUsageError(absl::string_view message);
 
 }  // namespace ronda

@@ -29,7 +29,7 @@
 namespace ronda {
 namespace {
 
-// One try to join: connecting, and the words of both sides.
+// The time for one attempt to join: the connection, and the messages of both sides.
 constexpr absl::Duration kTryTimeout = absl::Seconds(15);
 constexpr absl::Duration kPause = absl::Milliseconds(500);
 
@@ -76,7 +76,7 @@ int Conclude(const AgentEnd& end, const std::string& leader) {
 absl::StatusOr<std::shared_ptr<NodeList>> LeadNodes(const LaunchOptions& options) {
   const ElasticOptions& elastic = *options.elastic;
   const absl::StatusOr<Endpoint> endpoint = ResolveEndpoint(elastic.nodes->address, elastic.nodes->port);
-  // A name that is not known yet is none of this host's.
+  // A name that nothing resolves yet is not this host's.
   if (absl::IsNotFound(endpoint.status())) return nullptr;
   RONDA_RETURN_IF_ERROR(endpoint.status());
   const std::string secret = SecretOfNodes(options, ProcessVariables());

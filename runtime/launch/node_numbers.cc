@@ -36,10 +36,10 @@ namespace {
 
 using Hosts = std::vector<JobMembership::Host>;
 
-// Node 0 gives up first, and says why.
+// Node 0 gives up earlier than the others by this margin, and reports the reason.
 constexpr absl::Duration kMargin = absl::Seconds(10);
 
-// Prints what the list of nodes says; there are no ranks yet.
+// Prints the messages of the node list. There are no ranks yet.
 class NodeVoice final : public JobListener {
  public:
   void OnRankStart(RankId, pid_t, const std::string&) override {}
@@ -59,7 +59,7 @@ absl::Duration PatienceOf(const LaunchOptions& options) {
   return ContainsName(variables, "RONDA_START_TIMEOUT") ? StartTimeoutOf(variables) : ElasticOptions().timeout;
 }
 
-// The same nodes as those of a job that gathers its nodes in the same way.
+// These options, for a job whose nodes come by themselves: such a job gathers its nodes in the same way.
 LaunchOptions AsComingNodes(const LaunchOptions& options) {
   const NodeGroup& group = *options.nodes;
   LaunchOptions coming = options;
@@ -72,7 +72,7 @@ LaunchOptions AsComingNodes(const LaunchOptions& options) {
   return coming;
 }
 
-// Ranks are numbered as if all nodes had as many.
+// The numbering of ranks assumes that all nodes have the same number of ranks.
 absl::Status CheckRanks(const Hosts& hosts) {
   for (const JobMembership::Host& host : hosts) {
     if (host.slots == hosts.front().slots) continue;

@@ -51,7 +51,7 @@ namespace {
 
 using Kind = AgentMessage::Kind;
 
-// Reports to the launcher how the ranks fare.
+// Reports to the launcher about the ranks.
 class AgentReport final : public JobListener {
  public:
   explicit AgentReport(OutputQueue* queue) : queue_(queue) {}
@@ -87,7 +87,7 @@ class AgentReport final : public JobListener {
   }
   void Explain(absl::string_view) override {}
 
-  // From now on this is called before the end of a rank is told.
+  // From now on, `call` is called before the end of a rank is reported.
   void BeforeEnds(std::function<void(RankId rank)> call) { before_ends_ = std::move(call); }
 
  private:
@@ -95,7 +95,7 @@ class AgentReport final : public JobListener {
   std::function<void(RankId rank)> before_ends_;
 };
 
-// The ranks that the launcher wants to have started, or the members that it wants to have looked after.
+// The launcher's order: the ranks to start, or the members to look after.
 struct Order {
   std::string directory;
   std::string host;
@@ -150,7 +150,7 @@ bool Holds(const Order& order, Kind kind) {
                      [kind](const AgentMessage& message) { return message.kind == kind; });
 }
 
-// Memory is removed by this name, so it must be one.
+// Shared memory is removed by this name, so the name must be the id of a job.
 bool IsJobId(absl::string_view id) {
   return id.size() == 32 && std::all_of(id.begin(), id.end(), [](char c) { return absl::ascii_isxdigit(c); });
 }
@@ -160,17 +160,17 @@ class Agent {
   Agent(const AgentOptions& options, StandardOutput* output, SignalInbox signals, rlimit file_limit)
       : options_(options), output_(output), signals_(std::move(signals)), file_limit_(file_limit), report_(queue()) {}
 
-  // Says hello, waits for the order, and carries it out.
+  // Sends the hello, waits for the order, and carries it out.
   absl::StatusOr<AgentEnd> Run();
 
  private:
   OutputQueue* queue() { return output_->queue(Stream::kStdout); }
   void SayHello();
 
-  // Reads the next messages of the launcher into `order_`. False at the end.
+  // Reads the launcher's next messages into `order_`. Returns false at the end.
   bool ReadMore();
 
-  // Waits for the order. Returns the end, if that comes first.
+  // Waits for the order. If the end comes first, returns that.
   std::optional<AgentEnd> AwaitOrder();
   std::optional<AgentEnd> EndSoFar();
 
@@ -181,7 +181,7 @@ class Agent {
   absl::StatusOr<std::vector<std::unique_ptr<JobPart>>> MakeParts() const;
   absl::Status TakeMembers(Supervisor* supervisor);
 
-  // Something has come from the launcher while the ranks run.
+  // The launcher has sent something while the ranks run.
   void Obey(Supervisor* supervisor);
 
   const AgentOptions& options_;
@@ -214,7 +214,7 @@ bool Agent::ReadMore() {
   return count > 0 && messages_.Feed(bytes, [this](AgentMessage message) { Take(std::move(message), &order_); }).ok();
 }
 
-// A node may wait for long, and a user's signal ends it then.
+// A node may wait for long. A user's signal ends the wait.
 std::optional<AgentEnd> Agent::AwaitOrder() {
   std::optional<AgentEnd> end;
   while (order_.state == Order::State::kIncomplete && !end.has_value()) {
@@ -232,7 +232,7 @@ std::optional<AgentEnd> Agent::AwaitOrder() {
   return end;
 }
 
-// The job can end before it has begun.
+// The job can end before it begins.
 std::optional<AgentEnd> Agent::EndSoFar() {
   for (const AgentMessage& message : order_.messages) {
     if (message.kind != Kind::kEnd) continue;
@@ -354,13 +354,13 @@ absl::StatusOr<AgentEnd> Agent::Run() {
   supervisor->Watch(STDIN_FILENO, [&] { Obey(supervisor.get()); });
   supervisor->Run(std::move(parts));
   std::optional<int> ended_by = supervisor->ended_by();
-  // A leader that hears a node no more is gone; which of the two ends of the connection says so first is open.
+  // If the output has no reader, the leader is gone. SIGPIPE may show this before the end of the input does.
   if (options_.own != nullptr && ended_by == SIGPIPE) ended_by.reset();
-  // A node that leaves a job on its own may have left others of the job on the same machine.
+  // A node that leaves the job by itself may run on a machine that has other nodes of the job.
   const bool may_job_go_on = options_.own != nullptr && ended_by.has_value();
   if (order_.members.has_value() && !may_job_go_on) RemoveSharedMemoryLeftovers(order_.members->job_id);
   const bool is_forsaken = members_ != nullptr && members_->is_forsaken();
-  // Nobody may read what is left.
+  // Perhaps nobody reads the rest of the output.
   if (!is_forsaken && !job_end_.has_value()) supervisor->Flush();
   return AgentEnd{.ended_by = ended_by,
                   .job = job_end_,

@@ -11,12 +11,12 @@
 
 namespace ronda {
 
-// How an agent is to do its work.
+// Settings of an agent.
 struct AgentOptions {
   std::vector<std::string> network_interfaces;  // on which this host is to be reached; empty: any
   absl::Duration grace_period = absl::Seconds(5);
-  // Of a node of an elastic job: its members run this command, with this host's variables, and not the launcher's. Not
-  // owned; nullptr: they do as the launcher says.
+  // Of a node of an elastic job: its members run this command, with this host's variables, instead of the launcher's.
+  // Not owned; nullptr: the members use the launcher's.
   const LaunchOptions* own = nullptr;
 };
 
@@ -28,13 +28,14 @@ struct AgentEnd {
     std::string why;
   };
 
-  std::optional<int> ended_by;  // a signal to the agent
-  std::optional<Job> job;       // nullopt: the launcher has not said
+  std::optional<int> ended_by;  // the signal that ended the agent, if any
+  std::optional<Job> job;       // nullopt: the launcher has not reported the end
   enum class Launcher { kGone, kSilent } launcher = Launcher::kGone;
 };
 
-// Looks after the ranks of this host for a rondarun elsewhere, which sends its orders on stdin (agent.h) and reads on
-// stdout how the ranks fare. When stdin ends the ranks are killed. The process must be single-threaded.
+// Looks after the ranks of this host for a rondarun on another host. That launcher sends its orders to this process'
+// stdin (agent.h), and reads reports about the ranks from its stdout. When stdin ends, the ranks are killed. The
+// process must be single-threaded.
 // Errors: the system's.
 absl::StatusOr<AgentEnd> RunAgentLoop(const AgentOptions& options);
 

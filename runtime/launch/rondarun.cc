@@ -21,7 +21,7 @@
 namespace ronda {
 namespace {
 
-// Descriptors 0, 1 and 2 must be taken: the next file to be opened would become a rank's standard stream.
+// Descriptors 0, 1 and 2 must be open. Otherwise the next file to be opened would become a rank's standard stream.
 void OpenMissingStreams() {
   int fd = open("/dev/null", O_RDWR);
   while (fd >= 0 && fd <= STDERR_FILENO) fd = dup(fd);
@@ -33,7 +33,7 @@ int Print(const std::string& text) {
   return fflush(stdout) == 0 ? 0 : kLauncherError;
 }
 
-// Not for users: `rondarun --agent [INTERFACE,...]`, which another rondarun starts on its hosts.
+// Not for users: another rondarun starts `rondarun --agent [INTERFACE,...]` on its hosts.
 int RunAgentWith(const std::vector<std::string>& words) {
   std::vector<std::string> interfaces;
   if (words.size() > 1) interfaces = absl::StrSplit(words[1], ',');
@@ -43,7 +43,7 @@ int RunAgentWith(const std::vector<std::string>& words) {
 int Main(const std::vector<std::string>& words) {
   OpenMissingStreams();
   if (!words.empty() && words.front() == "--agent") return RunAgentWith(words);
-  // Nor is `rondarun --relay FD`, which a rondarun starts for each of its nodes.
+  // Not for users either: a rondarun starts `rondarun --relay FD` for each of its nodes.
   if (words.size() == 2 && words.front() == "--relay") return RunNodeRelay(words[1]);
   if (!words.empty() && words.front() == kProbeWord) return RunProbe({words.begin() + 1, words.end()});
   const auto options = ParseArguments(words, ArgumentSources::OfThisProcess());

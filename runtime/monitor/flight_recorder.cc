@@ -10,7 +10,7 @@
 namespace ronda {
 namespace {
 
-// Readers map the memory too: it holds no pointer and no lock of this process.
+// Other processes map the memory, so it holds no pointer and no lock of this process.
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 constexpr uint64_t kByte = 0xff;
@@ -26,7 +26,7 @@ uint64_t Pack(const Description& what) {
          static_cast<uint64_t>(what.name_bytes) << 16;
 }
 
-// nullopt if the bits come from no writer of this code.
+// nullopt if this code has not written the bits.
 std::optional<Description> Unpack(uint64_t bits) {
   const uint64_t kind = bits & kByte;
   const std::optional<OpType> op = OpTypeFromInt(static_cast<int64_t>(bits >> 8 & kByte));
@@ -61,7 +61,7 @@ void FlightRecorder::Record(FlightKind kind, OpType op, absl::string_view name, 
   const uint64_t ticket = next_ticket_.fetch_add(1, std::memory_order_relaxed);
   Slot& slot = slots_[ticket % kEvents];
   uint64_t found = slot.sequence.load(std::memory_order_relaxed);
-  // Another writer is in the slot, or a later one has been.
+  // Another writer is in the slot, or a later one has already left it.
   if (found % 2 != 0 || found > 2 * ticket) return;
   if (!slot.sequence.compare_exchange_strong(found, 2 * ticket + 1, std::memory_order_acq_rel)) return;
   name = ShortName(name, kNameBytes);

@@ -1,4 +1,4 @@
-// The last events on each rank, for reports about ranks that are late or dead.
+// The last events on each rank, for reports about late or dead ranks.
 #ifndef RONDA_RUNTIME_MONITOR_FLIGHT_RECORDER_H_
 #define RONDA_RUNTIME_MONITOR_FLIGHT_RECORDER_H_
 
@@ -28,22 +28,22 @@ inline absl::string_view ShortName(absl::string_view name, size_t bytes) {
 // An event in the life of a tensor on a rank. Numeric values lie in shared memory.
 enum class FlightKind : uint8_t {
   kSubmitted = 1,  // the trainer handed it over
-  kReported = 2,   // the coordinator rank was told
-  kAgreed = 3,     // the coordinator rank ordered it to be carried out
+  kReported = 2,   // the rank reported it to the coordinator
+  kAgreed = 3,     // the coordinator ordered the ranks to carry it out
   kStarted = 4,    // the collective began
   kWaiting = 5,    // the collective began to wait for another rank
   kFinished = 6,
   kFailed = 7,
-  kJoined = 8,  // this rank submits no more, until all have joined
+  kJoined = 8,  // this rank submits no more until all ranks have joined
 };
 inline constexpr int kLastFlightKind = 8;
 
-// Time on the clock of flight recorders: since the host was started, and the same for all its processes.
+// Time on the clock of flight recorders: since the host was started. All processes of a host have the same clock.
 using FlightTime = absl::Duration;
 FlightTime FlightNow();
-// The same in nanoseconds, as recorders and counters keep it: a conversion is a good part of what an event costs.
+// FlightNow() in nanoseconds, the unit of recorders and counters. A conversion is a large part of an event's cost.
 uint64_t FlightNanoseconds();
-// The same, late by a few milliseconds at most: cheap enough for frequent events.
+// FlightNow(), but up to a few milliseconds old. It is cheap enough for frequent events.
 FlightTime CoarseFlightNow();
 
 struct FlightEvent {
@@ -54,19 +54,19 @@ struct FlightEvent {
   FlightTime time;
 };
 
-// The last events on one rank, in memory that its peers can read, also while the rank is stopped or after it has died.
-// Zero bytes are an empty recorder.
+// The last events on one rank, in memory that its peers can read. They can also read it while the rank is stopped, and
+// after its death. Zero bytes are an empty recorder.
 //
-// Thread-safe, and safe between processes; no call ever waits. An event is lost if its slot is still being written
-// kEvents later. A reader leaves out events that are being written.
+// Thread-safe, and safe between processes; no call ever waits. If a slot is still being written kEvents events later,
+// the later event is lost. A reader leaves out events that are being written.
 //
-// Memory ordering: each slot is a sequence lock. A writer draws a ticket, which says its slot; it moves the slot's
-// sequence from that of an earlier ticket to its own odd one by compare-and-swap, which lets one writer in; it stores
-// the words, each with release; then the even sequence, with release. A reader loads the sequence (acquire), the words,
-// each with acquire, then the sequence again. If both are the even one of the ticket, the words are that ticket's: the
-// first load makes all of its words visible; and a word of a later writer would have brought that writer's odd
-// sequence with it, which the second load would then have seen. (Fences would allow relaxed words, but ThreadSanitizer
-// does not know them; on x86 there is no difference.)
+// Memory ordering: each slot is a sequence lock. A writer draws a ticket, which determines its slot. By
+// compare-and-swap it replaces the slot's sequence, which is that of an earlier ticket, by its own odd one; so only one
+// writer gets in. It stores the words, each with release, and then the even sequence, with release. A reader loads the
+// sequence (acquire), then the words, each with acquire, then the sequence again. If both sequences are the ticket's
+// even one, the words are that ticket's. The first load makes all of its words visible. If a word came from a later
+// writer, its load would also make that writer's odd sequence visible, and the second load of the sequence would return
+// it. (Fences would allow relaxed words, but ThreadSanitizer does not know them; on x86 there is no difference.)
 class FlightRecorder {
  public:
   static constexpr int kEvents = 512;
@@ -78,10 +78,10 @@ class FlightRecorder {
     Record(kind, op, name, bytes, static_cast<uint64_t>(absl::ToInt64Nanoseconds(time)));
   }
 
-  // The events that are there to read, oldest first.
+  // The events that can be read, oldest first.
   std::vector<FlightEvent> Events() const;
 
-  // The last of them; nullopt if there is none.
+  // The last event; nullopt if none can be read.
   std::optional<FlightEvent> Last() const;
 
  private:
@@ -104,36 +104,36 @@ class FlightRecorder {
 // "did last, 12.1s ago: started allreduce 'x' (4096 bytes)".
 std::string DescribeEvent(const FlightEvent& last, FlightTime now);
 
-// The same of a recorder's last event; "has done nothing yet".
+// DescribeEvent() of the recorder's last event; "has done nothing yet" if it has none.
 std::string DescribeLastEvent(const FlightRecorder& recorder, FlightTime now = FlightNow());
 
 // A place in a file that this process has open.
 struct FileRange {
-  int descriptor = -1;  // -1: in none
+  int descriptor = -1;  // -1: in no file
   uint64_t offset = 0;
 };
 
-// The flight recorders of all ranks of a job, as this rank can read them. Each rank writes to its own. Events of ranks
-// on other hosts are entered here as far as this host learns of them.
+// The flight recorders of all ranks of a job, as this rank can read them. Each rank writes to its own recorder. This
+// host enters the events of ranks on other hosts as far as it receives them.
 //
 // Thread-safe. Shares ownership of the recorders' memory.
 class FlightBoard {
  public:
-  // Recorders in this process' memory, for ranks that share it.
+  // Recorders in the memory of this process, for ranks that share this process.
   explicit FlightBoard(int size) {
     const std::shared_ptr<FlightRecorder[]> recorders(new FlightRecorder[static_cast<size_t>(size)]());
     for (size_t i = 0; i < static_cast<size_t>(size); ++i) recorders_.push_back(recorders.get() + i);
     memory_ = recorders;
   }
 
-  // A file that is mapped at `base`, and open while the memory lives.
+  // A file that is mapped at `base`, and stays open while the memory lives.
   struct MappedFile {
     int descriptor = -1;
     const void* base = nullptr;
     size_t bytes = 0;
   };
 
-  // Recorders, by rank, that lie in `memory`; some of them perhaps in `file`.
+  // Recorders in `memory`, by rank. Some of them may lie in `file`.
   FlightBoard(std::vector<FlightRecorder*> recorders, std::shared_ptr<const void> memory, MappedFile file)
       : recorders_(std::move(recorders)), memory_(std::move(memory)), file_(file) {}
   FlightBoard(std::vector<FlightRecorder*> recorders, std::shared_ptr<const void> memory)

@@ -31,8 +31,8 @@ std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
   close(fd);
   if (bytes <= 0) return std::nullopt;
   const absl::string_view text(buffer, static_cast<size_t>(bytes));
-  // The command's name is in parentheses and may itself contain spaces and parentheses: fields are counted from the
-  // last.
+  // The command's name is in parentheses, and may itself contain spaces and parentheses. So fields are counted from the
+  // last parenthesis.
   const size_t name_end = text.rfind(") ");
   if (name_end == absl::string_view::npos) return std::nullopt;
   constexpr int kState = 0;       // field 3 of proc(5)
@@ -56,10 +56,10 @@ ProcessId ThisProcess() {
 }
 
 bool IsAlive(const ProcessId& process) {
-  // Without /proc the pid is all that is known.
+  // Without /proc only the pid is known.
   if (process.start_time == 0) return kill(process.pid, 0) == 0 || errno == EPERM;
   const std::optional<ProcessStat> stat = ReadProcessStat(process.pid);
-  // /proc hides the processes of other users if it is mounted with hidepid.
+  // If /proc is mounted with hidepid, it hides the processes of other users.
   if (!stat.has_value()) return kill(process.pid, 0) != 0 && errno == EPERM;
   return stat->start_time == process.start_time && stat->state != 'Z' && stat->state != 'X';
 }
@@ -67,7 +67,8 @@ bool IsAlive(const ProcessId& process) {
 namespace {
 
 constexpr int kPollingIntervalMs = 200;
-// How long the thread may sleep while it relies on descriptors, which the program may have closed; and without them.
+// The longest sleeps of the thread: while it relies on descriptors, which the program may have closed, and without
+// them.
 constexpr int kDescriptorIntervalMs = 1000;
 constexpr int kStopIntervalMs = 20;
 
@@ -125,8 +126,8 @@ void PeerMonitor::ForgetLostDescriptors() {
 }
 
 void PeerMonitor::Run() {
-  // A pidfd opened after the process had ended may be that of a later process with its pid: hence the start times are
-  // compared first. From then on the pidfd can be trusted.
+  // If a pidfd was opened after its process had ended, it may belong to a later process with the same pid. So the start
+  // times are compared first; after that the pidfd can be trusted.
   for (Entry& entry : entries_) {
     if (entry.pidfd >= 0 && !IsAlive(entry.peer.process)) ClosePidFd(entry);
   }

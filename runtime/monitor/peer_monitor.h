@@ -1,4 +1,4 @@
-// The processes of this host's ranks, and the watch over them.
+// The processes of this host's ranks, and the thread that watches them.
 #ifndef RONDA_RUNTIME_MONITOR_PEER_MONITOR_H_
 #define RONDA_RUNTIME_MONITOR_PEER_MONITOR_H_
 
@@ -20,40 +20,39 @@
 
 namespace ronda {
 
-// A process of this host. The start time (clock ticks since boot) tells it from a later process with the same pid;
-// it is 0 where /proc is not there to tell.
+// A process of this host. The start time (clock ticks since boot) distinguishes it from a later process with the same
+// pid. It is 0 if there is no /proc.
 struct ProcessId {
   pid_t pid = 0;
   uint64_t start_time = 0;
 };
 
-// What /proc says about a process.
+// The facts that /proc has about a process.
 struct ProcessStat {
   char state = 0;  // see proc(5): R runs or wants to, S and D sleep, T and t are stopped, Z has ended
   pid_t parent = 0;
   uint64_t start_time = 0;
 };
-// nullopt if there is no such process. Allocates nothing: peers are watched also where memory has run out.
+// nullopt if there is no such process. Allocates nothing, because peers are also watched when memory has run out.
 std::optional<ProcessStat> ReadProcessStat(pid_t pid);
 
 // The calling process.
 ProcessId ThisProcess();
 
-// Whether `process` still runs. A process that has ended, but that its parent has not reaped yet, does not.
+// Whether `process` still runs. A process that has ended does not, even if its parent has not reaped it yet.
 bool IsAlive(const ProcessId& process);
 
-// How the process of a rank has ended whose program has returned from main() or called exit(), in the failure that the
-// other ranks read.
+// The other ranks' failure text for a rank whose program returned from main() or called exit().
 inline constexpr char kExitWithoutShutdown[] = "has ended without ronda_shutdown()";
 
-// How the part of a rank in the job has ended whose process may live, in the failure that the other ranks read.
+// The other ranks' failure text for a rank that left the job, but whose process may still live.
 inline constexpr char kLeftEarly[] = "has left before the job ended";
 
-// Watches the processes of this host's other ranks, and reports when one ends for any reason: off the data path, within
-// milliseconds, and without using the CPU meanwhile (a thread sleeps in poll() on a pidfd for each).
+// Watches the processes of this host's other ranks, and reports within milliseconds when one ends for any reason. It
+// works off the data path and uses no CPU while it waits: its thread sleeps in poll() on one pidfd per process.
 //
-// A program that closes descriptors which are not its own (closefrom) does no harm: processes are looked up in /proc
-// then.
+// If the program closes descriptors that are not its own (closefrom), the monitor looks the processes up in /proc
+// instead.
 //
 // Thread-safe. The destructor stops the thread; no callback runs after it.
 class PeerMonitor {
@@ -62,13 +61,13 @@ class PeerMonitor {
     RankId rank;
     ProcessId process;
   };
-  // Called from the monitor's thread, once for each process that ended, also for one that had ended before Start.
+  // The monitor's thread calls it once for each process that has ended, including those that had ended before Start.
   using OnEnd = std::function<void(RankId rank)>;
 
   enum class Method { kPidFd, kPolling };
   struct Options {
-    // kPolling reads /proc five times a second. It also serves for processes that pidfd_open() refuses to watch (old
-    // kernels, sandboxes).
+    // kPolling reads /proc five times per second. The monitor also uses it for processes that pidfd_open() refuses to
+    // watch (old kernels, sandboxes).
     Method method = Method::kPidFd;
   };
 
@@ -92,11 +91,11 @@ class PeerMonitor {
   PeerMonitor(std::vector<Entry> entries, WakePipe stop, OnEnd on_end);
   void Run();
   bool HasEnded(const Entry& entry) const;
-  // If the program has closed all descriptors, which the wake-up pipe tells, its own files may have their numbers. Then
-  // no pidfd is closed, and processes are polled.
+  // The wake-up pipe shows whether the program has closed all descriptors. If so, the program's own files may have the
+  // old numbers. Then no pidfd is closed, and processes are polled.
   void ClosePidFd(Entry& entry) const;
   void ForgetLostDescriptors();
-  // Sleeps until something may have happened; false once the monitor is to stop.
+  // Sleeps until something may have happened. Returns false once the monitor is to stop.
   bool Sleep();
 
   const OnEnd on_end_;

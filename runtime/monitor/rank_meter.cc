@@ -17,7 +17,7 @@
 namespace ronda {
 namespace {
 
-// As much as fits, with a zero byte behind.
+// Copies as much as fits, and a zero byte.
 template <size_t n>
 void SetText(char (&to)[n], absl::string_view text) {
   const absl::string_view shortened = ShortName(text, n - 1);
@@ -25,7 +25,7 @@ void SetText(char (&to)[n], absl::string_view text) {
   to[shortened.size()] = '\0';
 }
 
-// Readers rely on the seals: memory that a file has lost cannot be read.
+// Readers rely on the seals: if a file shrank, the lost part of a mapping could not be read.
 UniqueFd MakeFile() {
   UniqueFd file(memfd_create(kRankFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const bool is_made = file.valid() && posix_fallocate(file.get(), 0, sizeof(RankWords)) == 0 &&
@@ -66,7 +66,7 @@ Statistics Read(const RankWords& words) {
   Statistics counts = Read(words.counters);
   const uint64_t ticks = CheapTicks() - words.start_ticks;
   const uint64_t time = FlightNanoseconds() - words.start_nanoseconds;
-  // Whoever has waited since the start has waited all the time, and nobody longer.
+  // The time of a thread that has waited since the start is the whole time, and no thread has waited longer.
   const double share = static_cast<double>(counts.exposed_nanoseconds) / std::max(static_cast<double>(ticks), 1.0);
   counts.exposed_nanoseconds = static_cast<uint64_t>(std::min(share, 1.0) * static_cast<double>(time >> 1)) << 1;
   return counts;

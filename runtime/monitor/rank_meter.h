@@ -18,17 +18,17 @@ namespace ronda {
 
 // Counts a rank's work, in words that other processes can read (RankWords).
 //
-// Thread-safety: the calls are the progress thread's, but for BeginStep, which threads that submit call under a lock of
-// theirs, and for words(), which any thread may read. No call waits or allocates.
+// Thread-safety: the progress thread makes the calls, with two exceptions. The submitting threads call BeginStep, under
+// their own lock, and any thread may read words(). No call waits or allocates.
 class RankMeter {
  public:
   struct Options {
-    std::string job;  // the same on every rank; empty: known by this process alone
+    std::string job;  // the same on every rank; empty: only this process knows the job
     Topology topology;
     FileRange recorder;  // where this rank's flight recorder lies
   };
 
-  // Where the system has no file in memory to give, no other process sees the rank.
+  // If the system provides no memfd, no other process sees the rank.
   static std::unique_ptr<RankMeter> Create(const Options& options);
   ~RankMeter();
   RankMeter(const RankMeter&) = delete;
@@ -39,17 +39,17 @@ class RankMeter {
   DeviceTimes& device_times() { return words_->device_times; }
   RankRequestWords& request() { return words_->request; }
 
-  // Times are FlightTimes or, where a conversion would cost too much, their nanoseconds.
+  // Times are FlightTimes, or nanoseconds where a conversion would cost too much.
 
-  // A tensor is submitted that the step so far has already.
+  // A tensor is submitted that the current step already has. So a new step begins.
   void BeginStep(uint64_t now);
   void BeginStep(FlightTime now) { BeginStep(Nanoseconds(now)); }
 
-  // All ranks make their next call, in which this rank takes no part.
+  // All ranks make their next call, and this rank has no part in it.
   void PassBucket() { NextBucket(); }
 
-  // This rank enters the next call. `ready` is when all of its tensors were; not
-  // later than `now`.
+  // This rank enters the next call. `ready` is the time at which all of its tensors were ready; it is not later than
+  // `now`.
   struct Bucket {
     OpType op = OpType::kAllreduce;
     BucketMode mode = BucketMode::kNegotiated;
@@ -60,7 +60,7 @@ class RankMeter {
   void EnterBucket(uint64_t ready, uint64_t now);
   void EnterBucket(FlightTime ready, FlightTime now) { EnterBucket(Nanoseconds(ready), Nanoseconds(now)); }
 
-  // The call in which this rank is has ended: as `bucket` or, after a veto or a failure, without effect.
+  // This rank's current call has ended: as `bucket`, or, after a veto or a failure, without effect.
   void LeaveBucket(const Bucket& bucket, uint64_t now);
   void LeaveBucket(const Bucket& bucket, FlightTime now) { LeaveBucket(bucket, Nanoseconds(now)); }
   void LeaveWithoutEffect(uint64_t now);
@@ -73,10 +73,10 @@ class RankMeter {
 
   uint64_t NextBucket();
 
-  const UniqueFd file_;  // kept open for those who look for it; none: the words are this process' own
+  const UniqueFd file_;  // kept open for processes that read it; none: only this process has the words
   RankWords* const words_;
-  uint64_t entered_ = 0;  // nanoseconds: the entry into the call in which this rank is
-  uint64_t left_ = 0;     // the end of the one before
+  uint64_t entered_ = 0;  // nanoseconds: when this rank entered its current call
+  uint64_t left_ = 0;     // when its previous call ended
 };
 
 }  // namespace ronda

@@ -1,4 +1,4 @@
-// What the user asks of a running rank, and the rank's answer: words in memory that both have mapped.
+// A user's request to a running rank, and the rank's answer, as words in memory that both processes have mapped.
 #ifndef RONDA_RUNTIME_MONITOR_RANK_REQUEST_H_
 #define RONDA_RUNTIME_MONITOR_RANK_REQUEST_H_
 
@@ -20,12 +20,12 @@ struct TimelineRequest {
   std::string path;  // of kStart: absolute; each rank inserts its number (PathOfRank)
 };
 
-// Part of a rank's words (RankWords), and the only one that another process writes: rondactl, with a lock on the file
-// (RankControl). The rank looks at two of these words in each step of its progress engine.
+// A part of a rank's words (RankWords), and the only part that another process writes: rondactl, which locks the file
+// (RankControl). In each step of its progress engine the rank compares two of these words.
 //
-// Memory ordering: `number` and `answered` are words around which the rest is stored, as in RankWords. The side that
-// writes stores 0, then the rest, then the number, all with release; the other side loads the number, then the rest,
-// then the number, all with acquire. An answer has the number of its request.
+// Memory ordering: `number` and `answered` are words around which the rest is stored, as in RankWords. The writing side
+// stores 0, then the rest, then the number, all with release. The other side loads the number, then the rest, then the
+// number, all with acquire. An answer has the number of its request.
 struct RankRequestWords {
   static constexpr size_t kPathBytes = 1024;
   static constexpr size_t kTextBytes = 1088;  // a path with a rank in it
@@ -41,13 +41,13 @@ struct RankRequestWords {
   std::atomic<char> text[kTextBytes] = {};  // of the error or, without one, the file that the rank writes
 };
 
-// --- The side that asks; one at a time ---
+// --- The side that asks; one process at a time ---
 
-// Returns the number of the request, which replaces one that the rank has not come to.
+// Returns the number of the request. It replaces a request that the rank has not answered yet.
 // Errors: INVALID_ARGUMENT that names the path.
 absl::StatusOr<uint64_t> Ask(const TimelineRequest& request, RankRequestWords* words);
 
-// The rank's answer: the file that it writes now, if it writes one. nullopt: there is none yet.
+// The rank's answer: the file that it writes now, if it writes one. nullopt: no answer yet.
 std::optional<absl::StatusOr<std::string>> AnswerTo(uint64_t number, const RankRequestWords& words);
 
 // --- The rank's side ---
@@ -56,8 +56,8 @@ inline bool HasRequest(const RankRequestWords& words) {
   return words.number.load(std::memory_order_relaxed) != words.answered.load(std::memory_order_relaxed);
 }
 
-// Answers with what `carry_out` returns, or with an error if the words are no request. Does nothing if there is no
-// request, or while it is being written.
+// Answers with the result of `carry_out`, or with an error if the words are no valid request. Does nothing if there is
+// no request, or while another process writes one.
 void TakeRequest(absl::FunctionRef<absl::StatusOr<std::string>(const TimelineRequest&)> carry_out,
                  RankRequestWords* words);
 

@@ -1,4 +1,4 @@
-// What a rank says about itself to processes that watch it: plain words in memory that they can map.
+// A rank's facts about itself, for processes that watch it: plain words in memory that they can map.
 #ifndef RONDA_RUNTIME_MONITOR_RANK_WORDS_H_
 #define RONDA_RUNTIME_MONITOR_RANK_WORDS_H_
 
@@ -18,18 +18,18 @@ inline constexpr int kBucketModeCount = 2;
 
 constexpr const char* Name(BucketMode mode) { return mode == BucketMode::kNegotiated ? "negotiated" : "scheduled"; }
 
-// The entry of a rank into one bucket. Times are nanoseconds on the clock of flight recorders.
+// A rank's entry into one bucket. Times are nanoseconds on the clock of flight recorders.
 struct BucketEntry {
   uint64_t bucket = 0;
   uint64_t time = 0;
-  uint64_t step = 0;  // the rank's at that time
-  uint64_t left = 0;  // when the rank was done with the bucket; 0: it is not yet
+  uint64_t step = 0;  // the rank's step at that time
+  uint64_t left = 0;  // when the rank left the bucket; 0: not yet
 
   friend bool operator==(const BucketEntry&, const BucketEntry&) = default;
 };
 
-// What a rank's device has spent on the buckets that were timed: one in kPeriod, so about kPeriod times as much is the
-// time of all. Written by the thread that learns of buckets' ends.
+// The time of a rank's device for the buckets that were timed. One bucket in kPeriod is timed, so all buckets took
+// about kPeriod times as long. The thread that receives the ends of buckets writes them.
 struct DeviceTimes {
   static constexpr uint64_t kPeriod = 32;
   static constexpr int kPhases = 5;
@@ -40,20 +40,20 @@ struct DeviceTimes {
   Counter nanoseconds[kPhases];  // of these
 };
 
-// The words of one rank. They lie in a memfd of the rank's process named kRankFileName; a process of the same user
-// opens it as /proc/PID/fd/N. So the words can be read while the rank is stopped; they are gone with the rank and its
-// readers, however these end; and no other user can open them. The file cannot change its size. A process that becomes
-// a rank again, after shutdown(), has new words.
+// The words of one rank. They lie in a memfd of the rank's process with the name kRankFileName. A process of the same
+// user opens it as /proc/PID/fd/N, and no other user can open it. So the words can be read while the rank is stopped.
+// They disappear when the rank and its readers have ended, in whatever way. The file cannot change its size. If a
+// process becomes a rank again after shutdown(), it has new words.
 //
-// Only the rank writes them, and all of its own threads, so that no cache line has two ranks that write to it. The
-// request, on cache lines of its own, is the exception: see RankRequestWords.
+// Only the rank's own threads write the words, so no two ranks write to one cache line. The only exception is the
+// request, which has its own cache lines (RankRequestWords).
 //
 // Memory ordering: `magic` is stored last, with release, and publishes the words that do not change. Counters are
 // independent of each other, and relaxed. `current` and the places of the ring are words around which the rest is
-// stored: a writer stores 0, then the rest, then the number, all with release. A reader loads the number, then the
-// rest, then the number, all with acquire: equal numbers above 0 say that the rest belongs to them. `buckets` is stored
-// with release before the place of that bucket, and after the places of all buckets before: a reader that loads n has
-// the entries up to n - 1, and one that has seen a place overwritten by bucket n loads n or more.
+// stored. A writer stores 0, then the rest, then the number, all with release. A reader loads the number, then the
+// rest, then the number, all with acquire. If both numbers are equal and above 0, the rest belongs to them. `buckets`
+// is stored with release, after the places of all earlier buckets and before the place of that bucket. So a reader that
+// loads n has the entries up to n - 1. A reader that has seen bucket n overwrite a place loads n or more.
 struct RankWords {
   static constexpr uint64_t kMagic = 0x314b4e4152444e52;  // "RNDRANK1"
   static constexpr uint32_t kVersion = 5;
@@ -66,10 +66,10 @@ struct RankWords {
     std::atomic<uint64_t> bucket;
     std::atomic<uint64_t> time;
     std::atomic<uint64_t> step;
-    std::atomic<uint64_t> left;  // stored once more while the number stays, when the rank leaves the bucket
+    std::atomic<uint64_t> left;  // stored again, with the same number, when the rank leaves the bucket
   };
 
-  // Of the layout, in every version at this place.
+  // The layout. These words are at this place in every version.
   std::atomic<uint64_t> magic{0};
   uint32_t version = kVersion;
   uint32_t bytes = 0;  // sizeof(RankWords)
@@ -83,33 +83,33 @@ struct RankWords {
   int32_t local_size = 1;
   int32_t cross_rank = 0;
   int32_t cross_size = 1;
-  // The rank's flight recorder: a descriptor of its process, and the place in that file.
+  // The rank's flight recorder: a descriptor of its process, and an offset in that file.
   int32_t recorder_descriptor = -1;
   uint64_t recorder_offset = kNoRecorder;
-  // One moment on CheapTicks() and on the clock of flight recorders, in nanoseconds.
+  // One moment on both clocks: CheapTicks(), and the clock of flight recorders in nanoseconds.
   uint64_t start_ticks = 0;
   uint64_t start_nanoseconds = 0;
   char job[kJobBytes] = {};
   char host[kHostBytes] = {};
-  std::atomic<uint64_t> ended{0};  // 1: the rank has ended, and its process perhaps goes on
+  std::atomic<uint64_t> ended{0};  // 1: the rank has ended; its process may go on
 
   alignas(64) Counters counters;
   Counter collectives[kOpTypeCount][kBucketModeCount];  // buckets carried out with this rank's part
   DeviceTimes device_times;
 
-  // Buckets up to now, in the order in which all ranks make their calls, also those in which this rank has no part: the
-  // number of a bucket is the same on every rank.
+  // The number of buckets so far, in the order in which all ranks make their calls. It includes buckets in which this
+  // rank has no part, so a bucket has the same number on every rank.
   alignas(64) std::atomic<uint64_t> buckets{0};
-  std::atomic<uint64_t> current{0};         // the number of the bucket in which this rank is; 0: in none
-  std::atomic<uint64_t> current_since{0};   // its entry
-  std::atomic<uint64_t> last_step_time{0};  // when the last step ended; 0: none has
+  std::atomic<uint64_t> current{0};         // the number of the rank's current bucket; 0: none
+  std::atomic<uint64_t> current_since{0};   // when the rank entered it
+  std::atomic<uint64_t> last_step_time{0};  // when the last step ended; 0: no step has ended
   Entry entries[kEntries] = {};             // of bucket n at n % kEntries, if this rank has a part in it
 
   RankRequestWords request;
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-// The counts as of now, on the host of the rank.
+// The current counts. Works only on the rank's host.
 Statistics Read(const RankWords& words);
 
 inline constexpr char kRankFileName[] = "ronda-rank";

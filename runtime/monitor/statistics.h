@@ -7,8 +7,8 @@
 
 namespace ronda {
 
-// One row a number, in the order of ronda_statistics (client/ronda.h), to whose end the C ABI appends. All else is
-// derived from the rows: the counters, a copy of them for readers, and the C ABI's struct.
+// One row per number, in the order of ronda_statistics (client/ronda.h). The C ABI appends new numbers at the end of
+// that struct. The counters, the readers' copy and the C ABI's struct all derive from these rows.
 //
 //   reports_sent        control messages from this rank to rank 0
 //   reports_received    on rank 0: reports of all ranks, its own included
@@ -20,14 +20,14 @@ namespace ronda {
 //   schedules_left      of these, those that a veto has unlocked
 //   own_vetoes          of schedules_left, those in which this rank had a veto
 //   schedule_rounds     locked schedules carried out from beginning to end
-//   steps               a step ends when a tensor that it has comes again
+//   steps               a step ends when a tensor that it already has is submitted again
 //   tensors             carried out with this rank's part in them
 //   payload_bytes       of these tensors, in their own dtype
-//   wire_bytes          of the same, in the format in which they travel
-//   bucket_nanoseconds  in buckets: from the time at which this rank was ready for a bucket, and done with the one
-//                       before, to the bucket's end. Waits for other ranks and transfers
-//   tensors_in_flight   submitted and not carried out; the only one that also falls
-//   exposed_nanoseconds in which a thread of the program, or several, waited for a tensor. In a rank's words these are
+//   wire_bytes          of these tensors, in the format in which they travel
+//   bucket_nanoseconds  in buckets, from the later of two times (this rank was ready for the bucket; it was done with
+//                       the previous one) to the bucket's end. Includes waits for other ranks and transfers
+//   tensors_in_flight   submitted and not yet carried out; the only number that also falls
+//   exposed_nanoseconds in which at least one thread of the program waited for a tensor. In a rank's words these are
 //                       CheapTicks(), which Read(const RankWords&) converts
 #define RONDA_STATISTICS_TABLE(ROW) \
   ROW(reports_sent)                 \
@@ -48,7 +48,7 @@ namespace ronda {
   ROW(tensors_in_flight)            \
   ROW(exposed_nanoseconds)
 
-// A number to which one thread at a time adds, and which any thread reads.
+// A number to which only one thread at a time adds. Any thread may read it.
 class Counter {
  public:
   void Add(uint64_t more = 1) {
@@ -61,7 +61,7 @@ class Counter {
   std::atomic<uint64_t> count_{0};
 };
 
-// The counts of a rank since its runtime was created.
+// A rank's counts since its runtime was created.
 template <typename Count>
 struct BasicStatistics {
 #define RONDA_STATISTICS_FIELD(name) Count name{};
@@ -70,7 +70,8 @@ struct BasicStatistics {
 };
 using Statistics = BasicStatistics<uint64_t>;
 
-// The same while it is counted: by the thread that drives the progress engine; steps by the threads that submit.
+// A rank's running counts. The thread that drives the progress engine counts, except for steps, which the submitting
+// threads count.
 using Counters = BasicStatistics<Counter>;
 
 inline Statistics Read(const Counters& counters) {

@@ -14,7 +14,7 @@
 
 namespace ronda {
 
-// A function to call once, when a collective waits longer than the warning time of its limits.
+// A function that is called once, when a collective waits longer than the warning time of its limits.
 class LateCall {
  public:
   explicit LateCall(absl::FunctionRef<void()> when_late) : when_late_(when_late) {}
@@ -29,7 +29,7 @@ class LateCall {
   bool is_made_ = false;
 };
 
-// The collective that a rank is in, for messages.
+// The collective in which a rank is, for messages.
 struct RunningCollective {
   RankId self = 0;
   OpType op = OpType::kAllreduce;
@@ -43,8 +43,8 @@ struct RunningCollective {
 // "rank 3 (host h, pid 42) in allreduce 'conv1/weight', 0 of 400 bytes done"
 std::string DescribeWait(const Peer& late, const RunningCollective& running);
 
-// One wait for one rank in a collective: says when to look again, logs one warning, and writes the error of a wait that
-// is given up.
+// One wait for one rank in a collective. It decides when to look again, logs one warning, and makes the error of a wait
+// that is given up.
 //
 //   WaitWatch watch(running, flights);
 //   while (!condition) {
@@ -58,7 +58,7 @@ class WaitWatch {
   // The wait begins now. Neither the collective nor the job's flight recorders are owned.
   WaitWatch(const RunningCollective& running, const FlightBoard& flights);
 
-  // To be called in the course of the wait for `late`.
+  // Is called repeatedly during the wait for `late`.
   // Errors: DEADLINE_EXCEEDED that names the rank and its last event.
   absl::Status Check(const Peer& late);
 
@@ -68,7 +68,7 @@ class WaitWatch {
   absl::Duration UntilNextCheck() const;
 
  private:
-  // The rank and the collective that `late` delays, and the last event of `late`.
+  // Describes the rank, the collective that `late` delays, and the last event of `late`.
   std::string Report(const Peer& late) const;
 
   const RunningCollective& running_;

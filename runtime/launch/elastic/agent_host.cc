@@ -10,7 +10,7 @@
 namespace ronda {
 namespace {
 
-// The launcher may be stopped for a while (Ctrl+Z) without the loss of its members on other hosts.
+// If the launcher is stopped for a while (Ctrl+Z), it must not lose its members on other hosts.
 constexpr absl::Duration kLeastPatience = absl::Seconds(60);
 
 absl::Duration PeriodOf(absl::Duration timeout) {
@@ -45,7 +45,7 @@ void AgentHost::Send(int member, absl::string_view text) {
 
 void AgentHost::Signal(int member, int signo) {
   if (agent_ == nullptr) return;
-  // An agent that has not come up by the time that its members are to be killed will not do so either.
+  // If the agent has not come up before its members are to be killed, it will not come up any more.
   if (signo == SIGKILL && !agent_->is_greeted()) return agent_->Abandon("its agent does not answer");
   agent_->SignalMember(member, signo);
 }

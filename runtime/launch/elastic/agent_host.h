@@ -18,19 +18,19 @@
 
 namespace ronda {
 
-// Hears what happens to a host with an agent, and to the members there.
+// Receives the events of a host with an agent, and of the members there.
 class HostListener : public MemberListener {
  public:
   virtual void OnNotStarted(int member, int exit_code, absl::string_view why) = 0;
-  // Members of the host can be met there from now on.
+  // From now on, members of the host can be met at this point.
   virtual void OnMeetingPoint(const std::string& host, const JobMembership::MeetingPoint& point) = 0;
-  // There is no connection to the host any more. The ends of its members are told behind it.
+  // The connection to the host has ended. The ends of its members are reported after this call.
   virtual void OnHostLost(const std::string& host, absl::string_view why) = 0;
 };
 
-// A host whose members are looked after by an agent there. The agent is started with the first member, and again with
-// the next one when it was lost. Agent and launcher give each other signs of life, so that a host that is cut off is
-// noticed by both.
+// A host with an agent that looks after its members. The first member's start starts the agent; if the agent was lost,
+// the next start of a member starts it again. Agent and launcher send each other signs of life, so both notice when the
+// host is cut off.
 //
 // Thread-compatible; belongs to an ElasticJob.
 class AgentHost final : public MemberHost, private AgentListener {
@@ -40,10 +40,10 @@ class AgentHost final : public MemberHost, private AgentListener {
   struct Options {
     std::string host;
     MakeAgent make_agent;
-    std::optional<std::string> address;  // by which other hosts reach it; nullopt: as its agent says
+    std::optional<std::string> address;  // by which other hosts reach it; nullopt: its agent reports it
     std::vector<std::string> variables;  // of all members, "NAME=value"
     std::string job_id;
-    absl::Duration heartbeat_timeout = absl::Seconds(10);  // without a sign of life the host counts as lost
+    absl::Duration heartbeat_timeout = absl::Seconds(10);  // without a sign of life until the host is treated as lost
   };
 
   // `supervision` starts the agent. `listener` outlives this.
@@ -53,7 +53,7 @@ class AgentHost final : public MemberHost, private AgentListener {
   void Send(int member, absl::string_view text) override;
   void Signal(int member, int signo) override;
 
-  // To be called when `deadline` has come; too early does no harm.
+  // Must be called at `deadline`. It may also be called earlier.
   void OnTime();
   // Whether there is a connection to the host.
   bool is_connected() const { return agent_ != nullptr; }
@@ -76,7 +76,7 @@ class AgentHost final : public MemberHost, private AgentListener {
 
   AgentPart* agent_ = nullptr;  // not owned; nullptr: none runs
   std::string address_;         // of the host
-  uint64_t bytes_heard_ = 0;    // of the agent, when something was heard last
+  uint64_t bytes_heard_ = 0;    // from the agent, at the last check that found new ones
   absl::Time last_heard_ = absl::InfiniteFuture();
   absl::Time next_sign_ = absl::InfiniteFuture();
 };

@@ -20,7 +20,7 @@ namespace {
 
 using Kind = AgentMessage::Kind;
 
-// The name that one agent of a job at a time has on a host: that of a socket without a file.
+// A name that only one agent of a job has on a host at a time: that of a socket without a file.
 struct AgentName {
   sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
   socklen_t size = 0;
@@ -33,7 +33,7 @@ struct AgentName {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
-// The pid of the agent that has the name; 0 if there is none any more.
+// The pid of the agent that has the name; 0 if no agent has it.
 pid_t HolderOf(const AgentName& name) {
   const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ucred credentials = {};
@@ -78,7 +78,7 @@ void AgentMembers::Start(const JobMembership::StartMember& start) {
 }
 
 void AgentMembers::OnTime() {
-  // Also while members that were told to end take their time.
+  // Signs of life go on while members that were asked to end still run.
   if (is_forsaken_ || now() < next_sign_) return;
   next_sign_ = now() + options_.signs.period;
   options_.send({.kind = Kind::kAlive, .numbers = {}, .texts = {}});

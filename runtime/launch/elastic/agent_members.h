@@ -22,7 +22,7 @@
 
 namespace ronda {
 
-// The members of an elastic job on the host of an agent: does what the launcher says, and tells it what happens.
+// The members of an elastic job on an agent's host. Carries out the launcher's orders, and reports events to it.
 //
 // Thread-compatible; belongs to the agent's Supervisor.
 class AgentMembers final : public Members, private MemberListener {
@@ -31,7 +31,7 @@ class AgentMembers final : public Members, private MemberListener {
     MemberProcesses::MakeMember make_member;
     std::function<void(const AgentMessage& message)> send;  // to the launcher
     AgentPart::SignsOfLife signs;
-    std::vector<AgentMessage> first_messages;  // that the launcher has sent before the supervisor's loop begins
+    std::vector<AgentMessage> first_messages;  // those that the launcher sends before the supervisor's loop begins
   };
 
   AgentMembers(Options options, MemberSupervision supervision);
@@ -39,7 +39,7 @@ class AgentMembers final : public Members, private MemberListener {
   // A message of the launcher.
   void Take(const AgentMessage& message);
 
-  // Told to the launcher before the end of a member is.
+  // Sends a member's last messages to the launcher, before the member's end is reported.
   void TellLastWords(RankId member) { processes_.OnEnd(member); }
 
   // Whether the launcher has been silent for too long.
@@ -71,10 +71,10 @@ class AgentMembers final : public Members, private MemberListener {
   bool is_forsaken_ = false;
 };
 
-// Makes this process the agent of the job on the host, for as long as the result lives. An agent that has lost its
-// launcher may not know that yet: its successor ends it, and with it its members, so that no slot has two of them.
+// Makes this process the job's agent on the host, as long as the result lives. An agent that has lost its launcher may
+// not know this yet. So its successor ends it together with its members: no slot has two members.
 //
-// Errors: DEADLINE_EXCEEDED if the other one does not end; the system's.
+// Errors: DEADLINE_EXCEEDED if the other agent does not end; the system's.
 absl::StatusOr<UniqueFd> BecomeAgent(const std::string& job_id, const std::string& host);
 
 }  // namespace ronda

@@ -98,7 +98,7 @@ void ElasticJob::CarryOut(const JobMembership::Actions& actions) {
   AnnounceEpoch(actions);
   for (const JobMembership::Action& action : actions) {
     std::visit([this](const auto& what) { Do(what); }, action);
-    // What cannot be done has consequences of its own, and these may end the job.
+    // A failed action may cause further actions, which may end the job.
     if (is_over() && !std::holds_alternative<JobMembership::EndJob>(actions.back())) return;
   }
 }
@@ -167,7 +167,7 @@ void ElasticJob::Do(const JobMembership::EndJob& end) {
 }
 
 void ElasticJob::TellEnd(absl::string_view why) {
-  // A member that does not hear it gets a signal anyway.
+  // A member that does not receive the notice still gets a signal.
   const std::string text = Encode(EndNotice{.reason = std::string(why)});
   for (const auto& [id, member] : members_) member.host->Send(id, text);
 }
@@ -223,7 +223,7 @@ void ElasticJob::OnHosts(const std::vector<JobMembership::Host>& hosts) {
   if (!is_over()) CarryOut(membership_.OnHosts(hosts, now()));
 }
 
-// A node that has gone does not come back: one of the same name is another one, with an address of its own.
+// A lost node does not come back. A node with the same name is a new one, with its own address.
 void ElasticJob::OnNodes(const std::vector<JobMembership::Host>& hosts) {
   std::erase_if(agents_, [&](const auto& agent) {
     const bool is_listed = std::any_of(hosts.begin(), hosts.end(),

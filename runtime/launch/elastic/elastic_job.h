@@ -25,18 +25,19 @@
 
 namespace ronda {
 
-// The members of an elastic job: carries out what JobMembership decides, and tells it what happens. Each member is a
-// process with a socket: all of them are children of this process, or of an agent on each of the hosts.
+// The members of an elastic job. Carries out the decisions of JobMembership, and reports events to it. Each member is a
+// process with a socket. Either all members are children of this process, or they are children of agents, one agent per
+// host.
 //
 // Thread-compatible; belongs to a Supervisor.
 class ElasticJob final : public Members, private HostListener {
  public:
   struct Options {
     JobMembership::Options membership;
-    MemberProcesses::MakeMember make_member;  // members are processes of this one; empty: they are behind agents
+    MemberProcesses::MakeMember make_member;  // for members in this process; empty: they are behind agents
     std::function<AgentHost::Options(const std::string& host)> describe_host;  // of agents
     std::optional<HostDiscovery::Options> discovery;                           // nullopt: no program lists the hosts
-    std::shared_ptr<NodeList> nodes;  // nullptr: hosts do not come by themselves
+    std::shared_ptr<NodeList> nodes;                                           // nullptr: no hosts come by themselves
   };
 
   ElasticJob(Options options, MemberSupervision supervision);
@@ -88,7 +89,7 @@ class ElasticJob final : public Members, private HostListener {
   JobMembership membership_;
   std::unique_ptr<MemberProcesses> processes_;                // nullptr: members are behind agents
   std::map<std::string, std::unique_ptr<AgentHost>> agents_;  // by host
-  std::unique_ptr<HostDiscovery> discovery_;                  // nullptr: there is none
+  std::unique_ptr<HostDiscovery> discovery_;                  // nullptr: none
   std::map<int, Member> members_;                             // that have not ended
   bool is_stopped_ = false;
 };

@@ -14,7 +14,7 @@
 namespace ronda {
 namespace {
 
-// Far more than any list of hosts has.
+// Far more than any list of hosts needs.
 constexpr size_t kMaxOutput = size_t{4} << 20;
 
 // One run of the program.
@@ -47,7 +47,7 @@ class DiscoveryPart final : public JobPart {
     if (!last_error_.empty()) absl::StrAppend(&what, " (", last_error_, ")");
     done_(absl::UnavailableError(what));
   }
-  // What the user does to the job is not for it.
+  // A user's signal to the job does not reach this program, except for SIGKILL.
   void Pass(int signo) override {
     if (signo == SIGKILL) process().SignalGroup(signo);
   }
@@ -94,7 +94,7 @@ void HostDiscovery::OnEnd(absl::StatusOr<std::string> output) {
   on_hosts_(hosts);
 }
 
-// Once, however often it happens.
+// Reports a repeated problem only once.
 void HostDiscovery::Say(absl::string_view problem) {
   if (problem == said_) return;
   said_ = std::string(problem);

@@ -14,8 +14,9 @@
 
 namespace ronda {
 
-// The hosts of an elastic job as a program of the user lists them, which is run again and again: a line "HOST" or
-// "HOST:SLOTS" for each. As long as it fails, or lists nothing, the hosts stay as they are, and the user is told why.
+// The hosts of an elastic job, from a program of the user that is run repeatedly. It prints a line "HOST" or
+// "HOST:SLOTS" for each host. While it fails, or lists no host, the hosts stay as they are, and the user gets the
+// reason.
 //
 // Thread-compatible; belongs to an ElasticJob.
 class HostDiscovery {
@@ -23,16 +24,16 @@ class HostDiscovery {
   struct Options {
     std::string program;
     std::vector<std::string> environment;        // of the program, "NAME=value"
-    int slots_per_host = 0;                      // of hosts without slots of their own; 0: each needs some
+    int slots_per_host = 0;                      // for hosts listed without slots; 0: each host must have some
     absl::Duration period = absl::Seconds(1);    // from the end of a run to the next one
     absl::Duration timeout = absl::Seconds(60);  // of a run, which is killed then
   };
 
-  // Calls `on_hosts` when the list is another one than before.
+  // Calls `on_hosts` when the list has changed.
   using OnHosts = std::function<void(const std::vector<JobMembership::Host>& hosts)>;
   HostDiscovery(Options options, const MemberSupervision& supervision, OnHosts on_hosts);
 
-  // To be called when `deadline` has come; too early does no harm.
+  // Must be called at `deadline`. It may also be called earlier.
   void OnTime();
   absl::Time deadline() const { return deadline_; }
 
@@ -45,7 +46,7 @@ class HostDiscovery {
   const OnHosts on_hosts_;
   JobPart* part_ = nullptr;                     // not owned; nullptr: it does not run now
   absl::Time deadline_ = absl::InfinitePast();  // of the next run, or of this one
-  std::string said_;                            // the last problem that the user was told
+  std::string said_;                            // the last problem that the user has seen
   std::string hosts_;                           // the last list
 };
 

@@ -17,7 +17,7 @@
 namespace ronda {
 namespace {
 
-// The messages of a member that has ended, but for its wish for a place: a process that died gets none.
+// The messages of an ended member, except for join requests: a dead process gets no place.
 std::vector<std::string> LastWords(const UniqueFd& socket) {
   std::vector<std::string> words;
   while (socket.valid()) {
@@ -61,7 +61,7 @@ void MemberProcesses::Send(int id, absl::string_view text) {
   const Member& member = found->second;
   const absl::Status sent = member.socket.valid() ? SendMembershipMessage(member.socket.get(), text)
                                                   : absl::UnavailableError("it has closed its socket");
-  // The end of a process that has ended is told on its own.
+  // The end of a process is reported separately.
   if (!sent.ok() && !HasEnded(*member.part)) {
     listener_->OnMisbehaviour(id, absl::StrCat("cannot be told: ", sent.message()));
   }
@@ -70,7 +70,7 @@ void MemberProcesses::Send(int id, absl::string_view text) {
 void MemberProcesses::Signal(int id, int signo) {
   const auto found = members_.find(id);
   if (found == members_.end() || !found->second.part->running()) return;
-  // Other signals are words to the program, and not to the processes that it has started.
+  // Other signals are for the program itself, not for the processes that it has started.
   JobPart* const part = found->second.part;
   signo == SIGKILL ? part->Signal(signo) : part->process().SignalAlone(signo);
 }
@@ -82,7 +82,7 @@ void MemberProcesses::AddTo(PollSet* poll) {
 }
 
 void MemberProcesses::OnChildSignal() {
-  // The listener may have members signalled or started, but they are removed by OnEnd only.
+  // The listener may start members or send them signals, but only OnEnd removes them.
   for (const auto& [id, member] : members_) {
     siginfo_t info = {};
     const auto pidfd = static_cast<id_t>(member.part->process().pidfd());
@@ -107,7 +107,7 @@ void MemberProcesses::Receive(int id) {
   if (found == members_.end() || !found->second.socket.valid()) return;
   const absl::StatusOr<std::string> text = ReceiveMembershipMessage(found->second.socket.get());
   if (absl::IsUnavailable(text.status())) {
-    // It may have no more to say, and it may have ended.
+    // The member may have no more messages, or it may have ended.
     found->second.socket.Reset();
   } else if (!text.ok()) {
     listener_->OnMisbehaviour(id, absl::StrCat("has sent nonsense: ", text.status().message()));

@@ -1,4 +1,5 @@
-// Hosts of members, as an elastic job sees them; and this host, whose members are processes of ours.
+// The hosts of members from the view of an elastic job, and this host, whose members are processes of this launcher or
+// agent.
 #ifndef RONDA_RUNTIME_LAUNCH_ELASTIC_MEMBER_PROCESSES_H_
 #define RONDA_RUNTIME_LAUNCH_ELASTIC_MEMBER_PROCESSES_H_
 
@@ -18,21 +19,21 @@
 
 namespace ronda {
 
-// A host where members run: this one (MemberProcesses), or another one behind an agent (AgentHost).
+// A host where members run: this host (MemberProcesses), or a host with an agent (AgentHost).
 class MemberHost {
  public:
   virtual ~MemberHost() = default;
 
   // Starts a process as this member.
-  // Errors: as JobPart::Start. An agent tells them later.
+  // Errors: as JobPart::Start. An agent reports them later.
   virtual absl::Status Start(const JobMembership::StartMember& start) = 0;
 
-  // Sends an encoded LauncherMessage. Nothing happens for a member that has ended.
+  // Sends an encoded LauncherMessage. Does nothing if the member has ended.
   virtual void Send(int member, absl::string_view text) = 0;
   virtual void Signal(int member, int signo) = 0;
 };
 
-// Has the process of a member inherit the socket to its launcher, and know its number.
+// Makes a member's process inherit the socket to its launcher, and tells it the socket's number.
 void GiveMembership(int membership_fd, ChildProcess::Options* process);
 
 // The processes of members on this host, and this process' ends of their sockets.
@@ -40,12 +41,13 @@ void GiveMembership(int membership_fd, ChildProcess::Options* process);
 // Thread-compatible; belongs to the Members of a Supervisor.
 class MemberProcesses final : public MemberHost {
  public:
-  // Makes the process of a member, which is to inherit `membership_fd` under its number.
+  // Makes a member's process, which is to inherit `membership_fd` with the same number.
   using MakeMember =
       std::function<std::unique_ptr<JobPart>(const JobMembership::StartMember& start, int membership_fd)>;
   using StartPart = std::function<absl::Status(std::unique_ptr<JobPart>)>;
 
-  // `start_part` takes a part over and starts it, as MemberSupervision::start. `listener` outlives this.
+  // `start_part` takes ownership of a part and starts it, as MemberSupervision::start does. `listener` outlives this
+  // object.
   MemberProcesses(MakeMember make_member, StartPart start_part, MemberListener* listener)
       : make_member_(std::move(make_member)), start_part_(std::move(start_part)), listener_(listener) {}
 
@@ -59,7 +61,7 @@ class MemberProcesses final : public MemberHost {
   // A child of this process has stopped, goes on, or has ended.
   void OnChildSignal();
 
-  // The process of the member has ended: the listener hears its last words, but for a wish for a place.
+  // The member's process has ended. The listener gets its last messages, except for requests for a place.
   void OnEnd(int member);
 
  private:
@@ -68,7 +70,7 @@ class MemberProcesses final : public MemberHost {
     JobPart* part = nullptr;  // not owned; runs
   };
 
-  // Reads one message of the member, if there is one.
+  // Reads one message of the member, if one has arrived.
   void Receive(int member);
 
   const MakeMember make_member_;

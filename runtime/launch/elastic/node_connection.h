@@ -1,5 +1,5 @@
-// The connection between a node and the leader of its job: TCP, whose ends have proved themselves (node_handshake.h),
-// and which carries the messages of an agent (agent.h) from then on.
+// The connection between a node and its job's leader: TCP. Both ends prove that they know the secret
+// (node_handshake.h). After that it carries an agent's messages (agent.h).
 #ifndef RONDA_RUNTIME_LAUNCH_ELASTIC_NODE_CONNECTION_H_
 #define RONDA_RUNTIME_LAUNCH_ELASTIC_NODE_CONNECTION_H_
 
@@ -15,12 +15,12 @@
 
 namespace ronda {
 
-// Takes the next caller, which is never waited for.
+// Accepts the next caller, without waiting for it.
 struct NodeCall {
   UniqueFd socket;      // never blocks
   std::string address;  // of the caller, numeric
 };
-// Errors: UNAVAILABLE if there is none, or none any more; RESOURCE_EXHAUSTED if this process has no descriptor left.
+// Errors: UNAVAILABLE if no caller waits, or it has left; RESOURCE_EXHAUSTED if this process has no free descriptor.
 absl::StatusOr<NodeCall> AcceptNode(int listener);
 
 // A node that is part of the job.
@@ -30,14 +30,14 @@ struct JoinedNode {
 };
 
 // Connects to the leader, and introduces this node to it. Returns at `deadline` at the latest.
-// Errors: UNAVAILABLE and DEADLINE_EXCEEDED if no leader answers now, RESOURCE_EXHAUSTED if the job has no room now: a
-// later try may succeed. PERMISSION_DENIED, INVALID_ARGUMENT and FAILED_PRECONDITION if the leader, or what is in its
-// place, will not take this node.
+// Errors: UNAVAILABLE and DEADLINE_EXCEEDED if no leader answers now, RESOURCE_EXHAUSTED if the job has no room now; a
+// later attempt may succeed. PERMISSION_DENIED, INVALID_ARGUMENT and FAILED_PRECONDITION if the leader, or another
+// program at its address, refuses this node.
 absl::StatusOr<JoinedNode> JoinLeader(const Endpoint& endpoint, const std::string& secret, const NodeHello& hello,
                                       absl::Time deadline);
 
-// `rondarun --relay FD`: passes bytes between the socket of a node, and stdin and stdout, until one side ends. So the
-// launcher sees a node as it sees an agent behind ssh: as a process. Returns the exit code: 0 if its input has ended.
+// `rondarun --relay FD`: passes bytes between a node's socket and its own stdin and stdout, until one side ends. So the
+// launcher sees a node as a process, like an agent behind ssh. Returns the exit code: 0 if its input has ended.
 int RunNodeRelay(absl::string_view fd);
 
 }  // namespace ronda

@@ -16,7 +16,7 @@ namespace {
 
 constexpr absl::string_view kHello = "ronda.v1.Node.Hello";
 constexpr absl::string_view kWelcome = "ronda.v1.Node.Welcome";
-// A proof needs a key.
+// The key of the proofs if the job has no secret.
 constexpr absl::string_view kNoSecret = "no secret";
 
 absl::string_view KeyOf(const std::string& secret) { return secret.empty() ? kNoSecret : absl::string_view(secret); }
@@ -37,7 +37,7 @@ bool IsVerdict(char letter) {
   return false;
 }
 
-// Of a caller that has proved itself, which may be of another version.
+// Reads the hello of a caller that has proved itself. The caller may be of another version.
 absl::StatusOr<NodeHello> ParseHello(absl::string_view text) {
   const std::vector<std::string> lines = absl::StrSplit(text, '\n');
   if (lines.front() != kVersion) {
@@ -80,7 +80,7 @@ absl::StatusOr<NodeHello> NodeCallee::Check(absl::string_view hello) {
 std::string NodeCallee::Answer(const NodeWelcome& welcome) const {
   const char verdict = static_cast<char>(welcome.verdict);
   const std::string text = absl::StrCat(absl::string_view(&verdict, 1), welcome.text);
-  // A caller that has proved nothing learns nothing that it could guess secrets by.
+  // A caller without a valid proof gets no data by which it could guess secrets.
   const std::string proof = welcome.verdict == NodeWelcome::Verdict::kNotProved
                                 ? std::string(kProofBytes, '\0')
                                 : SecretProof(KeyOf(secret_), {kWelcome, nonce_, caller_nonce_, text});

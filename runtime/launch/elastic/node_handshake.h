@@ -8,9 +8,9 @@
 //     | welcome: proof, verdict, text      |
 //     |----------------------------------->|
 //
-// Both proofs cover both nonces, so that neither can be replayed. They name their purpose, so that neither can be
-// reflected to its sender. The challenge has a fixed length. The others have a length of two bytes in front, and a
-// greater one than kMaxNodeMessageBytes is refused before anything more is read.
+// Both proofs cover both nonces, so no proof can be replayed. Each proof names its purpose, so it cannot be reflected
+// to its sender. The challenge has a fixed length. Before every other message its length comes in two bytes. If the
+// length is greater than kMaxNodeMessageBytes, the message is refused before any more bytes are read.
 #ifndef RONDA_RUNTIME_LAUNCH_ELASTIC_NODE_HANDSHAKE_H_
 #define RONDA_RUNTIME_LAUNCH_ELASTIC_NODE_HANDSHAKE_H_
 
@@ -26,18 +26,18 @@
 
 namespace ronda {
 
-// By this a node knows that a rondarun listens there.
+// The greeting by which a node recognises a listening rondarun.
 inline constexpr absl::string_view kNodeGreeting = "ronda-node-1\n";
 
 inline constexpr size_t kNodeChallengeBytes = kNodeGreeting.size() + kNonceBytes;
 inline constexpr size_t kNodeLengthBytes = 2;
 inline constexpr size_t kMaxNodeMessageBytes = 1024;
 
-// The length of a message, from the bytes in front of it; nullopt if it is too long.
+// The length of a message, from the bytes before it; nullopt if the message is too long.
 // REQUIRES: `bytes` has kNodeLengthBytes.
 std::optional<size_t> NodeMessageLength(absl::string_view bytes);
 
-// What a node says about itself.
+// A node's description of itself.
 struct NodeHello {
   std::string version;  // of Ronda
   std::string name;     // of its host
@@ -51,10 +51,11 @@ struct NodeWelcome {
   enum class Verdict : char { kAccepted = 'a', kNoRoom = 'n', kNotProved = 'p', kUnfit = 'u' };
 
   Verdict verdict = Verdict::kAccepted;
-  std::string text;  // kAccepted: the name of the node in the job; else the reason
+  std::string text;  // kAccepted: the node's name in the job; otherwise the reason
 };
 
-// The leader's end. Without a secret jobs on one host are only kept from other callers that do not mean harm.
+// The leader's end. Without a secret, the handshake only protects jobs on one host from callers that connect by
+// mistake.
 //
 // Thread-compatible.
 class NodeCallee {
@@ -65,11 +66,11 @@ class NodeCallee {
   std::string challenge() const;
 
   // Takes a hello, without its length.
-  // Errors: PERMISSION_DENIED if the caller has not proved that it knows the secret; INVALID_ARGUMENT if it has, and is
-  // of another version or says what makes no sense; the text is for the caller too.
+  // Errors: PERMISSION_DENIED if the caller has not proved that it knows the secret. INVALID_ARGUMENT if it has, but is
+  // of another version or sends invalid values. The text is also for the caller.
   absl::StatusOr<NodeHello> Check(absl::string_view hello);
 
-  // A welcome, with its length. It is a proof only if the hello was one.
+  // A welcome, with its length. It contains a proof only if the hello did.
   std::string Answer(const NodeWelcome& welcome) const;
 
  private:
@@ -86,7 +87,7 @@ class NodeCaller {
   // Errors: INTERNAL if the system provides no random bytes.
   static absl::StatusOr<NodeCaller> Create(std::string secret);
 
-  // The hello, with its length, that answers `challenge`. Errors: INVALID_ARGUMENT if no leader has sent that.
+  // The hello, with its length, that answers `challenge`. Errors: INVALID_ARGUMENT if `challenge` is not a leader's.
   absl::StatusOr<std::string> Answer(absl::string_view challenge, const NodeHello& hello);
 
   // Takes a welcome, without its length.

@@ -19,13 +19,13 @@ namespace {
 constexpr absl::Duration kHelloTimeout = absl::Seconds(10);
 constexpr size_t kMaxGreetings = 64;
 
-// When descriptors are short, callers wait for so long in the kernel's queue.
+// If descriptors are short, callers wait for this time in the kernel's queue.
 constexpr absl::Duration kAcceptPause = absl::Seconds(1);
 
-// Different texts about callers that were refused. More would only fill the user's screen.
+// The most texts about refused callers, if they differ. More would only fill the user's screen.
 constexpr size_t kMaxRefusalsSaid = 20;
 
-// For nodes to hear of the end of the job.
+// The time for nodes to receive the end of the job.
 constexpr absl::Duration kFarewellTimeout = absl::Seconds(2);
 
 std::string Count(int count, absl::string_view what) { return absl::StrCat(count, " ", what, count == 1 ? "" : "s"); }
@@ -44,7 +44,7 @@ void NodeList::AddTo(PollSet* poll) {
     poll->Add(greeting.call.socket.get(), POLLIN, [this, id = id] { Read(id); });
   }
   for (const Node& node : nodes_) {
-    // What it says is for whoever takes it. Only its end is of interest here.
+    // The caller of Take reads its messages. This list only watches for its end.
     if (node.state == Node::State::kTaken) continue;
     poll->Add(node.call.socket.get(), POLLRDHUP, [this, name = node.host.name] {
       Say(absl::StrCat("node ", name, " has gone"));
@@ -91,7 +91,7 @@ std::optional<std::string> NodeList::AddressOf(const std::string& host) const {
   return std::nullopt;
 }
 
-// The ends of its members come behind this, so the job is told a little later.
+// The ends of the node's members arrive after this call, so the job is notified a little later.
 void NodeList::OnLost(const std::string& host) {
   const size_t erased = std::erase_if(nodes_, [&](const Node& node) { return node.host.name == host; });
   if (erased == 0) return;
@@ -116,7 +116,7 @@ void NodeList::Accept() {
 void NodeList::Greet(NodeCall call) {
   auto callee = NodeCallee::Create(options_.secret);
   if (!callee.ok()) return;
-  // A node that means it is through in a moment.
+  // An honest node introduces itself within a moment, so the oldest caller can be dropped.
   if (greetings_.size() == kMaxGreetings) greetings_.erase(greetings_.begin());
   const std::string challenge = callee->challenge();
   if (send(call.socket.get(), challenge.data(), challenge.size(), MSG_NOSIGNAL) !=
@@ -182,7 +182,7 @@ void NodeList::Refuse(const Greeting& greeting, NodeWelcome::Verdict verdict, ab
 }
 
 void NodeList::Admit(Greeting greeting, const NodeHello& hello) {
-  // A node that has gone under this name, and comes back, is another one.
+  // If a node with this name has gone and comes back, it is a new node.
   if (!is_told_) Tell();
   const JobMembership::Host host = {.name = UniqueName(hello.name), .slots = hello.slots};
   if (!Answer(greeting, {.verdict = NodeWelcome::Verdict::kAccepted, .text = host.name})) return;
@@ -218,7 +218,7 @@ void NodeList::LookAtSlots() {
   }
 }
 
-// However often it happens: anybody who reaches the listener can make it happen.
+// Reports a text only once, because any process that reaches the listener can cause it.
 void NodeList::SayOnce(const std::string& text) {
   if (said_.size() < kMaxRefusalsSaid && said_.insert(text).second) Say(text);
 }
@@ -235,7 +235,7 @@ void NodeList::SendNumbers() {
   });
 }
 
-// A socket that is closed with bytes unread loses what was sent: so each node is heard out.
+// If a socket is closed while it has unread bytes, the sent bytes are lost. So all bytes of each node are read first.
 void NodeList::Dismiss(const std::function<AgentMessage(int node)>& message) {
   // Rank 0 may be about to listen there.
   listener_.Reset();

@@ -24,18 +24,18 @@
 
 namespace ronda {
 
-// The hosts of an elastic job whose nodes come by themselves: each is a rondarun that connects to the leader's, proves
-// that it knows the job's secret, and looks after the members on its host from then on, as an agent. The leader's own
-// host is one of them. A node that is gone is listed no more; one that comes back is a new one.
+// The hosts of an elastic job whose nodes come by themselves. Each node is a rondarun that connects to the leader's,
+// proves that it knows the job's secret, and then looks after the members on its host, as an agent. The leader's own
+// host is one of the hosts. A lost node is removed from the list; if it comes back, it is a new node.
 //
-// A caller that says nothing, or nonsense, holds up nobody: it has 10 s to introduce itself, 64 may do so at a time,
-// and nothing is read of one beyond the length that its hello may have.
+// A caller that sends nothing, or invalid bytes, delays no other caller. It has 10 s to introduce itself, and 64
+// callers may do so at a time. No bytes are read beyond the length that its hello may have.
 //
 // Thread-compatible. It outlives the ElasticJob that attends to it.
 class NodeList {
  public:
   struct Options {
-    std::string secret;                           // empty: anybody who reaches the listener may join
+    std::string secret;                           // empty: any process that reaches the listener may join
     JobMembership::Host own;                      // the leader's host
     int max_nodes = 1;                            // with the leader's
     int min_slots = 1;                            // that the job needs
@@ -44,9 +44,9 @@ class NodeList {
   };
 
   struct Listener {
-    // The hosts of the job are these from now on.
+    // These are all hosts of the job from now on.
     std::function<void(const std::vector<JobMembership::Host>& hosts)> on_hosts;
-    // There have been too few slots for the timeout.
+    // The job has had too few slots for the timeout.
     std::function<void(const std::string& what)> on_shortage;
     JobListener* say = nullptr;
     const Clock* clock = Clock::Real();
@@ -60,24 +60,25 @@ class NodeList {
 
   void AddTo(PollSet* poll);
 
-  // To be called when `deadline` has come; too early does no harm.
+  // Must be called at `deadline`. It may also be called earlier.
   void OnTime();
   absl::Time deadline() const;
 
-  // The socket of a node, which somebody else reads from now on; -1 if there is no such node. It stays this one's.
+  // The socket of a node, which the caller reads from now on; -1 if there is no such node. The list still owns the
+  // socket.
   int Take(const std::string& host);
   // The address from which the node has come; nullopt if there is no such node.
   std::optional<std::string> AddressOf(const std::string& host) const;
   std::string own_address() const { return options_.endpoint.address; }
-  // Whoever has taken its socket says that the node is gone.
+  // The caller that has taken the node's socket reports that the node is gone.
   void OnLost(const std::string& host);
 
-  // The job has ended: tells the nodes how, and waits for a moment until they have heard it. Nobody else may use their
-  // sockets any more.
+  // The job has ended. Tells the nodes how, and waits a moment until they have received this. From now on only this
+  // object may use their sockets.
   void Conclude(int exit_code, absl::string_view why);
 
-  // Gives each node its number, from 1 on in the order of their coming, and dismisses it as Conclude does. Nobody
-  // listens for nodes from then on.
+  // Gives each node its number, from 1 on in the order in which they came, and dismisses it as Conclude does. After
+  // this the list no longer listens for nodes.
   void SendNumbers();
 
   int count() const { return 1 + static_cast<int>(nodes_.size()); }
@@ -104,8 +105,8 @@ class NodeList {
   void Refuse(const Greeting& greeting, NodeWelcome::Verdict verdict, absl::string_view why);
   void Admit(Greeting greeting, const NodeHello& hello);
   std::string UniqueName(const std::string& name) const;
-  // Sends each node a message, by its position, and waits until all have closed their connections, for a moment at
-  // most.
+  // Sends each node a message, by its position. Waits until all nodes have closed their connections, but only for a
+  // moment.
   void Dismiss(const std::function<AgentMessage(int node)>& message);
   void Tell();
   void LookAtSlots();
@@ -118,11 +119,11 @@ class NodeList {
   Listener listener_of_job_;
   std::map<int64_t, Greeting> greetings_;  // by age
   int64_t next_greeting_ = 0;
-  std::vector<Node> nodes_;  // in the order of their coming
-  bool is_told_ = true;      // the hosts are those that the job has been told
+  std::vector<Node> nodes_;  // in the order in which they came
+  bool is_told_ = true;      // the job knows these hosts
   std::set<std::string> said_;
   absl::Time accept_from_ = absl::InfinitePast();          // no caller is taken before
-  absl::Time shortage_deadline_ = absl::InfiniteFuture();  // for enough slots to be there
+  absl::Time shortage_deadline_ = absl::InfiniteFuture();  // by which enough slots must be there
 };
 
 }  // namespace ronda

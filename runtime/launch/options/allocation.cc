@@ -20,8 +20,8 @@ namespace {
 
 using Hosts = std::vector<HostSlots>;
 
-// Variables of processes that were started in an allocation, or in a job of rondarun's. One of srun's tasks is known by
-// its step.
+// Variables that show that this process was started by another launcher in an allocation, or by a rondarun. A task of
+// srun is recognised by its step.
 constexpr VariableName kTaskSigns[] = {"RONDA_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "LSF_PM_TASKID"};
 
 bool IsTask(const ArgumentSources& sources) {
@@ -35,7 +35,7 @@ absl::Status Malformed(VariableName name, absl::string_view value, absl::string_
   return InvalidVariable(name.view(), value, absl::StrCat(expectation, "; -H or --hostfile names hosts instead"));
 }
 
-// A name with each mention's slots.
+// Each name gets the slots of all its mentions.
 absl::StatusOr<Hosts> CountMentions(VariableName name, absl::string_view value, absl::string_view names) {
   Hosts hosts;
   for (const absl::string_view host : absl::StrSplit(names, absl::ByAnyChar(" \t\r\n"), absl::SkipEmpty())) {
@@ -107,18 +107,18 @@ struct Scheduler {
   absl::StatusOr<Hosts> (*read)(VariableName name, const std::string& value, const ArgumentSources& sources);
 };
 
-// The first variable that is set counts.
+// The first variable that is set decides.
 constexpr Scheduler kSchedulers[] = {{"Slurm", "SLURM_JOB_NODELIST", ReadSlurm},
                                      {"PBS", "PBS_NODEFILE", ReadFileOfNames},
                                      {"LSF", "LSB_MCPU_HOSTS", ReadNamesAndCounts},
                                      {"LSF", "LSB_DJOB_HOSTFILE", ReadFileOfNames},
                                      {"LSF", "LSB_HOSTS", ReadNames}};
 
-// The name must be none that ssh takes for an option.
+// The name must not look like an option of ssh.
 bool IsUsable(const HostSlots& host) { return IsHostName(host.host) && host.slots <= kMaxSlots; }
 
-// Some schedulers append a domain that the host's own name has not, or leave it out. Within a cluster the part before
-// the first dot tells hosts apart.
+// Some schedulers append a domain that is not in the host's own name, or leave it out. Within a cluster the part before
+// the first dot identifies a host.
 void CallByOwnName(const std::vector<std::string>& own, Hosts* hosts) {
   if (own.empty()) return;
   for (HostSlots& host : *hosts) {

@@ -14,15 +14,15 @@ namespace ronda {
 // The hosts that a scheduler has given to the script or shell that starts rondarun.
 struct Allocation {
   std::string scheduler;         // "Slurm"
-  std::string variable;          // the one that names the hosts: "SLURM_JOB_NODELIST"
-  std::vector<HostSlots> hosts;  // in the scheduler's order, with one slot a task
+  std::string variable;          // the variable that names the hosts: "SLURM_JOB_NODELIST"
+  std::vector<HostSlots> hosts;  // in the scheduler's order, with one slot per task
 };
 
-// Looks for the allocation of Slurm, PBS or LSF that this process is in, in the scheduler's variables. This host has
-// its own name in the list, however the scheduler calls it. nullopt: there is no allocation, or this process is one of
-// the tasks that were started on its hosts, so that each of them would take all hosts.
+// Looks in the scheduler's variables for the allocation of Slurm, PBS or LSF that contains this process. This host has
+// its own name in the list, even if the scheduler calls it differently. nullopt: this process is in no allocation, or
+// is one of the tasks that were started on its hosts. If each task used the allocation, each would take all hosts.
 //
-// Errors: INVALID_ARGUMENT that names the variable, its value and its proper form.
+// Errors: INVALID_ARGUMENT that names the variable, its value and the right form.
 absl::StatusOr<std::optional<Allocation>> FindAllocation(const ArgumentSources& sources);
 
 }  // namespace ronda

@@ -17,7 +17,7 @@
 namespace ronda {
 namespace {
 
-// The last one named, with the option's own name for errors.
+// The last configuration file that is named, with the option's name for errors.
 const OptionUse* FindConfigFile(const std::vector<GivenOption>& given) {
   const OptionUse* found = nullptr;
   for (const GivenOption& one : given) {
@@ -26,7 +26,7 @@ const OptionUse* FindConfigFile(const std::vector<GivenOption>& given) {
   return found;
 }
 
-// The options of the configuration file, if the command line names one, in front of those of the command line.
+// The options of the configuration file, if the command line names one, followed by those of the command line.
 absl::StatusOr<std::vector<GivenOption>> WithConfigFile(const OptionTable& table,
                                                         const std::vector<GivenOption>& command_line,
                                                         const ArgumentSources& sources) {
@@ -49,7 +49,7 @@ bool EndsWithQuestion(const std::vector<GivenOption>& given) {
   return !given.empty() && given.back().option->kind == Option::Kind::kQuestion;
 }
 
-// "rondarun -np 2", the command line but for its last words, which are the command.
+// "rondarun -np 2": the command line without the words of the command, which come last.
 std::string WordsBefore(const std::vector<std::string>& words, size_t command_size) {
   std::string before = "rondarun";
   for (size_t i = 0; i < words.size() - command_size; ++i) {

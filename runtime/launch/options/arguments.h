@@ -1,4 +1,4 @@
-// The command line of rondarun: reading it, and explaining it.
+// Reads and explains the command line of rondarun.
 #ifndef RONDA_RUNTIME_LAUNCH_OPTIONS_ARGUMENTS_H_
 #define RONDA_RUNTIME_LAUNCH_OPTIONS_ARGUMENTS_H_
 
@@ -12,9 +12,9 @@
 
 namespace ronda {
 
-// The sources that a command line can depend on beside its words: files that it names, and this machine.
+// The sources on which a command line can depend in addition to its words: files that it names, and this machine.
 struct ArgumentSources {
-  // The content of a file. Errors: NOT_FOUND or the like, whose text says why without naming the file.
+  // The content of a file. Errors: NOT_FOUND or similar, with the reason but without the file's name.
   std::function<absl::StatusOr<std::string>(const std::string& path)> read_file;
   std::function<int()> count_cores;                         // that this process may run on
   std::function<int()> count_gpus;                          // NVIDIA's, as its driver lists them
@@ -22,19 +22,20 @@ struct ArgumentSources {
   std::function<std::optional<std::string>(const std::string& name)> variable;  // of the environment
   std::function<std::vector<std::string>()> variables;                          // all of it, "NAME=value"
 
-  // Those of this machine and process.
+  // The sources of this machine and process.
   static ArgumentSources OfThisProcess();
 };
 
-// Reads the words after the program's name. Options end at the first word that is none, or at "--"; the rest is the
-// command. A repeated option replaces the earlier one, or adds to it (-x). --help, --version and --check-build end the
-// reading. Options are horovodrun's, torchrun's, Paddle's and Ronda's own (docs/rondarun.md). Horovod's
-// variables in the environment stand for options that the words, and files named by them, do not give.
+// Reads the words after the program's name. The options end before the first word that is no option, or at "--". The
+// remaining words are the command. A repeated option replaces the earlier one, or adds to it (-x). Reading stops at
+// --help, --version or --check-build. Options are horovodrun's, torchrun's, Paddle's and Ronda's own
+// (docs/rondarun.md). Horovod's environment variables stand for options that neither the words, nor files that they
+// name, contain.
 //
 // Errors: INVALID_ARGUMENT that quotes the culprit and shows the right form.
 absl::StatusOr<LaunchOptions> ParseArguments(const std::vector<std::string>& words, const ArgumentSources& sources);
 
-// One line: how to call rondarun.
+// One line that shows how to call rondarun.
 std::string UsageLine();
 
 // The text of --help.

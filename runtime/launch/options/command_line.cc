@@ -60,7 +60,8 @@ const Option* OptionTable::Find(absl::string_view name) const {
   return nullptr;
 }
 
-// "-np 2" of "-np2" and of "-np=2", which other launchers take; empty if the beginning of `name` is no option.
+// The advice "-np 2" for "-np2" and "-np=2", which other launchers accept; empty if the beginning of `name` is no
+// option.
 std::string OptionTable::SplitOff(absl::string_view name) const {
   const size_t end = name.find_first_of("=0123456789");
   if (end == absl::string_view::npos) return "";
@@ -91,7 +92,7 @@ absl::Status OptionTable::TakeValue(const std::vector<std::string>& words, size_
   return absl::OkStatus();
 }
 
-// Reads the option at words[*next], with its value if it takes one, and moves *next behind it.
+// Reads the option at words[*next], with its value if it takes one, and moves *next past them.
 absl::StatusOr<GivenOption> OptionTable::ReadOption(const std::vector<std::string>& words, size_t* next) const {
   const std::string& word = words[(*next)++];
   const size_t equals = absl::StartsWith(word, "--") ? word.find('=') : std::string::npos;
@@ -100,7 +101,7 @@ absl::StatusOr<GivenOption> OptionTable::ReadOption(const std::vector<std::strin
   given.option = Find(given.use.name);
   if (given.option == nullptr) return Unknown(given.use.name);
 
-  // The error of a refused option is not that its value is missing.
+  // For a refused option, a missing value is not the error.
   const bool takes_value = !given.option->value_name.empty() && given.option->kind != Kind::kRefused;
   if (equals != std::string::npos) {
     if (given.option->value_name.empty()) {
@@ -126,7 +127,7 @@ absl::StatusOr<GivenWords> OptionTable::Read(const std::vector<std::string>& wor
     }
     RONDA_ASSIGN_OR_RETURN(GivenOption option, ReadOption(words, &next));
     const Kind kind = option.option->kind;
-    // The words behind a refused option may be its values, so its error comes before theirs.
+    // The words after a refused option may be its values, so its error is returned before theirs.
     if (kind == Kind::kRefused) return option.Apply();
     given.options.push_back(std::move(option));
     if (kind == Kind::kQuestion) return given;
@@ -167,7 +168,7 @@ std::vector<GivenOption> OptionTable::NotOverridden(const std::vector<GivenOptio
   return left;
 }
 
-// As many names in a line as fit.
+// Puts as many names on a line as fit.
 std::string OptionTable::ListWithoutEffect() const {
   std::string text;
   size_t column = kLineWidth;

@@ -11,7 +11,7 @@
 
 namespace ronda {
 
-// An option that a command line or a configuration file gives, before it takes effect.
+// An option from a command line or a configuration file, before it takes effect.
 struct GivenOption {
   const Option* option = nullptr;
   OptionUse use;
@@ -21,20 +21,20 @@ struct GivenOption {
   absl::Status Apply() const;
 };
 
-// A command line: options, and the words behind them.
+// A command line: options, and the words after them.
 struct GivenWords {
   std::vector<GivenOption> options;
   std::vector<std::string> command;
 };
 
-// Options that do not go together, by the first of their names: each of `these` with each of `those`.
+// Options that cannot be given together, by the first of their names: each of `these` with each of `those`.
 struct OptionConflict {
   std::vector<absl::string_view> these;
   std::vector<absl::string_view> those;
   absl::string_view remedy;
 };
 
-// The options of one program. Reading and explaining command lines derive from this table.
+// The options of one program. Command lines are read and explained by this table.
 //
 // Immutable, so thread-safe. Effects write to variables of the program, which must outlive their use.
 class OptionTable {
@@ -42,34 +42,34 @@ class OptionTable {
   explicit OptionTable(std::vector<Option> options, std::vector<OptionConflict> conflicts = {})
       : options_(std::move(options)), conflicts_(std::move(conflicts)) {}
 
-  // Options that are given point into the table.
+  // Not copyable, because given options point into the table.
   OptionTable(const OptionTable&) = delete;
   OptionTable& operator=(const OptionTable&) = delete;
 
-  // In the order of --help.
+  // The options, in the order of --help.
   const std::vector<Option>& options() const { return options_; }
 
-  // The option of that name, or nullptr. In long names "_" and "-" are the same, as in torchrun's and Paddle's.
+  // The option with that name, or nullptr. In long names "_" and "-" are the same, as for torchrun and Paddle.
   const Option* Find(absl::string_view name) const;
 
-  // INVALID_ARGUMENT that quotes `name`, with the name it most resembles if there is one.
+  // INVALID_ARGUMENT that quotes `name`, and names the most similar option, if any.
   absl::Status Unknown(absl::string_view name) const;
 
-  // Reads options up to "--" or the first word that is no option; the rest is the command. A question ends the reading,
-  // and is the last of the options.
-  // Errors: INVALID_ARGUMENT for unknown options, and for values that are missing or too many.
+  // Reads options up to "--" or to the first word that is no option. The remaining words are the command. A question
+  // (kQuestion) ends the reading, and is the last option.
+  // Errors: INVALID_ARGUMENT for unknown options, and for missing or superfluous values.
   absl::StatusOr<GivenWords> Read(const std::vector<std::string>& words) const;
 
-  // OK if no two of `given` are in conflict.
+  // OK if no two options in `given` are in conflict.
   // Errors: INVALID_ARGUMENT that names both, and the remedy.
   absl::Status CheckAgreement(const std::vector<GivenOption>& given) const;
 
-  // Those of `file` that nothing on the `command_line` replaces or contradicts.
+  // The options of `file` that no option of the `command_line` replaces or contradicts.
   std::vector<GivenOption> NotOverridden(const std::vector<GivenOption>& file,
                                          const std::vector<GivenOption>& command_line) const;
 
-  // The text of --help about the options: sections in the order of their first options, with every name, its value
-  // and its help; then the names of options without effect. Options that are refused are left out.
+  // The text of --help about the options: sections in the order of their first options, with every name, its value and
+  // its help. The names of options without effect follow. Refused options are left out.
   std::string Describe() const;
 
  private:

@@ -30,7 +30,7 @@ using Choice = CommandLineDraft::Choice;
 using Launcher = LaunchOptions::Launcher;
 
 constexpr VariableName kSlurmNode = "SLURM_NODEID";
-// Of an allocation's hosts, the most that a note names.
+// The most hosts of an allocation that a note names.
 constexpr size_t kMostHostsShown = 8;
 
 bool SpeaksOfNodes(const NodeWords& node) {
@@ -38,14 +38,15 @@ bool SpeaksOfNodes(const NodeWords& node) {
          node.standalone || !node.addresses.empty();
 }
 
-// --host may also be an address of this host, which goes with nodes; the table of options knows only names.
+// --host may also be Paddle's address of this host, which goes together with nodes. The table of options cannot express
+// this.
 absl::Status CheckHostsAndNodes(const CommandLineDraft& draft) {
   if (draft.options.hosts.empty() || !SpeaksOfNodes(draft.node)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("a --host list and options for nodes do not go together: ", kHostsOrNodes));
 }
 
-// Paddle's list of addresses says how many nodes there are, which one this is, and where rank 0 listens.
+// Paddle's list of addresses determines the number of nodes, this node's number, and where rank 0 listens.
 absl::Status ReadAddresses(const ArgumentSources& sources, NodeWords* node) {
   if (node->addresses.empty()) return absl::OkStatus();
   node->nodes = static_cast<int>(node->addresses.size());
@@ -62,8 +63,8 @@ absl::Status ReadAddresses(const ArgumentSources& sources, NodeWords* node) {
   return absl::OkStatus();
 }
 
-// Variables that number the nodes of a job, of launchers that may have started a rondarun on each of its nodes: then
-// `count`, if there is one, is the number of nodes.
+// Variables that number the nodes of a job. Their launchers may have started a rondarun on each node. Then `count`, if
+// it is set, is the number of nodes.
 struct NodeNumber {
   VariableName number;
   VariableName count;
@@ -73,7 +74,7 @@ constexpr NodeNumber kNodeNumbers[] = {{.number = "JOB_COMPLETION_INDEX", .count
                                        {.number = "OMPI_COMM_WORLD_RANK", .count = "OMPI_COMM_WORLD_SIZE"},
                                        {.number = "PMI_RANK", .count = "PMI_SIZE"}};
 
-// The variable that has this node's number; one that does not exist if there is none.
+// The variable with this node's number. If there is no such variable, returns one that does not exist.
 VariableName FindNodeNumber(const ArgumentSources& sources, int nodes) {
   for (const auto& [number, count] : kNodeNumbers) {
     if (!sources.variable(number.c_str())) continue;
@@ -82,7 +83,7 @@ VariableName FindNodeNumber(const ArgumentSources& sources, int nodes) {
   return {};
 }
 
-// Slurm has numbered the nodes of its step in the order of this list.
+// Slurm numbers the nodes of its step in the order of this list.
 absl::Status ReadMasterOfSlurm(const ArgumentSources& sources, NodeWords* node) {
   constexpr VariableName kHosts = "SLURM_STEP_NODELIST";
   const std::optional<std::string> list = sources.variable(kHosts.c_str());
@@ -109,8 +110,8 @@ absl::Status ReadNodeNumber(const ArgumentSources& sources, int nodes, NodeWords
   return name.view() == kSlurmNode.view() ? ReadMasterOfSlurm(sources, node) : absl::OkStatus();
 }
 
-// A launcher of MPI may have started the rondarun of each node. The ranks would take themselves for its processes, of
-// which there is one a node, and wait in MPI_Init for ever.
+// A launcher of MPI may have started one rondarun per node. Then the ranks would take themselves for the launcher's
+// processes, of which each node has one, and wait in MPI_Init for ever.
 void KeepFromMpi(CommandLineDraft* draft) {
   constexpr VariableName kSigns[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
   const auto is_set = [&](VariableName name) { return draft->sources->variable(name.c_str()).has_value(); };
@@ -131,7 +132,7 @@ absl::Status CheckNodeRank(const NodeWords& node, int nodes) {
                                                  "; got \"", *node.node_rank, "\""));
 }
 
-// Nodes that come and go: rank 0 may come to be on any of them.
+// Nodes that come and go: rank 0 may be on any of them.
 absl::Status PlaceComingNode(CommandLineDraft* draft) {
   const NodeWords& node = draft->node;
   if (!node.master_address) {
@@ -146,7 +147,7 @@ absl::Status PlaceComingNode(CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// A node alone is a job on this host like any other: its ranks need no address.
+// A single node is a job on this host like any other, so its ranks need no address.
 absl::Status PlaceNode(CommandLineDraft* draft) {
   if (draft->node.max_nodes) return PlaceComingNode(draft);
   RONDA_RETURN_IF_ERROR(ReadAddresses(*draft->sources, &draft->node));
@@ -186,7 +187,8 @@ std::string DescribeAllocation(const Allocation& allocation) {
                       "; -H or --hostfile names others");
 }
 
-// The hosts, and without -np the number of ranks, are those of the scheduler's allocation, unless the user says them.
+// Takes the hosts from the scheduler's allocation, and the number of ranks too if -np is missing, unless the user gives
+// them.
 absl::Status ReadAllocation(CommandLineDraft* draft) {
   LaunchOptions& options = draft->options;
   const bool has_hosts = !options.hosts.empty() || !draft->elastic.discovery_script.empty();
@@ -195,7 +197,7 @@ absl::Status ReadAllocation(CommandLineDraft* draft) {
   RONDA_ASSIGN_OR_RETURN(const std::optional<Allocation> allocation, FindAllocation(*draft->sources));
   if (!allocation) return absl::OkStatus();
   const std::vector<HostSlots>& hosts = allocation->hosts;
-  // A script that has one host for itself has often asked for its cores, and not for tasks.
+  // A script with only one host has often asked for its cores, and not for tasks.
   const bool is_this_host = hosts.size() == 1 && IsThisHost(hosts.front().host, draft->sources->own_addresses());
   if (is_this_host && options.rank_count != 0) return absl::OkStatus();
   RONDA_RETURN_IF_ERROR(CheckSlots(*allocation, std::max(options.rank_count, draft->elastic.max_ranks.value_or(0))));
@@ -220,7 +222,7 @@ absl::Status CountRanks(CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// The ranks of each host that gets some.
+// The ranks of each host that gets any.
 std::vector<int> RanksOfHosts(const LaunchOptions& options) {
   if (options.hosts.empty()) return {options.rank_count};
   std::vector<int> ranks = FillHosts(options.hosts, options.rank_count);
@@ -250,7 +252,7 @@ bool IsOnSeveralHosts(const CommandLineDraft& draft) {
   return options.nodes.has_value() || draft.node.max_nodes.has_value() || RanksOfHosts(options).size() > 1;
 }
 
-// Whether some ranks are to run on other hosts, and are not started there by a rondarun of their own.
+// Whether some ranks are to run on other hosts, without a rondarun there that starts them.
 bool IsStartedElsewhere(const LaunchOptions& options, const ArgumentSources& sources) {
   if (options.nodes || options.hosts.empty()) return false;
   const std::vector<std::string> own = sources.own_addresses();
@@ -259,7 +261,7 @@ bool IsStartedElsewhere(const LaunchOptions& options, const ArgumentSources& sou
                      [&](const HostSlots& host) { return !IsThisHost(host.host, own); });
 }
 
-// On one host shared memory is the only sensible backend.
+// On one host only the shared-memory backend makes sense.
 void ChooseBackend(CommandLineDraft* draft) {
   if (draft->hierarchical == Choice::kUnsaid || !IsOnSeveralHosts(*draft)) return;
   draft->options.settings["RONDA_BACKEND"] = draft->hierarchical == Choice::kYes ? "hierarchical" : "mpi";
@@ -276,7 +278,7 @@ absl::Status SetStallTimes(CommandLineDraft* draft) {
   if (warning == settings.end() || deadline == settings.end()) return absl::OkStatus();
   absl::Duration warns_after;
   absl::Duration fails_after;
-  // The ranks judge values that -x has put here.
+  // If -x has set a value here, the ranks check it.
   if (!ParseDurationOrSeconds(warning->second, &warns_after) ||
       !ParseDurationOrSeconds(deadline->second, &fails_after)) {
     return absl::OkStatus();
@@ -287,7 +289,7 @@ absl::Status SetStallTimes(CommandLineDraft* draft) {
                    warning->second, " and ", deadline->second));
 }
 
-// The first option given that only mpirun can carry out; or empty.
+// The first given option that only mpirun can carry out; empty: none.
 std::string MpirunOption(const LaunchOptions& options) {
   if (!options.remote.mpi_arguments.empty()) return "--mpi-args";
   if (!options.remote.binding_arguments.empty()) return "--binding-args";
@@ -322,7 +324,7 @@ absl::Status ChooseLauncher(CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// The first option that says how an elastic job is to be treated; or empty.
+// The first given option with details of an elastic job; empty: none.
 absl::string_view ElasticDetail(const ElasticWords& elastic) {
   if (elastic.timeout) return "--elastic-timeout";
   if (elastic.reset_limit) return "--reset-limit";
@@ -338,7 +340,7 @@ absl::Status CheckElasticRanks(const ElasticOptions& elastic, int ranks) {
                    "--max-np"));
 }
 
-// Agents of rondarun start the members, on this host too where there are others.
+// rondarun's agents start the members, also on this host if the job has other hosts.
 absl::Status CheckElasticLauncher(const LaunchOptions& options, absl::string_view elastic_option) {
   const std::string culprit = options.launcher == Launcher::kMpirun ? "--launcher mpirun" : MpirunOption(options);
   if (culprit.empty()) return absl::OkStatus();
@@ -355,7 +357,7 @@ absl::Status CheckDiscovery(const ElasticWords& words) {
       "--slots-per-host is for the hosts that a --host-discovery-script lists; with -H, give each host its slots");
 }
 
-// --min-np and its like are not for nodes, which the table of options says.
+// --min-np and similar options are not for nodes. The table of options checks this.
 absl::Status MakeElasticOfNodes(CommandLineDraft* draft) {
   LaunchOptions& options = draft->options;
   const NodeWords& node = draft->node;
@@ -431,7 +433,7 @@ absl::Status CheckCommand(const CommandLineDraft& draft) {
   if (command.empty() || command.front().empty()) {
     return absl::InvalidArgumentError("the command is missing: name the program that every rank runs");
   }
-  // torchrun and Paddle would have run it with their own Python.
+  // torchrun and Paddle would run it with their own Python.
   if (SpeaksOfNodes(draft.node) && absl::EndsWith(command.front(), ".py") && !absl::StrContains(command.front(), '/')) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", command.front(),

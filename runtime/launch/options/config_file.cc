@@ -18,18 +18,18 @@
 namespace ronda {
 namespace {
 
-// Sections and the options in them; a deeper map holds no option.
+// The deepest level of a section with options. A deeper map contains no option.
 constexpr int kMaxDepth = 4;
 
-// Reads LibYAML's events, one behind the other: event() is the one at hand.
+// Reads LibYAML's events one after the other; event() is the current one.
 class EventStream {
  public:
   EventStream(absl::string_view name, absl::string_view content) : name_(name) {
-    // Fails only if memory is lacking, and then so does the first Next().
+    // This fails only if memory is lacking. Then the first Next() fails too, and reports it.
     ready_ = yaml_parser_initialize(&parser_) != 0;
     if (!ready_) return;
     yaml_parser_set_encoding(&parser_, YAML_UTF8_ENCODING);
-    // LibYAML asserts that there is an address, even for nothing.
+    // LibYAML asserts that the address is not null, even for an empty text.
     const char* const text = content.empty() ? "" : content.data();
     yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text), content.size());
   }
@@ -59,7 +59,7 @@ class EventStream {
     return std::string(reinterpret_cast<const char*>(event_.data.scalar.value), event_.data.scalar.length);
   }
 
-  // Whether the scalar is YAML's word for no value.
+  // Whether the scalar is YAML's word for a missing value.
   bool IsNull() const {
     if (event_.data.scalar.style != YAML_PLAIN_SCALAR_STYLE) return false;
     const std::string text = scalar();
@@ -88,7 +88,7 @@ class ConfigReader {
     RONDA_RETURN_IF_ERROR(events_.Next());  // the stream's start
     RONDA_RETURN_IF_ERROR(events_.Next());
     if (events_.type() == YAML_STREAM_END_EVENT) return std::move(entries_);
-    RONDA_RETURN_IF_ERROR(events_.Next());  // behind the document's start
+    RONDA_RETURN_IF_ERROR(events_.Next());  // after the document's start
     RONDA_RETURN_IF_ERROR(ReadRoot());
     RONDA_RETURN_IF_ERROR(events_.Next());  // the document's end
     RONDA_RETURN_IF_ERROR(events_.Next());
@@ -103,7 +103,7 @@ class ConfigReader {
     return events_.Error("a file is a map of options, for example num-proc: 4");
   }
 
-  // Reads a map whose start is at hand, up to its end.
+  // Reads a map up to its end. The current event is its start.
   absl::Status ReadMap(const std::string& prefix, int depth) {
     if (depth > kMaxDepth) return events_.Error(absl::StrCat(prefix, "...: maps are nested too deep for an option"));
     while (true) {
@@ -144,11 +144,11 @@ class ConfigReader {
   }
 
   EventStream events_;
-  std::set<std::string> keys_;  // seen so far, to find those that are there twice
+  std::set<std::string> keys_;  // so far, to find duplicate keys
   std::vector<ConfigEntry> entries_;
 };
 
-// horovodrun's sections, and the beginning of the names of the options in them.
+// horovodrun's sections, and the prefix of the option names in each.
 constexpr std::pair<absl::string_view, absl::string_view> kSections[] = {{"params.", "--"},
                                                                          {"autotune.", "--autotune-"},
                                                                          {"timeline.", "--timeline-"},
@@ -156,7 +156,7 @@ constexpr std::pair<absl::string_view, absl::string_view> kSections[] = {{"param
                                                                          {"library-options.", "--"},
                                                                          {"logging.", "--log-"}};
 
-// Options that are switched by a key of their own in a section.
+// Options that a separate key in a section switches on or off.
 constexpr std::pair<absl::string_view, absl::string_view> kSwitches[] = {{"autotune.enabled", "--autotune"},
                                                                          {"stall-check.enabled", "--stall-check"}};
 
@@ -171,7 +171,7 @@ std::string OptionName(const OptionTable& table, absl::string_view key) {
   return table.Find(long_name) != nullptr ? long_name : absl::StrCat("-", key);
 }
 
-// YAML's words, as far as they are in use.
+// The words of YAML that are in use.
 std::optional<bool> ReadSwitch(absl::string_view text) {
   for (const absl::string_view yes : {"true", "yes", "on"}) {
     if (absl::EqualsIgnoreCase(text, yes)) return true;
@@ -202,7 +202,7 @@ class EntryReader {
   }
 
  private:
-  // horovodrun's word for --mpi and --gloo.
+  // horovodrun's key for --mpi and --gloo.
   absl::StatusOr<std::vector<GivenOption>> ReadController() const {
     const std::string name = absl::StrCat("--", absl::StrJoin(entry_.values, ","));
     if (name == "--mpi" || name == "--gloo") return Uses(name, {""});

@@ -12,7 +12,7 @@ namespace ronda {
 
 // A value in a configuration file.
 struct ConfigEntry {
-  std::string key;                  // with those around it: "params.cycle-time-ms"
+  std::string key;                  // with the enclosing keys: "params.cycle-time-ms"
   std::vector<std::string> values;  // one, or the elements of a list
   int line = 0;                     // of the value, counted from 1
 
@@ -20,18 +20,18 @@ struct ConfigEntry {
 };
 
 // Reads YAML: maps of maps, of scalars, and of lists of scalars. In keys, "_" becomes "-". Keys without a value are
-// left out, as horovodrun does. Aliases are refused, and so are several documents in a file.
+// left out, as horovodrun does. Aliases, and several documents in a file, are errors.
 //
-// `name` is the file's, for errors.
+// `name` is the file's name, for errors.
 // Errors: INVALID_ARGUMENT with the file's name and the line.
 absl::StatusOr<std::vector<ConfigEntry>> ParseConfigFile(absl::string_view name, absl::string_view content);
 
 // Turns the entries of a configuration file into options, by horovodrun's keys: "params.cycle-time-ms" is
-// --cycle-time-ms, "timeline.filename" --timeline-filename, "autotune.enabled: false" --no-autotune. Every other option
-// can stand outside of sections by its long name. Options without a value take true or false; a list is a use for each
-// element where an option may be repeated, else elements with commas between them.
+// --cycle-time-ms, "timeline.filename" is --timeline-filename, "autotune.enabled: false" is --no-autotune. Every other
+// option can be given outside of sections, by its long name. Options without a value take true or false. If an option
+// may be repeated, each element of a list is one use of it. Otherwise the elements are joined with commas.
 //
-// `name` is the file's, for errors.
+// `name` is the file's name, for errors.
 // Errors: INVALID_ARGUMENT with the file's name, the line and the key.
 absl::StatusOr<std::vector<GivenOption>> ConfigOptions(const OptionTable& table, absl::string_view name,
                                                        const std::vector<ConfigEntry>& entries);

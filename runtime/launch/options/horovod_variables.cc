@@ -20,13 +20,16 @@ namespace ronda {
 namespace {
 
 constexpr absl::string_view kPrefix = "HOROVOD_";
-// Variables of Horovod's build, which images often keep: HOROVOD_WITH_PYTORCH, HOROVOD_WITHOUT_GLOO.
+// Variables of Horovod's build, which often remain in images: HOROVOD_WITH_PYTORCH, HOROVOD_WITHOUT_GLOO.
 constexpr absl::string_view kBuildPrefix = "HOROVOD_WITH";
 
 struct HorovodVariable {
-  // kValue: the option takes the value as it is. kTimeline: likewise, but for DYNAMIC. kBytes: the variable counts
-  // bytes, and the option MiB. kSwitch: "1" is the option. kQuiet: rondarun sets it itself, or what it asks for is
-  // always so.
+  // The way from the variable's text to the option:
+  //   kValue     the option takes the text as it is
+  //   kTimeline  like kValue, except for DYNAMIC
+  //   kBytes     the variable is in bytes, and the option in MiB
+  //   kSwitch    "1" is the option
+  //   kQuiet     no option: rondarun sets it itself, or always does what the variable asks for
   enum class Form { kValue, kTimeline, kBytes, kSwitch, kQuiet };
 
   VariableName name;
@@ -37,7 +40,7 @@ struct HorovodVariable {
 
 using Form = HorovodVariable::Form;
 
-// Of two variables with the same option the first one counts.
+// If two variables mean the same option, the first one decides.
 constexpr HorovodVariable kTable[] = {
     {"HOROVOD_FUSION_THRESHOLD", Form::kBytes, "--fusion-threshold-mb", "RONDA_FUSION_THRESHOLD"},
     {"HOROVOD_CYCLE_TIME", Form::kValue, "--cycle-time-ms", "RONDA_CYCLE_TIME"},
@@ -66,10 +69,10 @@ constexpr HorovodVariable kTable[] = {
     {"HOROVOD_CROSS_SIZE"},
 };
 
-// The value that the option takes; nullopt: the variable asks for nothing.
+// The option's value; nullopt: the variable asks for nothing.
 absl::StatusOr<std::optional<std::string>> OptionValue(const HorovodVariable& variable, const std::string& text) {
   if (text.empty() || variable.form == Form::kQuiet) return std::nullopt;
-  // The program begins the timeline itself then, as it may do in any case.
+  // With DYNAMIC the program itself begins the timeline, which it may always do.
   if (variable.form == Form::kTimeline && text == "DYNAMIC") return std::nullopt;
   if (variable.form == Form::kValue || variable.form == Form::kTimeline) return text;
   if (variable.form == Form::kSwitch) {

@@ -10,12 +10,12 @@
 
 namespace ronda {
 
-// Reads Horovod's variables in the environment as the options of rondarun that mean the same. A variable whose twin
-// with Ronda's prefix is set too is left out, and so is an empty one. The uses of options point into `table`. Errors:
-// INVALID_ARGUMENT that names the variable, its value and its proper form.
+// Reads Horovod's environment variables as the options of rondarun with the same meaning. A variable is ignored if it
+// is empty, or if its counterpart with Ronda's prefix is also set. The uses of options point into `table`.
+// Errors: INVALID_ARGUMENT that names the variable, its value and the right form.
 absl::StatusOr<std::vector<GivenOption>> HorovodOptions(const OptionTable& table, const ArgumentSources& sources);
 
-// A line that names those of Horovod's variables in the environment that change nothing; empty if there are none.
+// A line that names the Horovod variables in the environment that change nothing; empty if there are none.
 std::string DescribeUnusedHorovodVariables(const ArgumentSources& sources);
 
 }  // namespace ronda

@@ -15,7 +15,7 @@
 namespace ronda {
 namespace {
 
-// Editors put it in front of UTF-8.
+// Some editors write it at the beginning of UTF-8 files.
 constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 bool IsSlotCount(absl::string_view text, int* slots) {
@@ -33,7 +33,7 @@ absl::StatusOr<HostSlots> ParseEntry(absl::string_view entry) {
   return HostSlots{.host = std::string(parts->first), .slots = slots};
 }
 
-// The keys of a host file's line, in any order. Open MPI's manual has "max_slots" and "max-slots".
+// The keys on a host file's line, in any order. Open MPI's manual has "max_slots" and "max-slots".
 struct LineKeys {
   std::optional<int> slots;
   std::optional<int> max_slots;
@@ -49,7 +49,7 @@ struct LineKeys {
   }
 };
 
-// The words of a line. Those with "=" are of one piece, as in "slots = 2".
+// The words of a line. A word with "=" includes both sides, as in "slots = 2".
 std::vector<std::string> LineWords(absl::string_view line) {
   std::vector<std::string> words;
   bool continues = false;
@@ -69,7 +69,7 @@ absl::Status NotRead(absl::string_view word) {
   return absl::InvalidArgumentError(absl::StrCat("\"", word, "\" is not read"));
 }
 
-// The host that a line without its comment names. Errors: INVALID_ARGUMENT that says what is wrong in it.
+// The host on a line without its comment. Errors: INVALID_ARGUMENT with the reason.
 absl::StatusOr<HostSlots> ParseHostLine(absl::string_view line) {
   const std::vector<std::string> words = LineWords(line);
   HostSlots host = {.host = words.front()};
@@ -85,7 +85,7 @@ absl::StatusOr<HostSlots> ParseHostLine(absl::string_view line) {
     const std::vector<absl::string_view> pair = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
     if (pair.size() != 2 || !keys.Read(pair[0], pair[1])) return NotRead(words[i]);
   }
-  // Open MPI would count cores here.
+  // Open MPI would count cores in this case.
   if (keys.max_slots && !keys.slots) return absl::InvalidArgumentError("max_slots needs slots");
   host.slots = keys.slots.value_or(1);
   if (keys.max_slots.value_or(host.slots) < host.slots) {

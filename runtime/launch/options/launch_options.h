@@ -18,19 +18,19 @@ inline constexpr int kStreamCount = 2;
 
 constexpr const char* Name(Stream stream) { return stream == Stream::kStdout ? "stdout" : "stderr"; }
 
-// Several nodes that each start their own ranks, as many on each, as torchrun has it. Rank 0 is on node 0, where all
-// ranks meet.
+// Several nodes, each of which starts its own ranks, and as many as the other nodes, as for torchrun. Rank 0 is on node
+// 0, where all ranks meet.
 struct NodeGroup {
   int nodes = 2;
   int node_rank = 0;
-  // kByArrival: the nodes get their numbers in the order in which they come to the master's address, as torchrun's c10d
-  // has it, and `node_rank` is not known before.
+  // kByArrival: the nodes are numbered in the order in which they connect to the master's address, as for torchrun's
+  // c10d. `node_rank` is not known before.
   enum class Numbering { kGiven, kByArrival } numbering = Numbering::kGiven;
   std::string master_address = "127.0.0.1";
   int master_port = 29500;
 };
 
-// How ranks on other hosts are started.
+// The way in which ranks on other hosts are started.
 struct RemoteOptions {
   int ssh_port = 0;                             // 0: ssh's own choice
   std::string ssh_identity_file;                // empty: ssh's own choice
@@ -42,8 +42,8 @@ struct RemoteOptions {
   enum class Transport { kAny, kTcp } transport = Transport::kAny;
 };
 
-// Nodes that come and go, as torchrun has it: each is a rondarun with the same command line, and the one on whose host
-// the address is leads.
+// Nodes that come and go, as for torchrun. Each is a rondarun with the same command line. The leader is the one on the
+// host that has the address.
 struct NodeRange {
   int min_nodes = 1;
   int max_nodes = 1;
@@ -52,14 +52,14 @@ struct NodeRange {
   std::string timeout_option = "--elastic-timeout";  // says how long nodes wait for each other
 };
 
-// A job whose members may change: those that die are replaced, and the others go on meanwhile.
+// A job whose members may change: members that die are replaced, and the others go on meanwhile.
 struct ElasticOptions {
   int min_ranks = 1;
   int max_ranks = 1;
   absl::Duration timeout = absl::Seconds(600);  // of all waits for members
   std::optional<int> reset_limit;               // of changes
-  // Before a slot where a member has died is used again, or a host that was lost: the first number, twice as long each
-  // time, up to the second one. nullopt: as JobMembership has it.
+  // The time before a slot is used again if its member has died, or a host if it was lost. It is the first number, and
+  // doubles each time, up to the second number. nullopt: the defaults of JobMembership.
   std::optional<std::pair<absl::Duration, absl::Duration>> cooldown;
   std::string discovery_script;    // lists the hosts, which may change; empty: they are those of `hosts`
   int slots_per_host = 0;          // of listed hosts without slots; 0: each must have some
@@ -70,11 +70,11 @@ struct ElasticOptions {
 struct LaunchOptions {
   // kPreflight needs neither ranks nor a command; kHelp, kVersion and kCheckBuild need nothing.
   enum class Action { kRun, kDryRun, kHelp, kVersion, kCheckBuild, kPreflight };
-  // How a line of a rank is marked in the launcher's output.
+  // The mark on a rank's line in the launcher's output.
   enum class LinePrefix { kRank, kTimestampAndRank };
   // The program that starts the ranks; kAutomatic: rondarun itself on this host, mpirun on several.
   enum class Launcher { kAutomatic, kMpirun, kSsh };
-  // Which core each rank may run on.
+  // The cores that each rank may use.
   enum class Binding { kNone, kCore, kNuma };
 
   Action action = Action::kRun;
@@ -85,9 +85,9 @@ struct LaunchOptions {
   std::optional<NodeGroup> nodes;  // this rondarun starts only the ranks of its node
   std::vector<int> devices;        // GPUs to hand out by local rank; empty: all
   Binding binding = Binding::kNone;
-  std::optional<ElasticOptions> elastic;  // `rank_count` is that of the beginning; with NodeRange: of this node
-  int max_restarts = 0;                   // after a failure the whole job is started again so many times
-  std::vector<int> signals_to_pass;       // that end the job in order; empty: SIGINT, SIGTERM, SIGHUP
+  std::optional<ElasticOptions> elastic;  // `rank_count` is the number at the beginning; with NodeRange: of this node
+  int max_restarts = 0;                   // how often the whole job is started again after a failure
+  std::vector<int> signals_to_pass;       // signals that end the job in order; empty: SIGINT, SIGTERM, SIGHUP
   bool verbose = false;
   bool summary = false;
   std::string name;                    // of the job, for people; empty: none
@@ -97,7 +97,7 @@ struct LaunchOptions {
   absl::Duration grace_period = absl::Seconds(5);
   std::optional<int> monitor_port;              // of the ronda-monitor that is started, 0: any; nullopt: none is
   std::map<std::string, std::string> settings;  // variables that options set for the ranks (-x NAME=VALUE too)
-  std::vector<std::string> notes;               // to be shown before the start: options without effect, unwise ones
+  std::vector<std::string> notes;               // shown before the start: options without effect, unwise options
   std::string words_before;                     // the command: "rondarun -np 2", without secrets
   std::vector<std::string> command;             // program and its arguments; not empty for kRun and kDryRun
 };

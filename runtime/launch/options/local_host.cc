@@ -39,7 +39,8 @@ struct DestroyTopology {
 };
 using TopologyPointer = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, DestroyTopology>;
 
-// hwloc asks again and again, with more room for the answer, until it gets one.
+// Whether the system refuses to report the affinity. hwloc would then ask for it endlessly, with more and more room for
+// the answer.
 bool IsAffinityRefused() {
   cpu_set_t cores;
   return sched_getaffinity(0, sizeof(cores), &cores) != 0 && errno != EINVAL;
@@ -71,7 +72,7 @@ std::vector<Core> CoresWithin(hwloc_topology_t topology, hwloc_const_cpuset_t cp
   return cores;
 }
 
-// The kernel gives the ports from this one on to connections that programs open.
+// The kernel gives ports from this number on to connections that programs open.
 int FirstEphemeralPort() {
   int first = 0;
   std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first;
@@ -83,7 +84,7 @@ struct BoundSocket {
   int port = 0;  // 0: it is not bound
 };
 
-// To `port`, or for 0 to one of the kernel's choice.
+// Binds to `port`; 0: the kernel chooses one.
 BoundSocket Bind(int port) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
@@ -95,7 +96,7 @@ BoundSocket Bind(int port) {
   return {.fd = std::move(fd), .port = ntohs(address.sin_port)};
 }
 
-// To a port that the kernel gives to no connection, if it leaves any.
+// Binds to a port that the kernel gives to no connection, if it leaves any.
 BoundSocket BindOutsideConnections() {
   constexpr int kFirst = 10000, kAttempts = 100;
   const int last = FirstEphemeralPort() - 1;
@@ -130,7 +131,7 @@ int CountCores() {
   return CPU_COUNT(&cores);
 }
 
-// The driver shows one directory a GPU here.
+// The driver has one directory per GPU here.
 int CountGpus() {
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir("/proc/driver/nvidia/gpus"), closedir);
   if (directory == nullptr) return 0;
@@ -157,7 +158,7 @@ absl::StatusOr<HostCores> ThisHostsCores() {
 
 std::vector<int> FindFreePorts(int count) {
   std::vector<int> ports;
-  std::vector<BoundSocket> held;  // until all are found, so that they differ
+  std::vector<BoundSocket> held;  // until all ports are found, so that they differ
   for (int i = 0; i < count; ++i) ports.push_back(held.emplace_back(BindOutsideConnections()).port);
   return ports;
 }

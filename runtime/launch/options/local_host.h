@@ -15,23 +15,23 @@ std::vector<std::string> OwnAddresses();
 // The cores that this process may run on.
 int CountCores();
 
-// NVIDIA's GPUs, as the driver lists them.
+// The number of NVIDIA GPUs that the driver lists.
 int CountGpus();
 
-// A core: the numbers that the system gives its hardware threads.
+// A core: the system's numbers of its hardware threads.
 using Core = std::vector<int>;
 
-// The cores of a host that ranks may run on, by memory node; nodes without any are left out.
+// The cores of a host that ranks may use, by memory node. Memory nodes without such cores are left out.
 struct HostCores {
   std::vector<std::vector<Core>> nodes;
 };
 
-// The cores that this process may run on, as hwloc finds them.
-// Errors: INTERNAL if it cannot.
+// The cores that this process may use, as hwloc finds them.
+// Errors: INTERNAL if hwloc fails.
 absl::StatusOr<HostCores> ThisHostsCores();
 
-// Different ports of this host on which no program listens now; 0 where the system has none. Rank 0 will, a moment
-// later. Until then no connection takes them, where the system leaves ports below those that it gives to connections.
+// Different ports of this host on which no program listens now; 0 if the system has none. Rank 0 will listen there a
+// moment later. Until then the system gives these ports to no connection, if it reserves any ports from connections.
 std::vector<int> FindFreePorts(int count);
 
 // The path of this program; "rondarun" if the system does not tell.

@@ -1,6 +1,6 @@
 // Options of a command line: names, values, and effects.
 //
-// A program describes its options as a list of Option whose effects write to the program's own variables, and reads
+// A program describes its options as a list of Option, whose effects write to the program's own variables. It reads
 // command lines with an OptionTable (command_line.h):
 //
 //   Settings settings;
@@ -26,7 +26,7 @@ namespace ronda {
 
 // An option as the user wrote it.
 struct OptionUse {
-  // Other users of the machine can read a command line, but not necessarily a file.
+  // Other users of the machine can read a command line, but perhaps not a file.
   enum class Origin { kCommandLine, kFile };
 
   std::string name;   // "-np"
@@ -34,20 +34,24 @@ struct OptionUse {
   Origin origin = Origin::kCommandLine;
 };
 
-// Carries out an option.
+// The effect of an option.
 // Errors: INVALID_ARGUMENT that names the option and shows the right form.
 using OptionEffect = std::function<absl::Status(const OptionUse& use)>;
 
 // One option.
 struct Option {
-  // kQuestion: is answered at once, before the options behind it are read. kWithoutEffect: an option of another program
-  // that is accepted and changes nothing. kRefused: an option of another program whose error names the remedy.
+  // Kinds other than the normal one:
+  //   kQuestion       the option is answered at once, before the options after it are read
+  //   kWithoutEffect  an accepted option of another program that changes nothing
+  //   kRefused        an option of another program, whose error names the remedy
   enum class Kind { kNormal, kQuestion, kWithoutEffect, kRefused };
-  // A second use replaces the first one, or adds to it.
+  // Whether a second use replaces the first one, or adds to it.
   enum class Repetition { kReplaces, kAdds };
-  // kNoOption: a value must not be the name of an option, or an option without its value would swallow the next option.
-  // kAnyWords: the value is words for another program. kOptional: it is given as --option=VALUE, or not at all. kTwo:
-  // the value is two words, and has a blank between them.
+  // The form of the value:
+  //   kNoOption  any word but an option's name: an option without its value must not take the next option as its value
+  //   kAnyWords  words for another program
+  //   kOptional  given as --option=VALUE, or not at all
+  //   kTwo       two words with a blank between them
   enum class Value { kNoOption, kAnyWords, kOptional, kTwo };
 
   std::vector<absl::string_view> names;  // messages use the first one
@@ -57,15 +61,16 @@ struct Option {
   Kind kind = Kind::kNormal;
   Repetition repetition = Repetition::kReplaces;
   Value value = Value::kNoOption;
-  absl::string_view section = {};  // the title above it in --help; set by OptionTable's user
+  absl::string_view section = {};  // its title in --help; set by OptionTable's user
 };
 
-// `spec` is the names of the option and the name of its value, as in "-n --count N"; it must outlive the option.
+// `spec` contains the option's names and the name of its value, as in "-n --count N". It must outlive the option.
 Option MakeOption(absl::string_view spec, std::string help, OptionEffect effect);
 
-// Forms of values. The Parse functions return INVALID_ARGUMENT that quotes the value and shows the form.
+// Forms of values. If a value is wrong, the Parse functions return INVALID_ARGUMENT that quotes the value and shows the
+// form.
 
-// INVALID_ARGUMENT that quotes the value and names the right ones: `expected` continues "-np takes ".
+// INVALID_ARGUMENT that quotes the value and names the right values: `expected` continues "-np takes ".
 absl::Status BadValue(const OptionUse& use, absl::string_view expected);
 
 // A number from `min` to `max`.
@@ -81,7 +86,7 @@ struct NumberForm {
 
 absl::StatusOr<double> ParseNumber(const OptionUse& use, const NumberForm& form);
 
-// As ParseNumber, for whole numbers.
+// ParseNumber for whole numbers.
 // REQUIRES: the form's range lies within int's.
 absl::StatusOr<int> ParseInteger(const OptionUse& use, const NumberForm& form);
 
@@ -96,10 +101,10 @@ struct TextForm {
 
 absl::StatusOr<std::string> ParseText(const OptionUse& use, const TextForm& form);
 
-// A list separated by commas, none of its elements empty.
+// A list separated by commas, without empty elements.
 absl::StatusOr<std::vector<std::string>> ParseList(const OptionUse& use, const TextForm& form);
 
-// Words that an option takes, in any case, and the meaning of each. The first is the example in errors.
+// The words that an option takes, in any case, and the meaning of each. Errors show the first one as an example.
 template <typename Meaning>
 using WordForm = std::vector<std::pair<absl::string_view, Meaning>>;
 

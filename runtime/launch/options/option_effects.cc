@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kMaxNodes = 65536;
 constexpr int kMaxDevice = 1023;
-// A month: longer waits are typing errors.
+// A month. A longer wait is a typing error.
 constexpr double kMaxSeconds = 30 * 86400;
 
 bool IsVariableName(absl::string_view name) {
@@ -60,7 +60,7 @@ bool SoundsSecret(absl::string_view name) {
                      [&](absl::string_view sign) { return absl::StrContains(upper, sign); });
 }
 
-// rondactl takes it as a word, and pages show it.
+// rondactl accepts the name as a word, and pages show it.
 absl::Status SetName(const OptionUse& use, CommandLineDraft* draft) {
   constexpr size_t kMostCharacters = 64;
   const bool is_name =
@@ -80,7 +80,7 @@ absl::Status SetHosts(const OptionUse& use, CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// Open MPI's list of hosts, or Paddle's address of this host. Only the latter goes with options for nodes.
+// Open MPI's list of hosts, or Paddle's address of this host. Options for nodes go together only with the address.
 absl::Status SetHost(const OptionUse& use, CommandLineDraft* draft) {
   const bool is_ipv6 = std::count(use.value.begin(), use.value.end(), ':') > 1 && use.value.front() != '[';
   const bool is_list =
@@ -116,7 +116,7 @@ absl::Status SetElasticTimeout(const OptionUse& use, CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// Two words on a command line, a list in a file.
+// The range is two words on a command line, and a list in a file.
 absl::Status SetCooldownRange(const OptionUse& use, CommandLineDraft* draft) {
   const std::vector<std::string> words = absl::StrSplit(use.value, absl::ByAnyChar(" ,"), absl::SkipEmpty());
   const NumberForm form = {
@@ -140,7 +140,7 @@ absl::Status SetGracePeriod(const OptionUse& use, CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// -x NAME: with the value it has here. -x NAME=VALUE: with that value.
+// -x NAME passes on the launcher's value; -x NAME=VALUE sets a value.
 absl::Status ExportVariable(const OptionUse& use, CommandLineDraft* draft) {
   const size_t equals = use.value.find('=');
   const std::string name = use.value.substr(0, equals);
@@ -169,7 +169,7 @@ absl::Status ExportVariable(const OptionUse& use, CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// A number, or torchrun's range, for jobs that change their size.
+// A number, or torchrun's range for jobs that change their size.
 absl::Status SetNodes(const OptionUse& use, CommandLineDraft* draft) {
   const NumberForm form = {.what = "a number of nodes, or MIN:MAX", .example = "2", .min = 1, .max = kMaxNodes};
   const size_t colon = use.value.find(':');

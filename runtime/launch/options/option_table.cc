@@ -28,7 +28,7 @@ using Launcher = LaunchOptions::Launcher;
 using Options = std::vector<Option>;
 
 constexpr int kMaxNodes = 65536;
-// A month: longer waits are typing errors.
+// A month. A longer wait is a typing error.
 constexpr double kMaxStallSeconds = 30 * 86400;
 
 constexpr TextForm kFile = {.what = "a file", .example = "trace.json"};
@@ -39,7 +39,7 @@ Option WithKind(Kind kind, Option option) {
   return option;
 }
 
-// An option whose uses add up.
+// An option whose repeated uses are added.
 Option Adding(Option option, Option::Value value = Option::Value::kNoOption) {
   option.repetition = Option::Repetition::kAdds;
   option.value = value;
@@ -216,7 +216,7 @@ Options OutputOptions(CommandLineDraft* draft) {
   };
 }
 
-// An option that sets an environment variable of the ranks; "$" in `help` stands for its name.
+// An option that sets an environment variable of the ranks. "$" in `help` stands for the variable's name.
 Option Setting(absl::string_view spec, VariableName variable, absl::string_view help, VariableText text,
                CommandLineDraft* draft) {
   return MakeOption(spec, absl::StrReplaceAll(help, {{"$", variable.view()}}),
@@ -238,7 +238,7 @@ VariableText WordOf(WordForm<std::string> form) {
   return [form = std::move(form)](const OptionUse& use) { return ParseWord(use, form); };
 }
 
-// A number of steps; 100 without one.
+// A number of steps; 100 if none is given.
 VariableText StepsBetweenChecks() {
   const VariableText number =
       NumberWithUnit({.what = "a number of steps", .example = "100", .min = 1, .max = 1 << 30}, "");
@@ -272,7 +272,7 @@ Options TunableOptions(CommandLineDraft* draft) {
       WithOptionalValue(Setting("--check-numbers N", "RONDA_CHECK",
                                 "Every N steps ranks compare their gradients and parameters\n($; default: 100).",
                                 StepsBetweenChecks(), draft)),
-      // The range that the variable has.
+      // The range of the variable.
       Setting("--autotune-steps-per-sample N", "RONDA_AUTOTUNE_STEPS_PER_SAMPLE",
               "How many steps autotune measures under the same settings\n($; default: 10).",
               NumberWithUnit({.what = "a number of steps", .example = "10", .min = 4, .max = 1000}, ""), draft),
@@ -284,7 +284,7 @@ Options TunableOptions(CommandLineDraft* draft) {
 
 Options WaitingOptions(CommandLineDraft* draft) {
   return {
-      // The range that the variable has.
+      // The range of the variable.
       Setting("--start-timeout S", "RONDA_START_TIMEOUT",
               "Seconds that ranks wait for each other when they start,\nand that hosts may take to start theirs\n"
               "($; default: 30).",
@@ -305,7 +305,7 @@ Options WaitingOptions(CommandLineDraft* draft) {
       MakeOption("--stall-check", "Do both. This is the default.", Assign(&draft->stall_check, Choice::kYes)),
       MakeOption("--no-stall-check", "Do neither: wait for ever, and say nothing.",
                  Assign(&draft->stall_check, Choice::kNo)),
-      // Horovod has two levels that Ronda has not.
+      // Horovod has two levels that Ronda lacks.
       Setting("--log-level LEVEL", "RONDA_LOG_LEVEL",
               "Which messages of the runtime are printed: debug, info, warning,\nerror or off ($; default: "
               "warning).",
@@ -331,14 +331,14 @@ Options Questions(CommandLineDraft* draft) {
   };
 }
 
-// Options of other launchers that do nothing here: accepted (with a note that says why, unless they ask for the
-// default), or refused.
+// Options of other launchers that do nothing here. They are accepted, with a note that gives the reason unless they ask
+// for the default; or they are refused.
 struct ForeignOptions {
   Kind kind;
   absl::string_view reason;              // empty: they ask for the default
   std::vector<absl::string_view> specs;  // as MakeOption's
-  std::optional<NumberForm> form = {};   // of the value, where a wrong one is an error nevertheless
-  absl::string_view only_value = {};     // a list of the values that are accepted, separated by "|"; empty: any
+  std::optional<NumberForm> form = {};   // of the value, if a wrong one is still an error
+  absl::string_view only_value = {};     // the accepted values, separated by "|"; empty: any
 };
 
 constexpr absl::string_view kNoPaddleElasticity = "give -np N and --min-np N, and the job goes on when ranks die";
@@ -424,7 +424,7 @@ std::vector<ForeignOptions> PaddleVocabulary() {
   };
 }
 
-// Open MPI's mpirun.
+// The options of Open MPI's mpirun.
 std::vector<ForeignOptions> OpenMpiVocabulary() {
   return {
       {Kind::kWithoutEffect, "ranks may outnumber the cores", {"--oversubscribe -oversubscribe"}},
@@ -441,7 +441,7 @@ std::vector<ForeignOptions> OpenMpiVocabulary() {
   };
 }
 
-// mpirun's of Intel MPI and of MPICH.
+// The options of the mpirun of Intel MPI and MPICH.
 std::vector<ForeignOptions> HydraVocabulary() {
   return {
       {Kind::kRefused,

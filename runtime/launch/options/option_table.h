@@ -1,4 +1,4 @@
-// The options of rondarun, the half-read command line that they write to, and their effects on it.
+// The options of rondarun, the unfinished command line to which they write, and their effects on it.
 #ifndef RONDA_RUNTIME_LAUNCH_OPTIONS_OPTION_TABLE_H_
 #define RONDA_RUNTIME_LAUNCH_OPTIONS_OPTION_TABLE_H_
 
@@ -37,19 +37,19 @@ struct ElasticWords {
 // torchrun's and Paddle's options about nodes, as the user gave them.
 struct NodeWords {
   std::optional<int> nodes;
-  std::optional<int> max_nodes;  // more than `nodes`, which is the least then: they come and go
+  std::optional<int> max_nodes;  // more than `nodes`, which is then the fewest: nodes come and go
   std::optional<int> node_rank;
   std::optional<int> ranks_per_node;
   std::optional<std::string> master_address;
   std::optional<int> master_port;
-  bool has_endpoint = false;           // the two were given as one, where nodes can get their numbers
+  bool has_endpoint = false;           // both were given as one option, and the nodes can be numbered
   std::vector<std::string> addresses;  // of all nodes, in the order of their ranks
   bool standalone = false;
 };
 
-// The launch options so far, and the words that can only be judged when everything has been read.
+// The launch options so far, and the words that can only be checked when all options have been read.
 //
-// Thread-compatible. The options of a table write to it, so it stays where it is.
+// Thread-compatible. It cannot be moved, because the options of a table write to it.
 struct CommandLineDraft {
   enum class Choice { kUnsaid, kYes, kNo };
 
@@ -65,17 +65,17 @@ struct CommandLineDraft {
   Choice mpi = Choice::kUnsaid;
   int redirected_streams = 0;  // torchrun's numbers: 1 is stdout, 2 is stderr, 3 is both
   int copied_streams = 0;
-  const ArgumentSources* const sources;  // not owned; options may ask it while they take effect
+  const ArgumentSources* const sources;  // not owned; options may use it while they take effect
 };
 
-// Ends the reading of a command line: works out the consequences of several options together (which node of how many
-// this is, how many ranks it starts, which settings they get), notes options that have no effect in that company, and
-// looks for missing ones.
+// Ends the reading of a command line. Evaluates options that depend on each other: the number of this node, the number
+// of nodes, the number of ranks that this node starts, and the ranks' settings. Adds notes about options that have no
+// effect in this combination, and checks that no option is missing.
 //
 // Errors: INVALID_ARGUMENT that names the options and the remedy.
 absl::Status Complete(CommandLineDraft* draft);
 
-// Effects of single options, by the option's name where they are one option's own.
+// Effects of single options. An effect that belongs to only one option has the option's name.
 
 absl::Status SetName(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetHosts(const OptionUse& use, CommandLineDraft* draft);
@@ -95,14 +95,14 @@ absl::Status SetDevices(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetMonitor(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetSignals(const OptionUse& use, CommandLineDraft* draft);
 
-// Why an address of this host has no effect.
+// The reason why an address of this host has no effect.
 inline constexpr absl::string_view kOwnAddress = "--network-interfaces says which address a host uses";
 
-// Why hosts for this rondarun and options for nodes do not go together.
+// The reason why hosts for this rondarun exclude options for nodes.
 inline constexpr absl::string_view kHostsOrNodes =
     "one has this rondarun start the ranks of all hosts, the other only those of this node; give -np and -H here, or "
     "--nnodes and --nproc-per-node on every node";
-// Whether a variable of that name may hold a secret: its value is never repeated.
+// Whether a variable with that name may hold a secret. If so, its value is never repeated.
 bool SoundsSecret(absl::string_view name);
 
 // Adds the words of the option's value, split as a shell does, to `list`.
@@ -111,22 +111,22 @@ OptionEffect AddWords(std::vector<std::string>* list);
 // Notes that the option has no effect: `reason` continues "--x has no effect: ".
 OptionEffect NoteWithoutEffect(absl::string_view reason, CommandLineDraft* draft);
 
-// The text of an environment variable that an option's value stands for.
+// The text of an environment variable for an option's value.
 using VariableText = std::function<absl::StatusOr<std::string>(const OptionUse& use)>;
 
 // A number of MiB.
 VariableText Mebibytes(NumberForm form);
-// A number, with `unit` behind it.
+// A number, followed by `unit`.
 VariableText NumberWithUnit(NumberForm form, absl::string_view unit);
-// A duration of so many times `unit`; `zero` is the meaning of 0, where that is not nothing.
+// A duration in multiples of `unit`. `zero` is the meaning of 0, if that is not zero time.
 VariableText DurationIn(absl::Duration unit, NumberForm form, std::optional<absl::Duration> zero = std::nullopt);
 
-// The first name of the option that reads more options from a file.
+// The first name of the option that reads further options from a file.
 inline constexpr absl::string_view kConfigFileOption = "--config-file";
 
-// All options of rondarun: horovodrun's, torchrun's, Paddle's, mpirun's -x and Ronda's own. The text of --help, keys of
-// configuration files, errors about unknown names and the test of the manual derive from this table, so a new option is
-// a row here, its effect if that is a new one (below), and a line of docs/rondarun.md.
+// All options of rondarun: horovodrun's, torchrun's, Paddle's, mpirun's -x and Ronda's own. The text of --help, the
+// keys of configuration files, errors about unknown names, and the test of the manual derive from this table. So a new
+// option needs a row here, a line of docs/rondarun.md and, if its effect is new, a function (below).
 //
 // The options write to `draft`, which must outlive their use.
 OptionTable RondarunOptions(CommandLineDraft* draft);

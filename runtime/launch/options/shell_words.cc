@@ -21,7 +21,7 @@ absl::Status TakeEscaped(absl::string_view* rest, std::string* word) {
   return absl::OkStatus();
 }
 
-// Takes the text before the next `quote`. Between double quotes a backslash still quotes the character behind it.
+// Takes the text before the next `quote`. Between double quotes, a backslash still quotes the next character.
 absl::Status TakeQuoted(char quote, absl::string_view* rest, std::string* word) {
   while (!rest->empty()) {
     const char c = rest->front();
@@ -46,7 +46,7 @@ bool IsPlain(char c) {
 
 absl::StatusOr<std::vector<std::string>> SplitShellWords(absl::string_view text) {
   std::vector<std::string> words;
-  std::optional<std::string> word;  // set from its first character or quote on: "" is a word
+  std::optional<std::string> word;  // set from its first character or quote on, because "" is a word
   while (!text.empty()) {
     const char c = text.front();
     text.remove_prefix(1);

@@ -1,4 +1,4 @@
-// Words of a command line as a shell reads and writes them.
+// Reads and writes words of a command line in the form of a shell.
 #ifndef RONDA_RUNTIME_LAUNCH_OPTIONS_SHELL_WORDS_H_
 #define RONDA_RUNTIME_LAUNCH_OPTIONS_SHELL_WORDS_H_
 
@@ -10,15 +10,14 @@
 
 namespace ronda {
 
-// Splits `text` into words as a shell does: at blanks, but for those between quotes or behind a backslash. Nothing is
-// expanded.
-// Errors: INVALID_ARGUMENT if a quote is not closed or a backslash has nothing behind it.
+// Splits `text` into words as a shell does: at blanks, except between quotes and after a backslash. Expands nothing.
+// Errors: INVALID_ARGUMENT if a quote is not closed, or nothing follows a backslash.
 absl::StatusOr<std::vector<std::string>> SplitShellWords(absl::string_view text);
 
-// `word` so that a shell reads it back: as it is, or between single quotes.
+// `word` in a form that a shell reads back: unchanged, or between single quotes.
 std::string ShellQuote(absl::string_view word);
 
-// The command line of `words`.
+// The words as a command line.
 std::string ShellQuote(const std::vector<std::string>& words);
 
 }  // namespace ronda

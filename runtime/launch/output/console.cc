@@ -13,11 +13,11 @@ namespace {
 
 constexpr absl::string_view kEraseLine = "\r\x1b[K";
 
-// While a line is redrawn it must not wrap: erasing reaches one row only.
+// A redrawn line must not wrap, because erasing affects only one row.
 constexpr absl::string_view kWrapOff = "\x1b[?7l";
 constexpr absl::string_view kWrapOn = "\x1b[?7h";
 
-// Programs that erase the line before they redraw it would erase our prefix too.
+// Programs erase a line and then redraw it. Here that would also erase the prefix.
 absl::string_view StripErasing(absl::string_view text) {
   while (absl::ConsumePrefix(&text, "\x1b[K") || absl::ConsumePrefix(&text, "\x1b[0K") ||
          absl::ConsumePrefix(&text, "\x1b[2K")) {
@@ -25,7 +25,7 @@ absl::string_view StripErasing(absl::string_view text) {
   return text;
 }
 
-// Whether the line is a message of Ronda's log for information or debugging (runtime/base/logging.h).
+// Whether the line is a message of Ronda's log at the level of information or debugging (runtime/base/logging.h).
 bool IsInformation(RankId rank, absl::string_view line) {
   const std::string own = absl::StrCat("ronda[", rank, "] ");
   return absl::StartsWith(line, absl::StrCat(own, "I ")) || absl::StartsWith(line, absl::StrCat(own, "D "));
@@ -74,7 +74,7 @@ void LineSplitter::Append(absl::string_view text, Emit emit) {
 void LineSplitter::Redraw() {
   redrawn_ = true;
   if (text_.empty()) return;
-  // Blanks are how a progress bar wipes itself out.
+  // A progress bar erases itself by printing blanks.
   if (text_.find_first_not_of(' ') == std::string::npos) text_.clear();
   previous_ = std::move(text_);
   text_.clear();

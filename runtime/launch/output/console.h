@@ -20,29 +20,30 @@ namespace ronda {
 
 // Cuts a stream of bytes into lines.
 //
-// A line that is redrawn in place ("\r 10 %\r 20 %", as progress bars do) counts as one line: its last state is the
-// line, and progress() is its state so far. "\r\n" ends a line as "\n" does. A line longer than kMaxLine is cut into
-// pieces, so that memory is bounded for every stream.
+// Progress bars redraw a line in place ("\r 10 %\r 20 %"). Such a line is one line: its last state is emitted, and
+// progress() is its state so far. "\r\n" ends a line like "\n". A line longer than kMaxLine is cut into pieces, so that
+// memory is bounded for every stream.
 //
 // Thread-compatible.
 class LineSplitter {
  public:
   static constexpr size_t kMaxLine = size_t{64} << 10;
 
-  // Receives a line, without its end; valid during the call only.
+  // Receives a line without its end. It is valid only during the call.
   using Emit = absl::FunctionRef<void(absl::string_view line)>;
 
   // Takes the next bytes of the stream and emits the lines that they complete.
   void Feed(absl::string_view bytes, Emit emit);
 
-  // The stream has ended: emits the last line if it lacks its newline.
+  // The stream has ended: emits the last line even if it lacks its newline.
   void Finish(Emit emit);
 
-  // The text of the unfinished line that a terminal would show, if that line has been redrawn; else nullopt. Valid
+  // The text of the unfinished line that a terminal would show, if that line has been redrawn; otherwise nullopt. Valid
   // until the next call.
   std::optional<absl::string_view> progress() const;
 
-  // Takes the text of the unfinished line, unless it has been redrawn: what follows begins a new line.
+  // Returns and removes the text of the unfinished line, unless it has been redrawn. The following bytes begin a new
+  // line.
   std::string TakeUnfinished();
 
  private:
@@ -56,11 +57,11 @@ class LineSplitter {
   bool redrawn_ = false;  // this line has seen a '\r'
 };
 
-// Turns the output of the ranks into the launcher's: whole lines, each marked "[rank]<stdout>: ".
+// Turns the ranks' output into the launcher's: whole lines, each marked "[rank]<stdout>: ".
 //
-// On a terminal, a line that a rank redraws in place (a progress bar) is redrawn in place at the bottom: other lines
-// come out above it. One such line is shown at a time; the first keeps its place until it is finished. Elsewhere only
-// the last state of such a line comes out.
+// If a rank redraws a line in place on a terminal (a progress bar), the console redraws it at the bottom, and prints
+// other lines above it. It shows only one such line at a time; the first one keeps its place until it is finished. If
+// the output is no terminal, only the last state of such a line is printed.
 //
 // Thread-compatible. Uses the queues and the calendar given to it, which must outlive it.
 class Console {
@@ -69,10 +70,10 @@ class Console {
     int rank_count = 0;
     LaunchOptions::LinePrefix line_prefix = LaunchOptions::LinePrefix::kRank;
     std::array<Medium, kStreamCount> media = {Medium::kFile, Medium::kFile};  // by Stream
-    std::vector<Stream> hidden;  // of the ranks: their lines are not shown, but last_error has them
+    std::vector<Stream> hidden;  // of the ranks' streams: their lines are not shown, but last_error has them
   };
 
-  // Lines go to `out` and `err`, which are the same queue where both are one terminal.
+  // Lines go to `out` and `err`. These are the same queue if both lead to the same terminal.
   Console(const Options& options, OutputQueue* out, OutputQueue* err, const Clock* calendar);
 
   // Makes room for the output of the ranks 0 to `rank`.
@@ -81,18 +82,18 @@ class Console {
   // Takes the next bytes that `rank` printed.
   void Feed(RankId rank, Stream stream, absl::string_view bytes);
 
-  // `rank` prints no more on `stream`: its last line comes out even without a newline.
+  // `rank` prints no more on `stream`: prints its last line even without a newline.
   void Finish(RankId rank, Stream stream);
 
-  // Prints what `rank` has printed of a line on a terminal, and leaves the cursor behind it: the rank waits for an
-  // answer, which the terminal shows there.
+  // Prints the unfinished line of `rank` on a terminal, and leaves the cursor after it. The rank waits for an answer,
+  // which the terminal shows there.
   void ShowPrompt(RankId rank);
 
   // Prints a line of the launcher to stderr: "rondarun: text".
   void Say(absl::string_view text);
 
-  // The line of `rank` on stderr that says why it ended (LastError), but for information from Ronda's log. Empty if the
-  // rank has printed no such line. Valid until the next call.
+  // The line of `rank` on stderr that shows why it ended (LastError); information from Ronda's log is ignored. Empty if
+  // the rank has printed no such line. Valid until the next call.
   absl::string_view last_error(RankId rank) const { return last_errors_[static_cast<size_t>(rank)].text(); }
 
  private:
@@ -114,7 +115,7 @@ class Console {
   void UpdateProgress(RankId rank, Stream stream);
   void DrawProgress();
   void EraseProgress();
-  // Other lines do not come out behind a question; those of the same rank come after the answer.
+  // Keeps other lines from being printed after a question. Lines of the same rank come after the answer.
   void LeavePrompt(std::optional<RankId> rank, OutputQueue* queue);
 
   const Options options_;
@@ -124,7 +125,7 @@ class Console {
   std::vector<std::array<LineSplitter, kStreamCount>> splitters_;  // by rank
   std::vector<LastError> last_errors_;                             // by rank
   std::optional<Progress> progress_;
-  std::optional<RankId> asking_;  // the cursor is behind a question of this rank's
+  std::optional<RankId> asking_;  // the rank with a question before the cursor
 };
 
 }  // namespace ronda

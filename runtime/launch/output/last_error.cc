@@ -10,7 +10,7 @@
 namespace ronda {
 namespace {
 
-// torch.distributed puts "[rank0]: " in front of each line of an exception that nothing has caught.
+// torch.distributed prints "[rank0]: " before each line of an uncaught exception.
 absl::string_view WithoutRank(absl::string_view line) {
   absl::string_view rest = line;
   if (!absl::ConsumePrefix(&rest, "[rank")) return line;
@@ -24,16 +24,16 @@ bool BeginsGroupTraceback(absl::string_view line) {
   return absl::StartsWith(absl::StripLeadingAsciiWhitespace(line), "+ Exception Group Traceback (most recent call");
 }
 
-// The line behind "| ", which stands in front of all lines of a group; empty if there is none.
+// The line after "| ", which precedes all lines of a group; empty if the line has no "| ".
 absl::string_view LineOfGroup(absl::string_view line) {
   line = absl::StripLeadingAsciiWhitespace(line);
   return absl::ConsumePrefix(&line, "| ") ? line : "";
 }
 
-// Threads of Ronda's may log in the middle of a traceback.
+// Ronda's threads may log in the middle of a traceback.
 bool IsLogOfRonda(absl::string_view line) { return absl::StartsWith(line, "ronda["); }
 
-// Python says so in front of tracebacks that are not why the program ends.
+// Python prints these lines before tracebacks that do not show why the program ends.
 bool IsSecondary(absl::string_view line) {
   return absl::StartsWith(line, "Exception ignored ") || absl::StartsWith(line, "Exception in thread ") ||
          absl::StartsWith(line, "Error in atexit.");

@@ -7,12 +7,13 @@
 
 namespace ronda {
 
-// The line of a program's standard error that most likely says why the program ended.
+// The line of a program's standard error that most probably shows why the program ended.
 //
-// That is the last line that is neither blank nor a warning of Python's, unless Python has printed an exception: then
-// it is the exception's type with the first line of its message. The rest of the message, its notes, and what libraries
-// print while the interpreter ends come behind that line, and do not replace it. An exception of which the program has
-// printed the traceback, and then gone on, counts until kMostBehind more lines have come, or C++ ends the process.
+// This is the last line that is neither blank nor a Python warning. If Python has printed an exception, it is the
+// exception's type with the first line of its message. The rest of the message, the exception's notes, and the output
+// of libraries while the interpreter ends come after that line, and do not replace it. A program may print an
+// exception's traceback and then go on. Then the exception is kept until kMostBehind more lines have come, or until C++
+// ends the process.
 //
 // Thread-compatible.
 class LastError {
@@ -22,14 +23,16 @@ class LastError {
   // Takes the next line, without its end.
   void Add(absl::string_view line);
 
-  // Empty: there was no such line.
+  // Empty: no such line has come.
   const std::string& text() const { return text_; }
 
  private:
-  // kFrames, kGroupFrames: in a traceback, of an exception or a group of them. kMessage: behind an exception whose
-  // message begins on the next line. kSourceOfWarning: the line behind a warning may be the source code that caused it.
+  // The place of the next line:
+  //   kFrames, kGroupFrames  in the traceback of an exception, or of a group of exceptions
+  //   kMessage               after an exception whose message begins on the next line
+  //   kSourceOfWarning       after a warning; the line may be the source code that caused it
   enum class State { kOutside, kFrames, kGroupFrames, kMessage, kSourceOfWarning };
-  // kSecondary: an exception that Python meets in a thread or at the end does not replace the one before.
+  // kSecondary: an exception in a thread or at the end of Python does not replace the earlier exception.
   enum class Weight { kPrimary, kSecondary };
 
   void AddOutside(absl::string_view line);
@@ -41,7 +44,7 @@ class LastError {
   std::string text_;
   State state_ = State::kOutside;
   Weight weight_ = Weight::kPrimary;  // of the next traceback
-  int lines_behind_ = kMostBehind;    // the last exception; no fewer than kMostBehind: it does not count
+  int lines_behind_ = kMostBehind;    // after the last exception; from kMostBehind on it is ignored
 };
 
 }  // namespace ronda

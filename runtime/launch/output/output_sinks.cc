@@ -18,7 +18,7 @@
 namespace ronda {
 namespace {
 
-// A pipe that is ready takes this much without blocking (POSIX).
+// If a pipe is ready, it takes this many bytes without blocking (POSIX).
 constexpr size_t kPiece = PIPE_BUF;
 
 bool IsReady(int fd) {

@@ -1,4 +1,4 @@
-// Where the output of a job goes: the standard streams of the launcher, and files.
+// The destinations of a job's output: the launcher's standard streams, and files.
 #ifndef RONDA_RUNTIME_LAUNCH_OUTPUT_OUTPUT_SINKS_H_
 #define RONDA_RUNTIME_LAUNCH_OUTPUT_OUTPUT_SINKS_H_
 
@@ -17,26 +17,26 @@
 
 namespace ronda {
 
-// The reader of the launcher's output: only a terminal can show a line being redrawn in place.
+// The reader of the launcher's output. Only a terminal can show a line that is redrawn in place.
 enum class Medium { kFile, kTerminal };
 
 // Bytes that wait for a descriptor that may be slow, such as a pipe to a pager.
 //
-// The descriptor stays in blocking mode, which belongs to all processes that share it; each write is small enough
-// not to block when poll() says that the descriptor is ready.
+// The descriptor stays in blocking mode, because this mode belongs to all processes that share it. Each write is so
+// small that it does not block when poll() reports that the descriptor is ready.
 //
 // Thread-compatible. Does not own the descriptor.
 class OutputQueue {
  public:
-  // `fd` may be -1 where nothing is ever written (tests).
+  // `fd` may be -1 if nothing is ever written (tests).
   explicit OutputQueue(int fd) : fd_(fd) {}
 
   // After a failed Write, appended bytes are dropped.
   void Append(absl::string_view bytes);
 
   // Writes as much as the descriptor takes without blocking.
-  // Errors: UNAVAILABLE if the reader is gone, the system's for all else; reported once, and the pending bytes
-  // are dropped.
+  // Errors: UNAVAILABLE if the reader is gone, the system's for all else. The error is reported once, and the pending
+  // bytes are dropped.
   absl::Status Write();
 
   int fd() const { return fd_; }
@@ -58,8 +58,8 @@ class StandardOutput {
 
   Medium medium(Stream stream) const { return media_[static_cast<size_t>(stream)]; }
 
-  // The queue for text that goes to `stream`. Both streams have the same queue if they lead to the same terminal, so
-  // that the text there keeps its order.
+  // The queue for text that goes to `stream`. If both streams lead to the same terminal, they have the same queue, so
+  // that the text keeps its order.
   OutputQueue* queue(Stream stream) { return stream == Stream::kStdout || one_terminal_ ? &out_ : &err_; }
 
   bool empty() const { return out_.pending().empty() && err_.pending().empty(); }
@@ -71,8 +71,8 @@ class StandardOutput {
   OutputQueue err_;
 };
 
-// The copies of the ranks' output that --output-filename asks for: DIR/rank.N/stdout and DIR/rank.N/stderr, byte for
-// byte as the rank printed them. Files of an earlier job are replaced.
+// The copies of the ranks' output for --output-filename: DIR/rank.N/stdout and DIR/rank.N/stderr, with exactly the
+// bytes that the rank printed. Files of an earlier job are replaced.
 //
 // Thread-compatible.
 class OutputFiles {
@@ -81,13 +81,14 @@ class OutputFiles {
   // Errors: the system's, naming the path.
   static absl::StatusOr<OutputFiles> Create(const std::string& directory, const std::vector<RankId>& ranks);
 
-  // Creates those of one more rank, if there are files at all. Errors: as Create's.
+  // Creates the files of one more rank, if this object has files. Errors: as Create's.
   absl::Status Add(RankId rank);
 
-  // No files: Write does nothing.
+  // An object without files: Write does nothing.
   OutputFiles() = default;
 
-  // Errors: the system's, naming the path; nothing more is written to that file then, and no error reported.
+  // Errors: the system's, naming the path. After an error, nothing more is written to that file, and no other error is
+  // reported.
   absl::Status Write(RankId rank, Stream stream, absl::string_view bytes);
 
  private:

@@ -32,10 +32,10 @@ namespace {
 
 using Launcher = LaunchOptions::Launcher;
 
-// mpirun takes its own grace period for the ranks twice over, and ends some time after the last of them.
+// mpirun uses its own grace period for the ranks twice, and ends some time after the last rank.
 constexpr absl::Duration kMpirunMargin = absl::Seconds(5);
 
-// Open MPI's parameter for the networks over which mpirun and its daemons on the hosts talk.
+// Open MPI's parameter for the networks between mpirun and its daemons on the hosts.
 constexpr absl::string_view kOpenMpiControlNetwork = "oob_tcp_if_include";
 
 std::string ValueOf(const std::vector<std::string>& environment, absl::string_view name) {
@@ -61,12 +61,12 @@ PlanRequest LocalRequest(const LaunchOptions& options, const LaunchFacts& facts)
   return request;
 }
 
-// `number` is the rank, or that of the member; the first of them reads the input.
+// `number` is the rank, or the member's number. The process with number 0 reads the input.
 ChildProcess::Options ProcessOf(int number, const RankPlan& rank, const LaunchOptions& options,
                                 const LaunchFacts& facts) {
   using Input = ChildProcess::Input;
   const Topology& place = rank.topology;
-  // A member that is stopped would be taken for one that hangs.
+  // A member must not be stopped for the terminal, because it would be taken for one that hangs.
   const Input of_first = options.elastic.has_value() ? Input::kInherited : Input::kTerminal;
   return {.command = options.command,
           .environment = rank.environment,
@@ -86,7 +86,7 @@ int MostRanksOnAHost(const LaunchPlan& plan) {
   return most;
 }
 
-// All ranks on this host, each a process of ours.
+// All ranks run on this host, each as a child of this process.
 absl::StatusOr<JobPlan> PlanLocalJob(const LaunchOptions& options, const LaunchFacts& facts) {
   RONDA_ASSIGN_OR_RETURN(const LaunchPlan launch, MakeLaunchPlan(LocalRequest(options, facts)));
   RONDA_RETURN_IF_ERROR(CheckBinding(facts.cores, options.binding, MostRanksOnAHost(launch)));
@@ -154,14 +154,15 @@ bool AreAllThisHost(const std::vector<HostSlots>& hosts, const LaunchFacts& fact
                      [&](const HostSlots& host) { return IsThisHost(host.host, facts.own_addresses); });
 }
 
-// The name by which all ranks reach the host of rank 0. Whether the port is free is known of this host only.
+// The name by which all ranks reach the host of rank 0. A free port is known only for this host.
 std::string HostOfStore(const LaunchOptions& options, const LaunchFacts& facts) {
   if (AreAllThisHost(options.hosts, facts)) return "127.0.0.1";
   const std::string& first = options.hosts.front().host;
   return IsThisHost(first, facts.own_addresses) ? facts.hostname : first;
 }
 
-// How many ranks each host has, in a row; 0 if hosts differ, or the user may have told mpirun where ranks go.
+// The number of ranks that each host has in a row. 0 if hosts differ, or if the user may have told mpirun where ranks
+// go.
 int RanksPerHost(const LaunchOptions& options) {
   const std::vector<int> counts = FillHosts(options.hosts, options.rank_count);
   if (counts.size() <= 1) return options.rank_count;
@@ -184,8 +185,8 @@ MpirunRequest RequestOf(const LaunchOptions& options, const LaunchFacts& facts, 
           .ranks_per_host = RanksPerHost(options)};
 }
 
-// OK if this host has one of --network-interfaces. `machine` says what it needs that for, and `remedy` goes on behind
-// the list of those that there are.
+// OK if this host has one of --network-interfaces. `machine` names the purpose of the interface. `remedy` follows the
+// list of this host's interfaces.
 absl::Status CheckInterfaces(const std::vector<std::string>& wanted, const LaunchFacts& facts,
                              absl::string_view machine, absl::string_view remedy) {
   const bool has_one = std::any_of(facts.interfaces.begin(), facts.interfaces.end(), [&](const InterfaceAddress& own) {
@@ -198,7 +199,7 @@ absl::Status CheckInterfaces(const std::vector<std::string>& wanted, const Launc
                    "; ", ListInterfaces(facts.interfaces), "; name one", remedy));
 }
 
-// mpirun waits for ever for the hosts to connect to an interface that this one has not.
+// If this host lacks an interface, mpirun waits for ever for the hosts to connect to it.
 absl::Status CheckInterfacesOfMpirun(const RemoteOptions& remote, const LaunchFacts& facts) {
   const bool is_users_choice = std::find(remote.mpi_arguments.begin(), remote.mpi_arguments.end(),
                                          kOpenMpiControlNetwork) != remote.mpi_arguments.end();
@@ -208,7 +209,7 @@ absl::Status CheckInterfacesOfMpirun(const RemoteOptions& remote, const LaunchFa
                                       kOpenMpiControlNetwork, " 10.0.0.0/24\""));
 }
 
-// Whether ranks are to run on this host, as far as the options say.
+// Whether ranks are to run on this host, as far as the options show.
 bool HasRanksHere(const LaunchOptions& options, const LaunchFacts& facts) {
   if (options.elastic && !options.elastic->discovery_script.empty()) return false;
   const std::vector<HostSlots>& hosts = options.hosts;
@@ -222,7 +223,7 @@ absl::Status CheckInterfacesOfRanks(const LaunchOptions& options, const LaunchFa
   return CheckInterfaces(options.remote.network_interfaces, facts, "this host", " of them");
 }
 
-// Whether the ranks' output, and so their start, is not seen by mpirun.
+// Whether mpirun does not print the ranks' output, so that their start cannot be seen.
 bool HidesOutput(const std::vector<std::string>& mpi_arguments) {
   constexpr absl::string_view kSigns[] = {"output-filename", "outfile-pattern", "errfile-pattern", "xml", "xterm"};
   return std::any_of(mpi_arguments.begin(), mpi_arguments.end(), [&](absl::string_view word) {
@@ -232,7 +233,7 @@ bool HidesOutput(const std::vector<std::string>& mpi_arguments) {
   });
 }
 
-// Whether all of these variables, "NAME=value", get through a shell: some shells drop variables whose names they do not
+// Whether a shell passes on all of these variables, "NAME=value". Some shells drop variables whose names they do not
 // accept, such as the functions that bash exports.
 bool PassShells(const std::vector<std::string>& variables) {
   return std::all_of(variables.begin(), variables.end(), [](absl::string_view variable) {
@@ -242,7 +243,7 @@ bool PassShells(const std::vector<std::string>& variables) {
   });
 }
 
-// All ranks behind mpirun.
+// mpirun starts all ranks.
 absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const LaunchFacts& facts) {
   const std::vector<std::string> hosts = HostsOfRanks(options, facts.hostname);
   if (static_cast<int>(hosts.size()) != options.rank_count)
@@ -255,7 +256,7 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
   variables.insert(variables.end(), defaults.variables.begin(), defaults.variables.end());
   if (facts.output == LaunchFacts::Output::kTerminal) variables.emplace_back("RONDA_OUTPUT_IS_TERMINAL=1");
   AddStoreAddress(HostOfStore(options, facts), facts.store_port, &variables);
-  // The ranks name their shared memory by it, so that the launcher finds the leftovers of killed ranks on this host.
+  // The ranks name their shared memory by this id, so the launcher finds what killed ranks leave on this host.
   variables.push_back(absl::StrCat("RONDA_JOB_ID=", facts.job_id));
   MpirunRequest request = RequestOf(options, facts, mpirun, variables);
   const bool is_marked = PassShells(variables) && PassShells(facts.environment);
@@ -289,8 +290,8 @@ bool NeedsOtherHosts(const LaunchOptions& options, const LaunchFacts& facts) {
   return !options.nodes && !AreAllThisHost(options.hosts, facts);
 }
 
-// The reason why this machine cannot start ranks on other hosts by mpirun, if the user leaves the choice of the
-// launcher open; empty: there is none. An mpirun that does not work is none: PlanMpirunJob has the error.
+// The reason why mpirun cannot start ranks on other hosts from this machine, if the user leaves the choice of the
+// launcher open; empty: no reason. An mpirun that does not work is no reason: PlanMpirunJob returns its error.
 std::string ReasonAgainstMpirun(const LaunchOptions& options, const LaunchFacts& facts) {
   const RemoteOptions& remote = options.remote;
   const bool is_open = options.launcher == Launcher::kAutomatic && remote.mpi_arguments.empty() &&
@@ -306,7 +307,7 @@ std::string ReasonAgainstMpirun(const LaunchOptions& options, const LaunchFacts&
                       " (rondarun --check-build says why)");
 }
 
-// A place that is not the rank's own would be two ranks with the same number.
+// If a user sets a rank's place, two ranks could have the same number.
 absl::Status CheckExports(const LaunchOptions& options) {
   for (const auto& [name, value] : options.settings) {
     if (!IsPlaceVariable(name)) continue;
@@ -345,7 +346,7 @@ absl::StatusOr<JobPlan> PlanRanks(const LaunchOptions& options, const LaunchFact
   return is_open ? PlanJobOnOtherHosts(options, facts) : PlanOwnRanks(options, facts);
 }
 
-// Where the name of the job is not known here, it shows all jobs of the user.
+// If the job's name is not known here, the monitor shows all jobs of the user.
 void AddMonitor(const LaunchFacts& facts, int port, JobPlan* plan) {
   std::vector<std::string> command = {facts.monitor, "--wait", "--port", absl::StrCat(port)};
   if (!plan->job_id.empty()) command.push_back(plan->job_id);
@@ -376,7 +377,7 @@ JobPlan BareElasticPlan(const LaunchOptions& options, const LaunchFacts& facts) 
       .reset_limit = elastic.reset_limit};
   if (elastic.cooldown.has_value()) {
     std::tie(membership.min_cooldown, membership.max_cooldown) = *elastic.cooldown;
-    // A host takes several members, and all that fail there at their start.
+    // A host counts the failed starts of all its members, so its cooldown is at least as long as a slot's.
     membership.min_host_cooldown = std::max(membership.min_host_cooldown, membership.min_cooldown);
     membership.max_host_cooldown = std::max(membership.max_host_cooldown, membership.max_cooldown);
   }

@@ -24,7 +24,7 @@
 
 namespace ronda {
 
-// The facts that a job's plan depends on, beside the user's options.
+// The facts on which a job's plan depends, in addition to the user's options.
 struct LaunchFacts {
   std::string hostname;
   std::vector<std::string> own_addresses;  // of this host: its names and numeric addresses
@@ -35,13 +35,13 @@ struct LaunchFacts {
   enum class User { kRoot, kOther } user = User::kOther;
   std::vector<InterfaceAddress> interfaces;  // of this host
   HostCores cores;                           // of this host, if the ranks are to be bound
-  std::string job_id;                        // fresh
-  std::string job_secret;                    // fresh
+  std::string job_id;                        // made for this job
+  std::string job_secret;                    // made for this job
   int free_port = 0;                         // of this host: no program listens there
-  int store_port = 0;                        // another one
-  std::shared_ptr<NodeList> nodes;           // of a job whose nodes come by themselves, unless it is only shown
-  // Whether ranks that this mpirun starts find Ronda's plugin for it; the path is RONDA_MPI_PLUGIN, or empty. Called
-  // where the choice of the launcher depends on it.
+  int store_port = 0;                        // a different one
+  std::shared_ptr<NodeList> nodes;           // of a job whose nodes come by themselves; null if the job is only shown
+  // Whether ranks that this mpirun starts can load Ronda's plugin for it. `path` is RONDA_MPI_PLUGIN, or empty. Called
+  // if the choice of the launcher depends on the result.
   std::function<absl::Status(Mpirun mpirun, const std::string& path)> find_mpi_plugin = [](Mpirun, const std::string&) {
     return absl::OkStatus();
   };
@@ -50,40 +50,40 @@ struct LaunchFacts {
 // A job that is ready to start.
 struct JobPlan {
   std::vector<std::unique_ptr<JobPart>> parts;
-  std::optional<ElasticJob::Options> elastic;  // the ranks are its members, and no parts
-  std::string job_id;                          // whose shared memory is to be removed at the end; empty: unknown here
+  std::optional<ElasticJob::Options> elastic;  // its members are the ranks, and no parts
+  std::string job_id;                          // names the shared memory to remove at the end; empty: unknown here
   int rank_count = 0;                          // of the job
   std::vector<RankId> ranks;                   // that this launcher starts
   ShutdownSchedule::Options shutdown;
-  absl::Duration start_timeout = absl::InfiniteDuration();  // of ranks that others start
+  absl::Duration start_timeout = absl::InfiniteDuration();  // of ranks that other programs start
   std::vector<std::string> notes;                           // for every user: surprising choices
   std::vector<std::string> explanations;                    // for --verbose
   std::vector<std::string> commands;                        // a line for each process, as a shell would start it
 };
 
-// Of an elastic job.
+// Functions for elastic jobs.
 
-// Gives its members a short RONDA_START_TIMEOUT, unless the user gives one: they meet when all of them are there, and
-// if they do not, one has died meanwhile.
+// Gives the members a short RONDA_START_TIMEOUT, unless the user gives one. Members meet when all of them are there. So
+// if they do not meet, one of them has died meanwhile.
 LaunchOptions WithMeetingTimeout(LaunchOptions options, const LaunchFacts& facts);
 
 // The plan without its hosts and processes. REQUIRES: options.elastic.
 JobPlan BareElasticPlan(const LaunchOptions& options, const LaunchFacts& facts);
 
-// The variables that options set for the ranks. Every rank may see all of the devices given; its own is the one
-// numbered by its local rank.
+// The variables that options set for the ranks. Each rank may see all of the given devices; its own device is the one
+// that has its local rank as its number.
 std::map<std::string, std::string> SettingsOf(const LaunchOptions& options);
 
-// A process as a shell would start it, with the variables that differ from inherited ones, but without the secret.
+// A process as a shell would start it, with the variables that differ from inherited ones. The secret is left out.
 std::string DescribeProcess(const std::vector<std::string>& variables, const std::vector<std::string>& inherited,
                             const std::vector<std::string>& command);
 
 // "job 0123: 2 ranks of ./train"
 std::string DescribeJob(const LaunchOptions& options, const JobPlan& plan);
 
-// Decides which program starts the ranks, and how: this launcher itself on its own host, mpirun, or agents over ssh.
-// mpirun is asked for its version if it is to do that. Where the user leaves the choice open, and there is no mpirun,
-// or no plugin for it, agents over ssh do it, and a note says so.
+// Decides which program starts the ranks, and how: this launcher itself (on its own host), mpirun, or agents over ssh.
+// If mpirun is to start them, it is asked for its version. If the user leaves the choice open and mpirun or its plugin
+// is missing, agents over ssh start the ranks, and a note gives the reason.
 //
 // Errors: INVALID_ARGUMENT, UNIMPLEMENTED, NOT_FOUND and FAILED_PRECONDITION for errors that the user can mend.
 absl::StatusOr<JobPlan> MakeJobPlan(const LaunchOptions& options, const LaunchFacts& facts);

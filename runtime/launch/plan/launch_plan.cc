@@ -19,7 +19,8 @@
 namespace ronda {
 namespace {
 
-// What the launcher decides for a rank beside its place. Inherited values are dropped even where no new one is set.
+// The variables that the launcher decides for a rank, other than its place. Inherited values are dropped even if no new
+// value is set.
 constexpr VariableName kOwned[] = {"RONDA_JOB_ID",      "RONDA_JOB_SECRET",    "RONDA_MASTER_ADDR",
                                    "RONDA_MASTER_PORT", "RONDA_MEMBERSHIP_FD", "RONDA_OUTPUT_IS_TERMINAL",
                                    "MASTER_ADDR",       "MASTER_PORT"};
@@ -33,17 +34,16 @@ constexpr absl::string_view kPassedPrefixes[] = {"RONDA_", "NCCL_"};
 constexpr absl::string_view kPassed[] = {"PATH",        "LD_LIBRARY_PATH",      "PYTHONPATH",      "MASTER_ADDR",
                                          "MASTER_PORT", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTHONUNBUFFERED"};
 
-// A variable that ranks get unless it is set.
+// A variable that ranks get unless the user has set it.
 struct DefaultVariable {
   absl::string_view name;
   absl::string_view value;
-  int least_ranks;         // in smaller jobs it is left alone
-  absl::string_view note;  // for every user; empty: it surprises nobody
+  int least_ranks;         // smaller jobs do not get it
+  absl::string_view note;  // for every user; empty: nothing to explain
 };
 
 constexpr DefaultVariable kDefaults[] = {
-    // Python keeps what it prints to a pipe until some kilobytes have come together, and a rank that is killed loses
-    // it.
+    // Python buffers some kilobytes of what it prints to a pipe. A killed rank loses them.
     {.name = "PYTHONUNBUFFERED", .value = "1", .least_ranks = 1, .note = ""},
     {.name = "OMP_NUM_THREADS",
      .value = "1",
@@ -65,13 +65,13 @@ bool IsPassed(absl::string_view name) {
 constexpr int kLastPort = 65535;
 constexpr absl::string_view kLoopback = "127.0.0.1";
 
-// How many hosts have a rank with this local rank.
+// The number of hosts that have a rank with this local rank.
 int CrossSize(const std::vector<int>& local_sizes, int local_rank) {
   return static_cast<int>(
       std::count_if(local_sizes.begin(), local_sizes.end(), [&](int size) { return size > local_rank; }));
 }
 
-// How many ranks run on each host.
+// The number of ranks on each host.
 absl::StatusOr<std::vector<int>> CountLocalRanks(const PlanRequest& request) {
   std::vector<int> local_sizes = FillHosts(request.hosts, request.rank_count);
   if (std::accumulate(local_sizes.begin(), local_sizes.end(), 0) == request.rank_count) return local_sizes;
@@ -132,7 +132,8 @@ void AddUnlessSet(absl::string_view name, absl::string_view value, std::vector<s
   if (!ContainsName(*environment, name)) environment->push_back(absl::StrCat(name, "=", value));
 }
 
-// Where the ranks meet, should they not do that in memory: the job, and not the launcher, knows what its backend needs.
+// The address at which the ranks meet if they do not meet in memory. The ranks, and not the launcher, know whether
+// their backend needs it.
 void AddMasterAddress(absl::string_view address, int port, std::vector<std::string>* environment) {
   AddUnlessSet("RONDA_MASTER_ADDR", address, environment);
   AddUnlessSet("RONDA_MASTER_PORT", absl::StrCat(port), environment);
@@ -143,12 +144,12 @@ std::vector<std::string> CommonEnvironment(const PlanRequest& request) {
   std::vector<std::string> environment = InheritedVariables(request.environment, request.settings);
   if (!request.nodes) {
     environment.push_back(absl::StrCat("RONDA_JOB_ID=", request.job_id));
-    // 0: the system gives this host no sockets. The ranks can meet in memory all the same.
+    // 0: the system gives this host no sockets. The ranks can still meet in memory.
     if (request.rank_count > 1 && request.free_port != 0) AddMasterAddress(kLoopback, request.free_port, &environment);
     if (request.store_port != 0) AddStoreAddress(kLoopback, request.store_port, &environment);
   } else {
     AddMasterAddress(request.nodes->master_address, request.nodes->master_port, &environment);
-    // All nodes know this port without asking.
+    // All nodes can compute this port.
     const int port = request.nodes->master_port;
     AddStoreAddress(request.nodes->master_address, port < kLastPort ? port + 1 : port - 1, &environment);
   }
@@ -169,7 +170,7 @@ std::vector<Core> CoresOf(const HostCores& host) {
   return cores;
 }
 
-// The positive duration that the variable says, or `otherwise`.
+// The positive duration in the variable, or `otherwise`.
 absl::Duration DurationOf(const std::vector<std::string>& variables, VariableName name, absl::Duration otherwise) {
   for (const std::string& variable : variables) {
     if (NameOf(variable) != name.view()) continue;

@@ -1,4 +1,4 @@
-// Which rank runs where: with which environment, and on which cores. Pure: everything it knows is passed in.
+// Decides which rank runs where: with which environment, and on which cores. Pure: all its knowledge is passed in.
 #ifndef RONDA_RUNTIME_LAUNCH_PLAN_LAUNCH_PLAN_H_
 #define RONDA_RUNTIME_LAUNCH_PLAN_LAUNCH_PLAN_H_
 
@@ -23,56 +23,56 @@ absl::string_view NameOf(absl::string_view variable);
 
 bool ContainsName(const std::vector<std::string>& variables, absl::string_view name);
 
-// The variables that ranks inherit from the launcher's `environment` ("NAME=value"), with `settings` in place of those
-// of the same names. Variables that tell a rank its place in a job are left out: the launcher may be a rank of another
-// job.
+// The variables that ranks inherit from the launcher's `environment` ("NAME=value"). `settings` replace variables with
+// the same names. Variables that tell a rank its place in a job are left out, because the launcher may be a rank of
+// another job.
 std::vector<std::string> InheritedVariables(const std::vector<std::string>& environment,
                                             const std::map<std::string, std::string>& settings);
 
-// Those of `variables` that ranks on other hosts get too: Ronda's, NCCL's, where programs and libraries are, the
-// settings, and those that the user names in `exports`.
+// The part of `variables` that ranks on other hosts get too. These are Ronda's and NCCL's variables, the paths of
+// programs and libraries, the settings, and the variables that the user names in `exports`.
 std::vector<std::string> VariablesForOtherHosts(const std::vector<std::string>& variables,
                                                 const std::map<std::string, std::string>& settings,
                                                 const std::vector<std::string>& exports);
 
-// Variables that ranks get unless they are set.
+// Variables that ranks get unless the user has set them.
 struct DefaultVariables {
   std::vector<std::string> variables;  // "NAME=value"
-  std::vector<std::string> notes;      // for every user: those that may surprise
+  std::vector<std::string> notes;      // for every user: defaults that may surprise
 };
 
-// Those that are not among `variables`, for a job, or a node, of so many ranks.
+// The defaults that are not among `variables`, for a job, or a node, with `rank_count` ranks.
 DefaultVariables DefaultsFor(int rank_count, const std::vector<std::string>& variables);
 
-// Adds MASTER_ADDR and MASTER_PORT, unless the user has set one by an option: where rank 0 may listen for other
-// libraries. torch.distributed keeps its store there. Ronda's ranks meet elsewhere.
+// Adds MASTER_ADDR and MASTER_PORT, unless an option of the user sets one of them. Rank 0 may listen there for other
+// libraries: torch.distributed keeps its store there. Ronda's ranks meet elsewhere.
 void AddStoreAddress(absl::string_view address, int port, std::vector<std::string>* variables);
 
-// How long the ranks that get `variables` may take to start: their RONDA_START_TIMEOUT, or its default if it is unset
-// or makes no sense, which the ranks then say.
+// The time that the ranks with these `variables` have to start: their RONDA_START_TIMEOUT. If it is unset or malformed,
+// its default; the ranks report a malformed one.
 absl::Duration StartTimeoutOf(const std::vector<std::string>& variables);
 
-// Likewise, how long they may be without a sign of life: RONDA_HEARTBEAT_TIMEOUT.
+// The longest time without a sign of life, from RONDA_HEARTBEAT_TIMEOUT in the same way.
 absl::Duration HeartbeatTimeoutOf(const std::vector<std::string>& variables);
 
-// The facts that a plan is made from.
+// The facts from which a plan is made.
 struct PlanRequest {
   int rank_count = 0;              // with `nodes`, on this node
   std::vector<HostSlots> hosts;    // filled in this order
-  std::optional<NodeGroup> nodes;  // the ranks are those of one node of several; `hosts` is this one alone
+  std::optional<NodeGroup> nodes;  // the ranks are those of one node of several; `hosts` is only that node
   std::string job_id;              // names the job's shared memory, /dev/shm/ronda-<job id>*
   std::string job_secret;          // proves membership of the job
-  int free_port = 0;               // of this host, where its ranks meet if they cannot do that in memory
+  int free_port = 0;               // of this host, where its ranks meet if they cannot do so in memory
   int store_port = 0;              // of this host, for a store of another library
   bool output_is_terminal = false;
-  // kRanks: a process keeps its rank. kSlots: it is a member of an elastic job, and its slot alone is known
+  // kRanks: a process keeps its rank. kSlots: the process is a member of an elastic job, so only its slot is known
   // (SlotVariables).
   enum class Places { kRanks, kSlots } places = Places::kRanks;
   std::vector<std::string> environment;         // the launcher's own, "NAME=value"
   std::map<std::string, std::string> settings;  // variables that replace those of the environment
 };
 
-// One rank: where it stands, and the environment it starts with.
+// One rank: its place in the job, and the environment with which it starts.
 struct RankPlan {
   Topology topology;
   int host = 0;                          // its position among the hosts of the job
@@ -81,29 +81,29 @@ struct RankPlan {
 
 struct LaunchPlan {
   std::vector<RankPlan> ranks;     // by rank; with `nodes`, this node's
-  std::vector<std::string> notes;  // for every user
+  std::vector<std::string> notes;  // notes for every user
 };
 
 // Decides which rank runs where, and with which environment. Pure: all its knowledge is in `request`.
 //
-// Ranks fill the hosts in order. The variables that tell a rank its place replace inherited ones, so
-// that a job started by a rank of another job is a job of its own; so do the settings. All others are passed on.
-// Ranks of several nodes have no job id, which would mean that all share a host; they meet at the master's address.
-// Those of one host meet in memory, but for a RONDA_BACKEND of messages over TCP at the free port.
+// Ranks fill the hosts in order. The variables that tell a rank its place replace inherited ones, so a job that a rank
+// of another job starts is a separate job. The settings replace inherited variables too. All other variables are passed
+// on. Ranks of several nodes get no job id, because a job id would mean that all of them share a host; they meet at the
+// master's address. Ranks of one host meet in memory, unless RONDA_BACKEND asks for messages over TCP; then they meet
+// at the free port.
 //
-// Errors: INVALID_ARGUMENT if the hosts have too few slots, or nodes on several hosts no secret.
+// Errors: INVALID_ARGUMENT if the hosts have too few slots, or if there are nodes on several hosts and no secret.
 absl::StatusOr<LaunchPlan> MakeLaunchPlan(const PlanRequest& request);
 
-// OK if this host can bind `local_size` ranks. Errors: INVALID_ARGUMENT if each is to have a core of its own and there
-// are too few.
+// OK if this host can bind `local_size` ranks.
+// Errors: INVALID_ARGUMENT if each rank is to have its own core and there are too few.
 absl::Status CheckBinding(const HostCores& cores, LaunchOptions::Binding binding, int local_size);
 
-// The hardware threads that a rank may run on, by their numbers in the system; empty: all.
+// The hardware threads that a rank may use, by their numbers in the system; empty: all.
 //
-// kCore: one core each, in the order of the memory nodes; where members of an elastic job outnumber cores they begin
-// again at the first.
-// kNuma: those of one memory node; neighbouring ranks share one, and every node gets the same number of ranks, give or
-// take one.
+// kCore: one core per rank, in the order of the memory nodes. If an elastic job has more members than cores, they begin
+// again at the first core. kNuma: the cores of one memory node. Neighbouring ranks share a memory node, and the numbers
+// of ranks per node differ by at most one.
 //
 // REQUIRES: 0 <= local_rank < local_size.
 std::vector<int> CpusOfRank(const HostCores& cores, LaunchOptions::Binding binding, int local_rank, int local_size);

@@ -33,7 +33,7 @@ Words BindingWords(const MpirunRequest& request) {
   if (!request.remote.binding_arguments.empty()) return request.remote.binding_arguments;
   if (request.binding == Binding::kCore) return {"-bind-to", "core", "-map-by", "slot"};
   if (request.binding == Binding::kNuma) return {"-bind-to", "numa", "-map-by", "slot"};
-  // Without -map-by, Hydra counts ranks round the hosts' slots as well.
+  // Without -map-by, Hydra also distributes ranks over the hosts' slots in turn.
   if (request.mpirun == Mpirun::kHydra) return {"-bind-to", "none"};
   return {"-bind-to", "none", "-map-by", "slot"};
 }
@@ -45,7 +45,7 @@ std::string SshWords(const RemoteOptions& remote) {
   return absl::StrJoin(words, " ");
 }
 
-// A parameter of Open MPI's, unless the user sets it: mpirun refuses one that is given twice.
+// Sets a parameter of Open MPI, unless the user sets it: mpirun refuses a parameter that is given twice.
 void AppendParameter(absl::string_view name, absl::string_view value, const RemoteOptions& remote, Words* words) {
   const Words& own = remote.mpi_arguments;
   if (std::find(own.begin(), own.end(), name) != own.end()) return;
@@ -56,7 +56,7 @@ Words OpenMpiRemoteWords(const RemoteOptions& remote) {
   Words words;
   const std::string ssh = SshWords(remote);
   if (!remote.agent.empty()) {
-    // The agent is only sure to be on this host, so all others are started from here.
+    // The agent is only sure to be on this host, so this host starts the daemons on all others.
     AppendParameter("plm_rsh_agent", remote.agent, remote, &words);
     AppendParameter("plm_rsh_no_tree_spawn", "1", remote, &words);
   }
@@ -78,11 +78,11 @@ MpirunCommand OpenMpiCommand(const MpirunRequest& request) {
   if (request.user == MpirunRequest::User::kRoot) argv.emplace_back("--allow-run-as-root");
   Append({"--tag-output", "-np", absl::StrCat(request.rank_count)}, &argv);
   if (request.hosts.empty()) {
-    // As many ranks as the user says, however many cores there are.
+    // Starts as many ranks as the user asks for, even if there are fewer cores.
     argv.emplace_back("--oversubscribe");
   } else {
     Append({"-H", FormatHosts(request.hosts)}, &argv);
-    // Or it cuts names at their first dot, and looks for other hosts than were named.
+    // Otherwise mpirun cuts names at their first dot, and then looks for other hosts than the named ones.
     AppendParameter("orte_keep_fqdn_hostnames", "1", request.remote, &argv);
   }
   Append(BindingWords(request), &argv);
@@ -106,7 +106,7 @@ absl::StatusOr<MpirunCommand> HydraCommand(const MpirunRequest& request) {
   if (!request.hosts.empty()) Append({"-hosts", FormatHosts(request.hosts)}, &argv);
   Append(BindingWords(request), &argv);
   if (!request.remote.agent.empty()) {
-    // With ssh it would get options of ssh's before the host.
+    // With the launcher ssh, the agent would get options of ssh before the host.
     Append({"-launcher", "rsh", "-launcher-exec", request.remote.agent}, &argv);
   } else if (!request.hosts.empty()) {
     Append({"-launcher", "ssh"}, &argv);
@@ -136,7 +136,7 @@ Words LedByShell(const MpirunRequest& request) {
 
 struct Answer {
   std::string text;
-  int status = 0;  // as waitpid() has it
+  int status = 0;  // in the form of waitpid()
 };
 
 absl::StatusOr<Answer> AskShell(const char* command) {
@@ -178,7 +178,7 @@ absl::StatusOr<MpirunCommand> MakeMpirunCommand(const MpirunRequest& request) {
 }
 
 absl::StatusOr<std::string> MpirunVersion() {
-  // An mpirun that lacks a library ends with 127 too, as a shell does that finds none.
+  // An mpirun that lacks a library also ends with 127, like a shell that finds no mpirun. So look for it first.
   RONDA_ASSIGN_OR_RETURN(const Answer path, AskShell("command -v mpirun"));
   if (path.status != 0) {
     return absl::NotFoundError(

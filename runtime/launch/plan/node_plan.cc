@@ -24,7 +24,7 @@ std::string WorkingDirectory() {
   return std::filesystem::current_path(error).string();
 }
 
-// The agent on the leader's host, which is told everything.
+// The agent on the leader's host. It gets all its facts from the leader.
 AgentPart::Options LocalAgent(const LaunchOptions& options, const LaunchFacts& facts) {
   return {.process = {.command = LocalAgentCommand(options.remote, facts.program),
                       .environment = facts.environment,
@@ -35,7 +35,7 @@ AgentPart::Options LocalAgent(const LaunchOptions& options, const LaunchFacts& f
           .binding = options.binding};
 }
 
-// The agent that a node is. It knows its command and its directory.
+// A node is itself the agent. It knows its command and its directory.
 AgentPart::Options RemoteAgent(const std::string& host, const LaunchFacts& facts) {
   const int socket = facts.nodes->Take(host);
   return {.process = {.command = {facts.program, "--relay", absl::StrCat(socket)},
@@ -55,7 +55,7 @@ AgentHost::Options DescribeHost(const std::string& host, const LaunchOptions& op
     return std::make_unique<AgentPart>(std::move(agent), std::vector<RankId>(), std::move(on_hello));
   };
   if (is_own) described.variables = own;
-  // The other nodes have reached this one there, and this one has got their callers from there.
+  // The other nodes have reached this host at its own address, and their connections show their addresses.
   if (options.remote.network_interfaces.empty() && facts.nodes != nullptr) {
     described.address = is_own ? facts.nodes->own_address() : facts.nodes->AddressOf(host);
   }
@@ -95,7 +95,7 @@ JobPlan PlanNodesJob(const LaunchOptions& options, const LaunchFacts& facts) {
   JobPlan plan = BareElasticPlan(smallest, facts);
   plan.job_id = facts.job_id;
   ElasticJob::Options& elastic = *plan.elastic;
-  // All that come before the first epoch are part of it.
+  // All members that come before the first epoch begins are part of it.
   elastic.membership.initial_members = options.elastic->max_ranks;
   elastic.membership.hosts = {{.name = facts.hostname, .slots = options.rank_count}};
   elastic.nodes = facts.nodes;

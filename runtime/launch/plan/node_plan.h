@@ -1,4 +1,4 @@
-// Elastic jobs whose nodes come by themselves: what their leader plans, and what each node knows itself.
+// Elastic jobs whose nodes come by themselves: the plan of their leader, and the facts that each node knows itself.
 #ifndef RONDA_RUNTIME_LAUNCH_PLAN_NODE_PLAN_H_
 #define RONDA_RUNTIME_LAUNCH_PLAN_NODE_PLAN_H_
 
@@ -10,16 +10,16 @@
 
 namespace ronda {
 
-// By this the nodes, and their members, prove that they belong to the job: RONDA_JOB_SECRET of the `environment`
-// ("NAME=value"), or that of -x. Empty: there is none.
+// The secret by which the nodes and their members prove that they belong to the job: RONDA_JOB_SECRET in `environment`
+// ("NAME=value"), or from -x. Empty: there is no secret.
 std::string SecretOfNodes(const LaunchOptions& options, const std::vector<std::string>& environment);
 
-// The variables that the members on a node have besides those of its `environment`. Each node has its own: but for the
-// job's id nothing of them comes from the leader, and so no secret is sent.
+// The variables that a node's members get in addition to its `environment`. Each node makes its own. Only the job's id
+// comes from the leader, so no secret is sent.
 std::vector<std::string> VariablesOfNode(const LaunchOptions& options, const std::vector<std::string>& environment,
                                          const std::string& job_id);
 
-// The plan of the leader. Its own members are behind an agent too.
+// The leader's plan. The leader's own members also have an agent.
 // REQUIRES: options.elastic->nodes.
 JobPlan PlanNodesJob(const LaunchOptions& options, const LaunchFacts& facts);
 

@@ -9,7 +9,7 @@
 namespace ronda {
 namespace {
 
-// One number of a place: Ronda's variable, and those of other launchers.
+// One number of a place: Ronda's variable for it, and those of other launchers.
 struct PlaceNumber {
   int Topology::*number;
   VariableName rondas;
@@ -28,7 +28,7 @@ constexpr PlaceNumber kSize = {&Topology::size, "RONDA_SIZE", "WORLD_SIZE", "HOR
 constexpr PlaceNumber kLocalRank = {&Topology::local_rank, "RONDA_LOCAL_RANK", "LOCAL_RANK", "HOROVOD_LOCAL_RANK"};
 constexpr PlaceNumber kLocalSize = {&Topology::local_size, "RONDA_LOCAL_SIZE", "LOCAL_WORLD_SIZE",
                                     "HOROVOD_LOCAL_SIZE"};
-// torchrun has no words for these.
+// torchrun has no variables for these.
 constexpr PlaceNumber kCrossRank = {&Topology::cross_rank, "RONDA_CROSS_RANK", VariableName(), "HOROVOD_CROSS_RANK"};
 constexpr PlaceNumber kCrossSize = {&Topology::cross_size, "RONDA_CROSS_SIZE", VariableName(), "HOROVOD_CROSS_SIZE"};
 constexpr PlaceNumber kPlace[] = {kRank, kSize, kLocalRank, kLocalSize, kCrossRank, kCrossSize};
@@ -49,7 +49,7 @@ std::vector<std::string> RondasVariables(const Topology& topology) {
   return variables;
 }
 
-// Sets all variables of the number to the words that the shell makes of `value`; to nothing, if those are none.
+// Sets all variables of the number to the text that the shell makes of `value`. If that is empty, sets none.
 std::string SetAll(const PlaceNumber& number, absl::string_view value) {
   std::string names;
   for (const VariableName name : {number.rondas, number.torchruns, number.horovodruns}) {
@@ -82,7 +82,8 @@ std::vector<std::string> SlotVariables(int slot, int slots) {
 }
 
 std::string PlaceScript(const MpirunPlace& mpirun, int rank_count, int ranks_per_host) {
-  // Names that no program uses: the shell exports a variable on if it was in the environment.
+  // The names are ones that no program uses, because the shell would export such a variable if it was in the
+  // environment.
   std::string script =
       "ronda_set() { ronda_value=$1; shift; test -z \"$ronda_value\" || for ronda_name; do export "
       "\"$ronda_name=$ronda_value\"; done; }; ";

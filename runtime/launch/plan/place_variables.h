@@ -1,6 +1,6 @@
-// The variables that tell a rank its place in the job before it has begun: RONDA_RANK and its companions, and those of
-// torchrun and horovodrun (RANK, HOROVOD_RANK), which other libraries and programs read. MASTER_ADDR and MASTER_PORT
-// are no part of the place (AddStoreAddress in launch_plan.h).
+// The variables that tell a rank its place in the job before it begins. These are RONDA_RANK and its companions, and
+// those of torchrun and horovodrun (RANK, HOROVOD_RANK), which other libraries and programs read. MASTER_ADDR and
+// MASTER_PORT are not part of the place (AddStoreAddress in launch_plan.h).
 //
 // All functions are pure.
 #ifndef RONDA_RUNTIME_LAUNCH_PLAN_PLACE_VARIABLES_H_
@@ -14,19 +14,19 @@
 
 namespace ronda {
 
-// Whether `name` is one of these variables, which the launcher alone sets.
+// Whether `name` is one of these variables, which only the launcher sets.
 bool IsPlaceVariable(absl::string_view name);
 
-// All of them, as "NAME=value". `host` is the position of the rank's host among those of the job: torchrun's
+// All of these variables, as "NAME=value". `host` is the position of the rank's host in the job, which is torchrun's
 // GROUP_RANK.
 std::vector<std::string> PlaceVariables(const Topology& topology, int host);
 
-// The variables of a member of an elastic job, whose slot is one of so many of its host: it is also its local rank
-// there, so that it keeps a device for life. Its place in each epoch comes from the launcher: a rank and a size that
-// hold for the whole job do not exist, so the variables of other launchers say the local place alone.
+// The variables of a member of an elastic job. Its host has `slots` slots. The member's slot is also its local rank, so
+// it keeps the same device for life. The launcher later tells it its place in each epoch. No rank and size are valid
+// for the whole job, so the variables of other launchers contain only the local place.
 std::vector<std::string> SlotVariables(int slot, int slots);
 
-// The variables in which an mpirun tells its processes their place.
+// The variables by which an mpirun tells its processes their place.
 struct MpirunPlace {
   absl::string_view rank;
   absl::string_view size;
@@ -34,11 +34,11 @@ struct MpirunPlace {
   absl::string_view local_size;
 };
 
-// Commands for a shell that each rank of mpirun begins with: they set the variables from those of `mpirun`. If each
-// host has `ranks_per_host` ranks in a row they set GROUP_RANK and the cross rank too; 0: not known. The commands end
-// with a blank.
+// Commands for the shell with which each rank of mpirun begins. They set the place's variables from those of `mpirun`.
+// If each host has `ranks_per_host` ranks in a row, they also set GROUP_RANK and the cross rank; 0: not known. The
+// commands end with a blank.
 //
-// RONDA_RANK is set with RANK: else Ronda would take the process for one of torchrun's.
+// RONDA_RANK is set whenever RANK is. Otherwise Ronda would take the process for a rank of torchrun.
 std::string PlaceScript(const MpirunPlace& mpirun, int rank_count, int ranks_per_host);
 
 }  // namespace ronda

@@ -34,8 +34,8 @@ struct HostRanks {
   enum class State { kAbsent, kPresent } state = State::kAbsent;
 };
 
-// Brings the hosts of a job together: as soon as the first one's agent has said where rank 0 can listen, every agent
-// that is there starts its ranks.
+// Brings the hosts of a job together. When the first host's agent has reported where rank 0 can listen, every agent
+// that has sent its hello starts its ranks.
 class Rendezvous {
  public:
   Rendezvous(std::vector<HostRanks> hosts, Words common, std::optional<std::string> address)
@@ -78,7 +78,7 @@ std::vector<HostRanks> RanksByHost(const LaunchPlan& plan) {
   return hosts;
 }
 
-// The variables that ranks get on every host. What the user is to know about them goes to `notes`.
+// The variables that ranks get on every host. Notes for the user about them go to `notes`.
 Words CommonVariables(const LaunchOptions& options, const LaunchFacts& facts, Words* notes) {
   const std::map<std::string, std::string> settings = SettingsOf(options);
   const Words inherited = InheritedVariables(facts.environment, settings);
@@ -91,7 +91,7 @@ Words CommonVariables(const LaunchOptions& options, const LaunchFacts& facts, Wo
   return common;
 }
 
-// The user's name of the first host, unless that may mean something else on other hosts.
+// The user's name for the first host, unless the name may mean another host elsewhere.
 std::optional<std::string> AddressOf(const std::string& host, const LaunchOptions& options, const LaunchFacts& facts) {
   if (!options.remote.network_interfaces.empty() || IsThisHost(host, facts.own_addresses)) return std::nullopt;
   return host;
@@ -124,7 +124,7 @@ AgentPart::Options AgentOptions(const std::string& host, const LaunchOptions& op
           .binding = options.binding};
 }
 
-// Of an elastic job. A path must lead to a program; a name is looked up when it is run.
+// For an elastic job. A path must lead to a program. A name is only looked up when the program is run.
 absl::Status CheckScript(const std::string& script) {
   if (script.find('/') == std::string::npos || access(script.c_str(), X_OK) == 0) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat("--host-discovery-script ", script, ": ",
@@ -148,7 +148,7 @@ std::vector<std::string> RemoteCommand(const RemoteOptions& remote, absl::string
                                        const std::vector<std::string>& command) {
   const std::string line = absl::StrCat("exec ", ShellQuote(command));
   if (!remote.agent.empty()) return {remote.agent, std::string(host), line};
-  // So that a lost host is noticed, and no terminal changes the output.
+  // These options make ssh notice a lost host, and keep a terminal from changing the output.
   std::vector<std::string> words = {
       "ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=30", "-o", "ServerAliveInterval=10"};
   if (remote.ssh_port != 0) words.insert(words.end(), {"-p", absl::StrCat(remote.ssh_port)});

@@ -12,28 +12,29 @@
 
 namespace ronda {
 
-// The words that run `program`, a rondarun, as an agent on this host.
+// The command that runs `program`, a rondarun, as an agent on this host.
 std::vector<std::string> LocalAgentCommand(const RemoteOptions& remote, absl::string_view program);
 
-// The words that run `program`, a rondarun, as an agent on `host`: by ssh, which does not ask for a password, or by the
-// user's own agent.
+// The command that runs `program`, a rondarun, as an agent on `host`. It uses ssh, which does not ask for a password,
+// or the user's own agent.
 std::vector<std::string> AgentCommand(const RemoteOptions& remote, absl::string_view host, absl::string_view program);
 
-// Plans a job whose ranks are started by agents, one on each host, and meet at the first of the hosts. rondarun must be
-// at the same path everywhere. On this host the agent is started without ssh.
+// Plans a job whose ranks are started by agents, one per host. The ranks meet at the first host. rondarun must have the
+// same path on all hosts. On this host the agent is started without ssh.
 //
-// Rank 0 listens on a port that was free when the agent on its host looked for one; an agent starts no rank before it
+// The agent on rank 0's host looks for a free port, on which rank 0 will listen. No agent starts a rank before the port
 // is known.
 //
 // Errors: INVALID_ARGUMENT if the hosts have too few slots.
 absl::StatusOr<JobPlan> PlanSshJob(const LaunchOptions& options, const LaunchFacts& facts);
 
-// The same for an elastic job, whose agents are started as they are needed. Members meet where the launcher tells them.
-// Errors: INVALID_ARGUMENT if the hosts have too few slots; NOT_FOUND if there is no discovery script of that name.
+// Plans an elastic job in the same way. Its agents are started when they are needed, and members meet where the
+// launcher tells them.
+// Errors: INVALID_ARGUMENT if the hosts have too few slots; NOT_FOUND if there is no discovery script with that name.
 absl::StatusOr<JobPlan> PlanElasticSshJob(const LaunchOptions& options, const LaunchFacts& facts);
 
-// The words that run `command` on `host`, which is another one: by ssh, which does not ask for a password, or by the
-// user's own agent.
+// The command that runs `command` on `host`, which is not this host. It uses ssh, which does not ask for a password, or
+// the user's own agent.
 std::vector<std::string> RemoteCommand(const RemoteOptions& remote, absl::string_view host,
                                        const std::vector<std::string>& command);
 

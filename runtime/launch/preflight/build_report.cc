@@ -25,7 +25,7 @@
 namespace ronda {
 namespace {
 
-// The child's part of AskInChild. Its first byte says whether an answer or an error follows.
+// The child's part of AskInChild. The first byte shows whether an answer or an error follows.
 [[noreturn]] void AnswerParent(int pipe, absl::FunctionRef<absl::StatusOr<std::string>()> find) {
   const absl::StatusOr<std::string> found = find();
   const std::string answer = found.ok() ? absl::StrCat("+", *found) : absl::StrCat("-", found.status().message());
@@ -33,7 +33,7 @@ namespace {
   _exit(0);
 }
 
-// Calls `find` in a process of its own, so that the libraries it loads stay out of this one.
+// Calls `find` in a separate process, so that the libraries that it loads stay out of this one.
 absl::StatusOr<std::string> AskInChild(absl::FunctionRef<absl::StatusOr<std::string>()> find) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot create a pipe");
@@ -80,7 +80,7 @@ std::string Line(absl::string_view name, const absl::StatusOr<std::string>& part
 
 }  // namespace
 
-// The plugins make their MPI's symbols global, so in one process the second plugin would call the first one's MPI.
+// The plugins make their MPI's symbols global. In one process, the second plugin would call the first one's MPI.
 absl::StatusOr<std::string> FindMpiPlugin(Mpirun mpirun, const std::string& path) {
   const MpiFlavor flavor = mpirun == Mpirun::kOpenMpi ? MpiFlavor::kOpenMpi : MpiFlavor::kMpich;
   return AskInChild([&] { return MpiSession::Library({.flavor = flavor, .plugin = path}); });

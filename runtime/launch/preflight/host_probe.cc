@@ -41,7 +41,7 @@ namespace ronda {
 namespace {
 
 constexpr char kGreeting[] = "ronda --check";
-constexpr absl::Duration kServerPatience = absl::Seconds(2);  // with one that connects and says nothing
+constexpr absl::Duration kServerPatience = absl::Seconds(2);  // with a caller that connects and sends nothing
 
 struct FreeAddresses {
   void operator()(addrinfo* addresses) const { freeaddrinfo(addresses); }
@@ -74,7 +74,7 @@ absl::Status Await(int fd, short events, absl::Time deadline) {
   }
 }
 
-// Reads sizeof(kGreeting) bytes, or less if the other side ends before.
+// Reads sizeof(kGreeting) bytes, or fewer if the other side ends earlier.
 absl::StatusOr<std::string> ReadGreeting(int fd, absl::Time deadline) {
   std::array<char, sizeof(kGreeting)> buffer;
   std::string text;
@@ -91,7 +91,7 @@ absl::StatusOr<std::string> ReadGreeting(int fd, absl::Time deadline) {
 
 void Answer(int fd) {
   const absl::StatusOr<std::string> text = ReadGreeting(fd, SteadyNow() + kServerPatience);
-  // A few bytes fit into the empty buffer of a new connection. A caller that is gone needs no answer.
+  // A few bytes fit into the empty buffer of a new connection. A caller that has left needs no answer.
   if (text.ok() && send(fd, text->data(), text->size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
 }
 
@@ -104,7 +104,7 @@ absl::Status Connect(int fd, const addrinfo& to, absl::Time deadline) {
   return SystemError("cannot connect");
 }
 
-// Never closed: both libraries leave threads behind.
+// The library is never closed: both libraries leave threads behind.
 absl::StatusOr<void*> Load(const char* library) {
   void* const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (handle != nullptr) return handle;
@@ -116,7 +116,7 @@ absl::Status Broken(const char* function, int error) {
   return absl::FailedPreconditionError(absl::StrCat(function, " answers with error ", error));
 }
 
-// Calls a function that returns 0 where it goes well.
+// Calls a function that returns 0 on success.
 template <typename... Parameters, typename... Arguments>
 absl::Status Ask(void* library, const char* function, int (*)(Parameters...), Arguments... arguments) {
   const auto entry = reinterpret_cast<int (*)(Parameters...)>(dlsym(library, function));
@@ -125,7 +125,7 @@ absl::Status Ask(void* library, const char* function, int (*)(Parameters...), Ar
   return error == 0 ? absl::OkStatus() : Broken(function, error);
 }
 
-// The signatures that cuda.h and nccl.h give.
+// The signatures in cuda.h and nccl.h.
 constexpr int (*kTakesFlags)(unsigned) = nullptr;
 constexpr int (*kWritesNumber)(int*) = nullptr;
 constexpr int (*kWritesNumberOf)(int*, int) = nullptr;
@@ -180,7 +180,7 @@ void AddGpus(HostFacts* facts) {
   if (const auto nccl = LoadNccl(""); nccl.ok()) (*facts)[fact::kNccl] = (*nccl)->version;
 }
 
-// MPI, and what is missing for a job on several hosts.
+// Adds the MPI, and the parts that are missing for a job on several hosts.
 void AddPlugins(HostFacts* facts) {
   const EnvironmentReader environment = ProcessEnvironment();
   const auto hosts = FindHostsPlugin(environment("RONDA_HOSTS_PLUGIN").value_or(""));
@@ -194,7 +194,7 @@ void AddPlugins(HostFacts* facts) {
   if (!mpi.ok()) (*facts)[fact::kNoMpiPlugin] = std::string(mpi.message());
 }
 
-// Starts answering others, and notes where.
+// Begins to answer other probes, and adds the address to the facts.
 absl::StatusOr<std::unique_ptr<EchoServer>> AddAddress(const std::vector<std::string>& interfaces, HostFacts* facts) {
   RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ChooseAddress(InterfaceAddresses(), interfaces));
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<EchoServer> server, EchoServer::Listen(endpoint.address));
@@ -280,7 +280,7 @@ HostFacts LocalFacts() {
                      {fact::kProgram, ProgramPath()},
                      {fact::kCores, absl::StrCat(CountCores())},
                      {fact::kNumaNodes, absl::StrCat(CountNumaNodes())}};
-  AddPlugins(&facts);  // forks, and a driver that AddGpus loads has threads
+  AddPlugins(&facts);  // this forks, so it comes first: a driver that AddGpus loads has threads
   AddMemory(&facts);
   AddGpus(&facts);
   return facts;

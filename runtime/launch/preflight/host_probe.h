@@ -1,4 +1,4 @@
-// The probe of rondarun --check on a host: the facts of the host, and whether other hosts can be reached from it.
+// The probe of rondarun --check on a host: it reports the host's facts, and whether it can reach other hosts.
 #ifndef RONDA_RUNTIME_LAUNCH_PREFLIGHT_HOST_PROBE_H_
 #define RONDA_RUNTIME_LAUNCH_PREFLIGHT_HOST_PROBE_H_
 
@@ -16,13 +16,13 @@
 
 namespace ronda {
 
-// Sends back, on every connection, the first few bytes that come. It knows nothing and keeps nothing.
+// Sends back the first few bytes of every connection. It stores nothing.
 //
-// Has a thread of its own, which the destructor ends.
+// Has its own thread, which the destructor ends.
 class EchoServer {
  public:
   // Listens on `address`, which is numeric, on a port that the system chooses.
-  // Errors: FAILED_PRECONDITION that says why not.
+  // Errors: FAILED_PRECONDITION with the reason.
   static absl::StatusOr<std::unique_ptr<EchoServer>> Listen(const std::string& address);
 
   ~EchoServer();
@@ -41,8 +41,9 @@ class EchoServer {
   std::thread thread_;
 };
 
-// Connects from the one address of this host to the other's, and expects back the bytes that it sends.
-// Errors: UNAVAILABLE, DEADLINE_EXCEEDED after `patience`, that say why.
+// Connects from address `from` of this host to address `to` of another host, and expects to receive the bytes that it
+// sends.
+// Errors: UNAVAILABLE, and DEADLINE_EXCEEDED after `patience`, with the reason.
 absl::Status TryEcho(const std::string& from, const std::string& to, int port, absl::Duration patience);
 
 struct GpuDriver {
@@ -51,20 +52,20 @@ struct GpuDriver {
 };
 
 // Asks libcuda.so.1.
-// Errors: NOT_FOUND if it is not installed; FAILED_PRECONDITION if it does not work, or there is no device.
+// Errors: NOT_FOUND if it is not installed; FAILED_PRECONDITION if it does not work, or the host has no device.
 absl::StatusOr<GpuDriver> FindGpuDriver();
 
-// The facts of this host, but for its address.
+// The facts of this host, except for its address.
 HostFacts LocalFacts();
 
-// The word, before any other, that makes rondarun a probe.
+// The first word on the command line that makes rondarun a probe.
 inline constexpr char kProbeWord[] = "--probe";
 
-// The program that rondarun --check starts on every host, as "rondarun --probe [INTERFACE]...", and talks with. It
-// prints the host's facts and a line ".", and then answers questions, a line each, until its input ends.
+// The probe program, which rondarun --check starts on every host as "rondarun --probe [INTERFACE]...". It prints the
+// host's facts and a line ".". Then it answers questions, one per line, until its input ends.
 //
 //   clock                  the time here: nanoseconds since 1970
-//   connect ADDRESS PORT   whether the probe there can be reached from here: "ok", or why not
+//   connect ADDRESS PORT   whether this host can reach the probe there: "ok", or why not
 //
 // Returns the exit code.
 int RunProbe(const std::vector<std::string>& interfaces);

@@ -59,19 +59,19 @@ absl::StatusOr<pid_t> Spawn(const std::vector<std::string>& command, const FileA
   return pid;
 }
 
-// Programs that fail say why in their last line.
+// A program that fails gives the reason in its last line.
 std::string LastLine(absl::string_view text) {
   const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n', absl::SkipWhitespace());
   return lines.empty() ? "" : std::string(absl::StripAsciiWhitespace(lines.back()));
 }
 
-// A login and a start over a slow network.
+// The time for a login and a start over a slow network.
 constexpr absl::Duration kStartPatience = absl::Seconds(30);
 constexpr absl::Duration kAnswerPatience = absl::Seconds(5);
-// Longer than a probe tries to connect.
+// Longer than a probe's attempt to connect.
 constexpr absl::Duration kConnectPatience = absl::Seconds(3);
 
-// The variables that ranks on all hosts would get, "--probe", and the interfaces if there are any.
+// The variables that ranks on all hosts would get, "--probe", and the interfaces, if any.
 std::vector<std::string> ProbeWords(const std::string& program, const RemoteOptions& remote) {
   std::vector<std::string> words = {"env"};
   for (const char* name : {"RONDA_MPI_PLUGIN", "RONDA_HOSTS_PLUGIN"}) {
@@ -88,7 +88,7 @@ struct Asked {
   ProbedHost host;
   std::unique_ptr<ProbeClient> probe;  // null if host.status is not OK
 
-  // No more questions, for this reason.
+  // Asks no more questions, because of `status`.
   void GiveUp(absl::Status status) {
     host.status = std::move(status);
     probe.reset();
@@ -103,7 +103,7 @@ absl::Status ReadFacts(ProbeClient* probe, absl::Time deadline, HostFacts* facts
   }
 }
 
-// The time there was read at some moment between question and answer.
+// The other host read its clock at some moment between question and answer.
 absl::Status CompareClocks(ProbeClient* probe, ProbedHost* host) {
   const absl::Time asked = CalendarNow();
   const absl::Time begin = SteadyNow();
@@ -146,7 +146,7 @@ void ReadConnections(const std::vector<const Asked*>& targets, Asked* from) {
   }
 }
 
-// All try at the same time: each answers the others while it asks.
+// All hosts try at the same time: each answers the others while it asks them.
 void TryConnections(std::vector<Asked>* all) {
   std::vector<std::vector<const Asked*>> targets;
   for (const Asked& from : *all) targets.push_back(TargetsOf(from, *all));
@@ -196,7 +196,7 @@ ProbeClient::ProbeClient(pid_t pid, UniqueFd conversation, UniqueFd errors)
 
 ProbeClient::~ProbeClient() {
   conversation_.Reset();
-  // A probe ends with its input, also behind ssh. The command itself may hang.
+  // A probe ends when its input ends, also behind ssh. The command itself may hang.
   kill(pid_, SIGKILL);
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
@@ -252,14 +252,14 @@ PreflightReport CheckHosts(const LaunchOptions& options, const std::string& prog
   TryConnections(&all);
   std::vector<ProbedHost> probed;
   for (Asked& asked : all) probed.push_back(std::move(asked.host));
-  // Agents start the ranks of elastic jobs, too.
+  // Elastic jobs need no MPI either: agents start their ranks.
   const bool needs_no_mpi = options.launcher == LaunchOptions::Launcher::kSsh || options.elastic.has_value();
   return MakePreflightReport(probed, needs_no_mpi ? Starters::kSsh : Starters::kMpirunOrSsh);
 }
 
 int RunPreflight(const LaunchOptions& options) {
   LaunchOptions asked = options;
-  // The interfaces that ranks would find in the environment.
+  // The interfaces that ranks would read from the environment.
   const std::optional<std::string> interfaces = ProcessEnvironment()("RONDA_NETWORK_INTERFACE");
   if (interfaces.has_value() && asked.remote.network_interfaces.empty()) {
     asked.remote.network_interfaces = absl::StrSplit(*interfaces, ',', absl::SkipEmpty());

@@ -17,7 +17,7 @@
 
 namespace ronda {
 
-// A probe (host_probe.h) that runs as a child process, here or behind ssh, and the conversation with it.
+// A probe (host_probe.h) that runs as a child process, on this host or behind ssh, and the conversation with it.
 //
 // Thread-compatible. The destructor ends the child.
 class ProbeClient {
@@ -30,32 +30,32 @@ class ProbeClient {
   ProbeClient(const ProbeClient&) = delete;
   ProbeClient& operator=(const ProbeClient&) = delete;
 
-  // Asks a question. That the probe is gone shows when its answer is read.
+  // Sends a question. If the probe has ended, only ReadLine reports this.
   void Ask(absl::string_view question);
 
   // The next line that the probe prints, without newline.
-  // Errors: UNAVAILABLE with the last line that it has printed to standard error, if it has ended; DEADLINE_EXCEEDED.
+  // Errors: UNAVAILABLE if the probe has ended, with its last line on standard error; DEADLINE_EXCEEDED.
   absl::StatusOr<std::string> ReadLine(absl::Time deadline);
 
  private:
   ProbeClient(pid_t pid, UniqueFd conversation, UniqueFd errors);
 
-  // Why it has ended.
+  // The error of a probe that has ended.
   absl::Status Ended();
 
   const pid_t pid_;
-  UniqueFd conversation_;  // a socket: its input and output
+  UniqueFd conversation_;  // a socket: the probe's input and output
   UniqueFd errors_;        // its standard error
   std::string unread_;
 };
 
-// rondarun --check: asks all hosts of `options` at the same time, starting `program` (the path of rondarun, which must
-// be the same everywhere) as a probe on each of them, lets them try to reach each other, and reports. Hosts with one of
-// the names `own` are this one; the others are asked through the agent or ssh.
+// rondarun --check: starts `program` (the path of rondarun, which must be the same on all hosts) as a probe on all
+// hosts of `options` at the same time. Lets the hosts try to reach each other, and makes the report. Hosts with one of
+// the names `own` are this host; the others are reached through the agent or ssh.
 PreflightReport CheckHosts(const LaunchOptions& options, const std::string& program,
                            const std::vector<std::string>& own);
 
-// Checks, and prints the report. Returns the exit code: 1 if something keeps a job from running.
+// Checks the hosts, and prints the report. Returns the exit code: 1 if a problem prevents a job.
 int RunPreflight(const LaunchOptions& options);
 
 }  // namespace ronda

@@ -17,9 +17,9 @@ namespace ronda {
 namespace {
 
 constexpr double kMiB = 1024 * 1024;
-// Shared memory of a rank: its ring, and as much again at most.
+// The shared memory of a rank: its ring, and at most the same size again.
 constexpr double kShmPerRank = 4.4 * kMiB;
-// Beyond this the times in the hosts' logs cannot be put side by side.
+// With a greater difference, the times in the hosts' logs cannot be compared.
 constexpr absl::Duration kClockTolerance = absl::Seconds(1);
 
 std::string Size(double bytes) {
@@ -31,7 +31,7 @@ std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; 
 
 std::string ClockText(const ProbedHost& host) {
   const double ms = absl::ToDoubleMilliseconds(host.clock_skew);
-  // A difference below the time of the question and its answer is none.
+  // A difference smaller than the round trip of the question is no difference.
   return absl::AbsDuration(host.clock_skew) <= host.clock_precision ? "same" : absl::StrFormat("%+.0f ms", ms);
 }
 
@@ -53,7 +53,7 @@ Row RowOf(const ProbedHost& host) {
           ClockText(host)};
 }
 
-// Columns as wide as their widest entry.
+// Makes each column as wide as its widest entry.
 std::string Table(const std::vector<Row>& rows) {
   std::vector<size_t> widths;
   for (const Row& row : rows) {
@@ -77,7 +77,7 @@ std::string TableOf(const std::vector<ProbedHost>& hosts) {
   return Table(rows);
 }
 
-// The value that most hosts have; of equally frequent ones, that of the first host.
+// The value that most hosts have. If several are equally frequent, the one that comes first in the list of hosts.
 std::string Usual(const std::vector<const ProbedHost*>& hosts, absl::string_view name) {
   std::map<std::string, size_t> counts;
   for (const ProbedHost* host : hosts) ++counts[FactOr(host->facts, name)];
@@ -99,7 +99,7 @@ constexpr Equal kGpusEqual = {fact::kGpus, "GPUs", ""};
 constexpr Equal kCudaEqual = {fact::kCuda, "CUDA", "CUDA "};
 constexpr Equal kNcclEqual = {fact::kNccl, "NCCL", "NCCL "};
 
-// "h2 has Ronda 0.3.0, the others 0.4.0"; nothing if all have the same.
+// "h2 has Ronda 0.3.0, the others 0.4.0"; empty if all hosts have the same.
 std::vector<std::string> OddOnes(const std::vector<const ProbedHost*>& hosts, const Equal& equal) {
   const std::string usual = Usual(hosts, equal.name);
   std::vector<std::string> odd, even;
@@ -150,8 +150,8 @@ bool AllHave(const std::vector<const ProbedHost*>& hosts, absl::string_view name
   return Reasons(hosts, name).size() == hosts.size();
 }
 
-// Problems with MPI of hosts that are to run a job together. Where no host has the plugin, ranks are started without
-// it.
+// The MPI problems of hosts that are to run a job together. A missing plugin is no problem if all hosts lack it: then
+// ranks are started without MPI.
 std::vector<std::string> MpiProblems(const std::vector<const ProbedHost*>& hosts) {
   std::vector<std::string> problems = OddOnes(hosts, kMpiEqual);
   if (!AllHave(hosts, fact::kNoMpiPlugin)) Append(Reasons(hosts, fact::kNoMpiPlugin), &problems);
@@ -169,7 +169,7 @@ std::vector<std::string> ProblemsAcross(const std::vector<const ProbedHost*>& ho
   return problems;
 }
 
-// Why ranks are started without MPI, as far as the user has not asked for that.
+// The reason why ranks are started without MPI, unless the user has asked for that.
 std::vector<std::string> MpiNotes(const std::vector<const ProbedHost*>& hosts) {
   constexpr absl::string_view kWithout = "ranks are started over ssh, and hosts exchange data over TCP";
   if (Usual(hosts, fact::kMpi).empty()) return {absl::StrCat("there is no MPI: ", kWithout)};
@@ -178,7 +178,7 @@ std::vector<std::string> MpiNotes(const std::vector<const ProbedHost*>& hosts) {
       absl::StrCat("no host has the plugin for its MPI: ", kWithout, "; ", Reasons(hosts, fact::kNoMpiPlugin).front())};
 }
 
-// Facts worth knowing that are no obstacle.
+// Useful facts that do not prevent a job.
 std::vector<std::string> NotesOn(const std::vector<const ProbedHost*>& hosts) {
   std::vector<std::string> notes;
   for (const ProbedHost* host : hosts) {

@@ -1,4 +1,4 @@
-// The report of rondarun --check, and the facts that it is made of. Pure, so that tests can try any mixture of hosts.
+// The report of rondarun --check, and its facts. Pure, so that tests can try any mixture of hosts.
 #ifndef RONDA_RUNTIME_LAUNCH_PREFLIGHT_PREFLIGHT_REPORT_H_
 #define RONDA_RUNTIME_LAUNCH_PREFLIGHT_PREFLIGHT_REPORT_H_
 
@@ -12,7 +12,7 @@
 
 namespace ronda {
 
-// By name. A fact that a host does not have, or a probe of another version does not know, is absent.
+// Facts by name. A fact is absent if a host does not have it, or if a probe of another version does not know it.
 using HostFacts = std::map<std::string, std::string>;
 
 // Sizes are in bytes, as decimal numbers.
@@ -31,20 +31,20 @@ inline constexpr char kGpus[] = "gpus";                      // "8 x NVIDIA H200
 inline constexpr char kCuda[] = "cuda";                      // that the driver supports: "12.4"
 inline constexpr char kNccl[] = "nccl";                      // "2.18.5"
 inline constexpr char kAddress[] = "address";                // numeric, where others reach this host
-inline constexpr char kNoAddress[] = "no_address";           // why there is none
+inline constexpr char kNoAddress[] = "no_address";           // why it has none
 inline constexpr char kPort[] = "port";                      // where the probe answers
 }  // namespace fact
 
 // The fact, or "" if it is absent.
 std::string FactOr(const HostFacts& facts, absl::string_view name);
 
-// A fact as a number; 0 if it is absent or none.
+// A fact as a number; 0 if it is absent or no number.
 double NumberOf(const HostFacts& facts, absl::string_view name);
 
-// "name=value", a line each. Line breaks in values become blanks.
+// "name=value", one per line. Line breaks in values become blanks.
 std::string FormatFacts(const HostFacts& facts);
 
-// Notes the fact that `line` has; other lines, such as those of a login shell, are left out.
+// Adds the fact in `line`. Ignores other lines, such as those of a login shell.
 void ParseFact(absl::string_view line, HostFacts* facts);
 
 // The findings about a host.
@@ -56,20 +56,20 @@ struct ProbedHost {
   };
 
   std::string host;     // as the user calls it
-  int slots = 0;        // ranks it is to take; 0: unknown
+  int slots = 0;        // ranks that it is to take; 0: unknown
   absl::Status status;  // why there are no facts
   HostFacts facts;
-  absl::Duration clock_skew;       // how far its clock is ahead of that of the host that checks
-  absl::Duration clock_precision;  // and how far that may be off
+  absl::Duration clock_skew;       // how far its clock is ahead of the checking host's
+  absl::Duration clock_precision;  // the possible error of that
   std::vector<Unreached> unreached;
 };
 
 struct PreflightReport {
-  std::string text;                   // a table, a line a host, then problems and notes
-  std::vector<std::string> problems;  // that keep a job from running; part of the text
+  std::string text;                   // a table with a line per host, then problems and notes
+  std::vector<std::string> problems;  // that prevent a job; part of the text
 };
 
-// The programs that may start the ranks of several hosts. Agents over ssh need no MPI.
+// The programs that can start ranks on several hosts. Agents over ssh need no MPI.
 enum class Starters { kMpirunOrSsh, kSsh };
 
 PreflightReport MakePreflightReport(const std::vector<ProbedHost>& hosts, Starters starters = Starters::kMpirunOrSsh);

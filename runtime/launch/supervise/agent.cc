@@ -12,11 +12,11 @@
 namespace ronda {
 namespace {
 
-// Far more than an environment or a command line may have.
+// Far more than any environment or command line needs.
 constexpr uint64_t kMaxLength = uint64_t{64} << 20;
 constexpr size_t kLengthSize = 8;
 
-// Lowest byte first on every host.
+// Writes the lowest byte first on every host.
 void AppendNumber(uint64_t number, std::string* out) {
   for (size_t i = 0; i < 8; ++i) out->push_back(static_cast<char>(number >> (8 * i)));
 }
@@ -27,7 +27,7 @@ uint64_t DecodeNumber(absl::string_view bytes) {
   return number;
 }
 
-// Takes numbers and texts from the front of bytes that may be anything.
+// Reads numbers and texts from the front of untrusted bytes.
 class Cursor {
  public:
   explicit Cursor(absl::string_view bytes) : bytes_(bytes) {}
@@ -344,25 +344,25 @@ void AgentPart::OnEnd(const ChildProcess::End& end) {
 
 void AgentPart::LoseRanks(const std::string& why) {
   for (const RankId rank : std::exchange(ranks_, {})) {
-    // Nothing is known of the output of a member that has not started.
+    // A member that has not started has no output.
     const bool has_output = members_ == nullptr || std::find(started_.begin(), started_.end(), rank) != started_.end();
     for (const Stream stream : {Stream::kStdout, Stream::kStderr}) {
       if (has_output) listener().OnOutputEnd(rank, stream);
     }
-    // The loss of a host is told once, and not of each of its members.
+    // The loss of a host is reported once, not for each of its members.
     const RankEnd::Cause told = members_ == nullptr ? cause() : RankEnd::Cause::kLauncher;
     listener().OnRankEnd({.rank = rank, .host = host_, .cause = told, .lost = why});
   }
 }
 
-// Ranks that are not started cannot be stopped.
+// Ranks that have not started cannot be stopped.
 void AgentPart::SetMotion(int signo) {
   if (greeted_) Send({.kind = Kind::kSignal, .numbers = {signo}, .texts = {}});
 }
 
 void AgentPart::Pass(int signo) {
   if (signo == SIGKILL || !greeted_) {
-    // The agent kills its ranks when its input ends. Waiting for a host that does not answer is no use.
+    // When its input ends, the agent kills its ranks. It is useless to wait for a host that does not answer.
     process().SignalGroup(SIGKILL);
   } else {
     Send({.kind = Kind::kSignal, .numbers = {signo}, .texts = {}});

@@ -21,30 +21,39 @@ namespace ronda {
 // A message to or from an agent.
 struct AgentMessage {
   enum class Kind : uint8_t {
-    // To the agent. kJob: number is the LaunchOptions::Binding, texts are the working directory and the host's name;
-    // kVariables: "NAME=value" for all ranks; kCommand: the command; kRank: number is a rank of this host, texts its
-    // own variables; kGo: start them; kSignal: number is the signal they are to get.
+    // Messages to the agent (their numbers; their texts):
+    //   kJob           the LaunchOptions::Binding; the working directory, the host's name
+    //   kVariables     "NAME=value" for all ranks
+    //   kCommand       the command
+    //   kRank          a rank of this host; its own variables
+    //   kGo            start the ranks
+    //   kSignal        the signal that the ranks are to get
     kJob,
     kVariables,
     kCommand,
     kRank,
     kGo,
     kSignal,
-    // In an elastic job there is no kRank. kMembers: texts are the job's id; numbers are SignsOfLife in milliseconds, 0
-    // for never; kMember: start a member: its number, its slot
-    // and the slots of the host; kMemberSignal: member, signal.
+    // Messages to the agent in an elastic job, which has no kRank:
+    //   kMembers       SignsOfLife in milliseconds, 0 for never; the job's id
+    //   kMember        start a member: its number, its slot, the slots of the host
+    //   kMemberSignal  member, signal
     kMembers,
     kMember,
     kMemberSignal,
-    // To the agent of a node, which is not the launcher's child: the job has ended: its exit code, and why.
+    // To a node's agent, which is not the launcher's child. The job has ended: its exit code, and the reason.
     kEnd,
-    // To a node whose number is given by arrival: its number.
+    // A node's number, to a node that is numbered by arrival.
     kNodeNumber,
-    // From the agent. kHello: numbers are two free ports, texts Ronda's version and an address of the host (empty:
-    // none);
-    // kRankStart: rank, pid; kOutput: rank, stream, text; kOutputEnd: rank, stream; kRankEnd: rank, pid, exit code,
-    // signal, 1 if it was told to end, the OomKills, and the error that the rank has left (ErrorFile); kText: a line;
-    // kFailure: exit code, text.
+    // Messages from the agent:
+    //   kHello         two free ports; Ronda's version, an address of the host (empty: none)
+    //   kRankStart     rank, pid
+    //   kOutput        rank, stream; text
+    //   kOutputEnd     rank, stream
+    //   kRankEnd       rank, pid, exit code, signal, 1 if the launcher had sent it a signal, the OomKills;
+    //                  the error that the rank has left (ErrorFile)
+    //   kText          a line
+    //   kFailure       exit code; text
     kHello,
     kRankStart,
     kOutput,
@@ -52,13 +61,16 @@ struct AgentMessage {
     kRankEnd,
     kText,
     kFailure,
-    // Likewise, of members. kNotStarted: member, exit code, why; kMisbehaviour: member, why; kMotion: member, 1 if it
-    // was stopped and 0 if it goes on.
+    // Messages from the agent about members:
+    //   kNotStarted    member, exit code; reason
+    //   kMisbehaviour  member; reason
+    //   kMotion        member, 1 if it was stopped and 0 if it goes on
     kNotStarted,
     kMisbehaviour,
     kMotion,
-    // Both ways. kMemberMessage: member, and from the agent a port of its host that is free now; text. kAlive: a sign
-    // of life, in an elastic job.
+    // Messages in both directions:
+    //   kMemberMessage member, and from the agent a port of its host that is free now; text
+    //   kAlive         a sign of life, in an elastic job
     kMemberMessage,
     kAlive,
   };
@@ -67,14 +79,14 @@ struct AgentMessage {
   std::vector<int64_t> numbers;
   std::vector<std::string> texts;
 
-  // 0 and "" where there are not so many.
+  // 0 and "" if the message has fewer of them.
   int64_t number(size_t index) const { return index < numbers.size() ? numbers[index] : 0; }
   const std::string& text(size_t index) const;
 
   bool operator==(const AgentMessage&) const = default;
 };
 
-// The agent's first line: lines that a host prints before it (at login, say) are none of the agent's.
+// The agent's first line. Lines that a host prints before it, for example at login, are not the agent's.
 inline constexpr absl::string_view kAgentGreeting = "\nronda-agent\n";
 
 std::string Encode(const AgentMessage& message);
@@ -82,16 +94,16 @@ std::string Encode(const AgentMessage& message);
 // Puts messages together from the bytes of a stream. Thread-compatible.
 class AgentMessageReader {
  public:
-  // kAgentsOutput: messages begin behind kAgentGreeting.
+  // kAgentsOutput: the messages begin after kAgentGreeting.
   enum class Stream { kMessages, kAgentsOutput };
 
   explicit AgentMessageReader(Stream stream) : greeted_(stream == Stream::kMessages) {}
 
   // Takes the next bytes, and emits the messages that they complete.
-  // Errors: INVALID_ARGUMENT for bytes that Encode does not make; nothing more can be read then.
+  // Errors: INVALID_ARGUMENT for bytes that Encode does not make. After it nothing more can be read.
   absl::Status Feed(absl::string_view bytes, absl::FunctionRef<void(AgentMessage)> emit);
 
-  // The bytes before the greeting, until that comes.
+  // The bytes before the greeting, until the greeting comes.
   absl::string_view preface() const { return greeted_ ? absl::string_view() : absl::string_view(bytes_); }
 
  private:
@@ -101,19 +113,20 @@ class AgentMessageReader {
   bool greeted_;
 };
 
-// Hears of the members of an elastic job on the host of an agent.
+// Receives the events of an elastic job's members on an agent's host.
 class AgentListener : public MemberListener {
  public:
-  // No program listens on that port of the host now. Told before each message of a member.
+  // No program listens on that port of the host now. Called before each OnMessage.
   virtual void OnFreePort(int port) = 0;
   // The process of the member could not be started; `why` continues "member 3 ".
   virtual void OnNotStarted(int member, int exit_code, absl::string_view why) = 0;
-  // The connection to the agent has ended. The ends of its members are told behind it.
+  // The connection to the agent has ended. The ends of its members are reported after this call.
   virtual void OnGone(absl::string_view why) = 0;
 };
 
-// The ranks of one host, behind an agent that starts them there (RunAgent), and the program that leads to it, usually
-// ssh. In an elastic job the ranks are members that come and go, and the loss of the agent is not the end of the job.
+// The ranks of one host, and the process through which the launcher reaches them: usually ssh, which leads to an agent
+// that starts the ranks there (RunAgent). In an elastic job the ranks are members that come and go, and the job goes on
+// if the agent is lost.
 //
 // Thread-compatible.
 class AgentPart final : public JobPart {
@@ -122,56 +135,56 @@ class AgentPart final : public JobPart {
   struct Hello {
     std::string address;  // of its host, numeric; empty: none
     int free_port = 0;
-    int store_port = 0;  // another one
+    int store_port = 0;  // different from free_port
   };
   using OnHello = std::function<void(const Hello& hello)>;
 
   struct Options {
     ChildProcess::Options process;  // with Input::kPipe
     std::string host;
-    std::string directory;             // in which the ranks work, if it exists there
+    std::string directory;             // the ranks' working directory, if it exists there
     std::vector<std::string> command;  // of the ranks
     LaunchOptions::Binding binding = LaunchOptions::Binding::kNone;
     AgentListener* members = nullptr;  // of an elastic job, which outlives this; nullptr: the job keeps its ranks
   };
 
-  // `on_hello` is called once, when the agent is there.
+  // `on_hello` is called once, when the agent has sent its hello.
   AgentPart(Options options, std::vector<RankId> ranks, OnHello on_hello);
 
-  // Has the agent start the ranks, with the variables that all of them get, and each its own, in the order of the
-  // ranks. REQUIRES: the agent has said hello.
+  // Orders the agent to start the ranks. `common` are the variables of all ranks; `of_ranks` are each rank's own, in
+  // the order of the ranks. REQUIRES: the agent has sent its hello.
   void StartRanks(const std::vector<std::string>& common, const std::vector<std::vector<std::string>>& of_ranks);
 
-  // Has the agent look after members, which get these variables, of the elastic job of that id. It gives signs of life
-  // every `period`, and gives up, with its members, when it has heard nothing for `patience`.
-  // REQUIRES: the agent has said hello.
+  // Orders the agent to look after the members of an elastic job. `common` are the members' variables. The agent sends
+  // a sign of life every `period`. If it receives nothing for `patience`, it ends together with its members.
+  // REQUIRES: the agent has sent its hello.
   struct SignsOfLife {
     absl::Duration period = absl::Seconds(1);
     absl::Duration patience = absl::Seconds(60);
   };
   void TakeMembers(const std::vector<std::string>& common, const std::string& job_id, const SignsOfLife& signs);
 
-  // Of members. What is for the agent before it has said hello is held back until then.
+  // For members. Messages to the agent are held back until it has sent its hello.
   void StartMember(int member, int slot, int slots);
   void SendToMember(int member, absl::string_view text);
   void SignalMember(int member, int signo);
   void SendSignOfLife() { SendOnceGreeted({.kind = AgentMessage::Kind::kAlive, .numbers = {}, .texts = {}}); }
 
-  // Gives the agent, and what it looks after, up for lost.
+  // Treats the agent and its members as lost.
   void Abandon(absl::string_view why);
 
   bool is_greeted() const { return greeted_; }
-  // Grows with all that comes from the agent.
+  // Grows with every byte from the agent.
   uint64_t bytes_heard() const { return bytes_heard_; }
 
   bool carries_job() const override { return members_ == nullptr || !ranks_.empty(); }
 
   bool mixes_streams() const override { return true; }
 
-  // Those that have not ended.
+  // The ranks that have not ended.
   std::vector<RankId> RunningRanks() const override { return running() ? ranks_ : std::vector<RankId>(); }
 
-  // Those of which the agent has not said yet that they run.
+  // The ranks that the agent has not reported as running.
   std::vector<AwaitedRank> AwaitedRanks() const override;
 
  private:
@@ -194,7 +207,7 @@ class AgentPart final : public JobPart {
   bool IsOurs(RankId rank) const;
   void LoseRanks(const std::string& why);
 
-  // The agent breaks the protocol, or is of another version: the job cannot go on.
+  // The agent breaks the protocol or is of another version, so the job cannot go on.
   void GiveUp(absl::string_view why);
 
   const std::string host_;
@@ -208,8 +221,8 @@ class AgentPart final : public JobPart {
   AgentMessageReader messages_{AgentMessageReader::Stream::kAgentsOutput};
   LineSplitter errors_;
   std::string last_line_;  // on stderr
-  std::string held_;       // for the agent, which has not said hello
-  std::string abandoned_;  // why; empty: it is not
+  std::string held_;       // messages for the agent until its hello
+  std::string abandoned_;  // the reason; empty: it is not abandoned
   uint64_t bytes_heard_ = 0;
   bool greeted_ = false;
   bool given_up_ = false;

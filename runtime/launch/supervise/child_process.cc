@@ -32,19 +32,19 @@ absl::StatusOr<Pipe> MakePipe() {
   return Pipe{.read_end = UniqueFd(ends[0]), .write_end = UniqueFd(ends[1])};
 }
 
-// The call that has failed, and its errno. The name is a literal, which parent and child have at the same address.
+// The call that failed, and its errno. The name is a literal, which has the same address in parent and child.
 struct StartFailure {
   const char* call = nullptr;  // nullptr: none
   int error = 0;
 };
 
-// Everything the child needs between fork and exec, where it must not allocate.
+// All data that the child needs between fork and exec, where it must not allocate.
 struct ChildSetup {
   pid_t launcher;
   char* const* argv;
   char* const* environment;
   std::array<int, 3> streams;  // become descriptors 0, 1 and 2
-  int error_pipe;              // takes the StartFailure
+  int error_pipe;              // carries the StartFailure
   const std::vector<int>& inherited_fds;
   ChildProcess::Input input;
   ChildProcess::AtLauncherDeath at_launcher_death;
@@ -52,19 +52,19 @@ struct ChildSetup {
   ChildProcess::Context context;
 };
 
-// Tells the kernel, and the guard, how this process is to end when the launcher dies. Returns the call that has failed,
-// or nullptr.
+// Arranges with the kernel and the guard how this process ends when the launcher dies. Returns the call that failed, or
+// nullptr.
 const char* BindToLauncher(const ChildSetup& setup) {
   const bool kill = setup.at_launcher_death == ChildProcess::AtLauncherDeath::kKill;
   if (prctl(PR_SET_PDEATHSIG, kill ? SIGKILL : SIGTERM) != 0) return "prctl(PR_SET_PDEATHSIG)";
-  if (getppid() != setup.launcher) _exit(1);  // it died before the line above
+  if (getppid() != setup.launcher) _exit(1);  // the launcher died before the prctl call
   if (setpgid(0, 0) != 0) return "setpgid";
   setup.context.guard->Watch(getpid(), kill ? Guard::Patience::kNone : Guard::Patience::kSome);
   return nullptr;
 }
 
-// A process that is not in the terminal's foreground group is stopped if it reads from the terminal. Where nobody lends
-// it the terminal then, SIGTTIN is ignored: the read fails instead, and the process can say so.
+// The kernel stops a process that reads from the terminal without being in its foreground group. If nobody lends it the
+// terminal, SIGTTIN is ignored: then the read fails, and the process can report this.
 void PrepareForTerminal(ChildProcess::Input input) {
   const bool may_stop = input == ChildProcess::Input::kTerminal;
   if (isatty(STDIN_FILENO) == 1) signal(SIGTTIN, may_stop ? SIG_DFL : SIG_IGN);
@@ -72,7 +72,8 @@ void PrepareForTerminal(ChildProcess::Input input) {
 
 constexpr char kExec[] = "execvpe";
 
-// Returns only if a call fails: its name, with errno set. Async-signal-safe but for execvpe, which is in practice.
+// Returns only if a call fails: the name of the call, with errno set. Async-signal-safe except for execvpe, which is so
+// in practice.
 const char* BecomeCommand(const ChildSetup& setup) {
   if (const char* const failed = BindToLauncher(setup)) return failed;
   for (int fd = 0; fd < 3; ++fd) {
@@ -82,7 +83,7 @@ const char* BecomeCommand(const ChildSetup& setup) {
   PrepareForTerminal(setup.input);
   if (setup.cpus != nullptr && sched_setaffinity(0, sizeof(*setup.cpus), setup.cpus) != 0) return "sched_setaffinity";
   setrlimit(RLIMIT_NOFILE, &setup.context.file_limit);
-  CloseAllOnExec();  // ours are anyway; these are others that the launcher inherited
+  CloseAllOnExec();  // the launcher's own descriptors have CLOEXEC anyway; these are others that it inherited
   for (const int fd : setup.inherited_fds) {
     if (fcntl(fd, F_SETFD, 0) != 0) return "fcntl";
   }
@@ -99,7 +100,7 @@ const char* BecomeCommand(const ChildSetup& setup) {
   _exit(127);
 }
 
-// What the child reports; nothing when the pipe ends because the command runs.
+// The child's report. It is empty if the pipe ends because the command runs.
 StartFailure ReadChildFailure(int pipe) {
   StartFailure failure;
   ssize_t count = 0;
@@ -109,19 +110,19 @@ StartFailure ReadChildFailure(int pipe) {
   return count == sizeof(failure) ? failure : StartFailure();
 }
 
-// By hand: glibc 2.36 declares pidfd_open without C linkage.
+// A direct system call, because glibc 2.36 declares pidfd_open without C linkage.
 int OpenPidfd(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
 absl::Status StartError(const ChildProcess::Options& options, const StartFailure& failure) {
   if (failure.call == kExec) return CommandError({options.command, options.words_before}, failure.error);
-  // Containers' profiles refuse calls that older programs do not make.
+  // Profiles of containers refuse calls that older programs do not make.
   return absl::ErrnoToStatus(
       failure.error, absl::StrCat("cannot start ", options.command.front(), ": the system refuses ", failure.call));
 }
 
 std::vector<char*> PointersTo(const std::vector<std::string>& strings) {
   std::vector<char*> pointers;
-  // exec takes char* for history's sake, and changes nothing.
+  // exec takes char* for historical reasons, and changes nothing.
   for (const std::string& string : strings) pointers.push_back(const_cast<char*>(string.c_str()));
   pointers.push_back(nullptr);
   return pointers;
@@ -136,7 +137,7 @@ absl::StatusOr<Pipe> OpenInput(ChildProcess::Input input) {
   return null;
 }
 
-// In place of the mark of an outer launcher.
+// Replaces the mark of an outer launcher.
 std::vector<std::string> WithMark(std::vector<std::string> environment, const std::string& mark) {
   std::erase_if(environment, [](const std::string& each) { return absl::StartsWith(each, Guard::kVariable); });
   environment.push_back(absl::StrCat(Guard::kVariable, mark));
@@ -202,14 +203,14 @@ absl::Status ChildProcess::AwaitStart(int failure_pipe, const Options& options, 
 }
 
 void ChildProcess::SignalGroup(int signo) const {
-  // A process that has moved to another group is still ours.
+  // A process that has moved to another group still belongs to the job.
   if (kill(-pid_, signo) != 0) kill(pid_, signo);
 }
 
 void ChildProcess::SignalAlone(int signo) const { kill(pid_, signo); }
 
 ChildProcess::End ChildProcess::Collect(const Guard& guard) {
-  // First look, then kill, then collect: until it is collected, no other process can have its group's number.
+  // Look first, then kill, then collect: before it is collected, no other process can get its group's number.
   siginfo_t info = {};
   waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOWAIT);
   kill(-pid_, SIGKILL);

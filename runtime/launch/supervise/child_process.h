@@ -19,21 +19,21 @@ namespace ronda {
 
 // A process that the launcher has started (a rank, or a helper such as mpirun that starts ranks), and the pipes to it.
 //
-// It leads a process group of its own, which holds all that it starts; the rest of the group is killed when the
-// process ends. It has no descriptors but 0, 1 and 2, and those that its options name. A group of its own also means
-// that it cannot read from a terminal: it gets an error (EIO) there, or with Input::kTerminal it is stopped until the
-// terminal is lent to its group (Terminal).
+// The process leads its own process group, which holds all processes that it starts. When the process ends, the rest of
+// the group is killed. The process has only the descriptors 0, 1 and 2, and those that its options name. Because its
+// group does not have the terminal, it cannot read from a terminal: it gets an error (EIO). With Input::kTerminal it is
+// stopped instead, until the terminal is lent to its group (Terminal).
 //
 // Thread-compatible. The destructor does not end the process: its owner sends signals and collects it.
 class ChildProcess {
  public:
-  // kTerminal: as kInherited, for the one process to which a terminal may be lent.
+  // kTerminal: like kInherited, for the one process to which a terminal may be lent.
   enum class Input { kInherited, kTerminal, kNone, kPipe };
 
-  // How it ends if the launcher is killed.
+  // How the process ends if the launcher is killed.
   enum class AtLauncherDeath {
-    kKill,       // at once, and its group with it
-    kTerminate,  // it gets SIGTERM and some time, as it has processes of its own to end, maybe on other hosts
+    kKill,       // at once, together with its group
+    kTerminate,  // by SIGTERM and some time later: it must end other processes, perhaps on other hosts
   };
 
   struct Options {
@@ -42,8 +42,8 @@ class ChildProcess {
     std::string words_before = "rondarun ...";  // the command, on the user's command line; for remedies
     Input input = Input::kNone;
     AtLauncherDeath at_launcher_death = AtLauncherDeath::kKill;
-    std::vector<int> inherited_fds;  // of the launcher's, which it has too, under the same numbers
-    std::vector<int> cpus;           // that it may run on, by their numbers in the system; empty: the launcher's
+    std::vector<int> inherited_fds;  // the launcher's descriptors that the process gets too, with the same numbers
+    std::vector<int> cpus;           // that it may use, by their numbers in the system; empty: the launcher's
   };
 
   // How the process ended.
@@ -52,14 +52,14 @@ class ChildProcess {
     int signal = 0;     // 0 if it exited
   };
 
-  // The surroundings that all processes are started with. The pointees must outlive the start.
+  // The surroundings with which all processes are started. The pointees must outlive the start.
   struct Context {
     rlimit file_limit = {};  // of open descriptors
     const SignalInbox* signals = nullptr;
     const Guard* guard = nullptr;
   };
 
-  // Starts the command and returns once it runs.
+  // Starts the command, and returns once it runs.
   // Errors: NOT_FOUND or PERMISSION_DENIED, naming the command; the system's for all else.
   static absl::StatusOr<ChildProcess> Start(const Options& options, const Context& context);
 
@@ -68,30 +68,30 @@ class ChildProcess {
   // The value of RONDA_LAUNCH for this process and those that it starts (Guard).
   const std::string& mark() const { return mark_; }
 
-  // Readable once the process has ended.
+  // Can be read from once the process has ended.
   int pidfd() const { return pidfd_.get(); }
 
-  // Its output, never blocking; -1 after CloseOutput.
+  // The process' output. Reading never blocks; -1 after CloseOutput.
   int output(Stream stream) const { return outputs_[static_cast<size_t>(stream)].get(); }
   void CloseOutput(Stream stream) { outputs_[static_cast<size_t>(stream)].Reset(); }
 
-  // Writes to its standard input, never blocking; -1 unless that is Input::kPipe, and after CloseInput.
+  // The process' standard input. Writing never blocks; -1 unless it is Input::kPipe, and after CloseInput.
   int input() const { return input_.get(); }
   void CloseInput() { input_.Reset(); }
 
   // Sends `signo` to the process and everything in its group, or to the process alone.
-  // REQUIRES: not collected.
+  // REQUIRES: the process is not collected.
   void SignalGroup(int signo) const;
   void SignalAlone(int signo) const;
 
   // Kills the rest of the group, and frees the process' entry in the system.
-  // REQUIRES: the process has ended; not collected.
+  // REQUIRES: the process has ended and is not collected.
   End Collect(const Guard& guard);
 
  private:
   ChildProcess() = default;
 
-  // Returns once the command runs; else nothing is left of the process.
+  // Returns once the command runs. After an error nothing of the process is left.
   absl::Status AwaitStart(int failure_pipe, const Options& options, const Guard& guard);
 
   std::string mark_;

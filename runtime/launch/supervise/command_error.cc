@@ -34,7 +34,7 @@ bool IsExecutable(const std::string& path) { return IsFile(path) && access(path.
 
 bool IsPath(const std::string& command) { return absl::StrContains(command, '/'); }
 
-// The program that exec would start; empty if there is none.
+// The program that exec would start; empty if none is found.
 std::string FindProgram(const std::string& command) {
   if (IsPath(command)) return IsExecutable(command) ? command : "";
   const std::string folders = ProcessEnvironment()("PATH").value_or("");
@@ -68,7 +68,7 @@ std::string Instead(const CommandWords& words, const std::vector<std::string>& p
 
 std::string WithPython(const CommandWords& words) { return Instead(words, {"python3", words.command.front()}); }
 
-// Of a script that is there.
+// For a script that exists.
 absl::Status NoInterpreter(const std::string& script) {
   const std::string line = FirstLine(script);
   const std::string interpreter = absl::StartsWith(line, "#!") ? absl::StrCat(": ", line.substr(2)) : "";

@@ -1,4 +1,4 @@
-// Why a command cannot be started, in a line that says what to write instead.
+// The reason why a command cannot be started, in one line that shows what to write instead.
 #ifndef RONDA_RUNTIME_LAUNCH_SUPERVISE_COMMAND_ERROR_H_
 #define RONDA_RUNTIME_LAUNCH_SUPERVISE_COMMAND_ERROR_H_
 
@@ -15,13 +15,13 @@ struct CommandWords {
   const std::string& before;
 };
 
-// Whether the command is a script that the system would start, and that could only fail with a text that leads astray:
-// one whose first line ends with a carriage return, or a program in Python without a first line that says so, which a
-// shell would run.
+// OK unless the command is a script that the system would start, but that could only fail with a misleading text. Such
+// scripts are: one whose first line ends with a carriage return; and a Python program without a first line that names
+// Python, which a shell would run.
 // Errors: NOT_FOUND and PERMISSION_DENIED.
 absl::Status CheckScript(const CommandWords& words);
 
-// The error for a command of which exec has said `error`, an errno.
+// The error for a command for which exec has returned `error`, an errno.
 // Errors: NOT_FOUND and PERMISSION_DENIED; the system's for all else.
 absl::Status CommandError(const CommandWords& words, int error);
 

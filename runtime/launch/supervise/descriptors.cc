@@ -17,12 +17,12 @@ namespace {
 
 constexpr int kFirst = 3;
 
-// By hand: it is not in every C library that can run this.
+// A direct system call: not every supported C library has the function.
 bool CloseRange(unsigned first, unsigned last, unsigned flags) {
   return first > last || syscall(SYS_close_range, first, last, flags) == 0;
 }
 
-// As getdents64(2) has them; the name follows.
+// The layout of getdents64(2); the name follows.
 struct Entry {
   std::uint64_t inode;
   std::int64_t next;
@@ -31,7 +31,7 @@ struct Entry {
   char name[1];
 };
 
-// The number that `text` is; -1 if it is none.
+// `text` as a number; -1 if it is none.
 int NumberOf(const char* text) {
   int number = 0;
   for (const char* at = text; *at != '\0'; ++at) {
@@ -46,7 +46,7 @@ template <typename Change>
 void ForEachDescriptor(const Change& change) {
   const int folder = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) {
-    // Without /proc all that there can be are tried, as far as that ends soon.
+    // Without /proc it tries all possible numbers, up to a bound that keeps this short.
     constexpr rlim_t kMost = 1 << 16;
     rlimit limit = {};
     getrlimit(RLIMIT_NOFILE, &limit);

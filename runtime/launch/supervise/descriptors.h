@@ -3,13 +3,14 @@
 
 namespace ronda {
 
-// By close_range(), or, where that is refused or not there (containers with older profiles, Linux before 5.11), one by
-// one, as /proc lists them. Both are for a process between fork() and exec(): they allocate nothing.
+// Both functions use close_range(). If it is refused or missing (containers with older profiles, Linux before 5.11),
+// they handle the descriptors that /proc lists one by one. Both are for a process between fork() and exec(): they
+// allocate nothing.
 
-// The descriptors from 3 on end with an exec.
+// Marks all descriptors from 3 on, so that exec closes them.
 void CloseAllOnExec();
 
-// Closes the descriptors from 3 on but `kept`.
+// Closes all descriptors from 3 on except `kept`.
 void CloseAllBut(int kept);
 
 }  // namespace ronda

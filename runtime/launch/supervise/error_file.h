@@ -7,25 +7,26 @@
 
 namespace ronda {
 
-// A file in memory that a rank inherits. In it the rank leaves the error that ends it, as a line of text, and the
-// launcher reads that when the rank has ended. Ronda's Python package does so (client/python/ronda/_last_error.py): it
-// knows which exception ends the process, and the launcher can only guess that from the output (LastError).
+// A file in memory that a rank inherits. The rank writes the error that ends it there, as one line of text, and the
+// launcher reads the line when the rank has ended. Ronda's Python package does this
+// (client/python/ronda/_last_error.py), because it knows which exception ends the process. From the output alone the
+// launcher can only guess (LastError).
 //
-// The rank looks for the file by its name among its descriptors. It needs no variable, which processes would inherit
-// that have not got the descriptor.
+// The rank finds the file by its name among its descriptors. It needs no environment variable. Other processes would
+// inherit a variable, but not the descriptor.
 //
 // Thread-compatible.
 class ErrorFile {
  public:
   static constexpr char kName[] = "ronda-error";  // "/memfd:ronda-error (deleted)" in /proc
-  static constexpr size_t kMaxBytes = 4096;       // that are read
+  static constexpr size_t kMaxBytes = 4096;       // the most that are read
 
-  // There is none if the system has no descriptor left: the job goes on without it.
+  // Without a free descriptor there is no file, and the job goes on.
   ErrorFile();
 
-  int fd() const { return fd_.get(); }  // -1: there is none
+  int fd() const { return fd_.get(); }  // -1: no file
 
-  // The first line, without characters that a terminal would obey; empty if the rank has left none.
+  // The first line, without characters that control a terminal. Empty if the rank has left no line.
   std::string Read() const;
 
  private:

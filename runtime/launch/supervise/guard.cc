@@ -30,24 +30,25 @@
 namespace ronda {
 namespace {
 
-// A message through the pipe. So short a write is atomic.
+// A message through the pipe. Such a short write is atomic.
 struct Message {
   enum class Kind { kWatch, kWatchPatiently, kRelease } kind;
   pid_t group;
 };
 
-// How long helpers may take to end their own processes.
+// The time that helpers have to end their own processes.
 constexpr int kPatienceSeconds = 10;
 
-// Not to be killed as a process of an outer launcher's: the kernel shows the memory that the process began with.
+// Erases an outer launcher's mark, so that the guard is not killed as one of its processes. The kernel shows the memory
+// with which the process began.
 void EraseOwnMark() {
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (absl::StartsWith(*variable, Guard::kVariable)) std::memset(*variable, 'X', std::strlen(*variable));
   }
 }
 
-// Keeps nothing of the launcher but `pipe`: a reader that waits for the end of the launcher's output must not wait for
-// the guard.
+// Keeps only `pipe` of the launcher's descriptors. A reader that waits for the end of the launcher's output must not
+// have to wait for the guard.
 void LetGoOfEverythingBut(int pipe) {
   setsid();
   EraseOwnMark();
@@ -55,7 +56,7 @@ void LetGoOfEverythingBut(int pipe) {
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
-  // Not to keep a file system busy. The working directory is of no use here.
+  // The guard needs no working directory, and must not keep a file system busy.
   [[maybe_unused]] const int changed = chdir("/");
   const int null = open("/dev/null", O_RDWR);
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, fd);
@@ -82,7 +83,7 @@ void Take(const Message& message, Groups* groups) {
   }
 }
 
-// The groups that are left when the launcher is gone.
+// Returns the groups that are left when the launcher is gone.
 Groups WatchUntilEnd(int pipe) {
   Groups groups;
   Message message;
@@ -94,7 +95,7 @@ Groups WatchUntilEnd(int pipe) {
   }
 }
 
-// The kernel has told their leaders to end.
+// Waits for groups whose leaders the kernel has asked to end.
 void AwaitEnd(const std::set<pid_t>& groups) {
   const auto is_over = [](pid_t group) { return kill(-group, 0) != 0; };
   for (int tenths = 0; tenths < 10 * kPatienceSeconds; ++tenths) {
@@ -115,10 +116,10 @@ bool IsMarked(absl::string_view variables, const std::vector<std::string>& marks
 
 struct Search {
   std::vector<pid_t> marked;
-  bool is_complete = true;  // false: a process has no environment at this moment, as in the middle of exec()
+  bool is_complete = true;  // false: a process had no environment at that moment, as during exec()
 };
 
-// Threads of the kernel have no program, and processes that have ended none any more.
+// Kernel threads have no program, and neither have processes that have ended.
 bool HasProgram(const std::filesystem::path& process) {
   std::error_code error;
   return !std::filesystem::read_symlink(process / "exe", error).empty();
@@ -149,7 +150,7 @@ Search SearchMarked(const std::vector<std::string>& marks) {
 }
 
 void Send(int pipe, const Message& message) {
-  // Without a guard no message is needed; the job goes on.
+  // Without a guard no message is needed, and the job goes on.
   [[maybe_unused]] const ssize_t count = write(pipe, &message, sizeof(message));
 }
 
@@ -187,7 +188,7 @@ void Guard::Watch(pid_t group, Patience patience) const {
 void Guard::Release(pid_t group) const { Send(pipe_.get(), {.kind = Message::Kind::kRelease, .group = group}); }
 
 void KillMarked(const std::vector<std::string>& marks) {
-  constexpr int kMostTries = 1000;    // one that waits for a device cannot be killed
+  constexpr int kMostTries = 1000;    // a process that waits for a device cannot be killed
   constexpr int kMostIncomplete = 5;  // a program may have been started without variables
   int incomplete = 0;
   for (int tries = 0; tries < kMostTries; ++tries) {
@@ -202,7 +203,7 @@ void KillMarked(const std::vector<std::string>& marks) {
 void RemoveSharedMemoryLeftovers(const std::string& job_id) {
   if (job_id.empty()) return;
   const std::string prefix = absl::StrCat("ronda-", job_id);
-  // A folder that is missing has no leftovers, and a file that is gone already is as good as removed.
+  // A missing folder has no leftovers. A file that is already gone needs no removal.
   std::error_code ignored;
   std::vector<std::filesystem::path> leftovers;
   for (const std::string& folder : ShmFolders()) {

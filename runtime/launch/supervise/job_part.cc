@@ -17,7 +17,7 @@ namespace {
 
 constexpr Stream kStreams[] = {Stream::kStdout, Stream::kStderr};
 
-// Read at once from a process, so that none can keep the others waiting.
+// The most bytes of one read, so that no process keeps the others waiting.
 constexpr size_t kReadSize = size_t{64} << 10;
 
 ChildProcess::Options WithErrorFile(const ErrorFile& file, ChildProcess::Options options) {
@@ -48,7 +48,7 @@ void JobPart::Drain(Stream stream) {
   const int fd = process_->output(stream);
   int available = 0;
   if (fd < 0 || ioctl(fd, FIONREAD, &available) != 0) return;
-  // Not to the end of the pipe: a process that has left the group may hold it open for ever.
+  // Does not wait for the end of the pipe, because a process that has left the group may hold it open for ever.
   size_t left = static_cast<size_t>(available);
   while (left > 0) {
     const size_t count = Read(stream, left);
@@ -121,7 +121,7 @@ void CompanionPart::OnBytesEnd(Stream stream) {
   lines_[static_cast<size_t>(stream)].Finish([this](absl::string_view line) { Say(line); });
 }
 
-// It puts its name in front of its errors itself.
+// The program itself puts its name in front of its errors.
 void CompanionPart::Say(absl::string_view line) {
   absl::ConsumePrefix(&line, absl::StrCat(name_, ": "));
   listener().Say(absl::StrCat(name_, ": ", line));
@@ -131,7 +131,7 @@ void CompanionPart::OnEnd(const ChildProcess::End&) {
   if (cause() == RankEnd::Cause::kItself) listener().Say(absl::StrCat(name_, " has ended; the job goes on without it"));
 }
 
-// It lives as long as the ranks, which may take their time to end. Only the end of the job concerns it.
+// The companion lives as long as the ranks, which may take long to end. So it gets only the job's last signal, SIGKILL.
 void CompanionPart::Pass(int signo) {
   if (signo == SIGKILL) process().SignalGroup(signo);
 }

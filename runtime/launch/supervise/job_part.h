@@ -21,45 +21,46 @@
 
 namespace ronda {
 
-// Hears of the events of a job, from its processes and from their supervisor.
+// Receives the events of a job, from its processes and from their supervisor.
 class JobListener {
  public:
   virtual ~JobListener() = default;
 
   virtual void OnRankStart(RankId rank, pid_t pid, const std::string& host) = 0;
 
-  // The next bytes that `rank` printed, and that there are no more.
+  // The next bytes that `rank` printed to `stream`, and the end of that stream.
   virtual void OnOutput(RankId rank, Stream stream, absl::string_view bytes) = 0;
   virtual void OnOutputEnd(RankId rank, Stream stream) = 0;
 
-  // `end.round` is not filled in, and `end.last_error` only if the rank itself has left it (ErrorFile).
+  // `end.round` is not set. `end.last_error` is set only if the rank itself has left it (ErrorFile).
   virtual void OnRankEnd(RankEnd end) = 0;
 
   // A line of a program that starts ranks (mpirun, ssh), not of a rank.
   virtual void OnHelperLine(absl::string_view helper, absl::string_view line) = 0;
 
-  // The job cannot go on, and no rank is to blame: `what` describes the event, and the launcher ends with
+  // The job cannot go on, and no rank is the cause. `what` describes the event, and the launcher exits with
   // `exit_code`.
   virtual void OnJobFailure(absl::string_view what, int exit_code) = 0;
 
-  // `rank` reads from the terminal, or may do so: what it has printed of a line is perhaps a question.
+  // `rank` reads from the terminal, or may do so. So its unfinished line may be a question.
   virtual void OnInputAwaited(RankId) {}
 
-  // The last line of a rank on stderr, as far as it is known here.
+  // The rank's last line on stderr, if it is known here.
   virtual std::string LastErrorOf(RankId) const { return ""; }
 
-  // How many bytes of the ranks' `stream` still wait to be written. While they are many, processes are not read.
+  // The number of bytes of the ranks' `stream` that still wait to be written. While there are many, the processes'
+  // output is not read.
   virtual size_t Pending(Stream stream) const = 0;
 
-  // For the user: always, or with --verbose only.
+  // Texts for the user: always shown, or only with --verbose.
   virtual void Say(absl::string_view text) = 0;
   virtual void Explain(absl::string_view text) = 0;
 };
 
-// A process that the launcher starts, and its knowledge of the ranks that this process is or stands for.
+// A process that the launcher starts, and its knowledge of the ranks that this process is or represents.
 //
-// Subclasses interpret its output: that of a rank, of mpirun with all ranks in it, or of an agent on another host.
-// Thread-compatible; belongs to a Supervisor, which polls its descriptors.
+// Subclasses interpret its output: that of a rank, of mpirun with the output of all ranks in it, or of an agent on
+// another host. Thread-compatible; belongs to a Supervisor, which polls its descriptors.
 class JobPart {
  public:
   explicit JobPart(ChildProcess::Options options) : options_(std::move(options)) {}
@@ -67,44 +68,44 @@ class JobPart {
   JobPart(const JobPart&) = delete;
   JobPart& operator=(const JobPart&) = delete;
 
-  // Starts the process. `listener` hears of all events from now on; it must outlive this.
+  // Starts the process. `listener` receives all events from now on; it must outlive this object.
   // Errors: as ChildProcess::Start.
   absl::Status Start(const ChildProcess::Context& context, JobListener* listener);
 
   bool running() const { return process_.has_value() && !collected_; }
 
-  // REQUIRES: it was started.
+  // REQUIRES: the process was started.
   const ChildProcess& process() const { return *process_; }
 
-  // The queue for the process' input; nullptr if nothing is ever written there.
+  // The queue for the process' input; nullptr if the launcher never writes there.
   OutputQueue* input() { return input_.has_value() ? &*input_ : nullptr; }
 
-  // Reads once from the output of the process. Returns the number of bytes; 0 if there is nothing now.
+  // Reads once from the process' output. Returns the number of bytes; 0 if none are available.
   size_t Read(Stream stream, size_t at_most);
 
-  // The process has ended: reads the rest of its output, and tells the listener how it ended.
+  // Handles the end of the process: reads the rest of its output, and reports the end to the listener.
   void Collect(const Guard& guard);
 
-  // Tells the ranks to end, by `signo`.
+  // Sends `signo`, which asks the ranks to end.
   // REQUIRES: running().
   void Signal(int signo);
 
-  // Has the ranks stop (SIGTSTP) or go on (SIGCONT). REQUIRES: running().
+  // Makes the ranks stop (SIGTSTP) or go on (SIGCONT). REQUIRES: running().
   virtual void SetMotion(int signo) { Pass(signo); }
 
-  // Whether the terminal may be lent to its group.
+  // Whether the terminal may be lent to the process' group.
   bool may_read_terminal() const { return options_.input == ChildProcess::Input::kTerminal; }
 
-  // Whether each of its streams can carry both of a rank's.
+  // Whether each of the process' two streams can carry both streams of a rank.
   virtual bool mixes_streams() const { return false; }
 
-  // Whether the job runs as long as this does. Other parts are killed at the job's end.
+  // Whether the job runs as long as this process does. Other parts are killed at the end of the job.
   virtual bool carries_job() const { return true; }
 
-  // Those that run, as far as is known.
+  // The ranks that run, as far as is known.
   virtual std::vector<RankId> RunningRanks() const = 0;
 
-  // Those that are not known to have been started.
+  // The ranks that are not known to have started.
   virtual std::vector<AwaitedRank> AwaitedRanks() const = 0;
 
  protected:
@@ -118,7 +119,7 @@ class JobPart {
   virtual void OnEnd(const ChildProcess::End& end) = 0;
   virtual void Pass(int signo) = 0;
 
-  // Reads the output of the process up to now, and no more.
+  // Reads the process' output that is there now, and no more.
   void Drain(Stream stream);
   void CloseOutput(Stream stream);
 
@@ -126,7 +127,7 @@ class JobPart {
   JobListener* listener_ = nullptr;
   std::optional<ChildProcess> process_;
   std::optional<OutputQueue> input_;
-  RankEnd::Cause cause_ = RankEnd::Cause::kItself;  // of its end, should it end now
+  RankEnd::Cause cause_ = RankEnd::Cause::kItself;  // the cause of its end, if it ended now
   bool collected_ = false;
 };
 
@@ -137,7 +138,7 @@ class RankPart final : public JobPart {
 
   std::vector<RankId> RunningRanks() const override;
 
-  // None: it starts with its part.
+  // None: the rank starts together with this part.
   std::vector<AwaitedRank> AwaitedRanks() const override { return {}; }
 
  private:
@@ -147,7 +148,7 @@ class RankPart final : public JobPart {
   void OnEnd(const ChildProcess::End& end) override;
   void Pass(int signo) override;
 
-  // Has the process inherit the file.
+  // Makes the process inherit the file.
   RankPart(RankId rank, std::string host, ErrorFile error_file, ChildProcess::Options options);
 
   const RankId rank_;
@@ -155,10 +156,10 @@ class RankPart final : public JobPart {
   const ErrorFile error_file_;
 };
 
-// A program beside the job, on this host: ronda-monitor. The job goes on without it.
+// A program next to the job, on this host: ronda-monitor. If it fails, the job goes on.
 class CompanionPart final : public JobPart {
  public:
-  // `name` is that of the program, for its lines.
+  // `name` is the program's name; it precedes the program's lines.
   CompanionPart(std::string name, ChildProcess::Options options);
 
   bool carries_job() const override { return false; }

@@ -9,7 +9,7 @@
 namespace ronda {
 namespace {
 
-// Of lines of helpers; more of them would bury the important ones.
+// The most lines of helpers that are kept. More would hide the important ones.
 constexpr size_t kMaxHelperLines = 60;
 
 Console::Options ConsoleOptions(const JobReport::Options& options, const StandardOutput& output) {

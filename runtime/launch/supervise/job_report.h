@@ -14,8 +14,8 @@
 
 namespace ronda {
 
-// Tells the user about a job: the ranks' output on the launcher's own and in files, and at the end why it
-// ended.
+// Shows a job to the user: the ranks' output on the launcher's streams and in files, and at the end the reason why the
+// job ended.
 //
 // Thread-compatible. Uses the output and the clock given to it, which must outlive it.
 class JobReport final : public JobListener {
@@ -23,8 +23,8 @@ class JobReport final : public JobListener {
   enum class Verbosity { kNormal, kVerbose };
 
   struct Options {
-    int rank_count = 0;             // with kMember, of the beginning
-    Naming naming = Naming::kRank;  // kMember: the end of one is news, and no failure of the job
+    int rank_count = 0;             // with kMember: at the beginning
+    Naming naming = Naming::kRank;  // kMember: a member's end is reported, but is no failure of the job
     Verbosity verbosity = Verbosity::kNormal;
     LaunchOptions::LinePrefix line_prefix = LaunchOptions::LinePrefix::kRank;
     std::vector<Stream> hidden_streams;
@@ -50,16 +50,16 @@ class JobReport final : public JobListener {
   // Whether the job ended because a rank failed.
   bool rank_failed() const { return !failure_.has_value() && FirstFailure(ends_) != nullptr; }
 
-  // The signal by which the user ended the job, in words, and the exit code for that.
+  // The signal by which the user ended the job, as a text, and the exit code for it.
   struct Interruption {
     std::string what;
     int exit_code = 0;
   };
 
-  // Says why the job ended, and returns the launcher's exit code.
+  // Prints why the job ended, and returns the launcher's exit code.
   int Conclude(const std::optional<Interruption>& interruption);
 
-  // What Conclude has said; empty if the job has ended well.
+  // The text that Conclude has printed; empty if the job has ended well.
   const std::string& conclusion() const { return conclusion_; }
 
  private:
@@ -75,7 +75,7 @@ class JobReport final : public JobListener {
 
   int SayConclusion(std::string text, int exit_code);
 
-  // A member that has come after the first ones.
+  // A member that was not among the first ones.
   void AddMember(RankId member);
   absl::string_view Kind() const { return options_.naming == Naming::kRank ? "rank " : "member "; }
 
@@ -85,8 +85,8 @@ class JobReport final : public JobListener {
   Console console_;
   std::vector<absl::Time> started_;  // by rank, or by member
   std::vector<RankEnd> ends_;
-  std::deque<HelperLine> helper_lines_;  // the last ones, if not shown already
-  std::optional<Failure> failure_;       // the first that no rank is to blame for
+  std::deque<HelperLine> helper_lines_;  // the last ones that have not been shown
+  std::optional<Failure> failure_;       // the first failure that no rank has caused
   std::string conclusion_;
   bool has_lost_output_ = false;
 };

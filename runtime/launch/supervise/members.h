@@ -1,4 +1,4 @@
-// What the loop of a Supervisor, and the members of an elastic job that it runs, know of each other.
+// The interfaces between a Supervisor's loop and the members of an elastic job that it runs.
 #ifndef RONDA_RUNTIME_LAUNCH_SUPERVISE_MEMBERS_H_
 #define RONDA_RUNTIME_LAUNCH_SUPERVISE_MEMBERS_H_
 
@@ -19,18 +19,18 @@
 
 namespace ronda {
 
-// What a supervisor does for the members of its job.
+// A supervisor's services for the members of its job.
 struct MemberSupervision {
-  // Takes the part over, and starts it. Errors: as JobPart::Start.
+  // Takes ownership of the part, and starts it. Errors: as JobPart::Start.
   std::function<absl::Status(std::unique_ptr<JobPart>)> start;
-  // The job has come to its end: `why` is empty if that is a good one.
+  // The job has ended; `why` is empty if it has ended well.
   std::function<void(int exit_code, const std::string& why)> end;
   JobListener* listener = nullptr;
   const Clock* clock = nullptr;
 };
 
-// The members of an elastic job, as far as this launcher, or this agent, looks after them. They come and go while their
-// supervisor runs, which calls this from its loop. To the listener a member is known by its number, as its RankId.
+// The members of an elastic job that this launcher, or this agent, looks after. They come and go while their supervisor
+// runs; its loop calls this interface. The listener knows a member by its number, as its RankId.
 class Members {
  public:
   virtual ~Members() = default;
@@ -38,7 +38,7 @@ class Members {
   // The supervisor's loop begins.
   virtual void Begin() = 0;
 
-  // Waits for what members, and others about them, have to say.
+  // Adds the descriptors on which members, and programs that report about them, send messages.
   virtual void AddTo(PollSet* poll) = 0;
 
   // A child of this process has stopped, goes on, or has ended.
@@ -47,25 +47,25 @@ class Members {
   virtual void OnStart(RankId member, pid_t pid) = 0;
   virtual void OnEnd(const RankEnd& end) = 0;
 
-  // To be called when `deadline` has come; too early does no harm.
+  // Must be called at `deadline`. It may also be called earlier.
   virtual void OnTime() = 0;
   virtual absl::Time deadline() const = 0;
 
-  // The job is ended from outside: no member will be started any more.
+  // The job is ended from outside, so no more members are started.
   virtual void Stop(absl::string_view why) = 0;
 
   // Whether the supervisor may end when no process runs.
   virtual bool is_over() const = 0;
 };
 
-// Hears what happens to members on a host.
+// Receives the events of members on a host.
 class MemberListener {
  public:
   virtual ~MemberListener() = default;
 
-  // `text` is a message as the member has sent it, which may be no MemberMessage.
+  // `text` is a message as the member has sent it. It may be no valid MemberMessage.
   virtual void OnMessage(int member, absl::string_view text) = 0;
-  // The member cannot be spoken to any more, though it lives; `why` continues "member 3 ".
+  // The member lives, but no message can reach it. `why` continues "member 3 ".
   virtual void OnMisbehaviour(int member, absl::string_view why) = 0;
   // The process of the member was stopped (SIGSTOP), or goes on.
   enum class Motion { kStopped, kGoesOn };

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::array<absl::string_view, 3> kEnds = {"]<stdout>:", "]<stderr>:", "]<stddiag>:"};
 
-// Longer ones are no mark.
+// More digits make no mark.
 constexpr size_t kMaxDigits = 10;
 
 struct Mark {
@@ -76,14 +76,14 @@ bool MayBecomeMark(absl::string_view text) {
   return text.size() <= kMaxLength && text.substr(0, kLabel.size()) == kLabel.substr(0, text.size());
 }
 
-// Of a line without its newline.
+// `line` has no newline.
 std::optional<pid_t> ReadStartMark(absl::string_view line) {
   pid_t pid = 0;
   if (!absl::StartsWith(line, kLabel) || !absl::SimpleAtoi(line.substr(kLabel.size()), &pid)) return std::nullopt;
   return pid;
 }
 
-// The word behind `label`, up to a blank or one of ",.])"; empty if there is none.
+// The word after `label`, up to a blank or one of ",.])"; empty if `label` is not in the line.
 absl::string_view WordAfter(absl::string_view line, absl::string_view label) {
   const size_t at = line.find(label);
   if (at == absl::string_view::npos) return "";
@@ -97,7 +97,7 @@ std::optional<int> NumberAfter(absl::string_view line, absl::string_view label) 
   return std::nullopt;
 }
 
-// As waitpid() gives it.
+// `status` has the form of waitpid().
 void SetWaitStatus(int status, RankEnd* end) {
   end->exit_code = WIFSIGNALED(status) ? 0 : WEXITSTATUS(status);
   end->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
@@ -138,7 +138,7 @@ void TaggedOutput::Finish(Emit emit) {
   held_.clear();
 }
 
-// A rank's text ends with its line, as its next line has a mark again.
+// A rank's text ends with its line, because the next line of the rank has a mark again.
 void TaggedOutput::EmitText(absl::string_view text, Emit emit) {
   if (text.empty()) return;
   const size_t newline = source_.has_value() ? text.find('\n') : absl::string_view::npos;
@@ -153,7 +153,7 @@ void TaggedOutput::EmitText(absl::string_view text, Emit emit) {
 
 std::vector<std::string> WithStartMark(const std::vector<std::string>& command, absl::string_view preparation) {
   const std::string script = absl::StrCat("echo ronda-start $$ >&2; ", preparation, "exec \"$@\"");
-  // The shell's complaints about the command begin with the last word.
+  // The last word begins the shell's error messages about the command.
   std::vector<std::string> words = {"/bin/sh", "-c", script, "rondarun"};
   words.insert(words.end(), command.begin(), command.end());
   return words;
@@ -208,14 +208,14 @@ void MpirunReport::ReadProcessName(absl::string_view line) {
 }
 
 void MpirunReport::ReadTermination(absl::string_view line) {
-  // The pid is that of the host's first rank, whichever rank it was that failed.
+  // The pid is that of the host's first rank, even if another rank failed.
   if (!found_.has_value() && NumberAfter(line, "=   PID ")) {
     found_ = RankEnd{.rank = -1, .host = std::string(WordAfter(line, " RUNNING AT "))};
   }
   if (!found_.has_value()) return;
   const std::optional<int> code = NumberAfter(line, "=   EXIT CODE: ");
   if (!found_->failed() && code) found_->exit_code = *code;
-  // The code of a rank that was killed is the signal, and only this says so.
+  // If a rank was killed, the exit code is the signal's number. Only this line shows that.
   const std::optional<int> signal = NumberAfter(line.substr(0, line.rfind(')')), "EXIT STRING: Killed (signal ");
   if (signal) {
     found_->exit_code = 0;
@@ -255,7 +255,7 @@ void SshReport::Add(absl::string_view line) {
   const bool is_end = absl::StartsWith(line, "ssh: ") || absl::StartsWith(line, "kex_exchange_identification: ") ||
                       absl::StrContains(line, ": Permission denied (") || line == kNoKey;
   if (is_end && words_.empty()) {
-    // The line before names the host then.
+    // Then the previous line names the host.
     words_ = line == kNoKey ? absl::StrCat(previous_line_, previous_line_.empty() ? "" : " ", line) : std::string(line);
   }
   previous_line_ = std::string(line);
@@ -309,16 +309,16 @@ void MpirunPart::TakeOutput(RankId rank, Stream stream, absl::string_view bytes)
 
 void MpirunPart::TakeLine(absl::string_view line) {
   if (IsUnreached()) {
-    // mpirun guesses at the reason, at length.
+    // mpirun prints long guesses about the reason.
     listener().Explain(absl::StrCat(kName, ": ", line));
     return;
   }
   report_.Add(line);
   ssh_.Add(line);
-  // Without the rules that mpiruns draw.
+  // Skips the horizontal lines that mpirun draws.
   if (first_line_.empty() && line.find_first_not_of("-= ") != absl::string_view::npos) first_line_ = std::string(line);
   listener().OnHelperLine(kName, line);
-  // Hydra would wait for that host for ever.
+  // Otherwise Hydra would wait for that host for ever.
   if (IsUnreached()) process().SignalAlone(SIGTERM);
 }
 

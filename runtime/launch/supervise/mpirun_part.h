@@ -1,4 +1,5 @@
-// mpirun as a part of a job: its output is taken apart into that of the ranks, marks of their start, and its own lines.
+// mpirun as a part of a job. Its output is separated into the ranks' output, the marks of the ranks' starts, and its
+// own lines.
 #ifndef RONDA_RUNTIME_LAUNCH_SUPERVISE_MPIRUN_PART_H_
 #define RONDA_RUNTIME_LAUNCH_SUPERVISE_MPIRUN_PART_H_
 
@@ -18,29 +19,28 @@
 
 namespace ronda {
 
-// Takes the output of mpirun apart: pieces of its ranks' output with a mark "[1,RANK]<stdout>:" in front of each, and
-// text of its own.
+// Separates mpirun's output: pieces of the ranks' output, each after a mark "[1,RANK]<stdout>:", and mpirun's own text.
 //
-// mpirun marks every piece that it gets from a rank, and every line in it; a piece need not end with a line. So a mark
-// may stand within a line, and the text behind it continues that rank's output. After the end of a line,
-// text without a mark is mpirun's own. Open MPI prints such marks with --tag-output, Hydra with
-// -prepend-pattern kHydraPattern. A rank that prints such marks itself is misunderstood.
+// mpirun marks every piece that it gets from a rank, and every line in it. A piece need not end with a line. So a mark
+// may stand within a line, and the text after it continues that rank's output. After the end of a line, text without a
+// mark is mpirun's own. Open MPI prints such marks with --tag-output, Hydra with -prepend-pattern kHydraPattern. If a
+// rank itself prints such a mark, the text is attributed wrongly.
 //
 // Thread-compatible.
 class TaggedOutput {
  public:
   static constexpr absl::string_view kHydraPattern = "[1,%r]<stdout>:";
 
-  // Gets the next bytes of a rank, or of mpirun itself (nullopt); valid during the call only.
+  // Receives the next bytes of a rank, or of mpirun itself (nullopt). They are valid only during the call.
   using Emit = absl::FunctionRef<void(std::optional<RankId> rank, absl::string_view bytes)>;
 
-  // Ranks from `rank_count` on are no ranks, and their marks no marks.
+  // A number from `rank_count` on is no rank, so it makes no mark.
   explicit TaggedOutput(int rank_count) : rank_count_(rank_count) {}
 
   // Takes the next bytes that mpirun has printed.
   void Feed(absl::string_view bytes, Emit emit);
 
-  // There are no more: the beginning of a mark is text.
+  // The output has ended: the beginning of a mark is text.
   void Finish(Emit emit);
 
  private:
@@ -51,25 +51,25 @@ class TaggedOutput {
   std::optional<RankId> source_;  // of the next text
 };
 
-// `command`, led by a shell that prints a mark on stderr, with its process id, and then becomes the command. So any
-// program can be seen to start, also one that prints nothing. Between the two the shell runs `preparation`, which is
+// `command` within a shell that prints a mark with its process id on stderr, and then becomes the command. So the start
+// of any program can be seen, even if it prints nothing. Between these two steps the shell runs `preparation`, which is
 // empty or ends with a separator.
 std::vector<std::string> WithStartMark(const std::vector<std::string>& command, absl::string_view preparation = "");
 
-// Takes the mark out of one stream of a rank, whose first line it is if it is there at all.
+// Removes the mark from one stream of a rank. If the mark is there, it is the first line.
 //
 // Thread-compatible.
 class StartMarkReader {
  public:
   using Emit = absl::FunctionRef<void(absl::string_view bytes)>;
 
-  // Takes the next bytes, and emits those that are the rank's own.
+  // Takes the next bytes, and emits the rank's own bytes.
   void Feed(absl::string_view bytes, Emit emit);
 
-  // There are no more: the beginning of a mark is the rank's own.
+  // The stream has ended: the beginning of a mark is the rank's own text.
   void Finish(Emit emit);
 
-  // Once the mark was there.
+  // The pid in the mark, once it has been read.
   std::optional<pid_t> pid() const { return pid_; }
 
  private:
@@ -78,8 +78,8 @@ class StartMarkReader {
   enum class State { kFirstLine, kRest } state_ = State::kFirstLine;
 };
 
-// Finds in mpirun's own lines which rank failed, and how. Open MPI 4 and Hydra (MPICH) are understood; they say
-// it of the first one only.
+// Finds in mpirun's own lines which rank failed, and how. It understands Open MPI 4 and Hydra (MPICH), which report
+// only the first failure.
 //
 // Thread-compatible.
 class MpirunReport {
@@ -87,25 +87,25 @@ class MpirunReport {
   // Takes the next line that mpirun has printed, on either stream.
   void Add(absl::string_view line);
 
-  // The first failure. Its rank is -1, its pid 0 and its host empty as long as mpirun has not said them; nullopt if it
-  // has not said that a rank failed.
+  // The first failure; nullopt if mpirun has reported none. Its rank is -1, its pid 0 and its host empty until mpirun
+  // has reported them.
   std::optional<RankEnd> failure() const;
 
  private:
   // "mpirun noticed that process rank 1 with PID 71 on node b exited on signal 9 (Killed)."
   void ReadNotice(absl::string_view line);
-  // "Process name: [[14672,1],1]", and further down "Exit code:    3"
+  // "Process name: [[14672,1],1]", and in a later line "Exit code:    3"
   void ReadProcessName(absl::string_view line);
   // "=   PID 71 RUNNING AT b", then "=   EXIT CODE: 9", and "... EXIT STRING: Killed (signal 9)"
   void ReadTermination(absl::string_view line);
   // "[mpiexec@a] Exit codes: [a] 0,256 [b] 9"
   void ReadExitCodes(absl::string_view line);
 
-  std::optional<RankEnd> found_;     // of the first form that has said something
+  std::optional<RankEnd> found_;     // from the first of these forms that had a fact
   std::optional<RankEnd> numbered_;  // the first rank among Hydra's exit codes that is not 0
 };
 
-// Finds in mpirun's own lines the words with which ssh ends when it does not get to a host.
+// Finds in mpirun's own lines ssh's last line when ssh does not reach a host.
 //
 // Thread-compatible.
 class SshReport {
@@ -113,7 +113,7 @@ class SshReport {
   // Takes the next line that mpirun has printed, on either stream.
   void Add(absl::string_view line);
 
-  // The first such words; empty as long as there are none.
+  // The first such line; empty if none has come.
   const std::string& words() const { return words_; }
 
  private:
@@ -123,17 +123,17 @@ class SshReport {
 
 // mpirun, with all ranks of the job behind it.
 //
-// It ends the ranks itself, also on other hosts: signals go to it alone, as its group holds the processes that it needs
-// for that. Thread-compatible.
+// mpirun itself ends the ranks, also on other hosts. Signals go to mpirun alone, because it needs the other processes
+// of its group for that. Thread-compatible.
 class MpirunPart final : public JobPart {
  public:
-  // `hosts`: by rank. The command of the ranks is one WithStartMark.
+  // `hosts`: by rank. The ranks' command is a result of WithStartMark.
   MpirunPart(ChildProcess::Options options, const std::vector<std::string>& hosts);
 
-  // All, until mpirun ends.
+  // All ranks, until mpirun ends.
   std::vector<RankId> RunningRanks() const override;
 
-  // Those of which nothing has been heard, not even their mark (WithStartMark).
+  // The ranks of which nothing has arrived, not even their mark (WithStartMark).
   std::vector<AwaitedRank> AwaitedRanks() const override;
 
  private:
@@ -149,7 +149,7 @@ class MpirunPart final : public JobPart {
     LineSplitter own_lines;
   };
 
-  // A rank, as far as it is known.
+  // The known facts of a rank.
   struct Rank {
     std::string host;
     std::array<StartMarkReader, kStreamCount> marks;
@@ -161,18 +161,18 @@ class MpirunPart final : public JobPart {
   void Dispatch(Stream stream, std::optional<RankId> rank, absl::string_view bytes);
   void TakeOutput(RankId rank, Stream stream, absl::string_view bytes);
   void TakeLine(absl::string_view line);
-  // Whether ranks have not started because ssh does not get to their host, and what to say then.
+  // Whether ranks have not started because ssh does not reach their host, and the text about them.
   bool IsUnreached() const;
   std::string DescribeUnreached() const;
 
-  // Adds to `failure` the host and the pid that the mark of the rank has told.
+  // Adds to `failure` the rank's host, and the pid from the rank's mark.
   void Complete(RankEnd* failure) const;
 
   std::vector<Rank> ranks_;
   std::array<Source, kStreamCount> sources_;
   MpirunReport report_;
   SshReport ssh_;
-  std::string first_line_;  // of mpirun's own: the others often follow from it
+  std::string first_line_;  // of mpirun's own: other lines are often consequences of it
 };
 
 }  // namespace ronda

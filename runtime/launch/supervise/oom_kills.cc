@@ -15,7 +15,7 @@
 namespace ronda {
 namespace {
 
-// The number behind "oom_kill " at the beginning of a line.
+// The number after "oom_kill " at the beginning of a line.
 std::optional<int64_t> ReadCounter(const std::string& path) {
   const absl::StatusOr<std::string> counters = ReadFile(path);
   if (!counters.ok()) return std::nullopt;
@@ -26,13 +26,13 @@ std::optional<int64_t> ReadCounter(const std::string& path) {
   return std::nullopt;
 }
 
-// The folder of one of the versions of control groups, and its file with the counter.
+// The folder of a version of control groups, and the name of its file with the counter.
 struct Version {
   std::string folder;
   std::string file;
 };
 
-// Of a line of /proc/self/cgroup, "4:memory:/path"; nullopt: that one does not count memory.
+// Reads a line of /proc/self/cgroup, such as "4:memory:/path". nullopt: that hierarchy does not count memory.
 std::optional<Version> VersionOf(absl::string_view controllers, const std::string& root) {
   if (controllers.empty()) return Version{.folder = root + "/sys/fs/cgroup", .file = "memory.events"};
   const std::vector<absl::string_view> names = absl::StrSplit(controllers, ',');
@@ -49,7 +49,7 @@ int64_t CountOfGroup(const std::string& root) {
     if (parts.size() != 3) continue;
     const std::optional<Version> version = VersionOf(parts[1], root);
     if (!version) continue;
-    // A container may show its own group alone, as the whole folder, and the path that the host sees.
+    // A container may show only its own group, as the whole folder, while the path is the one that the host sees.
     for (const absl::string_view path : {parts[2], absl::string_view("/")}) {
       const auto count = ReadCounter(absl::StrCat(version->folder, path, "/", version->file));
       if (count) return *count;

@@ -6,17 +6,17 @@
 
 namespace ronda {
 
-// Processes that the kernel has killed for lack of memory.
+// The number of processes that the kernel has killed for lack of memory.
 struct OomKills {
   int64_t of_host = 0;   // on this host, in any container
-  int64_t of_group = 0;  // in the control group of this process and those below it, as the ranks are that it starts
+  int64_t of_group = 0;  // in this process' control group and those below it, which contain the ranks that it starts
 
   OomKills operator-(const OomKills& before) const { return {of_host - before.of_host, of_group - before.of_group}; }
   bool operator==(const OomKills&) const = default;
 };
 
-// Those since the start of the host, and since that of the group; 0 where the kernel does not say. `root` is the folder
-// of /proc and /sys.
+// The kills since the host's start, and since the group's creation; 0 where the kernel does not provide the count.
+// `root` is the folder that contains /proc and /sys.
 OomKills CountOomKills(const std::string& root = "");
 
 }  // namespace ronda

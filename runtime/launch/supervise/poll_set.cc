@@ -19,7 +19,7 @@ bool IsIgnored(int signo) {
 
 absl::StatusOr<SignalInbox> SignalInbox::Create(const std::vector<int>& signals) {
   SignalInbox inbox;
-  // If the parent has set SIGCHLD to be ignored, the exit codes of the ranks would vanish.
+  // If the parent has set SIGCHLD to be ignored, the ranks' exit codes would be lost.
   signal(SIGCHLD, SIG_DFL);
   sigset_t awaited;
   sigemptyset(&awaited);
@@ -29,7 +29,7 @@ absl::StatusOr<SignalInbox> SignalInbox::Create(const std::vector<int>& signals)
   inbox.signals_ = awaited;
   sigprocmask(SIG_BLOCK, &awaited, &inbox.original_mask_);
 
-  // A reader of our output that goes away is an error of write().
+  // If the reader of this process' output ends, write() returns an error instead.
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &inbox.original_sigpipe_);

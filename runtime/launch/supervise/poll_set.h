@@ -1,4 +1,4 @@
-// The events that the loop of the supervisor waits for: descriptors, and signals as one of them.
+// The events for which the supervisor's loop waits: descriptors, and signals through a descriptor.
 #ifndef RONDA_RUNTIME_LAUNCH_SUPERVISE_POLL_SET_H_
 #define RONDA_RUNTIME_LAUNCH_SUPERVISE_POLL_SET_H_
 
@@ -18,21 +18,21 @@
 
 namespace ronda {
 
-// One wait for several descriptors, with an action for each of them. Built anew for every wait.
+// One wait for several descriptors, with an action for each. The loop makes a new set for every wait.
 //
 // Thread-compatible.
 class PollSet {
  public:
-  // Calls `on_ready` from Wait when `fd` has one of `events` (POLLIN, POLLOUT) or is at its end.
+  // Makes Wait call `on_ready` when `fd` has one of `events` (POLLIN, POLLOUT) or is at its end.
   void Add(int fd, int16_t events, std::function<void()> on_ready) {
     requests_.push_back({.fd = fd, .events = events, .revents = 0});
     actions_.push_back(std::move(on_ready));
   }
 
-  // Waits until a descriptor is ready, or for `timeout`, and runs the actions of all that are ready in the order of
-  // Add.
+  // Waits until a descriptor is ready, but at most for `timeout`. Then runs the actions of all ready descriptors, in
+  // the order of the calls of Add.
   void Wait(absl::Duration timeout) {
-    // Rounded up: waking early would only mean another wait. Negative means no end.
+    // Rounded up, because a wake-up before the time would only lead to another wait. Negative: waits for ever.
     const int milliseconds =
         timeout == absl::InfiniteDuration()
             ? -1
@@ -49,24 +49,25 @@ class PollSet {
   std::vector<std::function<void()>> actions_;
 };
 
-// Makes the signals that end a job (usually SIGINT, SIGTERM, SIGHUP) readable from a descriptor instead of deadly.
+// Makes a descriptor deliver the signals that end a job (usually SIGINT, SIGTERM, SIGHUP). So they do not kill this
+// process.
 //
-// Signals that the process was started to ignore stay ignored: SIGHUP under nohup, SIGINT behind a script's "&".
-// Changes the signal mask of the process for good. Thread-compatible; for single-threaded processes.
+// If the parent process has set a signal to be ignored, it stays ignored: SIGHUP under nohup, SIGINT with a script's
+// "&". Changes the signal mask of the process for good. Thread-compatible; for single-threaded processes.
 class SignalInbox {
  public:
   static absl::StatusOr<SignalInbox> Create(const std::vector<int>& signals);
 
-  // Readable when Next has something to return.
+  // Readable when Next has a signal to return.
   int fd() const { return fd_.get(); }
 
-  // Whether the signal is one of those that come here.
+  // Whether this inbox receives the signal.
   bool Includes(int signo) const { return sigismember(&signals_, signo) == 1; }
 
   // The next signal that has arrived, if any. Never blocks.
   std::optional<int> Next();
 
-  // Gives a child the signal handling that this process was started with. To be called between fork and exec:
+  // Gives a child the signal handling with which this process was started. Is called between fork and exec:
   // async-signal-safe.
   void RestoreInChild() const;
 

@@ -8,13 +8,13 @@
 
 namespace ronda {
 
-// Decides which signal the ranks get when, once the job must end.
+// Decides when the ranks get which signal, once the job must end.
 //
-// A job that fails is first left alone: ranks learn of a dead peer on their own, and their messages about it are
-// worth more than their death. Those that remain are told to end (SIGTERM), and after a grace period killed. A signal
-// from the user is passed on at once, and starts the same grace period; SIGINT while the job is ending kills at once.
+// After a failure the other ranks first get some time: they detect a dead peer themselves, and the user needs their
+// messages about it. The remaining ranks then get SIGTERM, and after a grace period SIGKILL. A user's signal is passed
+// on at once, and starts the same grace period. SIGINT while the job is ending kills at once.
 //
-// A pure state machine: it sends nothing and reads no clock. Thread-compatible.
+// A pure state machine: it sends no signal and reads no clock. Thread-compatible.
 class ShutdownSchedule {
  public:
   enum class Phase { kRunning, kSettling, kTerminating, kKilled };
@@ -36,10 +36,10 @@ class ShutdownSchedule {
   // REQUIRES: phase() is kRunning.
   int OnGiveUp(absl::Time now);
 
-  // The job cannot go on, and there is nothing to wait for. Returns the signal to send to the ranks now.
+  // The job cannot go on, and waiting has no use. Returns the signal to send to the ranks now.
   int OnAbandon();
 
-  // The signal to send to the ranks now because of the time.
+  // The signal that is due now, if any.
   std::optional<int> Due(absl::Time now);
 
   // When to call Due again; infinite future if time changes nothing.

@@ -20,13 +20,13 @@ namespace {
 
 constexpr Stream kStreams[] = {Stream::kStdout, Stream::kStderr};
 
-// A program prints a question in pieces, or a line; after so long it is a question.
+// A program prints a question in pieces, or prints a line. An unfinished line is taken for a question after this time.
 constexpr absl::Duration kPromptDelay = absl::Milliseconds(50);
 
-// While so much waits to be written, parts are not read: they wait in turn, and memory stays bounded.
+// While so much output waits to be written, parts are not read. So they have to wait, and memory is bounded.
 constexpr size_t kMaxPending = size_t{256} << 10;
 
-// Read at once from a part, so that none can keep the others waiting.
+// The most bytes of one read from a part, so that no part keeps the others waiting.
 constexpr size_t kReadSize = size_t{64} << 10;
 
 absl::string_view AtOnceHint(int cause) { return cause == SIGINT ? ", at once with another Ctrl+C" : ""; }
@@ -116,7 +116,7 @@ void Supervisor::EndCompanions() {
 
 void Supervisor::Step() {
   ++round_;
-  // Members come and go, and their number is not bounded.
+  // Members come and go without limit, so ended parts are removed.
   if (members_ != nullptr) std::erase_if(parts_, [](const auto& part) { return !part->running(); });
   PollSet poll;
   poll.Add(surroundings_.signals->fd(), POLLIN, [this] { HandleSignals(); });
@@ -124,13 +124,13 @@ void Supervisor::Step() {
   for (const auto& part : parts_) {
     if (part->running()) AddPart(part.get(), &poll);
   }
-  // Ends first: a member that has asked for a place and died gets none.
+  // Ends are handled first, so that a member that asked for a place and then died gets none.
   if (members_ != nullptr) members_->AddTo(&poll);
   AddQueues(&poll);
   const absl::Time next = repeated_.has_value() ? repeated_->next : absl::InfiniteFuture();
   const absl::Time elastic = members_ != nullptr ? members_->deadline() : absl::InfiniteFuture();
   poll.Wait(std::min({schedule_.deadline(), start_deadline_, next, elastic, prompt_due_}) - now());
-  // All at once: it takes a look at each process of the host.
+  // One call for all marks, because it looks at each process of the host.
   if (!ended_.empty()) KillMarked(std::exchange(ended_, {}));
   ActOnTime();
   WriteQueues();
@@ -149,7 +149,7 @@ void Supervisor::AddPart(JobPart* part, PollSet* poll) {
   });
 }
 
-// Whether the output of that stream would only pile up here.
+// Whether that stream's output would only accumulate here.
 bool Supervisor::MustWait(const JobPart& part, Stream stream) const {
   if (!part.mixes_streams()) return Pending(stream) >= kMaxPending;
   return std::max(Pending(Stream::kStdout), Pending(Stream::kStderr)) >= kMaxPending;
@@ -162,7 +162,7 @@ void Supervisor::AddQueues(PollSet* poll) {
     if (part->running() && part->input() != nullptr) queues.push_back(part->input());
   }
   for (const OutputQueue* queue : queues) {
-    // Only to wake up: the queues are written after every wait.
+    // This only wakes the loop: it writes the queues after every wait.
     if (!queue->pending().empty()) poll->Add(queue->fd(), POLLOUT, [] {});
   }
 }
@@ -224,7 +224,7 @@ void Supervisor::LookAtReader() {
   const pid_t pid = (*reader)->process().pid();
   const int signo = StopSignalOf(pid);
   if (signo == SIGTTIN) {
-    // A job in the background that reads is stopped, as any is there.
+    // Like any background job, a job in the background that reads the terminal is stopped.
     terminal_.IsOurs() ? LendTerminal(**reader) : Suspend(SIGTTIN);
   } else if (signo == SIGTSTP && terminal_.borrower() == pid) {
     Suspend(SIGTSTP);  // the key has reached the borrower of the terminal alone
@@ -274,7 +274,7 @@ void Supervisor::CheckStart() {
     const std::vector<AwaitedRank> more = part->running() ? part->AwaitedRanks() : std::vector<AwaitedRank>();
     awaited.insert(awaited.end(), more.begin(), more.end());
   }
-  // A job that ends already has another reason.
+  // A job that is already ending has another reason.
   if (awaited.empty() || schedule_.phase() != ShutdownSchedule::Phase::kRunning) return;
   surroundings_.report->OnJobFailure(DescribeLateStart(awaited, options_.start_timeout), 1);
   Say(absl::StrCat("not all ranks have started; ending the job (killed in ",
@@ -326,7 +326,7 @@ void Supervisor::SignalParts(int signo) {
 void Supervisor::WriteQueues() {
   for (const Stream stream : kStreams) WriteQueue(stream);
   for (const auto& part : parts_) {
-    // A part that reads no more is about to end, and its end says why.
+    // A part that no longer reads is about to end, and its end shows the reason.
     if (part->running() && part->input() != nullptr) (void)part->input()->Write();
   }
 }
@@ -376,7 +376,7 @@ std::string Supervisor::NameRunning() const {
     ranks.insert(ranks.end(), more.begin(), more.end());
   }
   std::sort(ranks.begin(), ranks.end());
-  // A helper can hang when all its ranks have ended.
+  // A helper can hang after all its ranks have ended.
   if (ranks.empty()) return "what is left of the job";
   return members_ == nullptr ? NameRanks(ranks) : absl::StrReplaceAll(NameRanks(ranks), {{"rank", "member"}});
 }

@@ -27,21 +27,22 @@
 
 namespace ronda {
 
-// Runs the processes of a job: starts its parts, passes their output and signals on, and ends all when one fails.
+// Runs the processes of a job. It starts its parts, passes on their output and signals, and ends all parts when one
+// fails.
 //
-// One thread, one loop around poll(). ShutdownSchedule decides which signals are sent, and the JobListener what the
-// user sees. Nothing it starts outlives it, however it ends (Guard).
+// One thread with one loop around poll(). ShutdownSchedule decides which signals are sent, and the JobListener decides
+// what the user sees. No process that it starts outlives it, however it ends (Guard).
 //
 // Thread-compatible; to be used once, by a single-threaded process whose descriptors 0, 1 and 2 are open.
 class Supervisor final : private JobListener {
  public:
-  // After the failure of a rank the others are ended, or the owner of this decides.
+  // After a rank's failure: kEndJob ends the others; with kGoOn the owner decides.
   enum class OnFailure { kEndJob, kGoOn };
-  // Where the ranks are: an agent's are those of its host, under whatever name.
+  // The hosts of the ranks. An agent's ranks are on its own host, whatever that host is called.
   enum class Ranks { kMayBeElsewhere, kAreHere };
 
   struct Options {
-    std::string job_id;  // whose leftovers in shared memory are removed; empty: unknown
+    std::string job_id;  // its leftovers in shared memory are removed; empty: unknown
     ShutdownSchedule::Options shutdown;
     OnFailure on_failure = OnFailure::kEndJob;
     Ranks ranks = Ranks::kMayBeElsewhere;
@@ -49,7 +50,7 @@ class Supervisor final : private JobListener {
     rlimit file_limit = {};                                   // of open descriptors, for the parts
   };
 
-  // The objects it works with, owned by others and outliving it.
+  // Objects that it uses. Others own them, and they outlive it.
   struct Surroundings {
     JobListener* report = nullptr;
     StandardOutput* output = nullptr;
@@ -63,34 +64,32 @@ class Supervisor final : private JobListener {
   // Removes the leftovers of the job in shared memory.
   ~Supervisor() override;
 
-  // Calls `on_ready` from Run whenever `fd` is readable. One at a time.
+  // Makes Run call `on_ready` whenever `fd` is readable. Only one descriptor at a time.
   void Watch(int fd, std::function<void()> on_ready);
   void StopWatching() { watched_.reset(); }
 
-  // Calls `on_time` from Run when that begins, and again and again, each time after the time that it returns. One at a
-  // time.
+  // Makes Run call `on_time` when it begins, and then repeatedly: each call returns the time until the next one. Only
+  // one function at a time.
   void Repeat(std::function<absl::Duration()> on_time);
 
-  // The job has members that come and go, in addition to the parts of Run. The signals of the surroundings must include
-  // SIGCHLD.
+  // Adds members that come and go to the parts of Run. The signals of the surroundings must include SIGCHLD.
   using MakeMembers = std::function<std::unique_ptr<Members>(MemberSupervision supervision)>;
   void MakeElastic(const MakeMembers& make_members);
 
-  // Starts `parts`, and runs those that carry the job to their end. Tells the user of important events through the
-  // report.
+  // Starts `parts`, and runs until those that carry the job have ended. Reports important events to the user.
   void Run(std::vector<std::unique_ptr<JobPart>> parts);
 
-  // Tells all parts to end, by `signo`.
+  // Sends `signo` to all parts, to end them.
   void SignalParts(int signo);
 
-  // Carries out a signal of the launcher's to an agent: SIGTSTP and SIGCONT have the parts stop and go on, all others
-  // have them end.
+  // Carries out a signal that the launcher sent to an agent. SIGTSTP and SIGCONT make the parts stop and go on; all
+  // others make them end.
   void Obey(int signo);
 
-  // Writes the pending output. A signal from the user ends the wait for a reader that does not read.
+  // Writes the pending output. If the reader does not read, a user's signal ends the wait for it.
   void Flush();
 
-  // The signal to the launcher that ended the job, if one did: SIGPIPE if its output has no reader any more.
+  // The signal to the launcher that ended the job, if any. SIGPIPE: the reader of its output is gone.
   std::optional<int> ended_by() const { return ended_by_; }
   // Whether some of the ranks' output could not be written.
   bool has_lost_output() const { return has_lost_output_; }
@@ -114,7 +113,7 @@ class Supervisor final : private JobListener {
   ChildProcess::Context context() const;
   void EndCompanions();
 
-  // One round of the loop: waits until something happens, and reacts to it.
+  // One round of the loop: waits for an event, and handles it.
   void Step();
   void AddPart(JobPart* part, PollSet* poll);
   void AddQueues(PollSet* poll);
@@ -123,14 +122,14 @@ class Supervisor final : private JobListener {
   void CheckStart();
   void ActOnTime();
 
-  // Of the part that may read the terminal, if it has stopped.
+  // Handles a stop of the part that may read the terminal.
   void LookAtReader();
   void LendTerminal(const JobPart& reader);
-  // Stops the parts, and this process' group by `signo`, until the user lets it go on.
+  // Stops the parts, and this process' group by `signo`, until the user lets them go on.
   void Suspend(int signo);
   void SetMotion(int signo);
 
-  // The launcher got the signal `cause`: passes `signo` on to the parts.
+  // The launcher got the signal `cause`, so it passes `signo` on to the parts.
   void EndJob(int cause, int signo);
   void WriteQueues();
   void WriteQueue(Stream stream);
@@ -162,7 +161,7 @@ class Supervisor final : private JobListener {
   std::optional<Repeated> repeated_;
   absl::Time start_deadline_ = absl::InfiniteFuture();
   Terminal terminal_;
-  RankId reader_ = 0;                               // that reads the terminal, while it is lent
+  RankId reader_ = 0;                               // reads the terminal, while it is lent
   absl::Time prompt_due_ = absl::InfiniteFuture();  // what the borrower of the terminal prints may be a question then
   int round_ = 0;
   std::optional<int> ended_by_;

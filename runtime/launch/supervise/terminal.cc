@@ -8,13 +8,14 @@
 namespace ronda {
 namespace {
 
-// A process whose group does not have the terminal is stopped when it changes that, unless it blocks SIGTTOU.
+// A process whose group does not have the terminal is stopped when it gives the terminal away, unless it blocks
+// SIGTTOU.
 void GiveTo(pid_t group) {
   sigset_t stop, before;
   sigemptyset(&stop);
   sigaddset(&stop, SIGTTOU);
   sigprocmask(SIG_BLOCK, &stop, &before);
-  // The terminal may be gone, and then there is nothing to give.
+  // If the terminal is gone, nothing needs to be done.
   [[maybe_unused]] const int given = tcsetpgrp(STDIN_FILENO, group);
   sigprocmask(SIG_SETMASK, &before, nullptr);
 }

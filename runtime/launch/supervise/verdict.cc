@@ -18,7 +18,7 @@
 namespace ronda {
 namespace {
 
-// Longer ones are cut in the last line; the rank's own output has them in full.
+// The last line cuts longer ones; the rank's own output has them in full.
 constexpr size_t kMaxQuoted = 1000;
 
 bool IsEarlier(const RankEnd& a, const RankEnd& b) {
@@ -28,7 +28,7 @@ bool IsEarlier(const RankEnd& a, const RankEnd& b) {
 
 bool FailedByItself(const RankEnd& end) { return end.failed() && end.cause == RankEnd::Cause::kItself; }
 
-// A rank that an error names in the form that Ronda's own reports use.
+// A rank that an error names in the form of Ronda's own reports.
 struct Named {
   RankId rank = 0;
   bool has_left = false;  // it says that the rank has shut down: nothing that happened later made it do so
@@ -64,7 +64,7 @@ const RankEnd* Find(RankId rank, const std::vector<RankEnd>& ends) {
   return found == ends.end() ? nullptr : &*found;
 }
 
-// The ranks that `end` blames. A report that names its own rank blames no other: it tells of a disagreement.
+// The ranks that `end` blames. A report that names its own rank describes a disagreement, so it blames no other rank.
 std::vector<Named> BlamedBy(const RankEnd& end) {
   std::vector<Named> named = RanksNamedIn(end.last_error);
   const auto is_own = [&](const Named& each) { return each.rank == end.rank; };
@@ -81,7 +81,7 @@ bool HasLeft(const RankEnd& end, const std::vector<RankEnd>& ends) {
   });
 }
 
-// The rank that `end` blames, if that one failed by itself.
+// The rank that `end` blames, if that rank failed by itself.
 const RankEnd* Blamed(const RankEnd& end, const std::vector<RankEnd>& ends) {
   if (HasLeft(end, ends)) return nullptr;
   for (const Named& named : BlamedBy(end)) {
@@ -91,7 +91,7 @@ const RankEnd* Blamed(const RankEnd& end, const std::vector<RankEnd>& ends) {
   return nullptr;
 }
 
-// Continues the text about a rank that was killed by SIGKILL.
+// Continues the text about a rank that SIGKILL has killed.
 std::string DescribeOomKills(const OomKills& kills) {
   constexpr absl::string_view kRemedy = ": give the host or container more memory, or run fewer ranks there";
   if (kills.of_group > 0) {
@@ -135,7 +135,7 @@ const RankEnd* FirstFailure(const std::vector<RankEnd>& ends) {
     if (blamed == nullptr) return cause;
     cause = blamed;
   }
-  return first;  // they blame each other in a circle
+  return first;  // the ranks blame each other in a circle
 }
 
 std::string DescribeEndAndError(const RankEnd& end, Naming naming) {
@@ -155,7 +155,7 @@ std::string DescribeFailure(const RankEnd& failure, Naming naming) {
 
 std::string DescribeFailure(const RankEnd& failure, const std::vector<RankEnd>& ends) {
   RankEnd described = failure;
-  // What it has said of others came after it had shut down.
+  // The rank reported this about others after it had shut down.
   if (HasLeft(failure, ends) && !BlamedBy(failure).empty()) described.last_error.clear();
   std::string text = DescribeFailure(described);
   for (const Named& named : BlamedBy(described)) {

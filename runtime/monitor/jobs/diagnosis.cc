@@ -8,11 +8,11 @@
 namespace ronda {
 namespace {
 
-// Of the time that a rank was watched, its threads have waited for a core.
+// A rank is starved if its threads have waited for a core for more than this share of the watched time.
 constexpr double kStarvedShare = 0.25;
 
-// A message within a network takes less than a millisecond there and back. Also in one where all hosts are this far
-// apart a job says so only while its ranks do little else than wait.
+// Within a network a message takes less than a millisecond there and back. There may be networks in which all hosts are
+// this far apart. There, a job is only reported while its ranks do little else than wait.
 constexpr absl::Duration kSlowRoundTrip = absl::Milliseconds(10);
 constexpr double kFarther = 3;          // times as far as the nearest host
 constexpr double kWaitingShare = 0.25;  // of each rank's time is in buckets
@@ -23,7 +23,7 @@ absl::Duration WaitedForCores(const RankSnapshot& rank) {
   return rank.process_now.waiting - rank.process_before.waiting;
 }
 
-// The mean over the ranks but for `rank`; zero if there is no other.
+// The mean over the ranks except `rank`; zero if there is no other rank.
 template <typename Value>
 absl::Duration MeanOfOthers(absl::Span<const RankSnapshot> ranks, size_t except, const Value& value) {
   absl::Duration sum;
@@ -33,13 +33,14 @@ absl::Duration MeanOfOthers(absl::Span<const RankSnapshot> ranks, size_t except,
   return ranks.size() < 2 ? absl::ZeroDuration() : sum / static_cast<int64_t>(ranks.size() - 1);
 }
 
-// On a host with too few cores all ranks wait for them, and that makes none of them late.
+// On a host with too few cores all ranks wait for cores. This makes none of them late.
 bool IsStarved(absl::Span<const RankSnapshot> ranks, size_t index, absl::Duration watched) {
   const absl::Duration others = MeanOfOthers(ranks, index, [&](size_t i) { return WaitedForCores(ranks[i]); });
   return WaitedForCores(ranks[index]) - others > kStarvedShare * watched;
 }
 
-// When the rank began to wait, and for which bucket; 0: for the coordinator's answer. nullopt: it does not wait.
+// The time at which the rank began to wait, and the bucket for which it waits. Bucket 0: the coordinator's answer.
+// nullopt: it does not wait.
 struct Wait {
   uint64_t bucket = 0;
   FlightTime since;
@@ -47,13 +48,13 @@ struct Wait {
 std::optional<Wait> WaitOf(const RankSnapshot& rank) {
   const RankSample& sample = rank.sample;
   if (sample.current != 0) return Wait{.bucket = sample.current, .since = sample.current_since};
-  // An engine that carries nothing out, with tensors in flight, waits for the coordinator's answer.
+  // If tensors are in flight and the engine carries nothing out, it waits for the coordinator's answer.
   if (sample.counts.tensors_in_flight == 0 || !sample.last.has_value()) return std::nullopt;
   return Wait{.bucket = 0, .since = sample.last->time};
 }
 
-// The rank is not past, and not in, what the others wait for. Where a host does not answer, what it said last is no
-// proof that its rank is there.
+// Whether the rank has not yet reached what the others wait for. If a host does not answer, its last report does not
+// prove that its rank is there.
 bool IsMissing(const RankSnapshot& rank, const std::optional<Wait>& wait, uint64_t bucket) {
   if (!rank.is_heard) return true;
   if (bucket == 0) return !wait.has_value();
@@ -128,7 +129,7 @@ std::optional<SlowNetwork> FindSlowNetwork(absl::Span<const RankSnapshot> ranks,
 
 std::optional<Standstill> FindStandstill(absl::Span<const RankSnapshot> ranks, const Moment& moment) {
   std::vector<std::optional<Wait>> waits;
-  uint64_t bucket = 0;  // the first one that ranks are in
+  uint64_t bucket = 0;  // the first bucket in which ranks are
   for (const RankSnapshot& rank : ranks) {
     waits.push_back(WaitOf(rank));
     const uint64_t current = rank.sample.current;

@@ -1,4 +1,4 @@
-// Who holds a job up: from the words of its ranks on one host, and from what the kernel says about their processes.
+// Finds the rank that holds a job up, from the words of its ranks and from the kernel's facts about their processes.
 // Pure functions.
 #ifndef RONDA_RUNTIME_MONITOR_JOBS_DIAGNOSIS_H_
 #define RONDA_RUNTIME_MONITOR_JOBS_DIAGNOSIS_H_
@@ -18,22 +18,22 @@ namespace ronda {
 const char* Describe(Holdup holdup);
 const char* Name(StragglerVerdict::Kind kind);
 
-// Why ranks[index] is late, if it is. `watched` is how long the processes were.
+// The reason why ranks[index] is late, if it is late. The processes were watched for the time `watched`.
 Holdup WhyLate(absl::Span<const RankSnapshot> ranks, size_t index, absl::Duration watched);
 
-// To the ranks of another host.
+// The connection to the ranks of another host.
 struct HostLink {
   std::string host;
   std::vector<RankId> ranks;
   absl::Duration round_trip;
 };
 
-// The host to which messages take longer than they do between hosts of one network, and much longer than to others,
-// while all ranks spend their time in buckets. With several other hosts, of which all are far, it is this one.
+// The host to which messages take longer than between hosts of one network, and much longer than to other hosts, while
+// all ranks spend their time in buckets. If there are several other hosts and all of them are far, it is this host.
 std::optional<SlowNetwork> FindSlowNetwork(absl::Span<const RankSnapshot> ranks, const std::vector<HostLink>& links);
 
-// nullopt if no rank waits for another at this moment, or none has waited longer than `patience`. `watched` is how long
-// the processes were, up to `now`.
+// nullopt if no rank waits for another at this moment, or if none has waited longer than `patience`. The processes were
+// watched for the time `watched`, which ended at `now`.
 struct Moment {
   FlightTime now;
   absl::Duration watched;

@@ -19,7 +19,7 @@
 namespace ronda {
 namespace {
 
-// The jobs that the word names in the first of the ways in which it names any.
+// A word can name jobs in several ways. Returns the jobs of the first way that gives any.
 std::vector<KnownJob> JobsNamed(absl::string_view word, const std::vector<KnownJob>& jobs) {
   pid_t pid = 0;
   const bool is_number = absl::SimpleAtoi(word, &pid) && pid > 0;

@@ -1,4 +1,4 @@
-// What the user of a job can tell it to do, beside its ranks' timelines (rank_control.h).
+// The user's commands to a job, except for its ranks' timelines (rank_control.h).
 #ifndef RONDA_RUNTIME_MONITOR_JOBS_JOB_CONTROL_H_
 #define RONDA_RUNTIME_MONITOR_JOBS_JOB_CONTROL_H_
 
@@ -16,29 +16,31 @@
 
 namespace ronda {
 
-// A job, and what the user may call it by.
+// A job, and the names that the user may use for it.
 struct KnownJob {
   std::string job;
   JobOrigin origin;
   std::vector<pid_t> ranks;
 };
 
-// The first digits of an id that rondarun has made, which tell it from others.
+// The first digits of an id that rondarun has made, which distinguish it from others.
 std::string ShortId(const std::string& job);
 
 // "resnet50 (3fa9c1d2)", or the short id alone.
 std::string NameOfJob(const std::string& job, const JobOrigin& origin);
 
-// The one of `jobs` that has the name `word`, or else the process of that number as its rondarun or as a rank, or else
-// an id that begins so. An empty word means the only one.
-// Errors: NOT_FOUND; INVALID_ARGUMENT that names them if there are several.
+// The one of `jobs` that has the name `word`. If none has: the job whose rondarun, or one of whose ranks, is the
+// process with that number. If there is none either: the job whose id begins with `word`. An empty word means the only
+// job.
+// Errors: NOT_FOUND; INVALID_ARGUMENT that names the jobs if several match.
 absl::StatusOr<std::string> ChooseJob(absl::string_view word, const std::vector<KnownJob>& jobs);
 
-// The secret (RONDA_JOB_SECRET) with which the job's ranks were started; empty if they had none.
+// The secret (RONDA_JOB_SECRET) that the job's ranks got at their start; empty if they got none.
 std::string SecretOf(absl::Span<const std::unique_ptr<RankReader>> ranks);
 
-// Tells the rondarun that has started the ranks to end the job, as SIGTERM does. Returns its process.
-// Errors: FAILED_PRECONDITION if it is not their launcher, or runs on another host; the system's.
+// Asks the rondarun that has started the ranks to end the job, by SIGTERM. Returns its process.
+// Errors: FAILED_PRECONDITION if that process is not their launcher, or the launcher runs on another host; the
+// system's.
 absl::StatusOr<pid_t> EndJob(absl::Span<const std::unique_ptr<RankReader>> ranks);
 
 }  // namespace ronda

@@ -11,7 +11,7 @@
 namespace ronda {
 namespace {
 
-// The rank that has seen most of the epoch's steps: one that died may lack the last.
+// The rank that has seen most of the epoch's steps. A rank that died may lack the last ones.
 const RankSnapshot& RankWithMostSteps(const JobSnapshot& epoch) {
   const auto steps = [](const RankSnapshot& rank) { return std::tuple(rank.sample.counts.steps, rank.totals.steps); };
   return *std::max_element(epoch.ranks.begin(), epoch.ranks.end(),
@@ -45,7 +45,8 @@ void JobHistory::AddNumbers(int64_t number, int ranks) {
   sums_.most_ranks = std::max(sums_.most_ranks, ranks);
 }
 
-// The watch begins within the epoch: of the steps before it the number is known, and they count as long as the others.
+// The watch may begin within the epoch. The number of the earlier steps is known, and they are taken to be as long as
+// the others.
 void JobHistory::AddSteps(const JobSnapshot& epoch) {
   const RankSnapshot& rank = RankWithMostSteps(epoch);
   const uint64_t steps = rank.sample.counts.steps;

@@ -10,22 +10,23 @@
 
 namespace ronda {
 
-// What the epochs of one job come to together: sums over all of them, and one epoch as a whole, the newest that has
-// made steps. It stays as large as that one, however many there are.
+// The epochs of one job together: sums over all of them, and one full epoch, the newest that has made steps. Its size
+// does not grow with the number of epochs.
 //
-// The ranks are numbered anew in each epoch, so nothing that is about one rank is added up.
+// Each epoch numbers the ranks again, so nothing about a single rank is added up.
 //
 // Thread-compatible.
 class JobHistory {
  public:
-  // Each epoch once, as of its end; in any order.
+  // Adds an epoch in its last state. Each epoch is added once, in any order.
   void Add(const JobSnapshot& epoch);
 
-  // As lines: SummaryOf the one epoch, below a table of the sums if there is more than one, or another than 0.
+  // The summary as lines: SummaryOf the kept epoch. Above it is a table of the sums, if the job had several epochs, or
+  // its only epoch is not epoch 0.
   std::vector<std::string> Summary() const;
 
  private:
-  // Over the epochs.
+  // Sums over the epochs.
   struct Sums {
     int epochs = 0;
     int epochs_with_steps = 0;

@@ -19,7 +19,7 @@
 namespace ronda {
 namespace {
 
-// On the clock of flight recorders, which stands still while the host is suspended.
+// The time on the clock of flight recorders, which stops while the host is suspended.
 FlightTime TimeOf(uint64_t clock_ticks_since_boot) {
   timespec now = {};
   clock_gettime(CLOCK_BOOTTIME, &now);
@@ -28,7 +28,7 @@ FlightTime TimeOf(uint64_t clock_ticks_since_boot) {
   return FlightNow() - (absl::DurationFromTimespec(now) - started);
 }
 
-// The rondarun above the process; 0: there is none.
+// The rondarun above the process; 0: none.
 pid_t LauncherOf(pid_t process) {
   for (std::optional<ProcessStat> stat = ReadProcessStat(process); stat && stat->parent > 1;
        stat = ReadProcessStat(stat->parent)) {
@@ -37,7 +37,7 @@ pid_t LauncherOf(pid_t process) {
   return 0;
 }
 
-// The options of that rondarun, which has read its files from its own folder; an error for an agent.
+// The options of that rondarun. It has read its files relative to its own folder. An error if it is an agent.
 absl::StatusOr<LaunchOptions> OptionsOf(pid_t launcher) {
   std::vector<std::string> words = WordsOf(launcher, "cmdline");
   if (!words.empty()) words.erase(words.begin());

@@ -12,22 +12,22 @@
 
 namespace ronda {
 
-// Of a process: the words of its command line ("cmdline"), or its variables ("environ"); none if they cannot be read.
+// The words of a process' command line ("cmdline"), or its variables ("environ"). None if they cannot be read.
 std::vector<std::string> WordsOf(pid_t pid, const char* file_name);
 
 // Whether a process with these words is a rondarun.
 bool IsRondarun(const std::vector<std::string>& words);
 
-// Where a job comes from, as far as /proc tells on this host.
+// The origin of a job, as far as /proc shows it on this host.
 struct JobOrigin {
-  std::string name;     // that the user has given it (rondarun --name); empty: none
-  std::string command;  // of its ranks, as a shell would read it, with no characters that a terminal would obey
-  pid_t launcher = 0;   // the rondarun above its ranks, which may be an agent of another host's; 0: there is none
-  FlightTime started;   // the launcher; without one, the rank
+  std::string name;     // the user's name for it (rondarun --name); empty: none
+  std::string command;  // of its ranks, as a shell would read it, without characters that control a terminal
+  pid_t launcher = 0;   // the rondarun above its ranks, which may be another host's agent; 0: none
+  FlightTime started;   // the start of the launcher or, without one, of the rank
 };
 
-// That of the job that has the process `rank`. Only its command line says the name: `rondarun` need not be asked, and
-// the words in memory that the ranks share need no place for it.
+// The origin of the job of the process `rank`. The name comes from rondarun's command line. So rondarun need not be
+// asked, and the ranks' shared memory needs no place for the name.
 JobOrigin OriginOf(pid_t rank);
 
 }  // namespace ronda

@@ -10,10 +10,10 @@
 namespace ronda {
 namespace {
 
-// Rates are over so long, and processes are looked at so often: /proc costs much more than the ranks' words.
+// The span of rates, and the period for looking at processes: /proc costs much more than the ranks' words.
 constexpr absl::Duration kSecond = absl::Seconds(1);
 
-// In buckets up to now, with the one in which the rank is.
+// The time in buckets up to now, including the rank's current bucket.
 absl::Duration WaitedBy(const RankSample& sample, FlightTime now) {
   const absl::Duration ended = absl::Nanoseconds(static_cast<int64_t>(sample.counts.bucket_nanoseconds));
   if (sample.current == 0) return ended;
@@ -53,7 +53,7 @@ std::vector<JobSampler::RankKey> JobSampler::KeysOf(const OtherHosts& others) {
   return keys;
 }
 
-// Of several ranks with one number the first is kept: this host's, or that of the first address.
+// If several ranks have the same number, the first is kept: this host's rank, or that of the first address.
 void JobSampler::Gather(const OtherHosts& others) {
   known_ = KeysOf(others);
   std::map<RankId, Rank> gathered;
@@ -105,7 +105,7 @@ void JobSampler::Hear(FlightTime now, const OtherHosts& others) {
 void JobSampler::Sample(FlightTime now, const OtherHosts& others) {
   now_ = now;
   Hear(now, others);
-  // Before the words are read: those of a process that has ended are then its last ones.
+  // Look at processes before the words are read: then the words of an ended process are its last ones.
   if (IsTimeToLookAtProcesses(now)) LookAtProcesses(now);
   samples_.clear();
   for (const Rank& rank : ranks_) samples_.push_back(rank.reader != nullptr ? rank.reader->Read() : rank.told);
@@ -138,8 +138,8 @@ bool JobSampler::Watches(const RankIdentity& rank) const {
   });
 }
 
-// A timer that is early by a little must not make this every other second. Where one rank has left the job others may
-// have died, and the ranks that are left make another epoch soon.
+// True once per second, also if a timer is a little early. True also if a rank has left the job: others may have died,
+// and the remaining ranks will soon make another epoch.
 bool JobSampler::IsTimeToLookAtProcesses(FlightTime now) const {
   if (now - processes_seen_ > kSecond - kPeriod / 2) return true;
   return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
@@ -194,7 +194,7 @@ RankTotals JobSampler::TotalsOf(const Rank& rank) {
 }
 
 absl::Duration JobSampler::NextPeriod() const {
-  // A quarter of the ring: a job may become faster.
+  // A quarter of the ring, because a job may become faster.
   constexpr double kBuckets = RankWords::kEntries / 4.0;
   absl::Duration period = kLongestPeriod;
   for (const Rank& rank : ranks_) {
@@ -256,7 +256,7 @@ JobSnapshot JobSampler::Snapshot() const {
   }
   snapshot.network = FindSlowNetwork(snapshot.ranks, links_);
   snapshot.last_step = FindLastStep(snapshot.ranks, [this](size_t index) { return ranks_[index].reader->Events(); });
-  // Where data comes late, ranks do so after it.
+  // If data comes late, ranks are late as a consequence.
   if (snapshot.network.has_value() && snapshot.straggler.why == Holdup::kNotSubmitted) snapshot.straggler = {};
   return snapshot;
 }

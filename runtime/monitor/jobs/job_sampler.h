@@ -23,8 +23,8 @@
 
 namespace ronda {
 
-// Watches the ranks of one job on this host, for as long as its user calls Sample; and those of other hosts, as far as
-// their monitors tell.
+// Watches the ranks of one job on this host while its user calls Sample. It includes the ranks of other hosts as far as
+// their monitors report them.
 //
 //   JobSampler sampler(std::move(ranks));
 //   for (;; absl::SleepFor(JobSampler::kPeriod)) {
@@ -32,41 +32,41 @@ namespace ronda {
 //     Show(sampler.Snapshot());
 //   }
 //
-// A rank keeps its entries into the last 256 buckets: a job that carries out more between two samples has buckets that
-// are missed, which the snapshot counts.
+// A rank keeps its entries into the last 256 buckets. If a job carries out more buckets between two samples, some are
+// missed. The snapshot has their number.
 //
-// Thread-compatible. Has no thread of its own.
+// Thread-compatible. Has no thread.
 class JobSampler {
  public:
   static constexpr absl::Duration kPeriod = absl::Milliseconds(100);
   static constexpr absl::Duration kLongestPeriod = absl::Milliseconds(500);
-  // Waits that are shorter are no standstill.
+  // A shorter wait is no standstill.
   static constexpr absl::Duration kPatience = absl::Milliseconds(500);
 
-  // `ranks` are of one job, by rank. Looks at them for the first time with the first Sample.
+  // `ranks` are of one job, by rank. The first Sample looks at them for the first time.
   explicit JobSampler(std::vector<std::unique_ptr<RankReader>> ranks);
 
-  // Reads the ranks. The first call takes in the buckets that they have entered before, as far as they keep them.
-  // `others` are what is known of other hosts, each at the same place in memory in every call: a rank there that is new
-  // makes all numbers begin anew.
+  // Reads the ranks. The first call includes earlier buckets, as far as the ranks keep their entries. `others` are the
+  // known facts about other hosts, each at the same place in memory in every call. If a new rank appears there, all
+  // numbers start again from zero.
   using OtherHosts = std::map<std::string, OtherHost>;  // by address
   void Sample(FlightTime now, const OtherHosts& others = {});
 
-  // How long Sample may wait for its next call, for a user that wants to cost little: ranks that keep their pace
+  // The longest time until the next call of Sample, for a user that wants low cost: if the ranks keep their pace, they
   // overwrite no entry until then. From kPeriod to kLongestPeriod.
   absl::Duration NextPeriod() const;
 
   // As of the last call of Sample.
   JobSnapshot Snapshot() const;
 
-  // How many of the ranks have not ended, as of the last second; or of the last Sample, if others have left the job.
+  // The number of ranks that have not ended, as of the last second. If ranks have left the job, as of the last Sample.
   size_t living() const;
 
-  // Whether `rank` is one of them, and has not ended by now: a process may become the same rank again.
+  // Whether `rank` is one of the ranks, and has not ended by now. A process may become the same rank again.
   bool Watches(const RankIdentity& rank) const;
 
  private:
-  // What rates are made from.
+  // The data from which rates are made.
   struct Point {
     FlightTime time;
     Statistics counts;
@@ -79,13 +79,13 @@ class JobSampler {
   };
   struct Rank {
     std::unique_ptr<RankReader> reader;  // nullptr: a rank of another host
-    const OtherHost* host = nullptr;     // that one, as of the last Sample
+    const OtherHost* host = nullptr;     // the rank's host, as of the last Sample
     RankIdentity identity;
     bool is_alive = true;
     bool is_heard = true;
-    RankSample told;  // of a rank of another host, like the next
+    RankSample told;  // for a rank of another host, like the next one
     ProcessTimes told_process;
-    std::deque<Point> points;  // of the last second, and one from before
+    std::deque<Point> points;  // of the last second, and one earlier
     std::optional<Point> first_step, last_step;
     ProcessTimes process_before;
     ProcessTimes process_now;
@@ -97,11 +97,11 @@ class JobSampler {
 
   // Makes the ranks those of this host and of `others`.
   void Gather(const OtherHosts& others);
-  // Takes what is told of the ranks of other hosts.
+  // Takes the reports about ranks of other hosts.
   void Hear(FlightTime now, const OtherHosts& others);
   bool IsTimeToLookAtProcesses(FlightTime now) const;
   void LookAtProcesses(FlightTime now);
-  // The one count that is converted with each look, and may come out a little less.
+  // Each look converts this count again, so it may come out slightly smaller. Keeps the greater value.
   static void KeepGrowing(const Rank& rank, RankSample* sample);
   static void Remember(const Point& point, Rank* rank);
   static RankRates RatesOf(const Rank& rank);
@@ -112,7 +112,7 @@ class JobSampler {
   std::vector<RankSample> samples_;        // the last ones, in the order of ranks_
   std::vector<RankKey> known_;             // of the ranks of other hosts
   std::vector<HostLink> links_;            // to other hosts
-  absl::Duration oldest_;                  // the age of samples of other hosts that are heard
+  absl::Duration oldest_;                  // the age of samples of other hosts that answer
   std::optional<LatenessMeter> lateness_;  // always there
   FlightTime now_;
   FlightTime processes_seen_ = -absl::InfiniteDuration();

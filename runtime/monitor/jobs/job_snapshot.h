@@ -1,4 +1,4 @@
-// What is known about a job at one moment. Plain data: reports, metrics and pages are functions of a JobSnapshot.
+// The known facts about a job at one moment. Plain data: reports, metrics and pages are functions of a JobSnapshot.
 #ifndef RONDA_RUNTIME_MONITOR_JOBS_JOB_SNAPSHOT_H_
 #define RONDA_RUNTIME_MONITOR_JOBS_JOB_SNAPSHOT_H_
 
@@ -18,16 +18,16 @@
 
 namespace ronda {
 
-// Upper bounds of the classes of a lateness histogram. Finest where steps of training are: a wait of a few milliseconds
-// costs a step some percent.
+// The upper bounds of the classes of a lateness histogram. The classes are finest near the length of training steps: a
+// wait of a few milliseconds costs a step some percent.
 inline constexpr std::array<absl::Duration, 11> kLatenessBounds = {
     absl::Microseconds(10), absl::Microseconds(100), absl::Microseconds(300), absl::Milliseconds(1),
     absl::Milliseconds(3),  absl::Milliseconds(10),  absl::Milliseconds(30),  absl::Milliseconds(100),
     absl::Seconds(1),       absl::Seconds(10),       absl::Seconds(30)};
 
-// Of a rank's entries into buckets: how late they were, each against the first rank's entry into the same bucket.
+// The lateness of a rank's entries into buckets, each compared with the first rank's entry into the same bucket.
 struct LatenessHistogram {
-  // counts[i]: above bound i - 1, up to bound i and itself. The last one: above all bounds.
+  // counts[i]: above bound i - 1, and not above bound i. The last one: above all bounds.
   std::array<uint64_t, kLatenessBounds.size() + 1> counts{};
   uint64_t count = 0;
   absl::Duration sum;
@@ -35,11 +35,11 @@ struct LatenessHistogram {
   void Add(absl::Duration lateness);
 };
 
-// What one rank's entries into the buckets have cost, since it is watched.
+// The cost of one rank's entries into the buckets, since the watch began.
 struct RankLateness {
   LatenessHistogram histogram;
-  uint64_t last = 0;           // buckets into which it came last of all
-  absl::Duration blamed_wait;  // over those: so long the first rank has waited
+  uint64_t last = 0;           // buckets that it entered last of all ranks
+  absl::Duration blamed_wait;  // the first ranks' waits in those buckets
 };
 
 // Over about a second.
@@ -52,11 +52,11 @@ struct RankRates {
   double blamed_share = 0;      // of the time: RankLateness::blamed_wait
 };
 
-// Between the first and the last look that saw a step end.
+// Between the first and the last look at which a step had ended.
 struct RankTotals {
   uint64_t steps = 0;        // that ended in that time
   absl::Duration step_time;  // mean
-  absl::Duration exposed;    // of a step: so long its program has waited for tensors
+  absl::Duration exposed;    // of a step: the time for which its program has waited for tensors
   double waited_share = 0;   // as in RankRates
   double blamed_share = 0;
   double exposed_share = 0;  // of the time
@@ -78,7 +78,7 @@ struct RankSnapshot {
   RankId rank() const { return identity.topology.rank; }
 };
 
-// Why others wait for a rank.
+// The reason why other ranks wait for a rank.
 enum class Holdup : uint8_t {
   kStopped,       // a signal, a debugger or a job control has stopped its process
   kEnded,         // its process is gone
@@ -88,7 +88,7 @@ enum class Holdup : uint8_t {
   kNotSubmitted,  // its program has not submitted the tensor
 };
 
-// Of ranks that have not gone on: those that wait, and those that they wait for.
+// Ranks that do not go on: those that wait, and those that they wait for.
 struct Standstill {
   struct Blamed {
     RankId rank = 0;
@@ -96,7 +96,7 @@ struct Standstill {
   };
   std::vector<RankId> waiting;
   std::vector<Blamed> blamed;
-  std::string tensor;  // or bucket, as far as the waiting ranks' flight recorders tell; else empty
+  std::string tensor;  // or bucket, if the waiting ranks' flight recorders have it; else empty
   FlightTime since;    // when the first of the waiting ranks began to wait
 };
 
@@ -112,13 +112,14 @@ struct StragglerVerdict {
   RankId rank = 0;
   int steps = 0;          // looked at: the last window; of kChronic: three of them
   int last_steps = 0;     // of these, those in which the others have waited for this rank most
-  absl::Duration waited;  // for this rank, over last_steps; of kEvent: in that step
+  absl::Duration waited;  // for this rank, in last_steps; of kEvent: in that step
   absl::Duration span;    // of `steps`
   FlightTime since;       // when the first of last_steps began; of kEvent: that step
   Holdup why = Holdup::kNotSubmitted;
 };
 
-// The ranks of a host are far away: messages to it and back take long, and all ranks spend their time in buckets.
+// The ranks of a host are far away: messages to that host and back take long, and all ranks spend their time in
+// buckets.
 struct SlowNetwork {
   std::string host;
   std::vector<RankId> ranks;
@@ -126,7 +127,7 @@ struct SlowNetwork {
   double waited_share = 0;    // the least of all ranks, as in RankRates
 };
 
-// The part of one rank in one bucket. The rank waits until the last rank has entered the bucket; then data moves.
+// One rank's part in one bucket. The rank waits until the last rank has entered the bucket. Then data moves.
 struct BucketPart {
   RankId rank = 0;
   FlightTime entered;  // when all of its tensors were ready, and the rank had left the previous bucket
@@ -134,13 +135,13 @@ struct BucketPart {
 };
 
 struct StepBucket {
-  std::string name;               // as the timeline names it; empty: no rank has it any more
-  uint64_t bytes = 0;             // of its tensors; 0: no rank knows any more
+  std::string name;               // as the timeline names it; empty: no rank still has it
+  uint64_t bytes = 0;             // of its tensors; 0: no rank still has the number
   FlightTime complete;            // when the last rank entered it
   std::vector<BucketPart> parts;  // by rank
 };
 
-// One step of the ranks of this host. A rank that is in no bucket computes.
+// One step of the ranks of this host. While a rank is in no bucket, it computes.
 struct StepRecord {
   FlightTime begin;  // when the first rank left the last bucket of the previous step, as far as that is known
   FlightTime end;    // when the last rank left the last bucket
@@ -153,7 +154,7 @@ struct JobSnapshot {
   FlightTime now;
   std::vector<RankSnapshot> ranks;  // those of this host, and of hosts whose monitors are asked; by rank
   absl::Duration process_span;      // about a second; zero: the processes were looked at once
-  uint64_t buckets_measured = 0;    // entered by all of these ranks that are part of them, and by two at least
+  uint64_t buckets_measured = 0;    // entered by all of these ranks that have a part in them, and by two at least
   uint64_t buckets_missed = 0;      // ranks have overwritten their entries before they were read
   std::optional<Standstill> standstill;
   StragglerVerdict straggler;
@@ -161,12 +162,12 @@ struct JobSnapshot {
   std::optional<StepRecord> last_step;
 };
 
-// What the monitor of another host has told about the ranks of a job there. Times are on the clock of this host, as far
-// as the time that a message takes lets it be known.
+// The report of another host's monitor about a job's ranks there. Times are converted to this host's clock. The time
+// that a message takes limits their accuracy.
 struct OtherHost {
-  static constexpr absl::Duration kSilence = absl::Seconds(2);  // after which a host counts as not to be reached
+  static constexpr absl::Duration kSilence = absl::Seconds(2);  // after this time a host is treated as unreachable
 
-  std::string address;  // at which its monitor is asked
+  std::string address;  // of its monitor
   std::string job;
   std::vector<RankSnapshot> ranks;  // identity, is_alive, sample and process_now
   FlightTime taken;                 // when the ranks were read

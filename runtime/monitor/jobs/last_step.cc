@@ -8,7 +8,7 @@
 namespace ronda {
 namespace {
 
-// A rank may still be in the newest step while another has ended it.
+// One rank may still be in the newest step when another has ended it.
 constexpr uint64_t kStepsToTry = 3;
 
 FlightTime FromNanoseconds(uint64_t time) { return absl::Nanoseconds(static_cast<int64_t>(time)); }
@@ -51,7 +51,7 @@ FlightTime BeginOf(const RankSample& sample, const BucketRange& range) {
   return begin == 0 ? absl::InfiniteDuration() : FromNanoseconds(begin);
 }
 
-// The name of a bucket is that of the event with which the rank began it.
+// A bucket's name is that of the event with which the rank began it.
 void NameBuckets(RankId rank, absl::Span<const FlightEvent> events, std::vector<StepBucket>* buckets) {
   for (StepBucket& bucket : *buckets) {
     const auto part = std::find_if(bucket.parts.begin(), bucket.parts.end(),

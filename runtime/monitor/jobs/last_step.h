@@ -15,9 +15,9 @@ namespace ronda {
 // The events of the flight recorder of ranks[index].
 using EventsOfRank = std::function<std::vector<FlightEvent>(size_t index)>;
 
-// The last step that the first rank of this host has ended and of which every rank of this host has left all buckets.
+// The last step that this host's first rank has ended, and all of whose buckets every rank of this host has left.
 // nullopt: no step has ended yet, or a rank has overwritten its entries into a part of the step (a rank keeps
-// RankWords::kEntries of them). Ranks of other hosts are left out: their clocks differ.
+// RankWords::kEntries of them). Ranks of other hosts are left out, because their clocks differ.
 std::optional<StepRecord> FindLastStep(absl::Span<const RankSnapshot> ranks, const EventsOfRank& events);
 
 }  // namespace ronda

@@ -10,8 +10,8 @@ FlightTime FromNanoseconds(uint64_t time) { return absl::Nanoseconds(static_cast
 
 }  // namespace
 
-// The last bucket that the rank is past, or in; with several clocks, past. Between its count of the newest bucket and
-// its entry a rank may, or may not, come into it.
+// The last bucket that the rank is in or past; with several clocks, the last one that it is past. If the rank has
+// counted the newest bucket but has no entry for it, it may still enter that bucket, or not.
 uint64_t LatenessMeter::LastToMeasure(const RankSample& sample) const {
   const bool is_in_newest = !sample.entries.empty() && sample.entries.back().bucket >= sample.buckets;
   const bool is_known = is_in_newest && (clocks_ == Clocks::kOne || sample.entries.back().left != 0);

@@ -15,12 +15,12 @@
 
 namespace ronda {
 
-// How late the ranks of a job come into their common buckets. Samples of the ranks' last entries overlap; each bucket
-// counts once, as soon as no rank can still enter it.
+// Measures how late a job's ranks enter their common buckets. Samples of the ranks' last entries overlap; each bucket
+// is measured once, as soon as no rank can still enter it.
 //
-// On one host the lateness of a rank is its entry minus the first rank's. Clocks of hosts differ: if there are several,
-// it is the longest time that a rank has spent in the bucket minus the rank's own, as ranks leave a bucket at about the
-// same time. Then a bucket counts once all ranks have left it.
+// On one host, a rank's lateness is its entry minus the first rank's entry. With several hosts the clocks differ. But
+// ranks leave a bucket at about the same time. So the lateness is the longest time that a rank has spent in the bucket,
+// minus the rank's own time. Then a bucket is measured once all ranks have left it.
 //
 // A pure state machine. Thread-compatible.
 class LatenessMeter {
@@ -44,14 +44,14 @@ class LatenessMeter {
     uint64_t late = 0;  // nanoseconds
   };
   uint64_t LastToMeasure(const RankSample& sample) const;
-  // Sets `late` of all. Returns the time at which the first rank entered.
+  // Sets `late` in all entries. Returns the time at which the first rank entered.
   uint64_t Compare(std::vector<Entered>* entries) const;
   void Measure(std::vector<Entered> entries);
 
   const std::vector<RankId> ranks_;
   const Clocks clocks_;
   std::vector<RankLateness> lateness_;
-  uint64_t next_ = 0;  // the first bucket that has not been looked at; 0: none has
+  uint64_t next_ = 0;  // the first bucket that has not been examined; 0: none has
   uint64_t measured_ = 0;
   uint64_t missed_ = 0;
   StragglerWatch straggler_;

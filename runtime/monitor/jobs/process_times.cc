@@ -19,8 +19,8 @@
 namespace ronda {
 namespace {
 
-// All that is needed of a short file; empty if it cannot be read. There is a file for each thread, and a stream of the
-// standard library costs more than the file.
+// The needed part of a short file; empty if it cannot be read. Each thread has a file, and a stream of the standard
+// library costs more than the file.
 std::string BeginningOf(const std::string& path) {
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   char text[128];

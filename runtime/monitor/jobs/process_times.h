@@ -10,17 +10,17 @@
 
 namespace ronda {
 
-// What the kernel says about a process: its state (see ProcessStat), and the times of its threads together.
+// The kernel's facts about a process: its state (see ProcessStat), and the times of its threads, added up.
 struct ProcessTimes {
   char state = 0;
   absl::Duration running;  // on a core
   absl::Duration waiting;  // ready to run, without a core
 };
 
-// The first two numbers of a schedstat file, in nanoseconds; nullopt if `text` is none.
+// The first two numbers of a schedstat file, in nanoseconds; nullopt if `text` is no such file.
 std::optional<ProcessTimes> ParseSchedstat(absl::string_view text);
 
-// nullopt if there is no such process. Without schedstat files in /proc the times are zero.
+// nullopt if there is no such process. If /proc has no schedstat files, the times are zero.
 std::optional<ProcessTimes> ReadProcessTimes(pid_t pid);
 
 }  // namespace ronda

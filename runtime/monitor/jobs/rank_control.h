@@ -18,20 +18,20 @@
 
 namespace ronda {
 
-// Asks a rank for something (RankRequestWords). Only a process of the rank's user can open its words, and only one
-// process at a time asks.
+// Sends a rank a request (RankRequestWords). Only a process of the rank's user can open the words, and only one process
+// at a time may send a request.
 //
 // Thread-compatible. Owns its own mapping of the words.
 class RankControl {
  public:
-  // Errors: UNAVAILABLE if another process asks this rank at this moment; NOT_FOUND if the rank has ended; the
-  // system's.
+  // Errors: UNAVAILABLE if another process has a request to this rank at this moment. NOT_FOUND if the rank has ended.
+  // The system's.
   static absl::StatusOr<std::unique_ptr<RankControl>> Open(const RankReader& rank);
 
   // Errors: as ronda::Ask.
   absl::Status Ask(const TimelineRequest& request);
 
-  // To the last request; nullopt: there is no answer yet.
+  // The answer to the last request; nullopt: no answer yet.
   std::optional<absl::StatusOr<std::string>> answer() const { return AnswerTo(asked_, words().request); }
 
  private:
@@ -44,15 +44,15 @@ class RankControl {
   uint64_t asked_ = 0;
 };
 
-// What a rank of a job has done about a request.
+// A rank's answer to a request.
 struct RankAnswer {
   RankId rank = 0;
-  // The file that it writes now. nullopt: it has not looked yet, and does so with its next tensor.
+  // The file that it writes now. nullopt: it has not looked at the request yet, and will do so with its next tensor.
   std::optional<absl::StatusOr<std::string>> file;
 };
 
-// Asks all of `ranks`, and waits for their answers for `patience` at most.
-// Errors: those of RankControl, with the rank; then none was asked.
+// Sends the request to all of `ranks`. Waits for their answers, but not longer than `patience`.
+// Errors: those of RankControl, with the rank; then no rank has got the request.
 absl::StatusOr<std::vector<RankAnswer>> AskRanks(absl::Span<const std::unique_ptr<RankReader>> ranks,
                                                  const TimelineRequest& request, absl::Duration patience);
 

@@ -31,7 +31,7 @@ namespace {
 
 constexpr uint64_t kPageBytes = 4096;
 
-// Looks again if the rank was writing just then; a rank that is stopped there is given up.
+// The most attempts if the rank is writing at that moment. A rank that was stopped in the middle is given up.
 constexpr int kLooks = 100;
 
 FlightTime FromNanoseconds(uint64_t time) { return absl::Nanoseconds(static_cast<int64_t>(time)); }
@@ -47,14 +47,14 @@ bool IsText(absl::string_view text) {
   return std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > ' ' && c != 0x7f; });
 }
 
-// A program names its tensors as it likes; whoever prints the name has perhaps a terminal.
+// A program may give its tensors any name, and the name may be printed to a terminal.
 void MakePrintable(std::string* name) {
   for (char& c : *name) {
     if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = '?';
   }
 }
 
-// nullopt: the place has another bucket, or is being written.
+// nullopt: the place contains another bucket, or is being written.
 std::optional<BucketEntry> ReadEntry(const RankWords::Entry& from, uint64_t bucket) {
   if (from.bucket.load(std::memory_order_acquire) != bucket) return std::nullopt;
   const BucketEntry entry = {.bucket = bucket,
@@ -65,7 +65,7 @@ std::optional<BucketEntry> ReadEntry(const RankWords::Entry& from, uint64_t buck
   return entry;
 }
 
-// The bucket in which the rank is is not that of the time if the rank has gone on between the looks.
+// If the rank has gone on between the two reads, bucket and time do not belong together.
 void ReadCurrent(const RankWords& words, RankSample* sample) {
   for (int look = 0; look < kLooks; ++look) {
     sample->current = words.current.load(std::memory_order_acquire);
@@ -75,14 +75,15 @@ void ReadCurrent(const RankWords& words, RankSample* sample) {
   sample->current = 0;
 }
 
-// The start of a process, whose pid may differ from the one that it sees itself (containers).
+// The start of a process. Its pid may differ from the one that it sees itself (containers).
 std::optional<uint64_t> StartOf(pid_t pid) {
   const std::optional<ProcessStat> stat = ReadProcessStat(pid);
   if (!stat) return std::nullopt;
   return stat->start_time;
 }
 
-// Whether the process `pid` calls itself `own`, which is another number in a container. True if that cannot be read.
+// Whether `own` is the pid that the process `pid` has in its own namespace: a container has other numbers. True if that
+// cannot be read.
 bool CallsItself(pid_t pid, pid_t own) {
   std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
   for (std::string line; std::getline(status, line);) {
@@ -116,7 +117,7 @@ std::vector<int> NumbersIn(const std::string& folder) {
 
 namespace {
 
-// What says the layout is at the same place in each; other layouts may be shorter.
+// The description of the layout is at the same place in each layout. Other layouts may be shorter.
 constexpr size_t kLayoutBytes = offsetof(RankWords, start_time);
 
 // REQUIRES: `words` has `bytes` bytes.
@@ -176,8 +177,8 @@ absl::StatusOr<std::unique_ptr<RankReader>> RankReader::Open(pid_t pid, int desc
   const auto& words = *static_cast<const RankWords*>(mapping.get());
   RONDA_RETURN_IF_ERROR(CheckRankWords(words, sizeof(RankWords)));
   if (words.ended != 0) return absl::NotFoundError(absl::StrCat(path, " is of a rank that has ended"));
-  // A child that a rank has forked has the rank's descriptors, and a process that reads them, as this one does now, has
-  // one for a moment. Processes that start together have the same start time.
+  // A child that a rank has forked has the rank's descriptors. A process that reads them, as this one does now, has one
+  // for a moment. Processes that start at the same time have the same start time.
   if (StartOf(pid) != words.start_time || !CallsItself(pid, words.pid)) {
     return absl::NotFoundError(absl::StrCat(path, " is of another process"));
   }
@@ -198,7 +199,7 @@ RankReader::RankReader(MappedPages mapping, ProcessId process, std::string path)
   MapRecorder();
 }
 
-// Once the rank has ended, its descriptor may be another rank's.
+// After the rank's end, its descriptor may belong to another rank.
 absl::StatusOr<UniqueFd> RankReader::OpenToWrite() const {
   UniqueFd file(open(path_.c_str(), O_RDWR | O_CLOEXEC));
   if (!IsAlive()) return absl::NotFoundError("the rank has ended");
@@ -206,7 +207,7 @@ absl::StatusOr<UniqueFd> RankReader::OpenToWrite() const {
   return file;
 }
 
-// A mapping begins with a page.
+// A mapping begins at the start of a page.
 void RankReader::MapRecorder() {
   const uint64_t offset = words().recorder_offset;
   if (words().recorder_descriptor < 0 || offset == RankWords::kNoRecorder || offset % alignof(FlightRecorder) != 0)
@@ -231,13 +232,13 @@ RankSample RankReader::Read() const {
   }
   ReadCurrent(words(), &sample);
   sample.entries.reserve(RankWords::kEntries);
-  // A place that has another bucket is one that the rank has overwritten, or of a bucket without it.
+  // If a place contains another bucket, the rank has overwritten it, or has no part in the bucket.
   const uint64_t kept = std::min<uint64_t>(sample.buckets, RankWords::kEntries);
   for (uint64_t bucket = sample.buckets - kept + 1; bucket <= sample.buckets; ++bucket) {
     const std::optional<BucketEntry> entry = ReadEntry(words().entries[bucket % RankWords::kEntries], bucket);
     if (entry.has_value()) sample.entries.push_back(*entry);
   }
-  // Meanwhile the rank has perhaps overwritten places, the last one still without the new number.
+  // Meanwhile the rank may have overwritten places. The last of them may not have its new number yet.
   const uint64_t newest = words().buckets.load(std::memory_order_acquire);
   if (newest >= RankWords::kEntries) sample.first_kept = newest - RankWords::kEntries + 1;
   if (recorder_ != nullptr) sample.last = recorder_->Last();
@@ -270,7 +271,7 @@ FoundRanks FindRanks() {
     return std::tie(identity.job, identity.topology.rank, identity.process.pid);
   };
   std::sort(found.ranks.begin(), found.ranks.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
-  // A process that looks at its own words, as another thread of it may do now, has their file open twice.
+  // A process that looks at its own words has their file open twice. Another thread of it may do so now.
   const auto is_same = [&](const auto& a, const auto& b) { return key(a) == key(b); };
   found.ranks.erase(std::unique(found.ranks.begin(), found.ranks.end(), is_same), found.ranks.end());
   return found;

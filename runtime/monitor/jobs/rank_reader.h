@@ -1,4 +1,4 @@
-// The ranks that run on this host, as other processes see them: also while they are stopped.
+// The ranks that run on this host, read from other processes. This also works while the ranks are stopped.
 #ifndef RONDA_RUNTIME_MONITOR_JOBS_RANK_READER_H_
 #define RONDA_RUNTIME_MONITOR_JOBS_RANK_READER_H_
 
@@ -36,15 +36,15 @@ struct RankSample {
   std::array<std::array<uint64_t, kBucketModeCount>, kOpTypeCount> collectives{};
   std::array<uint64_t, DeviceTimes::kPhases> device_nanoseconds{};  // of the buckets that were timed
   uint64_t buckets = 0;                                             // so far
-  uint64_t first_kept = 1;           // from this bucket on, `entries` has all that the rank has part in
-  uint64_t current = 0;              // the bucket in which the rank is; 0: in none
-  FlightTime current_since;          // its entry into that
+  uint64_t first_kept = 1;           // from this bucket on, `entries` has all buckets in which the rank has a part
+  uint64_t current = 0;              // the rank's current bucket; 0: none
+  FlightTime current_since;          // when it entered that
   FlightTime last_step;              // when its last step ended; zero: none has
   std::vector<BucketEntry> entries;  // the last ones, by bucket
-  std::optional<FlightEvent> last;   // the last event of the flight recorder; nullopt: none, or not to be read
+  std::optional<FlightEvent> last;   // the last event of the flight recorder; nullopt: none, or it cannot be read
 };
 
-// Whether `words`, as many bytes as a file of a rank has, are those of a rank, in the layout that this code knows.
+// Checks that `words`, the first `bytes` bytes of a rank's file, are a rank's words in the layout that this code knows.
 // Errors: FAILED_PRECONDITION that names the versions; INVALID_ARGUMENT.
 absl::Status CheckRankWords(const RankWords& words, size_t bytes);
 
@@ -55,21 +55,22 @@ struct Unmapper {
 };
 using MappedPages = std::unique_ptr<void, Unmapper>;
 
-// Reads the words of one rank, through a mapping that stays when the rank ends.
+// Reads the words of one rank, through a mapping that remains when the rank ends.
 //
 // Thread-compatible.
 class RankReader {
  public:
-  // `descriptor` is one of the process `pid`.
-  // Errors: NOT_FOUND if it is no rank's, or of a rank whose child `pid` is; those of CheckRankWords; the system's.
+  // `descriptor` is a descriptor of the process `pid`.
+  // Errors: NOT_FOUND if it is no rank's file, or the file of a rank whose child `pid` is. Those of CheckRankWords. The
+  // system's.
   static absl::StatusOr<std::unique_ptr<RankReader>> Open(pid_t pid, int descriptor);
 
   const RankIdentity& identity() const { return identity_; }
-  // False after shutdown(), too: the same process may become a rank again, with other words.
+  // Also false after shutdown(), because the same process may become a rank again, with other words.
   bool IsAlive() const { return !HasShutDown() && ronda::IsAlive(identity_.process); }
-  bool HasShutDown() const { return words().ended != 0; }  // costs next to nothing
+  bool HasShutDown() const { return words().ended != 0; }  // costs almost nothing
   RankSample Read() const;
-  // Those of the rank's flight recorder, oldest first; none if it is not to be read.
+  // The events of the rank's flight recorder, oldest first; none if it cannot be read.
   std::vector<FlightEvent> Events() const;
 
   // The file of the words, to write to it.
@@ -78,7 +79,7 @@ class RankReader {
 
  private:
   RankReader(MappedPages words, ProcessId process, std::string path);
-  // Of the file `path` from `offset` on; null if there are not so many.
+  // Maps a part of the file `path`, from `offset` on; null if the file is too short.
   static absl::StatusOr<MappedPages> Map(const std::string& path, uint64_t offset, size_t bytes);
   void MapRecorder();
 
@@ -88,17 +89,17 @@ class RankReader {
   const std::string path_;  // while the rank has not ended
   RankIdentity identity_;
   MappedPages recorder_pages_;
-  const FlightRecorder* recorder_ = nullptr;  // nullptr: not to be read
+  const FlightRecorder* recorder_ = nullptr;  // nullptr: it cannot be read
 };
 
-// The ranks of this user on this host. One that cannot be read is left out, with the reason in `problems`.
+// The ranks of this user on this host. A rank that cannot be read is left out, and `problems` has the reason.
 struct FoundRanks {
   std::vector<std::unique_ptr<RankReader>> ranks;  // by job and rank
   std::vector<std::string> problems;
 };
 FoundRanks FindRanks();
 
-// Those that `is_one` tells from others, for instance OfJob.
+// The ranks for which `is_one` is true; OfJob, for instance, makes such a filter.
 using RankFilter = std::function<bool(const RankIdentity& rank)>;
 std::vector<std::unique_ptr<RankReader>> FindRanks(const RankFilter& is_one);
 RankFilter OfJob(std::string job);

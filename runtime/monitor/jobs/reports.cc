@@ -21,7 +21,7 @@ double Share(absl::Duration part, absl::Duration whole) {
 
 std::string Seconds(absl::Duration time) { return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(time)); }
 
-// "49.6 ms": three digits, with the first unit in which the number is below 1000, or the last one.
+// "49.6 ms": three digits, with the first unit in which the number is below 1000, or else the last unit.
 std::string WithUnit(double number, absl::Span<const absl::string_view> units) {
   size_t unit = 0;
   for (; number >= 999.5 && unit + 1 < units.size(); ++unit) number /= 1000;

@@ -1,4 +1,4 @@
-// What people read about a job. Pure functions.
+// The texts about a job that people read. Pure functions.
 #ifndef RONDA_RUNTIME_MONITOR_JOBS_REPORTS_H_
 #define RONDA_RUNTIME_MONITOR_JOBS_REPORTS_H_
 
@@ -11,35 +11,35 @@
 
 namespace ronda {
 
-// Which job it is: its name, id, ranks and pace, since when it runs, started by which rondarun, and its command. Two
-// lines.
+// Identifies the job in two lines: its name, id, ranks and pace, the time since which it runs, the rondarun that has
+// started it, and its command.
 std::string HeadOf(const JobSnapshot& job);
 
-// A table with a line a job: the same.
+// A table with one line per job, with the same facts.
 std::string JobsTable(const std::vector<JobSnapshot>& jobs);
 
-// A table with a line a rank: its process, its rates, its lateness and its schedule.
+// A table with one line per rank: its process, its rates, its lateness and its schedule.
 std::string RanksTable(const JobSnapshot& job);
 
-// The same with the ranks that cost the others most at the top, below the job's own lines (HeadOf) and, if there is
-// one, the answer to the question why it does not go on, or not faster.
+// The job's own lines (HeadOf), and if possible the reason why the job does not go on, or not faster. Below them is the
+// RanksTable, with the ranks at the top that cost the others most.
 std::string TopText(const JobSnapshot& job);
 
-// Who holds the others up, how much that costs, and why; empty if no rank does. A line without its end.
+// The rank that holds the others up, the cost, and the reason; empty if no rank does. One line, without its end.
 // REQUIRES: `verdict` is about one of the ranks of `job`.
 std::string DescribeStraggler(const JobSnapshot& job, const StragglerVerdict& verdict);
 
-// What a job has cost, when it has ended: a table with a line for each number, as lines. `of` is its part that the
-// title names, for instance "epoch 3: ".
+// The costs of a job that has ended: a table with one line per number. `of` is the job's part that the title names, for
+// instance "epoch 3: ".
 std::vector<std::string> SummaryOf(const JobSnapshot& job, absl::string_view of = "");
 
 // "49.6 ms", "5.3 us", "1.23 s".
 std::string TimeText(absl::Duration time);
 
-// A line of such a table.
+// One line of that table.
 std::string SummaryLine(absl::string_view name, absl::string_view text);
 
-// Who waits for whom, and why; of a job that goes on, who is late. Several lines.
+// Explains in several lines which ranks wait for which ranks, and why. If the job goes on, explains which rank is late.
 std::string WhyText(const JobSnapshot& job);
 
 }  // namespace ronda

@@ -46,7 +46,7 @@ StragglerWatch::Window StragglerWatch::JudgeWindow(size_t begin, size_t end) con
   return window;
 }
 
-// As long as 5 % of a whole window, also where the window is not whole yet.
+// An event is a wait of more than 5 % of a whole window. This also applies while the window is not complete.
 StragglerVerdict StragglerWatch::FindEvent(size_t begin, const Window& window) const {
   const auto by_wait = [](const Step& a, const Step& b) { return a.waited < b.waited; };
   const Step& longest = *std::max_element(steps_.begin() + static_cast<ptrdiff_t>(begin), steps_.end(), by_wait);

@@ -22,28 +22,30 @@ struct MeasuredBucket {
   absl::Duration waited;  // of the first rank for the last one
 };
 
-// Tells a rank that is late in most steps from one that was late once, and from ranks whose times merely vary.
+// Distinguishes a rank that is late in most steps from a rank that was late once, and from ranks whose times merely
+// vary.
 //
-// In each step one rank counts as the last: that for which the others have waited longest. A rank is the straggler of a
-// window of 100 steps if it was the last in at least half of them, and the others have waited for it for more than 5 %
-// of the time, beyond what they have waited for the other ranks on average. Windows end with the newest step.
+// The last rank of a step is the rank for which the others have waited longest. Windows are 100 steps long, and the
+// last one ends with the newest step. A rank is the straggler of a window if it was the last rank in at least half of
+// the steps, and if the others waited long for it. Their waits for this rank, minus the average of their waits for each
+// other rank, must exceed 5 % of the window's time.
 //
 // A pure state machine. Thread-compatible.
 class StragglerWatch {
  public:
   static constexpr size_t kWindowSteps = 100;
   static constexpr size_t kChronicWindows = 3;
-  static constexpr size_t kFewestSteps = 20;  // from fewer nothing follows
+  static constexpr size_t kFewestSteps = 20;  // fewer steps allow no conclusion
   static constexpr double kStragglersShare = 0.05;
 
   explicit StragglerWatch(size_t ranks) : ranks_(ranks) {}
 
   // Takes the buckets in their order.
   void Add(const MeasuredBucket& bucket);
-  // Some were missed here: the length of the step that runs is not known.
+  // Some buckets were missed here, so the length of the running step is not known.
   void Skip() { running_.reset(); }
 
-  // Of the steps that have ended. Leaves the reason (`why`) to others.
+  // Judges the steps that have ended. Does not set the reason (`why`).
   StragglerVerdict Judge() const;
 
  private:
@@ -75,14 +77,14 @@ class StragglerWatch {
   std::deque<Step> steps_;  // that have ended; as many as are judged
 };
 
-// Says each chronic straggler once, and again if it was none for a minute.
+// Reports each chronic straggler once. Reports it again if it was none for a minute.
 //
 // Thread-compatible.
 class StragglerAlarm {
  public:
   static constexpr absl::Duration kForgetting = absl::Minutes(1);
 
-  // Whether the verdict, at `now`, is to be said.
+  // Whether the verdict is to be reported at the time `now`.
   bool IsNews(const StragglerVerdict& verdict, FlightTime now);
 
  private:

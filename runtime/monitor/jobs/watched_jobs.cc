@@ -11,7 +11,7 @@ void WatchedJobs::Sample(FlightTime now) {
   search_period_ = SearchPeriod(now);
   if (now - searched_ >= std::max(search_period_, rest_)) Search(now);
   for (auto& [name, job] : jobs_) job.sampler->Sample(now, job.others);
-  search_period_ = SearchPeriod(now);  // for NextPeriod: ranks may have ended
+  search_period_ = SearchPeriod(now);  // for NextPeriod, because ranks may have ended
 }
 
 void WatchedJobs::Tell(OtherHost other) {
@@ -82,7 +82,7 @@ void WatchedJobs::Take(std::vector<std::unique_ptr<RankReader>> readers, FlightT
   job->since = now;
   job->expected = static_cast<size_t>(readers.front()->identity().topology.local_size);
   job->sampler = std::make_unique<JobSampler>(std::move(readers));
-  // Where ranks begin, others do: this job's, and those of its next epoch as soon as this one has ended.
+  // If ranks begin, others will begin soon: those of this job, and those of its next epoch when this epoch has ended.
   searches_ = 0;
   rest_ = absl::ZeroDuration();
 }

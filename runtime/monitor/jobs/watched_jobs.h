@@ -18,40 +18,41 @@
 
 namespace ronda {
 
-// The jobs of this user on this host that are watched, also from before their ranks are there.
+// The watched jobs of this user on this host. A job can be watched before its ranks exist.
 //
-// A rank that is new in its job is one more to compare the others with: then all numbers of the job begin anew. Ranks
-// that have ended stay, with their last words, until a new one comes or ForgetEnded is called.
+// A new rank in a job changes the comparison of the ranks, so all numbers of the job start again from zero. Ended ranks
+// stay in the table with their last words, until a new rank comes or ForgetEnded is called.
 //
-// Thread-compatible. Has no thread of its own.
+// Thread-compatible. Has no thread.
 class WatchedJobs {
  public:
-  // To look for ranks costs much more than to read those that are known. It is done often at the start, and while there
-  // is no job that runs, or one that has begun lacks ranks; else seldom, or not at all. After the first searches in
-  // vain it takes 0.2 % of the time at most: a host may have very many processes, and a program may never become a
-  // rank.
+  // A search for ranks costs much more than reading known ranks. WatchedJobs searches often at the start, while no job
+  // runs, and while a job that has begun lacks ranks. Otherwise it searches seldom, or not at all. After the first
+  // unsuccessful searches, searching takes at most 0.2 % of the time: a host may have very many processes, and a
+  // program may never become a rank.
   static constexpr absl::Duration kSearchAtStart = absl::Milliseconds(200);
   static constexpr absl::Duration kSearchSoon = absl::Seconds(1);
   static constexpr absl::Duration kSearchSeldom = absl::Seconds(10);
-  static constexpr absl::Duration kStart = absl::Minutes(1);  // then no rank is missing any more
+  static constexpr absl::Duration kStart = absl::Minutes(1);  // after this time no missing rank is expected
   static constexpr int kEagerSearches = 20;
-  static constexpr int kRest = 500;  // times as long as the search has taken
+  static constexpr int kRest = 500;  // a pause after a search is this many times as long as the search
 
   struct Options {
-    RankFilter is_watched;  // tells the ranks of these jobs from others
-    // kUntilComplete: a job whose ranks are all there is the last one, until it has ended.
+    RankFilter is_watched;  // selects the ranks of these jobs
+    // kUntilComplete: once all ranks of a job are there, no other job is looked for until it has ended.
     enum class Search { kUntilComplete, kAlways } search = Search::kUntilComplete;
     std::function<FoundRanks()> find = [] { return FindRanks(); };
-    std::function<FlightTime()> stopwatch = FlightNow;  // tells how long `find` has taken
+    std::function<FlightTime()> stopwatch = FlightNow;  // measures the time of `find`
   };
   explicit WatchedJobs(Options options) : options_(std::move(options)) {}
 
-  // Reads the ranks, and looks for new ones if it is time. To be called every JobSampler::kPeriod, or after
-  // NextPeriod(): as often as the pace of the jobs asks for.
+  // Reads the ranks, and looks for new ones when it is time. Call it every JobSampler::kPeriod, or after NextPeriod(),
+  // which depends on the pace of the jobs.
   void Sample(FlightTime now);
   absl::Duration NextPeriod() const;
 
-  // What the monitor of another host tells, from the next Sample on. Does nothing if no rank of the job is here.
+  // Sets the report of another host's monitor, from the next Sample on. Does nothing if no rank of the job is on this
+  // host.
   void Tell(OtherHost other);
 
   // As of the last call of Sample, by name.
@@ -59,13 +60,13 @@ class WatchedJobs {
 
   size_t size() const { return jobs_.size(); }
 
-  // Forgets the jobs of which all ranks here have ended.
+  // Removes the jobs whose ranks on this host have all ended.
   void ForgetEnded();
 
-  // Forgets the same ones, but only where a later epoch of the job has begun. Returns their last words.
+  // Removes such jobs only if a later epoch of the job has begun. Returns their last snapshots.
   std::vector<JobSnapshot> TakeEndedEpochs();
 
-  // What was found and cannot be read, each once: the texts since the last call.
+  // The reasons why found ranks cannot be read, each once: the texts since the last call.
   std::vector<std::string> TakeProblems() { return std::exchange(problems_, {}); }
 
  private:
@@ -84,7 +85,7 @@ class WatchedJobs {
   std::map<std::string, Job> jobs_;
   FlightTime searched_ = -absl::InfiniteDuration();
   absl::Duration search_period_ = kSearchAtStart;
-  absl::Duration rest_;  // the least between two searches
+  absl::Duration rest_;  // the shortest time between two searches
   int searches_ = 0;     // since new ranks were found
   std::vector<std::string> problems_;
   std::set<std::string> known_problems_;

@@ -53,7 +53,7 @@ constexpr int kUsageError = 2;
 
 using Ranks = std::vector<std::unique_ptr<RankReader>>;
 
-// The ranks of the jobs of this user, by job.
+// The ranks of this user's jobs, by job.
 std::map<std::string, Ranks> FindJobs() {
   std::map<std::string, Ranks> jobs;
   FoundRanks found = FindRanks();
@@ -72,7 +72,7 @@ std::vector<KnownJob> Known(const std::map<std::string, Ranks>& jobs) {
   return known;
 }
 
-// If there are several, says which one that is. REQUIRES: there is one.
+// If there are several jobs, prints which one is the newest. REQUIRES: there is a job.
 std::string NewestJob(const std::vector<KnownJob>& jobs) {
   const KnownJob& newest = *std::max_element(jobs.begin(), jobs.end(), [](const KnownJob& a, const KnownJob& b) {
     return a.origin.started < b.origin.started;
@@ -84,7 +84,7 @@ std::string NewestJob(const std::vector<KnownJob>& jobs) {
   return newest.job;
 }
 
-// An empty `word` means the only job, or with kNewest the newest.
+// An empty `word` means the only job, or with kNewest the newest one.
 enum class OfSeveral { kNone, kNewest };
 absl::StatusOr<Ranks> FindJob(absl::string_view word, OfSeveral of_several) {
   std::map<std::string, Ranks> jobs = FindJobs();
@@ -94,7 +94,7 @@ absl::StatusOr<Ranks> FindJob(absl::string_view word, OfSeveral of_several) {
   return std::move(jobs[name]);
 }
 
-// Looks at the ranks of jobs for a second. Those that end meanwhile keep their last words.
+// Watches the ranks of jobs for a second. If a rank ends meanwhile, its last words are kept.
 std::vector<JobSnapshot> Watch(std::vector<Ranks> jobs) {
   std::vector<std::unique_ptr<JobSampler>> samplers;
   for (Ranks& ranks : jobs) samplers.push_back(std::make_unique<JobSampler>(std::move(ranks)));
@@ -122,7 +122,7 @@ absl::Status Stop(const Ranks& ranks) {
   return absl::OkStatus();
 }
 
-// Each rank looks when it has something to do.
+// A rank looks at the request when it next has something to do.
 absl::Status Trace(const Ranks& ranks, const TimelineRequest& request) {
   RONDA_ASSIGN_OR_RETURN(const std::vector<RankAnswer> answers, AskRanks(ranks, request, kPatience));
   const bool is_start = request.kind == TimelineRequest::Kind::kStart;
@@ -149,7 +149,7 @@ struct Words {
   TopTables tables = TopTables::kMany;
 };
 
-// Removes `option` and the word behind it, which it returns.
+// Removes `option` and the next word, and returns that word.
 std::optional<std::string> TakeOption(absl::string_view option, std::vector<std::string>* words) {
   const auto found = std::find(words->begin(), words->end(), option);
   if (found == words->end() || found + 1 == words->end()) return std::nullopt;

@@ -45,12 +45,12 @@ void Print(const std::string& text) {
   fflush(stdout);
 }
 
-// A terminal that shows one screen after the other, and is as it was before at the end of this object.
+// A terminal that shows one screen after another. The destructor restores it.
 class Screen {
  public:
   Screen() {
     if (tcgetattr(STDIN_FILENO, &before_) == 0) {
-      // Keys come at once and unseen. Ctrl-Z would leave the second screen to the shell.
+      // Keys arrive at once and are not shown. Ctrl-Z would leave the second screen to the shell.
       termios keys = before_;
       keys.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
       keys.c_cc[VSUSP] = _POSIX_VDISABLE;
@@ -65,7 +65,7 @@ class Screen {
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
-  // As much as fits.
+  // Shows as much of the text as fits.
   void Show(const std::string& text) const {
     winsize size = {.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
     ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
@@ -86,7 +86,7 @@ class Screen {
   bool has_keys_ = false;
 };
 
-// The signals that end a program, as something to poll.
+// Makes the signals that end a program readable from a descriptor.
 absl::StatusOr<UniqueFd> CatchSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -97,7 +97,7 @@ absl::StatusOr<UniqueFd> CatchSignals() {
   return fd;
 }
 
-// Waits until `deadline`; true if the user wants to leave before.
+// Waits until `deadline`. Returns true if the user wants to leave earlier.
 bool WaitForLeave(const UniqueFd& signals, bool has_keys, FlightTime deadline) {
   pollfd fds[] = {{.fd = signals.get(), .events = POLLIN, .revents = 0},
                   {.fd = has_keys ? STDIN_FILENO : -1, .events = POLLIN, .revents = 0}};
@@ -105,7 +105,7 @@ bool WaitForLeave(const UniqueFd& signals, bool has_keys, FlightTime deadline) {
     const auto left = absl::ToInt64Milliseconds(absl::Ceil(deadline - now, absl::Milliseconds(1)));
     if (poll(fds, 2, static_cast<int>(left)) <= 0) continue;
     if (fds[0].revents != 0) return true;
-    char key = 'q';  // as if the terminal is gone
+    char key = 'q';  // is used if the terminal is gone
     if (fds[1].revents != 0 && (read(STDIN_FILENO, &key, 1) != 1 || key == 'q' || key == 'Q')) return true;
   }
   return false;
@@ -115,7 +115,7 @@ bool HasEnded(const JobSnapshot& job) {
   return std::none_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) { return rank.is_alive; });
 }
 
-// Watches until the next table is due; nullopt: the user wants to leave, or the job is gone.
+// Watches until the next table is due. nullopt: the user wants to leave, or the job is gone.
 std::optional<JobSnapshot> NextSnapshot(const UniqueFd& signals, bool has_keys, WatchedJobs* jobs) {
   const FlightTime due = FlightNow() + kScreenPeriod;
   while (true) {

@@ -9,8 +9,9 @@ namespace ronda {
 
 enum class TopTables { kMany, kOne };
 
-// Shows the ranks of `job`, those that cost the others most at the top: on a terminal a screen a second, until q,
-// Ctrl-C or the end of the job; elsewhere a table a second, until the end of the job. kOne: a table after one second.
+// Shows the ranks of `job`, with those at the top that cost the others most. On a terminal it shows a new screen every
+// second, until q, Ctrl-C or the end of the job. Elsewhere it prints a table every second, until the end of the job.
+// kOne: prints one table after one second.
 //
 // Blocks the signals that end it; for a process with one thread.
 // Errors: the system's.

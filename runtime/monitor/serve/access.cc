@@ -39,7 +39,7 @@ bool IsPort(absl::string_view text) {
   });
 }
 
-// Of b64token in RFC 6750.
+// A character of b64token in RFC 6750.
 bool IsTokenCharacter(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
          absl::string_view("-._~+/=").find(c) != absl::string_view::npos;
@@ -50,7 +50,7 @@ bool IsToken(absl::string_view text) {
          std::all_of(text.begin(), text.end(), IsTokenCharacter);
 }
 
-// What follows `scheme` and spaces; nullopt if the text does not begin so.
+// The text after `scheme` and spaces; nullopt if the text begins with another scheme.
 std::optional<absl::string_view> AfterScheme(absl::string_view scheme, absl::string_view text) {
   if (!absl::StartsWithIgnoreCase(text, scheme)) return std::nullopt;
   const absl::string_view rest = text.substr(scheme.size());
@@ -70,7 +70,7 @@ absl::Status CheckIsOurs(const std::string& path, const struct stat& info) {
   return absl::OkStatus();
 }
 
-// A folder in which nobody else can put or find anything.
+// Makes a folder in which no other user can create or find files.
 absl::Status MakeOwnFolder(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", path));
@@ -135,7 +135,7 @@ Access::Verdict Access::Judge(const HeaderValues& hosts, const HeaderValues& aut
 }
 
 absl::StatusOr<std::string> ReadTokenFile(const std::string& path) {
-  // A pipe would keep the reader waiting.
+  // Otherwise a pipe would block the reader.
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file.valid()) {
     if (errno == ELOOP) return absl::FailedPreconditionError(absl::StrCat(path, " is a symbolic link: name the file"));
@@ -164,13 +164,13 @@ absl::StatusOr<std::string> UserFolder(const EnvironmentReader& environment) {
   return folder;
 }
 
-// Written under another name first: who finds the file finds all of it.
+// The file is first written under another name. So a process that finds the file finds it complete.
 absl::StatusOr<std::string> EnsureTokenFile(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", kTokenFile);
   if (access(path.c_str(), F_OK) == 0) return path;
   RONDA_ASSIGN_OR_RETURN(const std::string bytes, RandomBytes(kTokenBytes));
   const std::string draft = absl::StrCat(path, ".", getpid());
-  unlink(draft.c_str());  // of a process that was killed and had the same number
+  unlink(draft.c_str());  // left by a killed process with the same pid
   const absl::Status written = WriteFile(draft, absl::StrCat(absl::BytesToHexString(bytes), "\n"));
   const bool linked = written.ok() && (link(draft.c_str(), path.c_str()) == 0 || errno == EEXIST);
   const int error = errno;

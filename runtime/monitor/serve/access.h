@@ -1,4 +1,4 @@
-// Who may ask the monitor: the rules for requests, and the file that holds the token.
+// The rules for requests to the monitor, and the file with the token.
 #ifndef RONDA_RUNTIME_MONITOR_SERVE_ACCESS_H_
 #define RONDA_RUNTIME_MONITOR_SERVE_ACCESS_H_
 
@@ -12,27 +12,28 @@
 
 namespace ronda {
 
-// The name in a Host header, in lower case: "node1" of "Node1:9000", "[::1]" of "[::1]:9000". nullopt: it is malformed.
+// The name in a Host header, in lower case: "node1" of "Node1:9000", "[::1]" of "[::1]:9000". nullopt: the header is
+// malformed.
 std::optional<std::string> NameInHost(absl::string_view host);
 
-// The token in an Authorization header: "Bearer TOKEN" or, as browsers ask their users for a password, Basic with any
-// name and the token as the password. nullopt: neither.
+// The token in an Authorization header. The header is "Bearer TOKEN", or Basic with any name and the token as the
+// password, as browsers send it after they have asked the user. nullopt: neither.
 std::optional<std::string> TokenInAuthorization(absl::string_view authorization);
 
-// A header of a request: its values, as often as it is there.
+// The values of a request's header, which may occur several times.
 using HeaderValues = std::vector<std::string>;
 
-// Decides about requests. Thread-safe: immutable.
+// Decides whether requests are answered. Thread-safe: immutable.
 class Access {
  public:
-  // kWrongHost comes first: a page of another site whose name leads here learns nothing about tokens.
+  // kWrongHost is checked first: a page of another site, whose name leads here, must get no information about tokens.
   enum class Verdict { kWelcome, kWrongHost, kNoToken, kWrongToken };
 
-  // `names` are those under which the monitor is reached, in lower case, as NameInHost returns them.
+  // `names` are the names under which the monitor can be reached, in lower case, as NameInHost returns them.
   // REQUIRES: `token` is not empty.
   Access(std::string token, std::vector<std::string> names);
 
-  // Takes the same time for each wrong token of the same length.
+  // Takes the same time for all wrong tokens of the same length.
   Verdict Judge(const HeaderValues& hosts, const HeaderValues& authorizations) const;
 
   const std::string& token() const { return token_; }
@@ -43,17 +44,17 @@ class Access {
   const std::vector<std::string> names_;
 };
 
-// Reads the token of the file.
-// Errors: NOT_FOUND; FAILED_PRECONDITION if others than this user could read or replace it; INVALID_ARGUMENT if it
-// holds no token.
+// Reads the token in the file.
+// Errors: NOT_FOUND. FAILED_PRECONDITION if other users could read or replace the file. INVALID_ARGUMENT if it has no
+// token.
 absl::StatusOr<std::string> ReadTokenFile(const std::string& path);
 
-// The folder for files of this user alone, created if need be: ronda in $XDG_RUNTIME_DIR or, without that variable,
-// /tmp/ronda-UID.
-// Errors: FAILED_PRECONDITION if it is not this user's alone; the system's.
+// The folder for files of this user alone: `ronda` in $XDG_RUNTIME_DIR or, if that variable is not set, /tmp/ronda-UID.
+// It is created if it does not exist.
+// Errors: FAILED_PRECONDITION if other users have access to it; the system's.
 absl::StatusOr<std::string> UserFolder(const EnvironmentReader& environment);
 
-// The path of the token's file in `folder`, which is created with a new token if it is not there. Later monitors of the
+// The path of the token's file in `folder`. If there is no file, it is created with a new token. Later monitors of the
 // user have the same token.
 // Errors: the system's.
 absl::StatusOr<std::string> EnsureTokenFile(const std::string& folder);

@@ -18,9 +18,9 @@
 namespace ronda {
 namespace {
 
-// Of the ranks of one host.
+// The most ranks of one host.
 constexpr int kMostRanks = 4096;
-// Times on a host's clock are since its start: longer ones would not add up.
+// Times on a host's clock are since its start. Sums of longer times would overflow.
 constexpr int64_t kLongestTime = std::numeric_limits<int64_t>::max() / 8;
 
 constexpr size_t kCounts = sizeof(Statistics) / sizeof(uint64_t);
@@ -77,17 +77,17 @@ absl::Status Damaged(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("a damaged report of a monitor: ", what));
 }
 
-// Of names that go to a terminal.
+// Whether a terminal can print the name safely.
 bool IsName(absl::string_view text, size_t longest) {
   return text.size() <= longest && std::all_of(text.begin(), text.end(), absl::ascii_isgraph);
 }
 
-// Brings times onto this host's clock.
+// Converts times to this host's clock.
 class Clock {
  public:
   explicit Clock(absl::Duration offset) : offset_(offset) {}
 
-  // Zero stands for never.
+  // Zero means never.
   absl::StatusOr<FlightTime> Time(int64_t time) const {
     if (time < 0 || time > kLongestTime) return Damaged("a time that cannot be");
     return time == 0 ? absl::ZeroDuration() : std::max(absl::ZeroDuration(), absl::Nanoseconds(time) + offset_);
@@ -106,7 +106,7 @@ absl::StatusOr<std::vector<BucketEntry>> EntriesOf(const v1::SampledRank& messag
     }
     if (entry.time() > kLongestTime || entry.spent() > kLongestTime) return Damaged("a time that cannot be");
     RONDA_ASSIGN_OR_RETURN(const FlightTime time, clock.Time(static_cast<int64_t>(entry.time())));
-    // Never zero, as that stands for a rank that is in the bucket.
+    // Never zero, because zero means that the rank is in the bucket.
     const auto entered = static_cast<uint64_t>(std::max<int64_t>(1, Nanoseconds(time)));
     entries.push_back({.bucket = entry.bucket(),
                        .time = entered,
@@ -131,7 +131,7 @@ absl::StatusOr<FlightEvent> EventOf(const v1::SampledRank::Event& message, const
 
 absl::StatusOr<RankSample> SampleOf(const v1::SampledRank& message, const Clock& clock) {
   RankSample sample = {.buckets = message.buckets(), .first_kept = message.first_kept(), .current = message.current()};
-  // Another version has other counts at the end.
+  // Another version may have other counts at the end.
   CountArray counts = {};
   for (int i = 0; i < std::min(message.counts_size(), static_cast<int>(kCounts)); ++i) {
     counts[static_cast<size_t>(i)] = message.counts(i);

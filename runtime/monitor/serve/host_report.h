@@ -1,4 +1,4 @@
-// What the monitor of one host tells that of another about a job's ranks (HostReport in proto/ronda/v1/monitor.proto).
+// The report of one host's monitor to another's about a job's ranks (HostReport in proto/ronda/v1/monitor.proto).
 #ifndef RONDA_RUNTIME_MONITOR_SERVE_HOST_REPORT_H_
 #define RONDA_RUNTIME_MONITOR_SERVE_HOST_REPORT_H_
 
@@ -11,12 +11,13 @@
 
 namespace ronda {
 
-// The ranks of `job` that are on this host; `now` is on this host's clock.
+// The ranks of `job` on this host. `now` is on this host's clock.
 std::string EncodeHostReport(const JobSnapshot& job, FlightTime now);
 
-// `asked` and `answered` are when the question went and its answer came, on this host's clock, onto which the times of
-// the report are brought: it was written in the middle. Leaves `address` and `round_trip` to others.
-// Errors: INVALID_ARGUMENT if the bytes are no report, or tell of what no rank does.
+// Decodes a report, and converts its times to this host's clock. `asked` and `answered` are the times of the question
+// and of its answer on this host's clock; the report is taken to be written in the middle between them. Does not set
+// `address` and `round_trip`.
+// Errors: INVALID_ARGUMENT if the bytes are no report, or contain values that no rank can have.
 struct Exchange {
   FlightTime asked;
   FlightTime answered;

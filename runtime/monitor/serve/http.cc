@@ -13,12 +13,12 @@ namespace {
 constexpr char kText[] = "text/plain; charset=utf-8";
 constexpr char kNothingAllowed[] = "default-src 'none'; frame-ancestors 'none'";
 
-// What the library reads from and writes to, and the limit on what it reads.
+// The stream from which the library reads and to which it writes, with a limit on the bytes read.
 class LibraryStream final : public httplib::Stream {
  public:
   explicit LibraryStream(ByteStream* stream) : stream_(stream) {}
 
-  // The library's own streams wait here, with the same limit of time as in the next call.
+  // The library's own streams wait in these functions. Here the next call waits, with the same time limit.
   bool is_readable() const override { return true; }
   bool is_writable() const override { return true; }
 
@@ -74,7 +74,7 @@ class HttpSite::Library final : private httplib::Server {
                          {"Referrer-Policy", "no-referrer"},
                          {"X-Content-Type-Options", "nosniff"},
                          {"X-Frame-Options", "DENY"}});
-    // Before all that the library would do for itself, to read a body for one.
+    // This handler runs before all actions of the library itself, such as reading a body.
     set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
       Handle(request, &response);
       return HandlerResponse::Handled;
@@ -85,7 +85,7 @@ class HttpSite::Library final : private httplib::Server {
     LibraryStream library_stream(stream);
     bool closed = false;
     process_request(library_stream, /*close_connection=*/true, closed, [](httplib::Request& request) {
-      // Every page is sent whole, and as it is: they are small, and most readers are on this host.
+      // Every page is sent whole and uncompressed: pages are small, and most readers are on this host.
       request.ranges.clear();
       request.headers.erase("Accept-Encoding");
     });
@@ -124,7 +124,7 @@ class HttpSite::Library final : private httplib::Server {
     response->set_content(page->body, page->type);
   }
 
-  // A browser asks its user for a password.
+  // This makes a browser ask its user for a password.
   static void Challenge(httplib::Response* response) {
     response->set_header("WWW-Authenticate", "Basic realm=\"ronda-monitor\", charset=\"UTF-8\"");
     response->set_header("WWW-Authenticate", "Bearer realm=\"ronda-monitor\"");

@@ -1,5 +1,5 @@
-// The monitor's HTTP: what it answers to the bytes of one connection. The library that reads requests and writes
-// replies (cpp-httplib) stays within http.cc.
+// The monitor's HTTP: its replies to the bytes of one connection. Only http.cc uses the library that reads requests and
+// writes replies (cpp-httplib).
 #ifndef RONDA_RUNTIME_MONITOR_SERVE_HTTP_H_
 #define RONDA_RUNTIME_MONITOR_SERVE_HTTP_H_
 
@@ -16,8 +16,8 @@
 
 namespace ronda {
 
-// The bytes of one connection. As read() and write(): the number of bytes, 0 at the end, -1 for an error, which ends
-// the connection.
+// The bytes of one connection. The functions return the same as read() and write(): the number of bytes, 0 at the end,
+// -1 for an error, which ends the connection.
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
@@ -31,13 +31,13 @@ struct Page {
   std::string policy;  // its Content-Security-Policy; empty: nothing may be loaded or run
 };
 
-// Answers requests to GET pages. Thread-safe, as far as `pages` is.
+// Answers GET requests for pages. Thread-safe if `pages` is.
 class HttpSite {
  public:
-  // A longer request is not read.
+  // Longer requests are not read.
   static constexpr size_t kMostRequestBytes = 8192;
 
-  // The page at a path; nullopt: there is none. Called for requests that `access` lets pass.
+  // The page at a path; nullopt: there is none. Called only for requests that `access` accepts.
   using Pages = std::function<std::optional<Page>(absl::string_view path)>;
 
   HttpSite(Access access, Pages pages);
@@ -45,7 +45,7 @@ class HttpSite {
   HttpSite(const HttpSite&) = delete;
   HttpSite& operator=(const HttpSite&) = delete;
 
-  // Reads one request, and writes the reply, after which the connection is to be closed.
+  // Reads one request, and writes the reply. After this the connection must be closed.
   void Answer(ByteStream* stream) const;
 
  private:

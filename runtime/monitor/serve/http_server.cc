@@ -43,7 +43,8 @@ class SocketStream final : public ByteStream {
   const absl::Duration deadline_;
 };
 
-// To close a socket with unread bytes would take back what was written: a refused request may have some.
+// If a socket is closed while it has unread bytes, the client may lose the reply. A refused request may have unread
+// bytes.
 void DropUnread(int socket) {
   std::array<char, 4096> rest;
   for (int i = 0; i < 16 && recv(socket, rest.data(), rest.size(), MSG_DONTWAIT) > 0; ++i) {

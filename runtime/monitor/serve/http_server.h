@@ -35,7 +35,7 @@ class HttpServer {
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const Endpoint& endpoint, const HttpSite* site,
                                                            const Options& options);
 
-  // Returns when the connections that are being answered have ended.
+  // Returns when the current connections have ended.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

@@ -63,7 +63,7 @@ Json JsonOf(const SlowNetwork& network) {
           {"waited_share", network.waited_share}};
 }
 
-// Times are seconds after the step's begin.
+// Times are seconds after the beginning of the step.
 Json JsonOf(const StepRecord& step) {
   const auto after_begin = [&](FlightTime time) { return Seconds(time - step.begin); };
   Json buckets = Json::array();
@@ -104,7 +104,7 @@ Json JsonOf(const JobSnapshot& job, absl::Time clock_zero) {
 std::string JobsJson(absl::Span<const JobSnapshot> jobs, absl::Time clock_zero) {
   Json all = Json::array();
   for (const JobSnapshot& job : jobs) all.push_back(JsonOf(job, clock_zero));
-  // Names of tensors may hold any bytes.
+  // Tensors' names may contain any bytes.
   return Json{{"jobs", all}}.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

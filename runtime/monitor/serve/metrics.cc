@@ -16,7 +16,8 @@
 namespace ronda {
 namespace {
 
-// A number, and what is behind the metric's name: "_sum" or nothing, and labels beside those of the job and the rank.
+// A number, with the text after the metric's name ("_sum" or nothing) and with labels in addition to the job's and the
+// rank's.
 struct Value {
   std::string suffix;
   std::string labels;  // "", or such as ",le=\"1\""
@@ -24,10 +25,10 @@ struct Value {
 };
 using Values = std::vector<Value>;
 
-// How the values of several ranks become one.
+// How the values of several ranks are combined.
 enum class Merge { kSum, kLeast, kLeaveOut };
 
-// Characters in a label, which is part of each answer.
+// The most characters of a command in a label, because every answer contains it.
 constexpr size_t kMostOfCommand = 200;
 
 // One row of the table.
@@ -39,7 +40,7 @@ struct Metric {
   Values (*values)(const RankSnapshot& rank, absl::Time clock_zero);
 };
 
-// Label values are printable ASCII: others could break the format, and names of jobs and hosts have none.
+// Label values are printable ASCII. Other characters could break the format, and names of jobs and hosts contain none.
 std::string Label(absl::string_view name, absl::string_view value) {
   std::string text = absl::StrCat(name, "=\"");
   for (const char c : value) {
@@ -53,7 +54,7 @@ std::string Label(absl::string_view name, absl::string_view value) {
   return text + "\"";
 }
 
-// The shortest text that stands for this number alone.
+// The shortest text that identifies this number exactly.
 std::string Text(double number) {
   std::array<char, 32> buffer;
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number).ptr;
@@ -94,7 +95,7 @@ Values LatenessOf(const RankSnapshot& rank, absl::Time) {
   return values;
 }
 
-// Those that the rank has carried out: most jobs use a few operations.
+// Only the collectives that the rank has carried out, because most jobs use few operations.
 Values Collectives(const RankSnapshot& rank, absl::Time) {
   Values values;
   for (int op = 0; op < kOpTypeCount; ++op) {
@@ -109,7 +110,7 @@ Values Collectives(const RankSnapshot& rank, absl::Time) {
   return values;
 }
 
-// Those that the rank's device has spent time on: a rank without a device has none.
+// Only the phases for which the rank's device has used time. A rank without a device has none.
 Values DeviceSeconds(const RankSnapshot& rank, absl::Time) {
   Values values;
   for (size_t i = 0; i < rank.sample.device_nanoseconds.size(); ++i) {
@@ -136,7 +137,7 @@ Values ControlMessages(const RankSnapshot& rank, absl::Time) {
           {.labels = ",kind=\"list_received\"", .number = static_cast<double>(counts.lists_received)}};
 }
 
-// HELP, TYPE and the series derive from the rows.
+// HELP, TYPE and the series are derived from the rows.
 constexpr Metric kMetrics[] = {
     {"ronda_rank_info", "gauge", "1 for each rank of the job on this host.", Merge::kLeaveOut, RankInfo},
     {"ronda_steps_total", "counter", "Steps: one ends when a tensor that it has is submitted again.", Merge::kSum,
@@ -181,7 +182,7 @@ constexpr Metric kMetrics[] = {
      [](const RankSnapshot& rank, absl::Time) { return One(rank.sample.counts.tensors_in_flight); }},
 };
 
-// The ranks of a job that have series of their own, and the rest.
+// The ranks of a job with their own series, and the other ranks.
 struct Shown {
   std::vector<const RankSnapshot*> own;
   std::vector<const RankSnapshot*> others;
@@ -208,7 +209,7 @@ void Append(const Metric& metric, absl::string_view job, absl::string_view rank,
   }
 }
 
-// In the order in which the ranks first have them.
+// The values are in the order in which the ranks first have them.
 Values Merged(const Metric& metric, const std::vector<const RankSnapshot*>& ranks, absl::Time clock_zero) {
   Values merged;
   std::map<std::pair<std::string, std::string>, size_t> places;

@@ -10,15 +10,15 @@
 
 namespace ronda {
 
-// Of jobs with more ranks on this host, only the ranks that cost most have series of their own; those of all others are
-// put together, under the rank "others".
+// If the monitor knows more than kMostRanks ranks of a job, only the kWorstRanks ranks that cost most have their own
+// series. The values of all others are combined under the rank "others".
 inline constexpr size_t kMostRanks = 256;
 inline constexpr size_t kWorstRanks = 16;
 
 inline constexpr char kMetricsType[] = "text/plain; version=0.0.4; charset=utf-8";
 
 // The jobs in Prometheus' text format. `clock_zero` is the time at which the clock of flight recorders was zero. A pure
-// function; the table of metrics is in metrics.cc.
+// function. The table of metrics is in metrics.cc.
 std::string MetricsText(absl::Span<const JobSnapshot> jobs, absl::Time clock_zero);
 
 }  // namespace ronda

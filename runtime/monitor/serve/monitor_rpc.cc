@@ -25,7 +25,7 @@ class MonitorCall final : public ServedCall {
  private:
   void Serve(absl::string_view request) override {
     const absl::StatusOr<std::string> answer = service_->Answer(method_, request);
-    // All answers but this one are for clients who have proved that they may ask.
+    // All answers except this one are for clients that have proved their right to ask.
     if (answer.ok() && method_ != kMonitorChallenge) Authenticated();
     Answer(answer);
   }
@@ -34,7 +34,7 @@ class MonitorCall final : public ServedCall {
   const std::string method_;
 };
 
-// Fills in how calls are taken, and serves.
+// Sets how calls are received, and begins to serve.
 template <typename Service>
 absl::StatusOr<std::unique_ptr<MessageServer>> Start(MessageServer::Options options, Service* service) {
   options.limits.max_message_bytes = kMostRequestBytes;

@@ -19,7 +19,7 @@ constexpr char kPrefix[] = "/ronda.v1.MonitorService/";
 
 double Seconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration); }
 
-// protobuf's strings are UTF-8, and a process may call its job or its host anything.
+// Strings of protobuf are UTF-8, but a process may give its job or host any name.
 std::string Ascii(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c >= 0x80; }, '?');
@@ -102,7 +102,7 @@ void Fill(const RankAnswer& answer, v1::TimelineResponse::Answer* message) {
   }
 }
 
-// What `handle` returns about the request that `bytes` are, encoded.
+// Decodes the request in `bytes`, and returns the encoded result of `handle`.
 template <typename Request, typename Handle>
 absl::StatusOr<std::string> Handled(absl::string_view bytes, const Handle& handle) {
   Request request;

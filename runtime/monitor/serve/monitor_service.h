@@ -18,17 +18,17 @@
 
 namespace ronda {
 
-// As JobsJson, for programs.
+// The facts of JobsJson as a message, for programs.
 v1::GetJobsResponse JobsMessage(const std::vector<JobSnapshot>& jobs, absl::Time clock_zero);
 
-// Answers the calls of MonitorService (proto/ronda/v1/monitor.proto). Knows nothing of who asks.
+// Answers the calls of MonitorService (proto/ronda/v1/monitor.proto). It does not check the caller.
 //
 // Thread-safe if the functions are.
 class MonitorService {
  public:
   struct Jobs {
     std::function<std::vector<JobSnapshot>()> snapshots;
-    // Of the job of that name.
+    // For the job with that name.
     std::function<absl::StatusOr<std::vector<RankAnswer>>(const std::string& job, const TimelineRequest& request)> ask;
     std::function<absl::StatusOr<pid_t>(const std::string& job)> end;
   };

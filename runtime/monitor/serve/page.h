@@ -5,7 +5,7 @@
 
 namespace ronda {
 
-// The page that shows the jobs: page.html, whose style and script are the only ones that its policy admits.
+// The page that shows the jobs: page.html. Its policy admits only its own style and script.
 Page MakeJobsPage();
 
 }  // namespace ronda

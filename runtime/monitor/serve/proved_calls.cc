@@ -22,7 +22,7 @@ constexpr absl::string_view kCallersPurpose = "ronda.v1.MonitorService";
 constexpr absl::string_view kMonitorsPurpose = "ronda.v1.MonitorService.Samples";
 
 constexpr absl::Duration kPatience = absl::Seconds(2);
-// Of which the least tells how far the other host is: others have waited for a core.
+// The shortest of these shows how far the other host is. In longer ones, a thread has waited for a core.
 constexpr size_t kRoundTrips = 5;
 
 template <typename Message>
@@ -49,7 +49,7 @@ absl::StatusOr<std::string> ProvedCalls::Answer(absl::string_view method, absl::
     return absl::PermissionDeniedError(
         absl::StrCat(method, " is not for callers over a network: use the socket of the job's user"));
   }
-  // Each request has its proof in the field of that number.
+  // Every request type has its proof in the field with the same number.
   RONDA_ASSIGN_OR_RETURN(const auto proved, Parsed<v1::GetSamplesRequest>(request));
   const v1::CallProof& proof = proved.proof();
   bool is_fresh = false;
@@ -145,7 +145,7 @@ void OtherMonitor::Take(absl::StatusOr<OtherHost> answer) {
     answer->round_trip = *std::min_element(round_trips_.begin(), round_trips_.end());
   }
   MutexLock lock(&mu_);
-  // The last words of a host that cannot be reached stay.
+  // If a host cannot be reached, its last answer stays.
   if (answer.ok() || !heard_.ok()) heard_ = std::move(answer);
 }
 

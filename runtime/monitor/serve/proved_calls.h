@@ -1,4 +1,5 @@
-// MonitorService for callers who prove that they know the job's secret, on a network; and the monitor as such a caller.
+// MonitorService on a network, for callers that prove that they know the job's secret; and the monitor as such a
+// caller.
 #ifndef RONDA_RUNTIME_MONITOR_SERVE_PROVED_CALLS_H_
 #define RONDA_RUNTIME_MONITOR_SERVE_PROVED_CALLS_H_
 
@@ -24,8 +25,8 @@ namespace ronda {
 // The method that gives a nonce for a proof.
 inline constexpr char kMonitorChallenge[] = "/ronda.v1.MonitorService/Challenge";
 
-// Lets through the calls of a MonitorService that only read, each with a proof of its own. A nonce counts once, so a
-// proof that somebody has seen is worth nothing.
+// Passes on the calls of a MonitorService that only read. Each call needs its own proof. A nonce can be used only once,
+// so another party that has seen a proof cannot use it.
 //
 // Thread-safe if the service is.
 class ProvedCalls {
@@ -33,9 +34,9 @@ class ProvedCalls {
   // `service` must outlive it. REQUIRES: `secret` is not empty.
   ProvedCalls(const MonitorService* service, std::string secret) : service_(service), secret_(std::move(secret)) {}
 
-  // As MonitorService::Answer; Challenge, too.
-  // Errors: UNAUTHENTICATED if there is no proof, or its nonce is unknown or used up; PERMISSION_DENIED if the proof is
-  // wrong, or the call changes something; those of the service.
+  // Like MonitorService::Answer. Also answers Challenge.
+  // Errors: UNAUTHENTICATED if the call has no proof, or the proof's nonce is unknown or used. PERMISSION_DENIED if the
+  // proof is wrong, or the call changes anything. The service's.
   absl::StatusOr<std::string> Answer(absl::string_view method, absl::string_view request);
 
  private:
@@ -50,15 +51,16 @@ class ProvedCalls {
   NonceLedger nonces_ ABSL_GUARDED_BY(mu_){kNonces};
 };
 
-// Sends a request to a method, both as gRPC knows them, and returns the answer.
+// Sends a request to a method, both in the form of gRPC, and returns the answer.
 using MonitorCaller =
     absl::FunctionRef<absl::StatusOr<std::string>(const std::string& method, const std::string& request)>;
 
-// Asks another host's monitor for its ranks of the job whose name begins with `job`; the other one proves its answer.
-// Errors: those of `call` and DecodeHostReport; PERMISSION_DENIED if the answer is from one without the secret.
+// Asks another host's monitor for its ranks of the job whose name begins with `job`. That monitor proves its answer.
+// Errors: those of `call` and DecodeHostReport; PERMISSION_DENIED if the answer comes from a monitor without the
+// secret.
 absl::StatusOr<OtherHost> AskForRanks(const std::string& job, const std::string& secret, MonitorCaller call);
 
-// Asks the monitor of another host again and again, on a thread of its own, until it is destroyed.
+// Asks another host's monitor repeatedly, on its own thread, until it is destroyed.
 class OtherMonitor {
  public:
   struct Options {
@@ -74,7 +76,7 @@ class OtherMonitor {
   OtherMonitor(const OtherMonitor&) = delete;
   OtherMonitor& operator=(const OtherMonitor&) = delete;
 
-  // The last answer; an error if there is none yet, or the other monitor has refused the question.
+  // The last answer. An error if none has come yet, or if the other monitor has refused the question.
   absl::StatusOr<OtherHost> heard() const {
     MutexLock lock(&mu_);
     return heard_;

@@ -57,7 +57,7 @@ constexpr char kHelp[] =
     "your\n"
     "jobs, also those that begin later, until it gets SIGTERM or SIGINT.\n\n";
 constexpr char kLoopback[] = "loopback";
-constexpr absl::Duration kPatience = absl::Seconds(2);  // with the answers of ranks
+constexpr absl::Duration kPatience = absl::Seconds(2);  // for the answers of ranks
 constexpr int kUsageError = 2;
 
 struct Settings {
@@ -137,7 +137,7 @@ absl::StatusOr<Endpoint> EndpointOn(const std::string& interface, int port) {
   return endpoint;
 }
 
-// In Host headers of those who ask.
+// The names that clients use in Host headers.
 std::vector<std::string> NamesOf(const Endpoint& endpoint) {
   if (endpoint.loopback) return {"localhost", "127.0.0.1"};
   const bool is_ipv6 = endpoint.family == AddressFamily::kIPv6;
@@ -150,7 +150,7 @@ absl::StatusOr<std::string> TokenFileOf(const Settings& settings) {
   return EnsureTokenFile(folder);
 }
 
-// A socket of this monitor's own, in the user's folder; removed at its end.
+// A socket of this monitor in the user's folder. It is removed at the monitor's end.
 class SocketFile {
  public:
   explicit SocketFile(const std::string& folder) : path_(absl::StrCat(folder, "/monitor-", getpid(), ".sock")) {}
@@ -167,13 +167,13 @@ class SocketFile {
 // The jobs, sampled by one thread and shown by others. Thread-safe.
 class Monitor {
  public:
-  // An empty `job` stands for all.
+  // An empty `job` means all jobs.
   explicit Monitor(const std::string& job)
       : jobs_(
             {.is_watched = OfJobsThatBeginWith(job), .search = job.empty() ? Search::kAlways : Search::kUntilComplete}),
         page_(MakeJobsPage()) {}
 
-  // Begins to ask the monitors of other hosts. To be called before others use this.
+  // Begins to ask the monitors of other hosts. Must be called before other threads use this object.
   absl::Status Ask(const std::vector<Endpoint>& others, const OtherMonitor::Options& options) {
     for (const Endpoint& endpoint : others) {
       OtherMonitor::Options of_this = options;
@@ -235,7 +235,7 @@ class Monitor {
   const Page page_;
 };
 
-// What clients of gRPC get. `monitor` must outlive it.
+// The service for clients of gRPC. `monitor` must outlive it.
 MonitorService MakeService(const Monitor* monitor) {
   return MonitorService(
       {.snapshots = [monitor] { return monitor->Snapshots(); },
@@ -244,13 +244,13 @@ MonitorService MakeService(const Monitor* monitor) {
        .end = [](const std::string& job) { return EndJob(FindRanks(OfJob(job))); }});
 }
 
-// A server of `service`, if the settings ask for one.
+// A server of `service` if the settings ask for one; otherwise null.
 absl::StatusOr<std::unique_ptr<MessageServer>> ServeRpc(const SocketFile* socket, const MonitorService* service) {
   if (socket == nullptr) return nullptr;
   return ServeOnSocket(socket->path(), ProcessEnvironment()("RONDA_HOSTS_PLUGIN").value_or(""), service);
 }
 
-// The secret by which the monitors of the job's hosts know each other.
+// The secret by which the monitors of the job's hosts recognise each other.
 absl::StatusOr<std::string> SecretFor(const Settings& settings) {
   std::string secret = ProcessEnvironment()("RONDA_JOB_SECRET").value_or("");
   if (secret.empty()) secret = SecretOf(FindRanks(OfJobsThatBeginWith(settings.job)));
@@ -273,10 +273,10 @@ absl::StatusOr<std::vector<Endpoint>> OthersOf(const Settings& settings) {
   return others;
 }
 
-// Between the monitors of a job's hosts.
+// The connection between the monitors of a job's hosts.
 struct BetweenHosts {
   std::unique_ptr<ProvedCalls> calls;
-  std::unique_ptr<MessageServer> server;  // nullptr: this monitor is not asked
+  std::unique_ptr<MessageServer> server;  // nullptr: other monitors do not ask this one
 };
 
 absl::StatusOr<BetweenHosts> Connect(const Settings& settings, const MonitorService* service, Monitor* monitor) {
@@ -296,7 +296,7 @@ absl::StatusOr<BetweenHosts> Connect(const Settings& settings, const MonitorServ
   return between;
 }
 
-// Samples until the job, or a signal, ends it.
+// Samples the jobs until the job or a signal ends this.
 void Run(const Settings& settings, int signals, Monitor* monitor) {
   absl::Duration next = FlightNow();
   while (settings.lifetime == Settings::Lifetime::kUntilSignal || monitor->HasJobs()) {
@@ -364,7 +364,7 @@ int Main(const std::vector<std::string>& words) {
     return printf("%s%s%s", kUsage, kHelp, MakeOptions(&unused).Describe().c_str()) < 0 ? 1 : 0;
   }
   if (settings->action == Settings::Action::kVersion) return printf("ronda-monitor %s\n", kVersion) < 0 ? 1 : 0;
-  // Before the first thread, so that all have them blocked.
+  // This comes before the first thread, so that all threads block the signals.
   sigset_t ending;
   sigemptyset(&ending);
   sigaddset(&ending, SIGTERM);

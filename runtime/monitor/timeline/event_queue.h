@@ -19,8 +19,8 @@ namespace ronda {
 
 enum class TimelineKind : uint8_t {
   kSubmitted,      // a tensor: the trainer handed it over
-  kReported,       // a tensor: the coordinator rank is told
-  kReady,          // a tensor, on the coordinator rank: rank `number` has told
+  kReported,       // a tensor: this rank reports it to the coordinator
+  kReady,          // a tensor, on the coordinator: rank `number` has reported it
   kAgreed,         // a tensor: the coordinator rank has ordered it to be carried out
   kFailed,         // a tensor that was not carried out
   kBucketStarted,  // a collective begins, of `number` tensors; one at a time
@@ -34,13 +34,13 @@ enum class TimelineKind : uint8_t {
 
 enum class BucketOutcome : int32_t {
   kDone,
-  kLaunched,  // it is up to the device now
-  kVetoed,    // it has happened on no rank, and its tensors are in flight as before
+  kLaunched,  // the device carries it out now
+  kVetoed,    // no rank has changed anything, and its tensors are still in flight
   kFailed,
 };
 
-// An event of a tensor or a collective on a rank, as it is handed to the writer of a timeline: of fixed size and
-// without pointers.
+// An event of a tensor or a collective on a rank, for the writer of a timeline. It has a fixed size and contains no
+// pointers.
 struct TimelineEvent {
   static constexpr size_t kNameBytes = 80;
 
@@ -52,7 +52,7 @@ struct TimelineEvent {
   int64_t time = 0;      // nanoseconds on the clock of flight recorders
   int64_t duration = 0;  // nanoseconds
   uint64_t bytes = 0;
-  uint64_t tensor = 0;    // tells tensors apart, also those whose names have the same beginning
+  uint64_t tensor = 0;    // identifies the tensor, even if other names have the same beginning
   char name[kNameBytes];  // of the tensor or bucket: only the beginning of a long one
 
   void set_name(absl::string_view text) {
@@ -65,40 +65,40 @@ struct TimelineEvent {
   void set_time(FlightTime at) { time = absl::ToInt64Nanoseconds(at); }
 };
 
-// Carries events to the thread that writes them: a ring of fixed size. A thread that has an event copies it there and
-// goes on: it allocates nothing and waits for no other thread. Events that find the ring full are counted and dropped.
-// The reader sleeps until there is an event, then lingers for a batch. So it is woken once a batch, and once more if
-// the ring is half full by then.
+// Carries events to the thread that writes them: a ring of fixed size. A thread with an event copies it to the ring and
+// goes on. It allocates nothing and waits for no other thread. If the ring is full, events are counted and dropped. The
+// reader sleeps until an event comes, and then waits for a batch of them. So it is woken once per batch, and once more
+// if the ring is half full before the batch is due.
 //
 // Thread-safe: any number of threads push, one reads.
 //
-// Memory ordering. Each slot has a sequence: `ticket` while it is free for the push of that ticket, ticket + 1 once the
-// event is in it. A push finds its slot free (acquire: the reader is done with the earlier event), draws the ticket by
-// compare-and-swap, copies, and stores ticket + 1 with release, which the reader loads with acquire.
+// Memory ordering. Each slot has a sequence: `ticket` while it is free for the push of that ticket, and ticket + 1 once
+// the event is in it. A push finds its slot free (acquire: the reader is done with the earlier event), draws the ticket
+// by compare-and-swap, copies the event, and stores ticket + 1 with release. The reader loads it with acquire.
 //
-// No wake-up is lost: the reader announces that it sleeps, then looks whether a ticket has been drawn; a pushing thread
-// draws a ticket, then looks whether the reader sleeps. All four are sequentially consistent, so one of the two sees
-// the other. Before it wakes the reader, a pushing thread takes the lock, which the reader holds from its look until it
-// sleeps.
+// No wake-up is lost. The reader announces that it sleeps, and then looks whether a ticket has been drawn. A pushing
+// thread draws a ticket, and then looks whether the reader sleeps. All four operations are sequentially consistent, so
+// one of the two threads sees the other. Before it wakes the reader, a pushing thread takes the lock. The reader holds
+// that lock from its look until it sleeps.
 class EventQueue {
  public:
-  // `capacity`: a power of two.
+  // REQUIRES: `capacity` is a power of two.
   explicit EventQueue(size_t capacity);
 
   void Push(const TimelineEvent& event);
 
-  // Only the reader calls the following.
+  // Only the reader may call the following functions.
 
-  // Blocks until there is an event, or the reader has been interrupted.
+  // Blocks until an event has come, or the reader has been interrupted.
   void AwaitFirst();
   // Blocks until the ring is half full, `linger` has passed, or the reader has been interrupted.
   void AwaitMore(absl::Duration linger);
-  // Hands the events in the ring to `take`, in order, and makes room.
+  // Passes the events in the ring to `take`, in order, and makes room.
   void Drain(absl::FunctionRef<void(const TimelineEvent&)> take);
-  // How many events have been dropped since the last call.
+  // The number of events that have been dropped since the last call.
   uint64_t TakeDropped() { return dropped_.exchange(0, std::memory_order_relaxed); }
 
-  // Any thread: the reader is to sleep no more, until Resume.
+  // Any thread may call this. The reader no longer sleeps, until Resume.
   void Interrupt();
   void Resume();
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr absl::Duration kLinger = absl::Milliseconds(50);
 constexpr int kMissingRow = 1;
-// Between the elements of a batch; names have their line ends escaped.
+// Between the elements of a batch. Names cannot contain this text, because their line ends are escaped.
 constexpr absl::string_view kSeparator = ",\n{";
 
 }  // namespace
@@ -49,7 +49,7 @@ TimelineWriter::~TimelineWriter() {
   thread_.join();
 }
 
-// An exception of the standard library's, above all when memory runs out, ends the timeline and not the job.
+// If the standard library throws an exception, mostly because memory runs out, this ends the timeline and not the job.
 void TimelineWriter::Run() {
   try {
     while (!stopping_.load()) {
@@ -112,7 +112,7 @@ void TimelineWriter::Write(absl::string_view elements, absl::string_view end) {
 
 namespace {
 
-// 2 MiB. As many as a step of 5,000 tensors has, and a writer that has not come to the CPU for a while may find.
+// 2 MiB. A step of 5,000 tensors has about as many events. So has a writer that has not got the CPU for a while.
 constexpr size_t kEvents = size_t{1} << 14;
 
 }  // namespace

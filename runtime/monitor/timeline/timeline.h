@@ -19,22 +19,22 @@
 
 namespace ronda {
 
-// The thread that writes a timeline: takes events from a queue, and adds a batch of them to the file 20 times a second
-// at most; it sleeps while nothing happens. Once the file is as large as it may be, or cannot be written, events are
-// only counted; how many are missing is the file's last event.
+// The thread that writes a timeline. It takes events from a queue, and adds a batch of them to the file, at most 20
+// times per second. It sleeps while no event comes. Once the file has its largest size, or cannot be written, it only
+// counts events. The file's last event has the number of missing events.
 //
-// The constructor and the destructor may be called from any thread. Does not own the queue, and is its only reader.
+// Any thread may call the constructor and the destructor. The object does not own the queue, and is its only reader.
 class TimelineWriter {
  public:
   struct Options {
-    std::string path;  // the rank is inserted
+    std::string path;  // without the rank, which is inserted
     RankId rank = 0;
     std::string host;
     size_t most_bytes = size_t{256} << 20;  // of the file; some KiB at least
   };
 
-  // Discards the events that are in the queue already.
-  // Errors: that of the operating system, with the path; RESOURCE_EXHAUSTED if there is no thread.
+  // Discards the events that are already in the queue.
+  // Errors: that of the operating system, with the path; RESOURCE_EXHAUSTED if the system provides no thread.
   static absl::StatusOr<std::unique_ptr<TimelineWriter>> Start(const Options& options, EventQueue* queue);
 
   // Writes the events in the queue, and ends the file.
@@ -47,7 +47,7 @@ class TimelineWriter {
 
   void Run();
   void WriteBatch();
-  // The end of the file for the time being: unfinished spans, and the count of missing events.
+  // The current end of the file: unfinished spans, and the count of missing events.
   std::string End() const;
   std::string Missing() const;
   void WriteWhatFits(absl::string_view elements);
@@ -57,16 +57,16 @@ class TimelineWriter {
   const std::unique_ptr<TraceFile> file_;
   EventQueue* const queue_;
   std::atomic<bool> stopping_{false};
-  // The rest is the thread's own.
+  // Only the thread uses the following members.
   TraceBuilder builder_;
   enum class State { kWriting, kFull, kBroken } state_ = State::kWriting;
-  uint64_t missing_ = 0;   // events that came too fast, or too late for the file's size
+  uint64_t missing_ = 0;   // events that came too fast, or did not fit into the file
   int64_t last_time_ = 0;  // of an event
   std::thread thread_;
 };
 
-// A rank's timeline: off, or being written to a file by a thread of its own. Any thread records events. While the
-// timeline is off this costs a load, otherwise a copy (event_queue.h).
+// A rank's timeline. It is off, or a thread writes it to a file. Any thread records events. This costs one load while
+// the timeline is off, and otherwise one copy (event_queue.h).
 //
 //   if (timeline.on()) timeline.Record(event);
 //
@@ -79,25 +79,25 @@ class Timeline {
   Timeline& operator=(const Timeline&) = delete;
 
   // Begins a file at PathOfRank(path, rank).
-  // Errors: FAILED_PRECONDITION if there is a timeline already; RESOURCE_EXHAUSTED if memory runs out; that of the
+  // Errors: FAILED_PRECONDITION if the timeline is already on. RESOURCE_EXHAUSTED if memory runs out. That of the
   // operating system, with the path.
   absl::Status Start(const TimelineWriter::Options& options);
 
-  // Ends the file, with all that was recorded before. Nothing happens if there is none.
+  // Ends the file. It contains all events that were recorded before. Does nothing if the timeline is off.
   void Stop();
 
   bool on() const { return queue_.load(std::memory_order_relaxed) != nullptr; }
 
   // Does nothing while the timeline is off.
   void Record(const TimelineEvent& event) {
-    // Acquire: of the queue that Start has made.
+    // Acquire: makes the queue that Start has created visible.
     if (EventQueue* const queue = queue_.load(std::memory_order_acquire)) queue->Push(event);
   }
 
  private:
   enum class State { kOff, kChanging, kOn };
 
-  // For the thread that changes the state.
+  // Only the thread that changes the state calls it.
   absl::StatusOr<std::unique_ptr<TimelineWriter>> StartWriter(const TimelineWriter::Options& options);
 
   std::atomic<EventQueue*> queue_{nullptr};  // while it is on
@@ -105,8 +105,8 @@ class Timeline {
   CondVar changed_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kOff;
   std::unique_ptr<EventQueue> memory_;      // of the thread that changes the state; kept, as another may still record
-  std::unique_ptr<TimelineWriter> writer_;  // likewise
-  // Made beforehand: there is no memory for it when it is needed.
+  std::unique_ptr<TimelineWriter> writer_;  // of the thread that changes the state
+  // Made in advance: when it is needed, there is no memory for it.
   const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory for a timeline");
 };
 

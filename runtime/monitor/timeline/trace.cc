@@ -26,7 +26,7 @@ void AppendQuoted(absl::string_view text, std::string* json) {
   json->push_back('"');
 }
 
-// `,"name":`, without the comma if it is the first member.
+// Appends `,"name":`, or `"name":` if it is the first member.
 void AppendKey(absl::string_view name, std::string* json) {
   if (!json->empty()) json->push_back(',');
   AppendQuoted(name, json);
@@ -59,7 +59,7 @@ void TraceText::End(const TraceArgs& args) {
   text_ += "}";
 }
 
-// Three digits behind the point: a double, as which viewers read it, still tells nanoseconds apart after 100 days.
+// Three digits after the point. Viewers read a double, which can still distinguish nanoseconds after 100 days.
 void TraceText::AppendMicroseconds(absl::string_view field, int64_t nanoseconds) {
   const int64_t positive = nanoseconds < 0 ? 0 : nanoseconds;
   const int64_t fraction = positive % 1000;
@@ -111,7 +111,7 @@ constexpr absl::string_view kOutcomes[] = {"done", "launched", "vetoed", "failed
 
 std::string UpperName(OpType op) { return absl::AsciiStrToUpper(Name(op)); }
 
-// Draws spans that end, or the beginnings of those that have not.
+// Draws spans that have ended, or the beginnings of unfinished ones.
 class Pen {
  public:
   Pen(int row, TraceText* text) : row_(row), text_(text) {}
@@ -184,7 +184,7 @@ void TraceBuilder::AddOfTensor(const TimelineEvent& event) {
       return;
     default:
       if (tensor->phase == Phase::kIdle || !bucket_.has_value()) return;
-      // A schedule may have begun while it was negotiated.
+      // A locked schedule may have begun while the tensor was negotiated.
       tensor->was_negotiated = tensor->phase == Phase::kQueued;
       tensor->phase = Phase::kRunning;
       tensor->started = bucket_->started;
@@ -216,7 +216,7 @@ void TraceBuilder::Draw(const Tensor& tensor, std::optional<int64_t> end, const 
   const Pen pen(tensor.row, text);
   const std::string op = UpperName(tensor.op);
   pen.Draw(tensor.name, tensor.submitted, end, args);
-  // When each of the parts gives way to the next one.
+  // The times at which each part ends and the next one begins.
   const std::optional<int64_t> started = tensor.phase == Phase::kRunning ? std::optional<int64_t>(tensor.started) : end;
   const std::optional<int64_t> agreed = tensor.phase >= Phase::kQueued ? std::optional<int64_t>(tensor.agreed) : end;
   if (tensor.was_negotiated) {
@@ -257,7 +257,7 @@ void TraceBuilder::EndBucket(const TimelineEvent& event) {
   DrawBucket(*bucket_, event.time, outcome, &finished_);
   const bool is_vetoed = event.number == static_cast<int32_t>(BucketOutcome::kVetoed);
   for (Tensor* const tensor : bucket_->members) {
-    // A vetoed one is in flight as before.
+    // A vetoed tensor is in flight again.
     if (!is_vetoed) Draw(*tensor, event.time, TraceArgs().Add("outcome", outcome), &finished_);
     tensor->phase = is_vetoed ? Phase::kSubmitted : Phase::kIdle;
   }

@@ -1,4 +1,4 @@
-// Traces: from events to text in the Trace Event Format, and from text to a file.
+// Traces: converts events to text in the Trace Event Format, and writes the text to a file.
 #ifndef RONDA_RUNTIME_MONITOR_TIMELINE_TRACE_H_
 #define RONDA_RUNTIME_MONITOR_TIMELINE_TRACE_H_
 
@@ -19,7 +19,7 @@
 
 namespace ronda {
 
-// The arguments of an event of a trace, as members of a JSON object.
+// The arguments of a trace's event, as members of a JSON object.
 class TraceArgs {
  public:
   TraceArgs& Add(absl::string_view name, uint64_t value);
@@ -31,8 +31,9 @@ class TraceArgs {
   std::string json_;
 };
 
-// Writes events in the Trace Event Format, which Perfetto and chrome://tracing read: a JSON object each, with a comma
-// in front unless it is the first. A rank is a process there, and has rows, which are threads there.
+// Writes events in the Trace Event Format, which Perfetto and chrome://tracing read. Each event is a JSON object, with
+// a comma before it unless it is the first one. A rank is a "process" of the format, and its rows are "threads" of the
+// format.
 // https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 //
 // Times are nanoseconds. Names are UTF-8.
@@ -47,9 +48,9 @@ class TraceText {
   // Rows are shown in the order of their numbers.
   void NameRow(int row, absl::string_view name);
 
-  // Spans of a row lie in each other or apart; of those that begin at the same time the outer one is written first.
+  // Spans of a row are nested or apart. If several begin at the same time, the outer one is written first.
   void Span(int row, absl::string_view name, int64_t begin, int64_t end, const TraceArgs& args = {});
-  // The same for a span whose end is not known.
+  // A span whose end is not known.
   void OpenSpan(int row, absl::string_view name, int64_t begin, const TraceArgs& args = {});
   // A point in time.
   void Mark(int row, absl::string_view name, int64_t time, const TraceArgs& args = {});
@@ -72,21 +73,21 @@ class TraceText {
   std::string text_;
 };
 
-// Draws the events of a rank: turns them into the text of a trace.
+// Converts the events of a rank to the text of a trace.
 //
-// Each tensor has a row with a span for each time that it is submitted, from there to its completion. In that are
-// NEGOTIATE_ALLREDUCE (or another operation's name; until all ranks are known to have it), QUEUE (until its bucket is
-// carried out), and ALLREDUCE. In the locked schedule, LOCKED stands for the first two, until the bucket has all of its
-// tensors. Collectives have a row of their own, and so has the work of a device for them.
+// Each tensor has a row, with a span from each submission to its completion. This span contains three others.
+// NEGOTIATE_ALLREDUCE (or another operation's name) lasts until all ranks are known to have the tensor, QUEUE until its
+// bucket is carried out, and ALLREDUCE to the end. In the locked schedule, LOCKED replaces the first two; it lasts
+// until the bucket has all of its tensors. Collectives have their own row, and so does a device's work for them.
 //
 // A span is written as a whole once it has ended. Spans that have not ended are part of Unfinished, which is written
-// anew every time.
+// again every time.
 //
-// No I/O, no clock, no thread. A span whose beginning is missing, as when the timeline is started in the middle, is
-// drawn as far as it is known. Thread-compatible.
+// No I/O, no clock, no thread. If the beginning of a span is missing, because the timeline was started in the middle of
+// it, the known part is drawn. Thread-compatible.
 class TraceBuilder {
  public:
-  // The most tensors that get rows; events of others are left out, and counted.
+  // The most tensors that get rows. Events of others are left out, and counted.
   static constexpr size_t kMostTensors = 4096;
 
   struct Options {
@@ -97,14 +98,14 @@ class TraceBuilder {
 
   void Add(const TimelineEvent& event);
 
-  // The spans completed since the last call; the first time with the beginning of the trace. Each result is written
-  // behind the last.
+  // The spans completed since the last call. The first result includes the beginning of the trace. Each result is
+  // written after the previous one.
   std::string TakeFinished() { return finished_.Take(); }
 
-  // The spans under way, to be written behind the finished ones.
+  // The unfinished spans. They are written after the finished ones.
   std::string Unfinished() const;
 
-  // Of the events added, those that are not drawn.
+  // The number of added events that are not drawn.
   uint64_t left_out() const { return left_out_; }
 
  private:
@@ -135,13 +136,13 @@ class TraceBuilder {
   void AddOfBucket(const TimelineEvent& event);
   void AddOfDevice(const TimelineEvent& event);
 
-  // The tensor's, with a row; nullptr if there are too many.
+  // The tensor of the event, with a row; nullptr if there are too many tensors.
   Tensor* Find(const TimelineEvent& event);
   static void Submit(const TimelineEvent& event, Tensor* tensor);
   void StartBucket(const TimelineEvent& event);
   void EndBucket(const TimelineEvent& event);
 
-  // The span of a tensor with all that is in it; without an end it is under way.
+  // Draws the span of a tensor, with all spans in it. Without an end it is unfinished.
   static void Draw(const Tensor& tensor, std::optional<int64_t> end, const TraceArgs& args, TraceText* text);
   static void DrawBucket(const Bucket& bucket, std::optional<int64_t> end, absl::string_view outcome, TraceText* text);
 
@@ -153,10 +154,10 @@ class TraceBuilder {
   uint64_t left_out_ = 0;
 };
 
-// A file that holds a complete JSON array at any time, and to which elements are added. Each call writes, at once, the
-// new elements, an end that the next call replaces, and the closing bracket, over the earlier end and bracket. Spaces
-// cover the rest of a longer end. A process that is killed leaves the array complete, unless the kernel is in the
-// middle of copying that very write. Then the closing bracket is missing; viewers do not need it.
+// A file that contains a complete JSON array at any time, and to which elements are added. Each call makes a single
+// write over the earlier end and bracket: the new elements, an end that the next call replaces, and the closing
+// bracket. Spaces cover the rest of a longer earlier end. If the process is killed, the array is complete, unless the
+// kernel is in the middle of copying that very write. Then the closing bracket is missing; viewers do not need it.
 //
 // Thread-compatible. Owns the open file.
 class TraceFile {
@@ -168,12 +169,12 @@ class TraceFile {
 
   const std::string& path() const { return path_; }
 
-  // How many bytes of elements and end may still be added, if kReserve bytes are to stay free.
+  // The number of bytes of elements and end that may still be added, if kReserve bytes are to stay free.
   static constexpr size_t kReserve = 1024;
   size_t room() const { return most_bytes_ > size_ + kReserve ? most_bytes_ - size_ - kReserve : 0; }
 
-  // Adds `elements`, and `end` for the time being. Both are texts of JSON values with a comma between, also between the
-  // two; so `end` begins with one.
+  // Adds `elements`, and `end` for the time being. Both are texts of JSON values with commas between them. A comma is
+  // also needed between the two texts, so `end` begins with one.
   // Errors: that of the operating system, with the path.
   absl::Status Write(absl::string_view elements, absl::string_view end);
 
