@@ -139,7 +139,7 @@ Values ControlMessages(const RankSnapshot& rank, absl::Time) {
 
 // HELP, TYPE and the series are derived from the rows.
 constexpr Metric kMetrics[] = {
-    {"ronda_rank_info", "gauge", "1 for each rank of the job on this host.", Merge::kLeaveOut, RankInfo},
+    {"ronda_rank_info", "gauge", "1 for each rank of the job.", Merge::kLeaveOut, RankInfo},
     {"ronda_steps_total", "counter", "Steps: one ends when a tensor that it has is submitted again.", Merge::kSum,
      [](const RankSnapshot& rank, absl::Time) { return One(rank.sample.counts.steps); }},
     {"ronda_last_step_timestamp_seconds", "gauge", "When the last step ended, 0 before the first.", Merge::kLeast,
