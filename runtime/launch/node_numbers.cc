@@ -28,7 +28,6 @@
 #include "runtime/launch/plan/job_plan.h"
 #include "runtime/launch/plan/launch_plan.h"
 #include "runtime/launch/supervise/agent.h"
-#include "runtime/launch/supervise/job_part.h"
 #include "runtime/launch/supervise/poll_set.h"
 
 namespace ronda {
@@ -38,20 +37,6 @@ using Hosts = std::vector<JobMembership::Host>;
 
 // Node 0 gives up earlier than the others by this margin, and reports the reason.
 constexpr absl::Duration kMargin = absl::Seconds(10);
-
-// Prints the messages of the node list. There are no ranks yet.
-class NodeVoice final : public JobListener {
- public:
-  void OnRankStart(RankId, pid_t, const std::string&) override {}
-  void OnOutput(RankId, Stream, absl::string_view) override {}
-  void OnOutputEnd(RankId, Stream) override {}
-  void OnRankEnd(RankEnd) override {}
-  void OnHelperLine(absl::string_view, absl::string_view) override {}
-  void OnJobFailure(absl::string_view, int) override {}
-  size_t Pending(Stream) const override { return 0; }
-  void Say(absl::string_view text) override { PrintError(text); }
-  void Explain(absl::string_view) override {}
-};
 
 // How long nodes wait for each other.
 absl::Duration PatienceOf(const LaunchOptions& options) {
@@ -100,11 +85,10 @@ absl::Status GatherNodes(const LaunchOptions& coming, NodeList* list) {
 }
 
 absl::Status NumberOthers(const LaunchOptions& coming, NodeList* list) {
-  NodeVoice voice;
   Hosts hosts;
   list->Begin({.on_hosts = [&](const Hosts& now) { hosts = now; },
                .on_shortage = [](const std::string&) {},  // slots are not what is waited for
-               .say = &voice});
+               .say = PrintError});
   absl::Status status = GatherNodes(coming, list);
   if (status.ok()) status = CheckRanks(hosts);
   if (status.ok()) {

@@ -37,7 +37,7 @@ void ElasticJob::Begin() {
   if (options_.nodes != nullptr) {
     options_.nodes->Begin({.on_hosts = [this](const std::vector<JobMembership::Host>& hosts) { OnNodes(hosts); },
                            .on_shortage = [this](const std::string& what) { OnTooFewNodes(what); },
-                           .say = supervision_.listener,
+                           .say = [this](absl::string_view text) { supervision_.listener->Say(text); },
                            .clock = supervision_.clock});
   }
   CarryOut(membership_.Begin(now()));

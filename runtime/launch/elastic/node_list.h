@@ -18,7 +18,6 @@
 #include "runtime/launch/elastic/node_connection.h"
 #include "runtime/launch/elastic/node_handshake.h"
 #include "runtime/launch/supervise/agent.h"
-#include "runtime/launch/supervise/job_part.h"
 #include "runtime/launch/supervise/poll_set.h"
 #include "runtime/net/endpoint.h"
 
@@ -48,7 +47,7 @@ class NodeList {
     std::function<void(const std::vector<JobMembership::Host>& hosts)> on_hosts;
     // The job has had too few slots for the timeout.
     std::function<void(const std::string& what)> on_shortage;
-    JobListener* say = nullptr;
+    std::function<void(absl::string_view text)> say;  // to the user
     const Clock* clock = Clock::Real();
   };
 
@@ -110,7 +109,7 @@ class NodeList {
   void Dismiss(const std::function<AgentMessage(int node)>& message);
   void Tell();
   void LookAtSlots();
-  void Say(const std::string& text) { listener_of_job_.say->Say(text); }
+  void Say(const std::string& text) { listener_of_job_.say(text); }
   void SayOnce(const std::string& text);
   absl::Time now() const { return listener_of_job_.clock->Now(); }
 

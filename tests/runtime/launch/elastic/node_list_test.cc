@@ -31,23 +31,6 @@ using ::testing::ElementsAre;
 using testing::FakeClock;
 using ::testing::HasSubstr;
 
-class FakeListener final : public JobListener {
- public:
-  std::vector<std::string> said;
-
-  void Say(absl::string_view text) override { said.emplace_back(text); }
-
- private:
-  void OnRankStart(RankId, pid_t, const std::string&) override {}
-  void OnOutput(RankId, Stream, absl::string_view) override {}
-  void OnOutputEnd(RankId, Stream) override {}
-  void OnRankEnd(RankEnd) override {}
-  void OnHelperLine(absl::string_view, absl::string_view) override {}
-  void OnJobFailure(absl::string_view, int) override {}
-  size_t Pending(Stream) const override { return 0; }
-  void Explain(absl::string_view) override {}
-};
-
 // A listener on a port of the system's choice.
 struct Server {
   UniqueFd fd;
@@ -103,7 +86,7 @@ class NodeListTest : public ::testing::Test {
                        told_.push_back(names);
                      },
                  .on_shortage = [this](const std::string& what) { shortages_.push_back(what); },
-                 .say = &listener_,
+                 .say = [this](absl::string_view text) { said_.emplace_back(text); },
                  .clock = &clock_});
   }
 
@@ -136,7 +119,7 @@ class NodeListTest : public ::testing::Test {
   }
 
   FakeClock clock_;
-  FakeListener listener_;
+  std::vector<std::string> said_;
   Server server_;
   const Endpoint endpoint_;
   std::vector<std::vector<std::string>> told_;
@@ -150,7 +133,7 @@ TEST_F(NodeListTest, ANodeThatProvesItselfIsAHostOfTheJob) {
   EXPECT_EQ(node->name, "beta");
   EXPECT_THAT(told_, ElementsAre(ElementsAre("alpha:2", "beta:3")));
   EXPECT_EQ(list_.AddressOf("beta"), "127.0.0.1");
-  EXPECT_THAT(listener_.said, Contains("node beta (127.0.0.1) has come, with 3 slots"));
+  EXPECT_THAT(said_, Contains("node beta (127.0.0.1) has come, with 3 slots"));
 }
 
 TEST_F(NodeListTest, NodesOfOneNameGetNamesOfTheirOwn) {
@@ -168,9 +151,8 @@ TEST_F(NodeListTest, AWrongSecretIsSaidOnBothSides) {
   EXPECT_TRUE(told_.empty());
   // Once, however often it happens.
   EXPECT_FALSE(Join({.version = kVersion, .name = "beta", .slots = 2}, "cafe").ok());
-  EXPECT_THAT(listener_.said,
-              ElementsAre(HasSubstr("nodes join it at 127.0.0.1:"),
-                          "a node at 127.0.0.1 was refused: it has not proved that it knows RONDA_JOB_SECRET"));
+  EXPECT_THAT(said_, ElementsAre(HasSubstr("nodes join it at 127.0.0.1:"),
+                                 "a node at 127.0.0.1 was refused: it has not proved that it knows RONDA_JOB_SECRET"));
 }
 
 TEST_F(NodeListTest, AnotherVersionIsRefusedWithBothNamed) {
@@ -218,7 +200,7 @@ TEST_F(NodeListTest, NonsenseIsRefused) {
     PumpUntil([&] { return IsClosed(caller); });
   }
   EXPECT_TRUE(told_.empty());
-  EXPECT_LE(listener_.said.size(), 4) << "a caller must not be able to fill the user's screen";
+  EXPECT_LE(said_.size(), 4) << "a caller must not be able to fill the user's screen";
 }
 
 TEST_F(NodeListTest, ACallerThatGoesInTheMiddleOfItsHelloIsForgotten) {
