@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # The commands people type. Bazel does the work; see README.md.
 SHELL := /bin/bash
 PREFIX ?= /usr/local

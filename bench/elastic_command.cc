@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <signal.h>
 #include <sys/types.h>
 #include <unistd.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The cost of step_done() in a training step: the second measurement of ronda-bench elastic.
 #ifndef RONDA_BENCH_ELASTIC_STEPS_H_
 #define RONDA_BENCH_ELASTIC_STEPS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The speed at which the CPU kernels move memory, compared with memcpy.
 //
 // The rate counts every byte read and every byte written once, also for memcpy, so that all lines are comparable. The

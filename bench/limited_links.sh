@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+
 # Runs ronda-bench on two hosts whose links are limited: network namespaces of this machine, joined by a bridge. Needs
 # root, iproute2 and Open MPI. docs/benchmarks.md has its results.
 #

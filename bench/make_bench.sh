@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+
 # The runs of `make bench`: Ronda beside its peers, every part of ronda-bench, in about ten minutes on two cores. Results go to
 # bench-report/ as JSON, and from there to one page with plots, bench-report/index.html, which is there after the first run and grows.
 #

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Converts the arguments of C callers into submissions. The checks here cover everything that neither C's types nor the
 // runtime check: sizes of structs, enums, and pointers that this code follows. Runtime::Submit checks the meaning of a
 // submission: shapes, buffers, ranks, process sets, splits. Pure: no function here reads tensor data or a runtime.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The C ABI on top of the runtime: the job and its process sets.
 
 // Everything is compiled with hidden visibility, except for these declarations: the library exports them.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The C ABI on top of the runtime: the ranks' agreement between steps to stop, or to change the members of their
 // elastic job; and the choice of the state with which they go on.
 #pragma GCC visibility push(default)

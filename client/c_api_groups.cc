@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The C ABI on top of the runtime: prepared groups, which are allreduces that a program repeats in every step.
 
 #pragma GCC visibility push(default)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The C ABI on top of the runtime: handles, and the results of operations.
 
 #pragma GCC visibility push(default)

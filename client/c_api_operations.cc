@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The C ABI on top of the runtime: operations that are submitted for a handle, or carried out by the call.
 
 #pragma GCC visibility push(default)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "client/c_api_support.h"
 
 #include <pthread.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The base of the C ABI's functions: outcomes and error texts, the session of the process, and operations by number
 // with the results that their callers requested. Exceptions are caught only here.
 #ifndef RONDA_CLIENT_C_API_SUPPORT_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_CLIENT_CALL_ORDER_H_
 #define RONDA_CLIENT_CALL_ORDER_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A process as a member of an elastic job. Its launcher gives it a place in each epoch. It counts the steps that its
 // state has seen. When the ranks have met, they choose the rank with the newest state.
 #ifndef RONDA_CLIENT_ELASTIC_H_

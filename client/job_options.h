@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ronda_options: settings by which a program that calls ronda_init() overrides the environment. Pure.
 #ifndef RONDA_CLIENT_JOB_OPTIONS_H_
 #define RONDA_CLIENT_JOB_OPTIONS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Ronda's C++ API: data-parallel training over the processes of a job. It needs C++17, is header-only over the C ABI
 // (ronda.h), and uses nothing else but the standard library. Names follow Horovod's.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A rank's part in a job, as the C ABI uses it; the ranks that are threads of the process; and the submissions to which
 // the caller gives no name.
 #ifndef RONDA_CLIENT_SESSION_H_

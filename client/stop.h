@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ronda_should_stop() and ronda_elastic_poll(): the signal that asks a process to end, and the ranks' agreement on such
 // requests.
 #ifndef RONDA_CLIENT_STOP_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_CLIENT_THREAD_LIMITS_H_
 #define RONDA_CLIENT_THREAD_LIMITS_H_
 

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """LeNet-5 on MNIST digits with PyTorch's DistributedDataParallel over Ronda.
 
     rondarun -np 2 python3 examples/ddp_mnist.py        (or torchrun, or mpirun)

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Fits a line to points that are spread over the ranks: gradient descent, with only NumPy.
 
 rondarun -np 4 python3 examples/numpy_allreduce.py

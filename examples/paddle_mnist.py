@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """LeNet-5 on MNIST digits, trained by any number of ranks: a program written for Paddle's Fleet.
 
     rondarun -np 2 python3 examples/paddle_mnist.py

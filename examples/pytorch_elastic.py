@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """LeNet-5 on MNIST digits, on a changing number of ranks: some may die, or leave, and others join.
 
     rondarun -np 4 --min-np 2 python3 examples/pytorch_elastic.py

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The element types of tensors and of the wire, the operators that reduce them, their scales, and the 8-bit block
 // formats.
 //

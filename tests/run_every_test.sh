@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+
 # Every test; then those that need PyTorch, which have run with Debian's, once more with the newest that pip offers; then
 # those that need Paddle, likewise. Ends with a line "N passed, N failed[, N skipped]", the sum of the runs. Where a newest
 # version cannot be had, its targets count as skipped.

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+
 # Runs `bazel test` with the given arguments and ends with a line "N passed, N failed[, N skipped]" that counts test
 # cases: each case once a run, with --runs_per_test as well. A target or a run without a report of its cases (it does not
 # build, crashes or times out) counts as one failure. Of the targets, only those that did not pass are listed.

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+
 # Installs Debian packages that Ronda is built from: install.sh GROUP...
 #   build   compiler, Bazel and libraries        test    what the tests need besides
 #   bench   the peers that benchmarks run against    lint    clang, clang-format, clang-tidy

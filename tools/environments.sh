@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # Sourced by <name>/environment.sh. Makes a virtual environment in ~/.cache/ronda with one version of a project on PyPI.
 # The calling script sets `name`, and `project` as PyPI spells it; its make_environment() installs into $folder, whose
 # Python is $python.

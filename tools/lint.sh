@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+
 # Formatting, Python's types, then clang's thread-safety analysis of everything, then clang-tidy on the sources.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The speed at which the CUDA kernels pack and unpack a model's gradients, compared with the device's own copies:
 //
 //   RONDA_CUDA_PLUGIN=.bazel/bin/runtime/cuda/libronda_cuda.so .bazel/bin/bench/cuda/kernels_bench [--preset LIST]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_BENCH_MODEL_TRAINING_STEP_H_
 #define RONDA_BENCH_MODEL_TRAINING_STEP_H_
 

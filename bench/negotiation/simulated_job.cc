@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "bench/negotiation/simulated_job.h"
 
 #include <time.h>

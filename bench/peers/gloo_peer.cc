@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Gloo as a peer: its TCP transport over the loopback interface, rendezvous by files. It offers every allreduce
 // algorithm of Debian's libgloo (2022), so that the fastest can be chosen.
 #include <gloo/allgather.h>

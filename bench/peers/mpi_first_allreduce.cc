@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The program that ronda-bench startup starts under an MPI's launcher: no more than MPI's first allreduce. Rank 0
 // writes the time of its end, and the version of MPI, to the pipe named by RONDA_BENCH_OUTPUT.
 #include <mpi.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // An MPI as a peer. This source is built once for each MPI, because their ABIs differ.
 #include <immintrin.h>
 #include <mpi.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_BENCH_PEERS_MPI_VERSION_H_
 #define RONDA_BENCH_PEERS_MPI_VERSION_H_
 

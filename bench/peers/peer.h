@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
 /* A peer of the benchmarks: a shared library with a table of C functions, which ronda-bench opens at run time and is
  * not linked with. libronda_bench_NAME.so exports one function, const ronda_bench_peer*
  * ronda_bench_peer_functions(void).

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The cost of a call of the low-level binding for the calling thread.
 
     rondarun -np 2 python3 bench/python/binding.py

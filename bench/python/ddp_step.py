@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The communication of a DDP training step: ResNet-50's gradients without compute, by backend.
 
     rondarun -np 2 python3 bench/python/ddp_step.py [--backends ronda,hook,gloo] [--bucket-view]

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Steps of ResNet-50 on a GPU: Ronda and NCCL, in the same processes, in turns.
 
     rondarun -np 2 python3 bench/python/gpu_step.py [--batch 32] [--rounds 6]

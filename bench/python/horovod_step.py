@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A Horovod-style training step without compute: ResNet-50's gradients, and DDP over gloo.
 
     rondarun -np 2 python3 bench/python/horovod_step.py

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The workers that ronda-bench elastic starts by torchrun. Rank 0 reports each of their epochs.
 
     python3 -m torch.distributed.run --standalone --nproc_per_node 4 --max_restarts 20 \

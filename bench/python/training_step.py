@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Steps of real training on the CPU: forward, backward, communication and SGD, in several ways.
 
     rondarun -np 2 python3 bench/python/training_step.py [--model mlp|lenet] [--batch 32]

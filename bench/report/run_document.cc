@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "bench/report/run_document.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_BENCH_STEP_STEP_OPTIONS_H_
 #define RONDA_BENCH_STEP_STEP_OPTIONS_H_
 

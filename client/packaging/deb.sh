@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # Makes the Debian packages ronda (programs), libronda0, libronda-dev and python3-ronda: bazel run //client/packaging:deb -- FOLDER [BUILT].
 # BUILT is as for install.sh, whose tree is what they are made from.
 set -euo pipefail

@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # Installs the launcher, rondactl, ronda-monitor, the benchmark tool, the library with its plugins, its headers, its package files, the Python
 # package, manual pages and completions under PREFIX (below $DESTDIR, if that is set), and the list of these files, for uninstall.sh.
 # The files that it copies lie beside it in Bazel's runfiles: run it as `bazel run //client/packaging:install -- PREFIX [BUILT]`. BUILT is the

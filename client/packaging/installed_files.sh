@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # The list of what install.sh has put under a prefix, which lies in the prefix itself. To be sourced. Its lines are paths below the prefix:
 # of files and links, and, with a / at the end, of folders that were not there before; the prefix itself is "/".
 readonly installed_list=share/ronda/installed

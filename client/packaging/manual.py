@@ -1,4 +1,6 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+
 """Makes manual pages and bash completions of what programs answer to --help.
 
 manual.py VERSION FOLDER PROGRAM... writes FOLDER/man1/NAME.1 and FOLDER/completions/NAME for each.

@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # The parts of an installation that need packages that Ronda does without. install.sh sources it; `optional_parts.sh targets` prints Bazel's
 # targets of those that can be built here.
 #

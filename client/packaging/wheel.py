@@ -1,4 +1,6 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+
 """Makes the wheel of the Python package: bazel run //client/packaging:wheel -- FOLDER.
 
 Shared libraries that manylinux does not promise lie in the wheel, under names of their own, so that

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """python_package: a folder that is laid out as the installed Python package."""
 
 def _install(file, place, mode, folder):

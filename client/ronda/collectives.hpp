@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Collective operations on named tensors:
 //   reductions.hpp       allreduce, reduce, reducescatter
 //   exchanges.hpp        broadcast, allgather, gather, scatter, alltoall, send and receive

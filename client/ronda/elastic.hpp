@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Elastic training: ranks die, join and leave, and the others go on with the state in their memory (docs/elastic.md).
 //
 //   #include <ronda/elastic.hpp>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Operations that move tensors between ranks as they are.
 #ifndef RONDA_CLIENT_RONDA_EXCHANGES_HPP_
 #define RONDA_CLIENT_RONDA_EXCHANGES_HPP_

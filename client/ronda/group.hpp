@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Prepared groups: the allreduces of a step that repeats.
 #ifndef RONDA_CLIENT_RONDA_GROUP_HPP_
 #define RONDA_CLIENT_RONDA_GROUP_HPP_

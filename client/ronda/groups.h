@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
 /* Prepared groups: the allreduces of a step that repeats. This header is part of ronda.h; read that first.
  *
  * A group is checked and copied once. In each step the program announces every member as soon as its input is complete,

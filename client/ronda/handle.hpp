@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Operations in flight, and their results.
 #ifndef RONDA_CLIENT_RONDA_HANDLE_HPP_
 #define RONDA_CLIENT_RONDA_HANDLE_HPP_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Joining a job, shutting it down, and this process's position in it.
 #ifndef RONDA_CLIENT_RONDA_JOB_HPP_
 #define RONDA_CLIENT_RONDA_JOB_HPP_

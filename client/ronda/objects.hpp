@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Objects of any number of bytes, and tensors with few rows.
 #ifndef RONDA_CLIENT_RONDA_OBJECTS_HPP_
 #define RONDA_CLIENT_RONDA_OBJECTS_HPP_

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
 /* Operations and their handles. This header is part of ronda.h; read that first. */
 #ifndef RONDA_OPERATIONS_H_
 #define RONDA_OPERATIONS_H_

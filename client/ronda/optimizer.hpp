@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Data-parallel training: the same parameters on every rank to begin with, and averaged gradients in every step.
 #ifndef RONDA_CLIENT_RONDA_OPTIMIZER_HPP_
 #define RONDA_CLIENT_RONDA_OPTIMIZER_HPP_

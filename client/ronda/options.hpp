@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Options of operations.
 #ifndef RONDA_CLIENT_RONDA_OPTIONS_HPP_
 #define RONDA_CLIENT_RONDA_OPTIONS_HPP_

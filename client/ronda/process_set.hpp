@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Process sets: ranks that operate among themselves. A rank may be in several sets, which operate at the same time.
 //
 //   ronda::ProcessSet even = ronda::add_process_set({0, 2});   // on every rank, also on ranks that are not in the set

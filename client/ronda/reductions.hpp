@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Operations that reduce: a tensor, or a group of tensors that is reduced as a whole or not at all.
 #ifndef RONDA_CLIENT_RONDA_REDUCTIONS_HPP_
 #define RONDA_CLIENT_RONDA_REDUCTIONS_HPP_

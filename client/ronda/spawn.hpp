@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Ranks that are processes of one program: a job without a launcher.
 #ifndef RONDA_CLIENT_RONDA_SPAWN_HPP_
 #define RONDA_CLIENT_RONDA_SPAWN_HPP_

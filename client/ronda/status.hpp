@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Errors of the C++ API. Most functions throw an Error; the functions named try_* return a Status or a Result.
 #ifndef RONDA_CLIENT_RONDA_STATUS_HPP_
 #define RONDA_CLIENT_RONDA_STATUS_HPP_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Barriers, and joins of ranks that have no more data.
 #ifndef RONDA_CLIENT_RONDA_SYNCHRONIZATION_HPP_
 #define RONDA_CLIENT_RONDA_SYNCHRONIZATION_HPP_

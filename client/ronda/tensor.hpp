@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Views of buffers.
 #ifndef RONDA_CLIENT_RONDA_TENSOR_HPP_
 #define RONDA_CLIENT_RONDA_TENSOR_HPP_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Ranks that are threads of this process: data parallelism without a launcher.
 #ifndef RONDA_CLIENT_RONDA_THREADS_HPP_
 #define RONDA_CLIENT_RONDA_THREADS_HPP_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Parts of a data-parallel training program besides its allreduces. Each part also works alone: include its header.
 //
 //   #include <ronda/training.hpp>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "examples/cuda_mnist/bench.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "examples/cuda_mnist/device.h"
 
 #include <cublas_v2.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_EXAMPLES_CUDA_MNIST_DEVICE_H_
 #define RONDA_EXAMPLES_CUDA_MNIST_DEVICE_H_
 

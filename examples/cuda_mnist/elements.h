@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The computation of each thread of the GPU: a struct per operation, called for the numbers 0 to count - 1, in any
 // order and all at once. Launch() (launch.h) runs the structs on a stream.
 //

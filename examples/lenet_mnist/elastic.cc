@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Trains LeNet-5 on MNIST digits on a changing number of ranks: some may die, or be asked to leave, and others may
 // join.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "examples/lenet_mnist/layers.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "examples/lenet_mnist/lenet.h"
 
 namespace lenet {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_EXAMPLES_LENET_MNIST_LOSS_H_
 #define RONDA_EXAMPLES_LENET_MNIST_LOSS_H_
 

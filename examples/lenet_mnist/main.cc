@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Trains LeNet-5 on MNIST digits: see README.md in this folder. trainer.cc shows how to use Ronda.
 
 #include <chrono>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The common part of the programs that train LeNet, on a CPU or a GPU.
 #ifndef RONDA_EXAMPLES_LENET_MNIST_PROGRAM_H_
 #define RONDA_EXAMPLES_LENET_MNIST_PROGRAM_H_

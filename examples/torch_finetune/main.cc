@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Fine-tunes a network with libtorch, in parallel on all ranks, as trainers do in practice. A backbone that has learned
 // one task (to tell even digits from odd ones) learns another (to read digits) under a new head, with its first layers
 // frozen.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The digits as a dataset of libtorch, and the common part of the programs that train on them.
 #ifndef RONDA_EXAMPLES_TORCH_LENET_DIGITS_H_
 #define RONDA_EXAMPLES_TORCH_LENET_DIGITS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "examples/torch_lenet/flags.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The command lines of the programs that train on digits with libtorch.
 #ifndef RONDA_EXAMPLES_TORCH_LENET_FLAGS_H_
 #define RONDA_EXAMPLES_TORCH_LENET_FLAGS_H_

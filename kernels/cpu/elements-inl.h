@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How elements of each type in memory become vectors, and back.
 //
 // Highway's foreach_target.h includes this file once per SIMD target, hence no ordinary include guard. Everything here

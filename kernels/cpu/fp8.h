@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_KERNELS_CPU_FP8_H_
 #define RONDA_KERNELS_CPU_FP8_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Kernels on gradients: the search for overflow, and Adasum.
 //
 // Adasum of two gradients a and b is their sum where they are orthogonal and their average where they are equal:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_KERNELS_CPU_STREAM_COPY_H_
 #define RONDA_KERNELS_CPU_STREAM_COPY_H_
 

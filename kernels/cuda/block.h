@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tiles, and the blocks of threads that work on them.
 #ifndef RONDA_KERNELS_CUDA_BLOCK_H_
 #define RONDA_KERNELS_CUDA_BLOCK_H_

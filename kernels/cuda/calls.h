@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The calls of the kernels for CUDA devices: plain structs that need nothing of CUDA. They are the same in Ronda's core
 // and in the plugin that has the kernels (runtime/cuda/plugin.h).
 //

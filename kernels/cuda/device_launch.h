@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_KERNELS_CUDA_DEVICE_LAUNCH_H_
 #define RONDA_KERNELS_CUDA_DEVICE_LAUNCH_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Elements as the device and the host load, store, convert and visit them.
 #ifndef RONDA_KERNELS_CUDA_ELEMENTS_H_
 #define RONDA_KERNELS_CUDA_ELEMENTS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The bodies of kernels that pack and unpack the 8-bit wire formats (kernels/dtype.h). A warp encodes and decodes a
 // block. map_launches.h launches the bodies.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kernels/cuda/device_launch.h"
 #include "kernels/cuda/gradients.h"
 #include "kernels/cuda/kernels.h"

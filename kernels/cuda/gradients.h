@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Kernels on gradients for optimizers: overflow, weighted sums, Adasum. `launch` is as in map_launches.h.
 #ifndef RONDA_KERNELS_CUDA_GRADIENTS_H_
 #define RONDA_KERNELS_CUDA_GRADIENTS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The functions that run kernels, on a device or on the CPU.
 #ifndef RONDA_KERNELS_CUDA_KERNELS_H_
 #define RONDA_KERNELS_CUDA_KERNELS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The bodies of kernels that pack and unpack elements, and of the votes on whether they do. map_launches.h launches
 // them.
 #ifndef RONDA_KERNELS_CUDA_MAP_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The launches that pack and unpack a bucket: templates over `launch`, which a GPU (device_launch.h) or the CPU
 // (host_kernels.cc) provides. `launch(body, blocks)` runs a body in that many blocks, after all earlier launches, and
 // returns 0 or an error.

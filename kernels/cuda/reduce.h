@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Kernels that reduce wires: the operators, the bodies, the launches.
 #ifndef RONDA_KERNELS_CUDA_REDUCE_H_
 #define RONDA_KERNELS_CUDA_REDUCE_H_

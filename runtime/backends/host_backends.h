@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How tensors in the memory of hosts travel: over shared memory, over messages, or over both in two levels. It also
 // connects the control plane that belongs to each.
 #ifndef RONDA_RUNTIME_BACKENDS_HOST_BACKENDS_H_

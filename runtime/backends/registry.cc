@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/backends/registry.h"
 
 #include "absl/algorithm/container.h"

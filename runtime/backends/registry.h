@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The backends that carry tensors between ranks. Each is one entry of a list in registry.cc. Everything else is derived
 // from the list: the values of RONDA_BACKEND and RONDA_DEVICE_BACKEND, their errors, help texts, and the choice by
 // score.

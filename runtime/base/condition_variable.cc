@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // In the library of GCC 12 this function has a new symbol version. With this definition Ronda uses its own function, so
 // it runs on systems with the library of GCC 11 (manylinux_2_34). It is weak because libronda.so contains the library,
 // whose definition then has precedence.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Reading and writing whole files, and the folders for shared memory.
 #ifndef RONDA_RUNTIME_BASE_FILES_H_
 #define RONDA_RUNTIME_BASE_FILES_H_

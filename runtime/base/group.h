@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Groups of ranks, and the wire form of ranks and cache ids: ascending numbers as (first, length) pairs.
 #ifndef RONDA_RUNTIME_BASE_GROUP_H_
 #define RONDA_RUNTIME_BASE_GROUP_H_

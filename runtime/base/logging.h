@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One-line messages on standard error, "ronda[3] W text". Each is written with a single write().
 #ifndef RONDA_RUNTIME_BASE_LOGGING_H_
 #define RONDA_RUNTIME_BASE_LOGGING_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A mutex that both clang's thread-safety analysis and ThreadSanitizer understand.
 #ifndef RONDA_RUNTIME_BASE_MUTEX_H_
 #define RONDA_RUNTIME_BASE_MUTEX_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The operations, the reductions and the wire formats: one table each, with all of their properties. The runtime, the
 // client and the benchmarks derive everything that depends on the operation from these tables.
 #ifndef RONDA_RUNTIME_BASE_OPERATION_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Helps code that must go on even if no memory is left.
 #ifndef RONDA_RUNTIME_BASE_OUT_OF_MEMORY_H_
 #define RONDA_RUNTIME_BASE_OUT_OF_MEMORY_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The basic types of the runtime: ranks, shapes, process sets, memories and wait limits; operations are in operation.h.
 #ifndef RONDA_RUNTIME_BASE_TYPES_H_
 #define RONDA_RUNTIME_BASE_TYPES_H_

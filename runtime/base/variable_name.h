@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The environment variables of Ronda, by name.
 #ifndef RONDA_RUNTIME_BASE_VARIABLE_NAME_H_
 #define RONDA_RUNTIME_BASE_VARIABLE_NAME_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A GPU and its streams, events and memory, through the CUDA plugin (plugin.h).
 #ifndef RONDA_RUNTIME_CUDA_DEVICE_H_
 #define RONDA_RUNTIME_CUDA_DEVICE_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The interface of libronda_cuda.so: CUDA behind a table of functions. Only this library is linked with CUDA, so one
 // build of Ronda runs on machines with and without GPUs. It contains the CUDA runtime and the kernels (kernels/cuda),
 // statically. Tests have another such library, whose device is the CPU (tests/testing/fake_cuda).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A member's end of the socket to the launcher of its elastic job.
 #ifndef RONDA_RUNTIME_ELASTIC_MEMBER_CHANNEL_H_
 #define RONDA_RUNTIME_ELASTIC_MEMBER_CHANNEL_H_

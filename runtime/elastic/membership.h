@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Decides which processes are the members of an elastic job. The launcher owns this state machine.
 //
 // A member is a process. Its number never changes: members are counted from 0 in the order of their starts. Some

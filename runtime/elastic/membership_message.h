@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The messages between a member of an elastic job and its launcher, which alone decides on membership.
 //
 // A member is a process that the launcher has started. Its number never changes; its rank may differ in every epoch.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Descriptions and fingerprints of JobMembership's state, for tests that compare states.
 #include <cstddef>
 #include <cstdint>

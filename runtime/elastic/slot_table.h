@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The hosts of an elastic job and their slots: which of them are listed, which have a member, which cool down.
 #ifndef RONDA_RUNTIME_ELASTIC_SLOT_TABLE_H_
 #define RONDA_RUNTIME_ELASTIC_SLOT_TABLE_H_

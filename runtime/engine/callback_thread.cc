@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/engine/callback_thread.h"
 
 #include <exception>

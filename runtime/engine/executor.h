@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How buckets are carried out: the executor, and the runner of the locked schedule on top of it.
 #ifndef RONDA_RUNTIME_ENGINE_EXECUTOR_H_
 #define RONDA_RUNTIME_ENGINE_EXECUTOR_H_

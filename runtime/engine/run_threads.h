@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_RUNTIME_ENGINE_RUN_THREADS_H_
 #define RONDA_RUNTIME_ENGINE_RUN_THREADS_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/launch/job_runner.h"
 
 #include <sys/random.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Nodes that come by themselves: those of an elastic job (`rondarun --nnodes MIN:MAX`), and those that are numbered by
 // arrival (node_numbers.h).
 #ifndef RONDA_RUNTIME_LAUNCH_NODE_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/launch/remote_agent.h"
 
 #include <poll.h>

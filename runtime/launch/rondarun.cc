@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // rondarun: starts the ranks of a job. See `rondarun --help`.
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The last events on each rank, for reports about late or dead ranks.
 #ifndef RONDA_RUNTIME_MONITOR_FLIGHT_RECORDER_H_
 #define RONDA_RUNTIME_MONITOR_FLIGHT_RECORDER_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The processes of this host's ranks, and the thread that watches them.
 #ifndef RONDA_RUNTIME_MONITOR_PEER_MONITOR_H_
 #define RONDA_RUNTIME_MONITOR_PEER_MONITOR_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A user's request to a running rank, and the rank's answer, as words in memory that both processes have mapped.
 #ifndef RONDA_RUNTIME_MONITOR_RANK_REQUEST_H_
 #define RONDA_RUNTIME_MONITOR_RANK_REQUEST_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A rank's facts about itself, for processes that watch it: plain words in memory that they can map.
 #ifndef RONDA_RUNTIME_MONITOR_RANK_WORDS_H_
 #define RONDA_RUNTIME_MONITOR_RANK_WORDS_H_

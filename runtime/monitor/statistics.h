@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The numbers that a rank counts about its own work.
 #ifndef RONDA_RUNTIME_MONITOR_STATISTICS_H_
 #define RONDA_RUNTIME_MONITOR_STATISTICS_H_

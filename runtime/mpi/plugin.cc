@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // libronda_mpi*.so: built once for each MPI. The builds share this source, but not their ABI.
 #include "runtime/mpi/plugin.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
 /* The interface of libronda_mpi*.so: MPI behind a table of C functions. Only the plugin is linked with an MPI, so one
  * build of Ronda works with any. Ranks are those of MPI_COMM_WORLD unless a function has a communicator.
  *

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The ranks that take part in an operation: the ranks of the job and those that have shut down, the process sets, and
 // the ranks that have joined. It also checks whether a request fits them.
 #ifndef RONDA_RUNTIME_NEGOTIATION_MEMBERSHIP_H_

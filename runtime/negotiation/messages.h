@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The ranks' reports to the coordinator and its answers, as plain structs and in their form on the wire
 // (proto/ronda/v1/negotiation.proto).
 #ifndef RONDA_RUNTIME_NEGOTIATION_MESSAGES_H_

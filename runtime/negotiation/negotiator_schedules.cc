@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The negotiator's part in locked schedules: when one begins, and what it looks like.
 
 #include <memory>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tensors before the ranks agree on them. A tensor is pending until every participant has submitted it, then concluded;
 // if it is in a group, it is then held until the group is complete. This file also has the inspector of tensors that
 // wait too long.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A rank's request: one tensor and an operation on it. Its fields are listed once, in RONDA_REQUEST_FIELDS. The cache
 // key, the fusion key, the texts of mismatches and the codec are made from that list.
 #ifndef RONDA_RUNTIME_NEGOTIATION_TENSOR_REQUEST_H_

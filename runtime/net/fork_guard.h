@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_RUNTIME_NET_FORK_GUARD_H_
 #define RONDA_RUNTIME_NET_FORK_GUARD_H_
 

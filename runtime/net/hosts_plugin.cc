@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // libronda_hosts.so. It is built only from this file and gRPC.
 #include "runtime/net/hosts_plugin.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
 /* The interface of libronda_hosts.so: gRPC behind a table of C functions. Only the plugin is linked with gRPC, so a
  * process that has another one, or another protobuf or OpenSSL, can load libronda.so.
  *

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The user at the other end of a connection within this host, according to the kernel's lists in /proc/net. A job
 // without a secret is on loopback, and its processes accept only processes of the same user.
 #ifndef RONDA_RUNTIME_NET_LOOPBACK_USERS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/net/message_streams.h"
 
 #include <sys/socket.h>

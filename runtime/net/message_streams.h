@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Streams of messages between processes on any hosts, through libronda_hosts.so. The first stream loads the plugin.
 #ifndef RONDA_RUNTIME_NET_MESSAGE_STREAMS_H_
 #define RONDA_RUNTIME_NET_MESSAGE_STREAMS_H_

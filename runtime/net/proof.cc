@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/net/proof.h"
 
 // Uses the functions of SHA-256 directly: those of EVP would add OpenSSL's providers, 3.7 MB, to libronda.so.

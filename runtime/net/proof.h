@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Proofs that a process knows the job's secret, without sending it: HMAC-SHA256 over the fields of a message.
 #ifndef RONDA_RUNTIME_CONTROL_RENDEZVOUS_SECRET_PROOF_H_
 #define RONDA_RUNTIME_CONTROL_RENDEZVOUS_SECRET_PROOF_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The facts about themselves that ranks exchange at the rendezvous. A job that cannot work ends with an error that
 // names the ranks that differ; the settings of rank 0 apply to all.
 #ifndef RONDA_RUNTIME_RENDEZVOUS_RANK_FACTS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Values of Slurm's variables: compressed lists of hosts and of counts, and numbers of steps.
 #ifndef RONDA_RUNTIME_RENDEZVOUS_SLURM_VARIABLES_H_
 #define RONDA_RUNTIME_RENDEZVOUS_SLURM_VARIABLES_H_

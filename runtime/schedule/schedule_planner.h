@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How the coordinator plans: which tensors run together, when a job repeats its steps, and which buckets it then locks.
 #ifndef RONDA_RUNTIME_SCHEDULE_SCHEDULE_PLANNER_H_
 #define RONDA_RUNTIME_SCHEDULE_SCHEDULE_PLANNER_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Sleeping on a word of shared memory and waking the sleepers: futexes, and a doorbell built on them.
 #ifndef RONDA_RUNTIME_SHM_DOORBELL_H_
 #define RONDA_RUNTIME_SHM_DOORBELL_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/shm/epoch_search.h"
 
 #include <limits.h>

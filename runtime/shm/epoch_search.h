@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Finds the epochs of a job on this host through the kernel: every rank holds a descriptor of its job's shared memory.
 // The name of that memory contains the job and the epoch, and the kernel knows it even after it is gone from /dev/shm.
 #ifndef RONDA_RUNTIME_SHM_EPOCH_SEARCH_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The layout of a job's shared memory:
 //
 //   header | one block per rank | one pair of control rings per rank | one flight recorder per rank

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The first messages of a data connection, in which both ends prove that they know the job's secret.
 //
 //   callee                              caller

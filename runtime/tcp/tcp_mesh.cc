@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/tcp/tcp_mesh.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # What make bench calls, with a ronda-bench that notes its words: each run's results are on the page at once, and BENCH_SCALE shortens every
 # part.
 set -euo pipefail

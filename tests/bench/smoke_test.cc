@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The real program, with the smallest settings. It starts its ranks, finds its peers, measures, and writes files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

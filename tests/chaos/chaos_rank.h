@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A rank of a chaos test.
 #ifndef RONDA_TESTS_CHAOS_CHAOS_RANK_H_
 #define RONDA_TESTS_CHAOS_CHAOS_RANK_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Rounds of random operations on four ranks, some of which are killed, stopped or late. In each round: no rank hangs,
 // no result is wrong, all survivors report the same first failure, and nothing is left over.
 //

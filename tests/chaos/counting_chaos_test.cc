@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Every sample of every pass over the data is part of one step, while ranks of an elastic job are killed, stopped and
 // asked to leave at random, and while the job grows and shrinks.
 //

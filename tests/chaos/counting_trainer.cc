@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A trainer for elastic jobs that counts how often each sample has been part of a step.
 //
 //   rondarun -np 4 --min-np 2 counting_trainer FILE

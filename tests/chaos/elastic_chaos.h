@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Kills, stops and asks members of an elastic job to leave while it trains.
 #ifndef RONDA_TESTS_CHAOS_ELASTIC_CHAOS_H_
 #define RONDA_TESTS_CHAOS_ELASTIC_CHAOS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // LeNet learns while ranks of its elastic job are killed, stopped and asked to leave at random.
 //
 //   elastic_chaos_test [PROGRAM [ARGUMENT...]]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The output of an elastic job while it runs.
 #ifndef RONDA_TESTS_CHAOS_JOB_LOG_H_
 #define RONDA_TESTS_CHAOS_JOB_LOG_H_

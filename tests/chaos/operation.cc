@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Each operation of a chaos round: how one rank submits it, and its expected result.
 #include "tests/chaos/operation.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_TESTS_CHAOS_OPERATION_H_
 #define RONDA_TESTS_CHAOS_OPERATION_H_
 

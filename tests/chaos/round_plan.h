@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The operations and the injuries of the ranks of a chaos test. They are a function of a seed, so that every rank and
 // the test know the whole round.
 #ifndef RONDA_TESTS_CHAOS_ROUND_PLAN_H_

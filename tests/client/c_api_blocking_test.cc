@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The C ABI's operations that wait, and its statistics: on ranks that are threads, and on a single rank.
 #include <atomic>
 #include <cstddef>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Prepared groups of the C ABI, on ranks that are threads.
 #include <atomic>
 #include <cmath>

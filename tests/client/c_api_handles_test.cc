@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The C ABI's calls for many handles at once, and barriers with a handle, on ranks that are threads.
 #include <cmath>
 #include <cstddef>

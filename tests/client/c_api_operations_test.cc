@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Every operation of the C ABI, on three ranks that are threads.
 #include <cmath>
 #include <cstdint>

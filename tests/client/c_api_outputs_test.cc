@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Outputs that the caller provides through the C ABI, on three ranks that are threads.
 #include <array>
 #include <cstddef>

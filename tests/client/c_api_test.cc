@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The C ABI in a job of one rank: a process that no launcher started.
 #include <algorithm>
 #include <cstddef>

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
 /* ronda.h is C: it compiles as C99, pedantically, and its structs initialise as documented. */
 #include "client/ronda.h"
 

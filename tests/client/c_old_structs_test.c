@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
 /* Programs that were built with an older ronda.h: their argument structs are smaller. This file has the layouts of
  * those versions, unchanged. After each struct comes memory that the library must not read. */
 #include <stdio.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The C++ API in jobs of several ranks, each a process: every operation on every dtype.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // DistributedOptimizer with gradients in GPUs' memory, compared with the same training in host memory.
 #include <cmath>
 #include <cstdint>

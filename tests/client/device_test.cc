@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tensors in GPUs' memory, as trainers submit them: ranks are threads; GPUs and NCCL are fake.
 #include <algorithm>
 #include <atomic>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Elastic jobs whose state is in the memory of GPUs. Each member has a fake GPU, and keeps it between epochs. The test
 // is the launcher.
 #include <signal.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Elastic jobs of processes that train, die, join and leave. The test is the launcher.
 #include <signal.h>
 #include <sys/prctl.h>

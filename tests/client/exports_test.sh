@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # libronda.so exports the functions that the C headers declare, and nothing else. It needs no shared library except
 # glibc's and libgcc_s, no newer glibc than it promises, and little memory.
 set -euo pipefail

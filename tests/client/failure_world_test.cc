@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A rank that fails, in every possible way: the others learn its number, and no rank hangs.
 #include <signal.h>
 #include <sys/wait.h>

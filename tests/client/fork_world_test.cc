@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Ranks that fork in the middle of training, as data loaders do. The children are not ranks: for them Ronda is
 // uninitialised, and neither their work nor their end affects the job.
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Calls of the C ABI at the end of a thread: in destructors of thread_local objects and of thread keys, and in the main
 // thread in functions of atexit() and destructors of static objects. The job has one rank, so the result equals the
 // input. This is a separate program, which reports by its exit code.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // If ranks disagree, every rank gets an error, and the job goes on.
 #include <cstdint>
 #include <string>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // DistributedOptimizer and the broadcasts of training in jobs of several ranks, each a process.
 #include <cstdint>
 #include <vector>

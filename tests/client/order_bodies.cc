@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tensors without a name, and process sets that their members create.
 #include <chrono>
 #include <cstdint>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The work of every rank of a job. It runs with ranks that are processes and with ranks that are threads: each body
 // uses the C++ API for every operation of a kind and checks the results, between init() and shutdown().
 #ifndef RONDA_TESTS_CLIENT_RANK_BODIES_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "client/rank_claim.h"
 
 #include <sys/wait.h>

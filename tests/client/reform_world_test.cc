@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Ranks leave a job, because one has died or as planned, and meet again in its next epoch in the same processes. The
 // test is the launcher: it decides which processes are members, and the rank of each.
 #include <signal.h>

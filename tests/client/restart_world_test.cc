@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // shutdown() and init() again in the same process: after a job that succeeded, and after one that failed.
 #include <signal.h>
 

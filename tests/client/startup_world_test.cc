@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The settings that ronda_init() reads from the environment and from its options.
 #include <unistd.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Steps that repeat: no control message travels, and the whole process allocates nothing.
 #include <cstddef>
 #include <cstdint>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A job whose ranks are asked to stop: all ranks see it in the same call, and end without an error.
 #include <signal.h>
 #include <unistd.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The rank programs of the tests in this folder whose ranks are processes. They are all in one binary, worlds_test.cc,
 // which starts itself once per rank.
 #ifndef RONDA_TESTS_CLIENT_WORLD_PROGRAMS_H_

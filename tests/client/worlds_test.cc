@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The main function of the tests whose ranks are processes.
 #include <sched.h>
 #include <sys/mount.h>

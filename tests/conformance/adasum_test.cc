@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Adasum on every communicator, compared with a plain one in fp64.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Votes before a call's data, on every communicator: after a veto no rank's memory has changed.
 #include <gtest/gtest.h>
 

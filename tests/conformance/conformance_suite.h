@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The fixture of the conformance tests: one suite for every communicator, with several numbers of ranks.
 #ifndef RONDA_TESTS_CONFORMANCE_CONFORMANCE_SUITE_H_
 #define RONDA_TESTS_CONFORMANCE_CONFORMANCE_SUITE_H_

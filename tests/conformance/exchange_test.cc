@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Operations that move bytes without reading them, on every communicator and in groups of every shape.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # The conformance tests on real devices: tensors that go through pinned memory, and over NCCL with as many ranks as the
 # machine has devices. Without a device the tests are skipped.
 set -uo pipefail

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/conformance/one_rank.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One rank's checks of a communicator in a job of processes. Every rank makes the same calls.
 #ifndef RONDA_TESTS_CONFORMANCE_ONE_RANK_H_
 #define RONDA_TESTS_CONFORMANCE_ONE_RANK_H_

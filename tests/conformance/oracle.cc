@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The result in fp64, and a communicator's permitted distance from it.
 #include <algorithm>
 #include <cmath>

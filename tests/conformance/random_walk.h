@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Operations in random order, of random size, in random groups and with random votes, back to back, the same on every
 // rank.
 #ifndef RONDA_TESTS_CONFORMANCE_RANDOM_WALK_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Reductions on every communicator.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Changes of the communicators' chunk sizes between calls.
 #include <gtest/gtest.h>
 

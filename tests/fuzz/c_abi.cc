@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The argument structs of the C ABI, with arbitrary fields. Pointers are null or valid, because other pointers cannot
 // be checked.
 #include <cstddef>

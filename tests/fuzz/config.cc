@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The environment, one variable per line.
 #include "runtime/base/config.h"
 #include "runtime/backends/read_config.h"

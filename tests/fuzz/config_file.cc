@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A configuration file of rondarun, and the options that result from it.
 #include "runtime/launch/options/config_file.h"
 

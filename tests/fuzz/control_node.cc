@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A rank of the control plane across hosts, which gets its neighbours' bytes and other events.
 #include "runtime/control/tree/control_node.h"
 

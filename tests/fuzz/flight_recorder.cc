@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A peer's flight recorder, whose memory may have any content.
 #include "runtime/monitor/flight_recorder.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Both ends of a control ring in shared memory, while another process also writes to that memory.
 #include <memory>
 #include <string>

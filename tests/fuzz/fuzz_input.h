@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The common part of fuzz targets: how they read their bytes as decisions, and how they fail.
 #ifndef RONDA_TESTS_FUZZ_FUZZ_INPUT_H_
 #define RONDA_TESTS_FUZZ_FUZZ_INPUT_H_

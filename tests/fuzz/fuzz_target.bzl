@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Fuzz targets: one LLVMFuzzerTestOneInput each, built twice."""
 
 def fuzz_target(name, deps):

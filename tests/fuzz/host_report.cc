@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Reports of other hosts' monitors. Each is refused, or has ranks that a monitor can watch and describe.
 #include <algorithm>
 #include <map>

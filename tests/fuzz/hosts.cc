@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The -H option of rondarun.
 #include "runtime/launch/options/hosts.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A request to the monitor, which may have any content: it gets the page only with the token and under the right name.
 #include "runtime/monitor/serve/http.h"
 

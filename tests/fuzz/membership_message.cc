@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The messages between the members of an elastic job and its launcher. Each is refused, or has the same meaning after
 // another encoding and decoding.
 #include "runtime/elastic/membership_message.h"

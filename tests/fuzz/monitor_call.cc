@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Calls of MonitorService, as clients may send them. Each is refused, or answered for an existing job.
 #include <string>
 #include <vector>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The negotiation, with reports that no correct rank would send among some that a correct rank would.
 #include <optional>
 #include <set>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A rank's report, as the coordinator decodes it.
 #include "runtime/negotiation/messages.h"
 #include "tests/fuzz/fuzz_input.h"

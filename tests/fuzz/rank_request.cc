@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A request that a process makes of a rank, in memory that both share: the rank refuses it, or gets a path that it can
 // use.
 #include "runtime/monitor/rank_request.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The words of a rank, in a file that another process writes: a reader refuses them, or reads within its bounds.
 #include "runtime/monitor/rank_words.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A recorded negotiation, in the format of a file.
 #include "runtime/negotiation/recording.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How rank 0 and the joining ranks handle each other's messages in a rendezvous over the network.
 #include "runtime/rendezvous/rank_facts.h"
 #include "runtime/rendezvous/rendezvous_codec.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runs a fuzz target on each file of the directories in its arguments: one test case per file.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The coordinator's answer, as every rank decodes and applies it.
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/reporter.h"

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+
 # run.sh [TARGET...]: builds fuzz targets (all of them by default) and runs each for FUZZ_SECONDS (60), one per core,
 # from the inputs in corpus/. Prints one line per target. The input that made a target fail is kept under .fuzz/, with
 # the target's output. With FUZZ_KEEP=1, the inputs in corpus/ that have a hash as their name are replaced by the fewest

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Jobs whose ranks are on several hosts: all collectives, to the bits of the kernels.
 #include <algorithm>
 #include <cstdint>

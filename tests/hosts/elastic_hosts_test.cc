@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Elastic jobs on several hosts, over OpenSSH: members that die, hosts that are lost, cut off, come back, come and go.
 #include <signal.h>
 #include <unistd.h>

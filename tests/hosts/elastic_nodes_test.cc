@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Nodes that come and go between hosts: rondarun --nnodes MIN:MAX on each of them, without ssh.
 #include <unistd.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Jobs across hosts that lose the connection to a host, or a rank there.
 #include <signal.h>
 #include <unistd.h>

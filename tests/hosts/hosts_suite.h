@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Fixtures of the tests across hosts, and the programs of their ranks.
 #ifndef RONDA_TESTS_HOSTS_HOSTS_SUITE_H_
 #define RONDA_TESTS_HOSTS_HOSTS_SUITE_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // rondarun across hosts: over OpenSSH, and with hosts, or a machine, that lack something.
 #include <string>
 #include <vector>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The example on several hosts: the same parameters as on one.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A ronda-monitor on each host of a job, of which the first asks the other.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/hosts/network_hosts.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Several hosts on one machine: network namespaces joined by a bridge.
 #ifndef RONDA_TESTS_HOSTS_NETWORK_HOSTS_H_
 #define RONDA_TESTS_HOSTS_NETWORK_HOSTS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Jobs of Ronda whose ranks rondarun starts over OpenSSH.
 #include <unistd.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // OpenSSH's servers on hosts that are network namespaces.
 #ifndef RONDA_TESTS_HOSTS_SSH_SERVERS_H_
 #define RONDA_TESTS_HOSTS_SSH_SERVERS_H_

@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # The Debian packages, unpacked side by side: their licenses, and the steps of a user.
 set -euo pipefail
 

@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # The steps of a user after `make install`: builds a trainer outside of the tree, with pkg-config and with CMake, and runs it alone and
 # under rondarun. The installed tree is moved first: nothing in it may know where it was installed.
 set -euo pipefail

@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # What `make install` says of plugins, and what it leaves behind: over an earlier version, beside other software, and after `make uninstall`.
 set -euo pipefail
 

@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # NOTICE names the projects that are linked into what Ronda installs, and no others.
 set -euo pipefail
 

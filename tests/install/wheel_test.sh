@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # The steps of a user of Python: installs the wheel in a virtual environment, and runs programs on two ranks. Without what the wheel was
 # built from: the environment has neither the sources nor the libraries of the build.
 set -euo pipefail

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/kernels/kernel_testing.h"
 
 #include <algorithm>

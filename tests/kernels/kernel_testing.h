@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Helpers for the kernels' tests.
 #ifndef RONDA_TESTS_KERNELS_KERNEL_TESTING_H_
 #define RONDA_TESTS_KERNELS_KERNEL_TESTING_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Processes that look for faster settings while they train.
 #include <algorithm>
 #include <cstddef>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A rank whose tensors are in the memory of a GPU, which it may share with other ranks. It runs the steps of a training
 // loop with known values and prints "rank 1 of 3: ok". RONDA_CUDA_PLUGIN selects a real GPU or a fake one;
 // DEVICE_RANKS_LARGE_STEPS says how many steps have a large gradient, of which the CPUs of fake ones take seconds.

@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # device_ranks_test on real devices. Without one it is skipped.
 set -euo pipefail
 

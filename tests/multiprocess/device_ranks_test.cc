@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Jobs whose tensors are in the memory of GPUs, in processes of their own: fake GPUs, or, where RONDA_TEST_CUDA_PLUGIN
 // says so, real ones.
 #include <cstdlib>

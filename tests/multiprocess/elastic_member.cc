@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A program for jobs of `rondarun --min-np`: it speaks with its launcher in the words of membership_message.h, and
 // trains a sum. The test speaks with it by signals and files.
 //

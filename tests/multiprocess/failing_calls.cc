@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Preloaded into the launcher and its ranks: fails one call of one process with an error number.
 //
 //   FAILING_CALL="<function> <error number> <which call, from 1> <process>"

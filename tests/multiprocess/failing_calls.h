@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What failing_calls.cc is told to do, beside failing a call with an error number.
 #ifndef RONDA_TESTS_MULTIPROCESS_FAILING_CALLS_H_
 #define RONDA_TESTS_MULTIPROCESS_FAILING_CALLS_H_

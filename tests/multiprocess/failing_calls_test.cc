@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Each of the first calls of a function fails once, in the launcher or in a rank, or a rank is killed at it: the job
 // works all the same, or ends soon with an error, and leaves nothing behind.
 #include <sys/stat.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Each call on the files of a checkpoint fails once, or its process is killed at it, or the machine loses its power: a
 // restart finds the newest checkpoint that is whole, with the bits that were saved.
 #include <unistd.h>

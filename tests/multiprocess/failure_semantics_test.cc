@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Jobs of real processes some of whose ranks are stopped, run out of memory or throw in a callback, and jobs that lose
 // a rank while they follow a locked schedule. (Other ranks that are killed or end: tests/client/failure_world_test.cc.)
 #include <sched.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // rondarun --agent as the launcher of an elastic job meets it: the test is the launcher, and speaks the messages of
 // runtime/launch/supervise/agent.h.
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Jobs of one host whose ranks rondarun starts, and whose data takes the route that RONDA_BACKEND names.
 #include <filesystem>
 #include <string>

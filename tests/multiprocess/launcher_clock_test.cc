@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The machine's clock is set while a job waits: no deadline passes early, and none late.
 #include <fstream>
 #include <string>

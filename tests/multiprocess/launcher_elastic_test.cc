@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Jobs that go on when ranks die: rondarun --min-np with real processes and real kills.
 #include <dirent.h>
 #include <sys/types.h>

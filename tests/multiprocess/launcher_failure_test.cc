@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // rondarun's reaction to ranks that fail, and its report.
 #include <csignal>
 #include <fstream>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/multiprocess/launcher_harness.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // rondarun --monitor: the monitor lives as long as the job, and no longer.
 #include <unistd.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How rondarun supervises mpirun, which starts the ranks.
 #include <unistd.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Nodes that come and go: several rondarun --nnodes MIN:MAX, which are the nodes of one job, on this machine.
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Processes that ranks have started end with them, also with a session of their own.
 #include <unistd.h>
 

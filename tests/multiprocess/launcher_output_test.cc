@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How rondarun passes on the output of its ranks.
 #include <unistd.h>
 

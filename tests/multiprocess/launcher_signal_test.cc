@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How rondarun forwards signals, and that nothing is left when rondarun itself is killed.
 #include <unistd.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How rondarun has ranks started by agents on other hosts. The hosts are this one under other names, and in ssh's place
 // is a script that runs the command on this host.
 #include <csignal>

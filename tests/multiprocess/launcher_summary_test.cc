@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // rondarun --summary: what it says about a job while that runs, and when it has ended.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // rondarun as a job of a shell on a terminal: the keys that stop it, and a rank that asks questions.
 #include <poll.h>
 #include <pty.h>

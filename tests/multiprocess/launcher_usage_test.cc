@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How rondarun answers to its command line, and the environment that its ranks get.
 #include <sys/ioctl.h>
 #include <unistd.h>

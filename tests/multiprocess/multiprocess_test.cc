@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The main() of this folder's tests.
 #include "tests/multiprocess/rank_programs.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The system refuses a call to the launcher and its ranks, as profiles of containers do: the job works all the same, or
 // ends soon with an error that names the call.
 #include <linux/audit.h>

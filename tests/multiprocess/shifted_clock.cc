@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A library for LD_PRELOAD: the calendar's clock is off by the seconds in the file that SHIFTED_CLOCK names, which may
 // change at any time. Other clocks go on.
 #include <fcntl.h>

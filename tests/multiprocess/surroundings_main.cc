@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The main program of tests of the launcher in unusual surroundings. With arguments it is a rank of a job:
 //
 //   launcher_surroundings_test rank                  prints the job's name and a sum, after 200 steps

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Timelines of jobs whose ranks are processes: begun by the environment or by the program, and ended by force.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a process has done to files, and not forced to the disk.
 #ifndef RONDA_TESTS_MULTIPROCESS_UNSYNCED_FILES_H_
 #define RONDA_TESTS_MULTIPROCESS_UNSYNCED_FILES_H_

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Compares every operation on arrays, on any number of ranks, with NumPy's result."""
 
 import array

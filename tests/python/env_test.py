@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The description of a process' place in its job that other libraries get."""
 
 import os

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The effects on a job when one of its ranks ends unexpectedly."""
 
 import os

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The record of operations in flight and of the memory that they use."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """python -m ronda.launch: programs for torch.distributed.launch, as they are."""
 
 from __future__ import annotations

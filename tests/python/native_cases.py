@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Helpers for tests of the low-level binding: arrays with addresses, and a job per test."""
 
 import array

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """How processes begin and end with the low-level binding: jobs that the test starts itself."""
 
 import os

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The functions of the low-level binding and their errors, on any number of ranks.
 
 RONDA_PYTHON_BINDING selects which of the two implementations is tested.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Process sets, on any number of ranks."""
 
 import os

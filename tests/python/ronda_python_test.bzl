@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """ronda_python_test: tests of the Python package, with unittest, on any number of ranks."""
 
 def ronda_python_test(name, srcs, ranks = 0, needs = [], data = [], tags = [], **kwargs):

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Runs the test cases of modules as one rank, or alone; has helpers for the package's tests.
 
     ronda_test.py MODULE.py...

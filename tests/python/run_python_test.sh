@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # run_python_test.sh RANKS NEEDS MODULE...: see ronda_python_test.bzl.
 set -euo pipefail
 

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """ronda.run(), python -m ronda.check, and the examples."""
 
 import pathlib

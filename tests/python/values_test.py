@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Operations on arrays that give the right value or an error on every rank, and nothing else."""
 
 import unittest

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // An elastic job in a virtual world: the launcher, its members, the faults, and the promises that must hold.
 #ifndef RONDA_TESTS_SIMULATION_JOB_H_
 #define RONDA_TESTS_SIMULATION_JOB_H_

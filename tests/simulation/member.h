@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A member of a simulated job: a training loop on production code.
 #ifndef RONDA_TESTS_SIMULATION_MEMBER_H_
 #define RONDA_TESTS_SIMULATION_MEMBER_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The meaning of a seed: a job, its machine, and its faults.
 #ifndef RONDA_TESTS_SIMULATION_SCENARIO_H_
 #define RONDA_TESTS_SIMULATION_SCENARIO_H_

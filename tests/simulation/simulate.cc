@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // simulate: runs scenarios of elastic jobs under faults, in virtual time, each in a separate process.
 //
 //   simulate --scenarios=1000          seeds 1 to 1000

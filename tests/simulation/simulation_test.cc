@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runs simulate and checks its purpose: the promises hold, the faults happen, and equal seeds give equal runs.
 #include <gtest/gtest.h>
 

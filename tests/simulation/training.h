@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The training of a simulated job: the operations of a step, each rank's contributions, and the expected results.
 #ifndef RONDA_TESTS_SIMULATION_TRAINING_H_
 #define RONDA_TESTS_SIMULATION_TRAINING_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The functions of the C library by which production code deals with other threads and time, for programs that link
 // this file. If a virtual thread calls them, they are the simulation's; if another thread calls them, they are the C
 // library's.

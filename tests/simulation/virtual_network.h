@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Messages between the processes of a virtual world. They take time, and connections can break.
 #ifndef RONDA_TESTS_SIMULATION_VIRTUAL_NETWORK_H_
 #define RONDA_TESTS_SIMULATION_VIRTUAL_NETWORK_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A world with simulated threads, processes and time, so that a run of production code can be repeated exactly.
 #ifndef RONDA_TESTS_SIMULATION_VIRTUAL_THREADS_H_
 #define RONDA_TESTS_SIMULATION_VIRTUAL_THREADS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tests of the world itself. A process has one world, so each test has a separate process.
 #include "tests/simulation/virtual_threads.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Counts what this process allocates. Linking this library replaces malloc and its like. Sanitizers also replace them,
 // so tests that use this library are tagged "nosan".
 #ifndef RONDA_TESTS_TESTING_ALLOCATION_COUNTER_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_TESTS_TESTING_BACKENDS_H_
 #define RONDA_TESTS_TESTING_BACKENDS_H_
 

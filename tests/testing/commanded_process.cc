@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/testing/commanded_process.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A process that a test starts, and controls line by line.
 #ifndef RONDA_TESTS_TESTING_COMMANDED_PROCESS_H_
 #define RONDA_TESTS_TESTING_COMMANDED_PROCESS_H_

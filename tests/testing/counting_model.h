@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A model that counts. It is for elastic jobs, in which no sample may be lost or counted twice.
 #ifndef RONDA_TESTS_TESTING_COUNTING_MODEL_H_
 #define RONDA_TESTS_TESTING_COUNTING_MODEL_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/testing/device_transports.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The launcher of an elastic job inside a test: it assigns ranks to the members, as rondarun does, and gives the test
 // their results.
 #ifndef RONDA_TESTS_TESTING_ELASTIC_LAUNCHER_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Messages between ranks that are threads of a test.
 #ifndef RONDA_TESTS_TESTING_MESSAGE_TRANSPORTS_H_
 #define RONDA_TESTS_TESTING_MESSAGE_TRANSPORTS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/testing/message_transports.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/testing/on_device.h"
 
 #include <gtest/gtest.h>

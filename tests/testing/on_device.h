@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_TESTS_TESTING_ON_DEVICE_H_
 #define RONDA_TESTS_TESTING_ON_DEVICE_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Jobs of N ranks inside one test: every rank is a process, as it is for users, started without a launcher.
 #ifndef RONDA_TESTS_TESTING_PROCESS_WORLD_H_
 #define RONDA_TESTS_TESTING_PROCESS_WORLD_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Jobs of N ranks inside one test: every rank is a thread.
 #ifndef RONDA_TESTS_TESTING_RUN_RANKS_H_
 #define RONDA_TESTS_TESTING_RUN_RANKS_H_

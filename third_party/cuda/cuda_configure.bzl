@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Finds the CUDA toolkit: in CUDA_HOME, else in /usr/local/cuda.
 
 The repository it makes has

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """cuda_library: like cc_library, for .cu files, which nvcc compiles."""
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")

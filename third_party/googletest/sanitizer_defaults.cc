@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Settings of the sanitizers for the system's libraries. Every test links them; only a sanitizer calls them.
 
 extern "C" {

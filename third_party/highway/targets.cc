@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The part of Highway that is not in its headers: the choice among the CPU's instruction sets. Debian has it as a
 // shared library only, which libronda.so would need wherever it is loaded.
 #include "hwy/targets.h"

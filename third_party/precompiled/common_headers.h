@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The standard and Abseil headers that most files include. Parsing them is half of the time that most files take to
 // compile. .bazelrc makes every file include them first; files nevertheless list their own includes, because clang
 // gets an empty header here.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """precompiled_header: a header of system headers, parsed once for all files instead of once for each."""
 
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")

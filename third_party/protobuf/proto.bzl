@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Compiles .proto files with the system's protoc, which the system's libprotobuf belongs to."""
 
 def _protoc_library(name, src, suffix, flags, **kwargs):

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Finds the headers of the system's Python (Debian's python3-dev) for extension modules.
 
 The repository it makes has @python//:headers. Extension modules define Py_LIMITED_API, so any version from 3.10 on will

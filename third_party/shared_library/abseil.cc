@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What libronda.so takes in place of objects of Debian's Abseil. The archives are compiled for executables: an object
 // with a thread-local variable cannot be linked into a shared library. There are three that Ronda needs: hash tables
 // (which draw numbers, in debug builds), facts about the system (the id of the thread), and the sampling of cords,

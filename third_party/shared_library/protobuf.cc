@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What libronda.so takes in place of objects of Debian's Protocol Buffers: arenas, which count in a thread-local
 // variable. Ronda's messages are on the stack and in vectors, never on an arena; code that could put them there asks
 // for one first.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Objects for executables take a variable of a shared library for one of their own; so this is the `stderr` of those in
 // libronda.so, by the linker's option --wrap.
 #include <cstdio>

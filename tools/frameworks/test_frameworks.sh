@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # test_frameworks.sh [VERSION]: the tests of frameworks above torch.distributed, each framework's newest version from
 # PyPI, beside torch VERSION or the newest one; and of manifests for Kubernetes, with the newest schemas from PyPI. They
 # have a virtual environment of their own, which finds torch in torch's.

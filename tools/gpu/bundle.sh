@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # Makes FOLDER, and FOLDER.tar.xz, with everything that is tested and measured on a GPU, for a machine that has a GPU, a
 # driver and little else. FOLDER/run.sh runs it. The build needs the CUDA toolkit. NCCL, cuBLAS and PyTorch are not
 # copied; the bundle uses those of the machine on which it runs.

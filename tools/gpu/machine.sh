@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # shellcheck shell=bash
 # What run.sh finds on the machine that it runs on. $root is the bundle, $rondarun its launcher.
 

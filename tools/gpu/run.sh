@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # Runs the content of the bundle that bundle.sh has made, on a machine with a GPU:
 #
 #   run.sh plan [STEP | GROUP]...   the most useful checks, in steps (plan.md); without a name all of them

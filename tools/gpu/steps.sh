@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # shellcheck shell=bash
 # The steps of `run.sh plan`, in groups whose limits add up to four minutes. The most informative come first.
 # Each row: its name, its group, its limit in seconds, and the command.

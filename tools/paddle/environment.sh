@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # environment.sh VERSION: prints the path of a Python that has PyPI's paddlepaddle for CPUs, in this version or the
 # newest that pip offers ("newest"). The Python belongs to a virtual environment in ~/.cache/ronda (1 GB), which the
 # script makes unless it is complete. If the version cannot be had, the last line of standard error says why, and the

@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # environment.sh VERSION: prints the path of a Python that has PyPI's torch, in this version or the newest that pip
 # offers ("newest"). The Python belongs to a virtual environment in ~/.cache/ronda (2 GB), which the script makes unless
 # it is complete. PyPI's torch is built for CUDA, but needs neither CUDA's packages nor a GPU here (see stand_ins.py).

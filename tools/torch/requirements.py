@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Prints what installed packages require, one requirement per line: requirements.py NAME[EXTRA]...
 
 It leaves out the packages themselves, torch, and the libraries that a GPU needs: PyPI's torch is

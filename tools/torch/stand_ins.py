@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Empty libraries in place of CUDA's, so that PyPI's torch, built for GPUs, runs without CUDA.
 
     stand_ins.py SITE_PACKAGES

@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # test_torch.sh VERSION: the tests of the Python package, and those of ronda/torch.hpp that work with any libtorch, with
 # PyPI's torch in this version or the newest, in a separate virtual environment.
 set -euo pipefail

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Collective communication for synchronous data-parallel training.
 
     import numpy as np

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Memory of any library's arrays, in the form of the C ABI: an address, a type and a shape.
 
 It takes NumPy arrays and everything with the buffer protocol (bytearray, array.array, memoryview,

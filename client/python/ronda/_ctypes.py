@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The C ABI for ctypes: functions, structs, and the arguments of operations."""
 
 from __future__ import annotations

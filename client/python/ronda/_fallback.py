@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The functions of `_native` by ctypes, for interpreters that cannot load it: free-threaded ones.
 
 _native.pyi documents them. They are 4 to 10 times slower, and release the GIL in every call of the

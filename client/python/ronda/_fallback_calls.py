@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """How the functions of _fallback call the C ABI: errors, and waits that signals interrupt."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Operations that have been started, and the memory that they use.
 
 Operations on the same memory take effect in the order in which a rank starts them. Ronda's engine

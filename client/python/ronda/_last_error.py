@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Leaves the exception that ends this process for rondarun to quote.
 
 rondarun gives each rank a file in memory (ErrorFile in runtime/launch/supervise/error_file.h).

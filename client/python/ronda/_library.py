@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Chooses the binding of the C ABI: the extension module, or ctypes, which every interpreter has.
 
 RONDA_PYTHON_BINDING sets the choice: "native" or "ctypes".

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The argument --local_rank, by which torch.distributed.launch gave a program its local rank.
 
 Programs of that time have `parser.add_argument("--local_rank", default=0)`, later ones

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
 /* The module ronda._native: the job, its process sets, and the list of all functions. */
 #include "client/python/ronda/_native.h"
 

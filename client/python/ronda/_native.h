@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
 /* The parts of the extension module ronda._native: the C ABI for Python. _native.pyi documents its functions.
  *
  * It uses the limited API of Python 3.10, so the same shared object works with every later version.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The C ABI, as Python calls it: an extension module over libronda.so, or its substitute by ctypes.
 
 It is deliberately low-level: buffers are addresses, enumerations are the numbers of ronda.h, and

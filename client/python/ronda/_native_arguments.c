@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
 /* Arguments and errors. */
 #include <limits.h>
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
 /* Prepared groups, and the objects that are kept for them. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
 /* Handles: the objects that are kept for them, waits, and results. */
 #include <stdlib.h>
 

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
 /* The interpreter and Ronda's threads; and calls that wait while the interpreter checks for signals. */
 #include <errno.h>
 #include <pthread.h>

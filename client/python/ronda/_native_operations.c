@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
 /* Operations and prepared groups. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Free ports for listeners that start soon."""
 
 from __future__ import annotations

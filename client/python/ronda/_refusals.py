@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Notifies the other ranks of an operation that a rank cannot submit: its arguments are wrong."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The memory for the results of operations on arrays."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """ronda.run(): the program's side, and below `main` that of a rank.
 
 The program listens at a socket. Each rank connects, is told the call, and sends back the outcome.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """PyTorch's entry point: registers the backend at `import torch`, from PyTorch 2.5 on."""
 
 from __future__ import annotations

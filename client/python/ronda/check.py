@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """`python -m ronda.check`: reports the installation, and whether two ranks can all-reduce here.
 
 Exit code: 0 if they can.

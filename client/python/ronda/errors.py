@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Errors that Ronda raises: one class for each error status of the C ABI.
 
 Each is also an error that a Python program, or a program written for Horovod, expects: wrong

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Exchanges of arrays, and coordination. Arguments and errors are those of reductions.py."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Operations in flight."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The job to which this process belongs as a rank. Its users, for instance Horovod's API and
 c10d's, share the same job.
 """

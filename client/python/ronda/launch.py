@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """`python -m ronda.launch`: rondarun with the options of `python -m torch.distributed.launch`.
 
     python -m ronda.launch --nproc_per_node 4 train.py --epochs 3

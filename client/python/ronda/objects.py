@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Pickled Python objects that travel between ranks."""
 
 from __future__ import annotations

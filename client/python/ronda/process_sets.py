@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Process sets: ranks that operate among themselves. Several sets may operate at the same time."""
 
 from __future__ import annotations

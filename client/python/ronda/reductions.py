@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Reductions of arrays: NumPy's, and everything with the buffer protocol, DLPack or the CUDA array
 interface.
 

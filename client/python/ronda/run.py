@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Starts jobs: `ronda.run(func)` from a program, and the console scripts."""
 
 from __future__ import annotations

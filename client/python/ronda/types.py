@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Enumerations of the C ABI."""
 
 from __future__ import annotations

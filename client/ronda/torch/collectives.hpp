@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Operations on libtorch's tensors, in host memory. A tensor that is not contiguous is copied.
 //
 //   at::Tensor mean = ronda::torch::allreduce("mean", tensor);

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Data-parallel training for libtorch's modules, as with PyTorch's DistributedDataParallel.
 #ifndef RONDA_CLIENT_RONDA_TORCH_DATA_PARALLEL_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_DATA_PARALLEL_HPP_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Gradients that are reduced as soon as libtorch's backward has accumulated them.
 #ifndef RONDA_CLIENT_RONDA_TORCH_GRADIENT_REDUCER_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_GRADIENT_REDUCER_HPP_

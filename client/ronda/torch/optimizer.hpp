@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // libtorch's optimizers on averaged gradients.
 #ifndef RONDA_CLIENT_RONDA_TORCH_OPTIMIZER_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_OPTIMIZER_HPP_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Copies parameters and optimizer state to every rank: at the beginning, and when a training is resumed.
 #ifndef RONDA_CLIENT_RONDA_TORCH_PARAMETERS_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_PARAMETERS_HPP_

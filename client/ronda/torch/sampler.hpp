@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A rank's share of a libtorch dataset.
 #ifndef RONDA_CLIENT_RONDA_TORCH_SAMPLER_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_SAMPLER_HPP_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Batch normalization over the batches of all ranks.
 #ifndef RONDA_CLIENT_RONDA_TORCH_SYNC_BATCH_NORM_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_SYNC_BATCH_NORM_HPP_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Conversion of libtorch's tensors to Ronda's.
 #ifndef RONDA_CLIENT_RONDA_TORCH_TENSOR_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_TENSOR_HPP_

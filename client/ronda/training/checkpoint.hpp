@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Checkpoints: the state of a training on disk, whole or not at all.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_CHECKPOINT_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_CHECKPOINT_HPP_

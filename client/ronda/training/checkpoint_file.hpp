@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The file of a checkpoint. It is written as a whole or not at all, and checked before it is read.
 //
 // Numbers are in the machine's byte order:

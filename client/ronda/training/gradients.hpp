@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Arithmetic on gradients in host memory.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_GRADIENTS_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_GRADIENTS_HPP_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The learning rate of each step.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_LEARNING_RATE_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_LEARNING_RATE_HPP_

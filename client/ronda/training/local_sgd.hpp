@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Local SGD: each rank trains alone for some steps, and then the ranks average their parameters. It changes the
 // mathematics.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_LOCAL_SGD_HPP_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Dynamic loss scaling, which keeps gradients within the range of 16 bits.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_LOSS_SCALER_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_LOSS_SCALER_HPP_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Figures about the training, averaged over all samples of all ranks.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_METERS_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_METERS_HPP_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // PowerSGD: gradients travel as low-rank approximations, for slow links. It changes the mathematics.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_POWER_SGD_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_POWER_SGD_HPP_

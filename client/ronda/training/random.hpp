@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Random numbers, and orders of samples, that are the same on every machine.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_RANDOM_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_RANDOM_HPP_

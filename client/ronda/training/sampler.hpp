@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The samples of a dataset on which a rank trains.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_SAMPLER_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_SAMPLER_HPP_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Files of settings, in the part of YAML that they need.
 //
 //   # a comment

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // All settings of a data-parallel training together, from a program or a file.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_STRATEGY_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_STRATEGY_HPP_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Deep Gradient Compression for slow links: only the largest elements of gradients travel. It changes the mathematics.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_TOP_K_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_TOP_K_HPP_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/collectives/nccl/nccl_groups.h"
 
 #include <algorithm>

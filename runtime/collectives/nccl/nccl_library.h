@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The part of NCCL's C interface that Ronda uses, and its loading. The interface is declared here because the library
 // is loaded at run time: a build needs neither the library nor its header. The numbers are part of NCCL's ABI. Where
 // nccl.h is installed, a test compares them with it.

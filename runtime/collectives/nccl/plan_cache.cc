@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/collectives/nccl/plan_cache.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How the ranks of a host pass chunks to each other through rings in shared memory.
 //
 // Vocabulary: all collectives of a job together form one *stream* of data. A *position* counts its bytes and means the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/control/inprocess/in_process_job.h"
 
 #include <unistd.h>

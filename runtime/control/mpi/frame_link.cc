@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/control/mpi/frame_link.h"
 
 #include <algorithm>

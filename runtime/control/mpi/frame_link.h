@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_RUNTIME_CONTROL_MPI_FRAME_LINK_H_
 #define RONDA_RUNTIME_CONTROL_MPI_FRAME_LINK_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/control/mpi/message_streams.h"
 
 #include <algorithm>

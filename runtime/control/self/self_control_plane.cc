@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/control/self/self_control_plane.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/control/shm/shm_control_plane.h"
 
 #include <sched.h>

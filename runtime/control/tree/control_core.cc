@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/control/tree/control_core.h"
 
 #include <algorithm>

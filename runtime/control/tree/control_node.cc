@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/control/tree/control_node.h"
 
 #include <algorithm>

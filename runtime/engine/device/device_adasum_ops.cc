@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/engine/device/device_adasum_ops.h"
 
 #include <algorithm>

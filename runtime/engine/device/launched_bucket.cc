@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/engine/device/launched_bucket.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/engine/device/rank_device.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/launch/elastic/agent_members.h"
 
 #include <sys/socket.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // An agent's side of an elastic job.
 #ifndef RONDA_RUNTIME_LAUNCH_ELASTIC_AGENT_MEMBERS_H_
 #define RONDA_RUNTIME_LAUNCH_ELASTIC_AGENT_MEMBERS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The hosts of members from the view of an elastic job, and this host, whose members are processes of this launcher or
 // agent.
 #ifndef RONDA_RUNTIME_LAUNCH_ELASTIC_MEMBER_PROCESSES_H_

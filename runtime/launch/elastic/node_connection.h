@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The connection between a node and its job's leader: TCP. Both ends prove that they know the secret
 // (node_handshake.h). After that it carries an agent's messages (agent.h).
 #ifndef RONDA_RUNTIME_LAUNCH_ELASTIC_NODE_CONNECTION_H_

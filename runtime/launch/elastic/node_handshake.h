@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The first messages between a node and the leader of its job, in which both prove that they know the job's secret.
 //
 //   leader                               node

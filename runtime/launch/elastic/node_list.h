@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_RUNTIME_LAUNCH_ELASTIC_NODE_LIST_H_
 #define RONDA_RUNTIME_LAUNCH_ELASTIC_NODE_LIST_H_
 

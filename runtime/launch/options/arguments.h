@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Reads and explains the command line of rondarun.
 #ifndef RONDA_RUNTIME_LAUNCH_OPTIONS_ARGUMENTS_H_
 #define RONDA_RUNTIME_LAUNCH_OPTIONS_ARGUMENTS_H_

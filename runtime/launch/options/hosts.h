@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The hosts of a job, and the number of ranks that each of them takes: the -H option and host files.
 #ifndef RONDA_RUNTIME_LAUNCH_OPTIONS_HOSTS_H_
 #define RONDA_RUNTIME_LAUNCH_OPTIONS_HOSTS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The host and the process of this launcher.
 #ifndef RONDA_RUNTIME_LAUNCH_OPTIONS_LOCAL_HOST_H_
 #define RONDA_RUNTIME_LAUNCH_OPTIONS_LOCAL_HOST_H_

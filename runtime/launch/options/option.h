@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Options of a command line: names, values, and effects.
 //
 // A program describes its options as a list of Option, whose effects write to the program's own variables. It reads

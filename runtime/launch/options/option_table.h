@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The options of rondarun, the unfinished command line to which they write, and their effects on it.
 #ifndef RONDA_RUNTIME_LAUNCH_OPTIONS_OPTION_TABLE_H_
 #define RONDA_RUNTIME_LAUNCH_OPTIONS_OPTION_TABLE_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Reads and writes words of a command line in the form of a shell.
 #ifndef RONDA_RUNTIME_LAUNCH_OPTIONS_SHELL_WORDS_H_
 #define RONDA_RUNTIME_LAUNCH_OPTIONS_SHELL_WORDS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The destinations of a job's output: the launcher's standard streams, and files.
 #ifndef RONDA_RUNTIME_LAUNCH_OUTPUT_OUTPUT_SINKS_H_
 #define RONDA_RUNTIME_LAUNCH_OUTPUT_OUTPUT_SINKS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The plan of a job, and the facts that decide it.
 #ifndef RONDA_RUNTIME_LAUNCH_PLAN_JOB_PLAN_H_
 #define RONDA_RUNTIME_LAUNCH_PLAN_JOB_PLAN_H_

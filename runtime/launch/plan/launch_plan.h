@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Decides which rank runs where: with which environment, and on which cores. Pure: all its knowledge is passed in.
 #ifndef RONDA_RUNTIME_LAUNCH_PLAN_LAUNCH_PLAN_H_
 #define RONDA_RUNTIME_LAUNCH_PLAN_LAUNCH_PLAN_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Makes the command line of mpirun.
 #ifndef RONDA_RUNTIME_LAUNCH_PLAN_MPIRUN_COMMAND_H_
 #define RONDA_RUNTIME_LAUNCH_PLAN_MPIRUN_COMMAND_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Elastic jobs whose nodes come by themselves: the plan of their leader, and the facts that each node knows itself.
 #ifndef RONDA_RUNTIME_LAUNCH_PLAN_NODE_PLAN_H_
 #define RONDA_RUNTIME_LAUNCH_PLAN_NODE_PLAN_H_

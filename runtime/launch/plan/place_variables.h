@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The variables that tell a rank its place in the job before it begins. These are RONDA_RANK and its companions, and
 // those of torchrun and horovodrun (RANK, HOROVOD_RANK), which other libraries and programs read. MASTER_ADDR and
 // MASTER_PORT are not part of the place (AddStoreAddress in launch_plan.h).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Jobs whose ranks are started over ssh.
 #ifndef RONDA_RUNTIME_LAUNCH_PLAN_SSH_PLAN_H_
 #define RONDA_RUNTIME_LAUNCH_PLAN_SSH_PLAN_H_

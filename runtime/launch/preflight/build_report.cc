@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/launch/preflight/build_report.h"
 
 #include <fcntl.h>

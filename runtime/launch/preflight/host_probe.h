@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The probe of rondarun --check on a host: it reports the host's facts, and whether it can reach other hosts.
 #ifndef RONDA_RUNTIME_LAUNCH_PREFLIGHT_HOST_PROBE_H_
 #define RONDA_RUNTIME_LAUNCH_PREFLIGHT_HOST_PROBE_H_

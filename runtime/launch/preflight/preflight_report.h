@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The report of rondarun --check, and its facts. Pure, so that tests can try any mixture of hosts.
 #ifndef RONDA_RUNTIME_LAUNCH_PREFLIGHT_PREFLIGHT_REPORT_H_
 #define RONDA_RUNTIME_LAUNCH_PREFLIGHT_PREFLIGHT_REPORT_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Agents of rondarun on other hosts: the messages over their stdin and stdout, and the launcher's side of them.
 #ifndef RONDA_RUNTIME_LAUNCH_SUPERVISE_AGENT_H_
 #define RONDA_RUNTIME_LAUNCH_SUPERVISE_AGENT_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The reason why a command cannot be started, in one line that shows what to write instead.
 #ifndef RONDA_RUNTIME_LAUNCH_SUPERVISE_COMMAND_ERROR_H_
 #define RONDA_RUNTIME_LAUNCH_SUPERVISE_COMMAND_ERROR_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Removes the rest of a job, however the job ends: its processes, orphans of its helpers, and its shared memory.
 #ifndef RONDA_RUNTIME_LAUNCH_SUPERVISE_GUARD_H_
 #define RONDA_RUNTIME_LAUNCH_SUPERVISE_GUARD_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/launch/supervise/job_part.h"
 
 #include <sys/ioctl.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The interfaces between a Supervisor's loop and the members of an elastic job that it runs.
 #ifndef RONDA_RUNTIME_LAUNCH_SUPERVISE_MEMBERS_H_
 #define RONDA_RUNTIME_LAUNCH_SUPERVISE_MEMBERS_H_

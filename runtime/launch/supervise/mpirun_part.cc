@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/launch/supervise/mpirun_part.h"
 
 #include <sys/wait.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // mpirun as a part of a job. Its output is separated into the ranks' output, the marks of the ranks' starts, and its
 // own lines.
 #ifndef RONDA_RUNTIME_LAUNCH_SUPERVISE_MPIRUN_PART_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/launch/supervise/poll_set.h"
 
 #include <sys/signalfd.h>

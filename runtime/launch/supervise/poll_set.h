@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The events for which the supervisor's loop waits: descriptors, and signals through a descriptor.
 #ifndef RONDA_RUNTIME_LAUNCH_SUPERVISE_POLL_SET_H_
 #define RONDA_RUNTIME_LAUNCH_SUPERVISE_POLL_SET_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The reason for which a job failed, and the launcher's text for it.
 #ifndef RONDA_RUNTIME_LAUNCH_SUPERVISE_VERDICT_H_
 #define RONDA_RUNTIME_LAUNCH_SUPERVISE_VERDICT_H_

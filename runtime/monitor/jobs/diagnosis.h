@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Finds the rank that holds a job up, from the words of its ranks and from the kernel's facts about their processes.
 // Pure functions.
 #ifndef RONDA_RUNTIME_MONITOR_JOBS_DIAGNOSIS_H_

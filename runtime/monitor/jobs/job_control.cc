@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/monitor/jobs/job_control.h"
 
 #include <signal.h>

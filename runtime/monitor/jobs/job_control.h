@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The user's commands to a job, except for its ranks' timelines (rank_control.h).
 #ifndef RONDA_RUNTIME_MONITOR_JOBS_JOB_CONTROL_H_
 #define RONDA_RUNTIME_MONITOR_JOBS_JOB_CONTROL_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_RUNTIME_MONITOR_JOBS_JOB_HISTORY_H_
 #define RONDA_RUNTIME_MONITOR_JOBS_JOB_HISTORY_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The known facts about a job at one moment. Plain data: reports, metrics and pages are functions of a JobSnapshot.
 #ifndef RONDA_RUNTIME_MONITOR_JOBS_JOB_SNAPSHOT_H_
 #define RONDA_RUNTIME_MONITOR_JOBS_JOB_SNAPSHOT_H_

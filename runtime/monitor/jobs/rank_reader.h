@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The ranks that run on this host, read from other processes. This also works while the ranks are stopped.
 #ifndef RONDA_RUNTIME_MONITOR_JOBS_RANK_READER_H_
 #define RONDA_RUNTIME_MONITOR_JOBS_RANK_READER_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The texts about a job that people read. Pure functions.
 #ifndef RONDA_RUNTIME_MONITOR_JOBS_REPORTS_H_
 #define RONDA_RUNTIME_MONITOR_JOBS_REPORTS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // rondactl: looks at the jobs that this user runs on this host. See `rondactl --help`.
 #include <sys/types.h>
 #include <unistd.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The rules for requests to the monitor, and the file with the token.
 #ifndef RONDA_RUNTIME_MONITOR_SERVE_ACCESS_H_
 #define RONDA_RUNTIME_MONITOR_SERVE_ACCESS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The report of one host's monitor to another's about a job's ranks (HostReport in proto/ronda/v1/monitor.proto).
 #ifndef RONDA_RUNTIME_MONITOR_SERVE_HOST_REPORT_H_
 #define RONDA_RUNTIME_MONITOR_SERVE_HOST_REPORT_H_

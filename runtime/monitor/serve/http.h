@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The monitor's HTTP: its replies to the bytes of one connection. Only http.cc uses the library that reads requests and
 // writes replies (cpp-httplib).
 #ifndef RONDA_RUNTIME_MONITOR_SERVE_HTTP_H_

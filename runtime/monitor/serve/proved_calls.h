@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // MonitorService on a network, for callers that prove that they know the job's secret; and the monitor as such a
 // caller.
 #ifndef RONDA_RUNTIME_MONITOR_SERVE_PROVED_CALLS_H_

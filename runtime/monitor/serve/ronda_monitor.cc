@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ronda-monitor: shows the jobs that this user runs on this host, over HTTP and gRPC. See `ronda-monitor --help`.
 #include <poll.h>
 #include <sys/signalfd.h>

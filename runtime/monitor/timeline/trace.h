@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Traces: converts events to text in the Trace Event Format, and writes the text to a file.
 #ifndef RONDA_RUNTIME_MONITOR_TIMELINE_TRACE_H_
 #define RONDA_RUNTIME_MONITOR_TIMELINE_TRACE_H_

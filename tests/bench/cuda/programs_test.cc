@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The programs that measure on GPUs, here with fake GPUs. They run, and print the lines that tools/gpu/run.sh reads.
 // Their figures mean nothing here.
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/bench/report/sample_runs.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_TESTS_BENCH_REPORT_SAMPLE_RUNS_H_
 #define RONDA_TESTS_BENCH_REPORT_SAMPLE_RUNS_H_
 

@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # A job of two ranks whose program was built with the first ronda.h, and loads today's libronda.so.
 set -euo pipefail
 

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
 /* A program of the first version of ronda.h, which is kept beside it, as a rank of a job with today's libronda.so. It
  * uses each struct with each of its fields on host memory, and ends with the number of expectations that failed. */
 #include "tests/client/abi_v1/ronda.h"

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
 /* Ronda's C ABI, version 1: everything libronda.so exports.
  *
  * A process is one rank of a job. After ronda_init() it submits named tensors with the *_async functions, in any order;

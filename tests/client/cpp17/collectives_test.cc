@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The C++ API in a job of one rank.
 #include <chrono>
 #include <cstdint>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "client/ronda/elastic.hpp"
 
 #include "client/ronda/threads.hpp"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // DistributedOptimizer in a job of one rank: its bookkeeping. optimizer_world_test has several ranks.
 #include <cmath>
 #include <functional>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // DistributedOptimizer's options if ranks are threads.
 #include <cmath>
 #include <limits>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Built as C++17 with -pedantic, as trainers build the header.
 #include <memory>
 #include <string>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // run_threads(): ranks that are threads, beside each other and beside the process' own rank.
 #include <atomic>
 #include <future>

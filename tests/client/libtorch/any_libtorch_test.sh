@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # All public headers of the C++ API, and this folder's tests, compile without a warning in each C++ standard that the
 # libtorch supports; and the tests pass.
 set -euo pipefail

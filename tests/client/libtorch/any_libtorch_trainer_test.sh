@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # examples/torch_lenet compiles with the libtorch and learns to read digits on 2 ranks.
 set -euo pipefail
 source tests/client/libtorch/libtorch.sh

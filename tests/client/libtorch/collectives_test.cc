@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Operations on libtorch's tensors, and the broadcast of parameters to every rank.
 #include <torch/torch.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // DistributedDataParallel, compared with one process that has the whole batch.
 #include <torch/torch.h>
 

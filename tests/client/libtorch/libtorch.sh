@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # Sourced by the tests that compile with another libtorch than Bazel: that of $TEST_PYTHON's torch, or else Debian's.
 # Sets `version`, `standard` (the newest C++ standard), `flags` and `libraries` for g++.
 unset RONDA_HOSTS_PLUGIN  # its path would be relative to another folder

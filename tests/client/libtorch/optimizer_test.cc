@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // DistributedOptimizer over libtorch's optimizers, compared with one process that has the whole batch.
 #include <torch/torch.h>
 

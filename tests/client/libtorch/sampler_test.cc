@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // DistributedSampler under libtorch's data loaders.
 #include <torch/torch.h>
 

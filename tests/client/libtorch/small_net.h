@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A network, batches, and comparisons for tests that compare ranks with one process.
 #ifndef RONDA_TESTS_CLIENT_LIBTORCH_SMALL_NET_H_
 #define RONDA_TESTS_CLIENT_LIBTORCH_SMALL_NET_H_

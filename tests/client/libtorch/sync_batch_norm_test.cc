@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // SyncBatchNorm and its conversion, compared with BatchNorm in one process that has the whole batch.
 #include <torch/torch.h>
 

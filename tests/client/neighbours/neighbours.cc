@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A rank whose program has its own copies of libraries that Ronda contains, and uses them before, during and after a
 // job: gRPC, Protocol Buffers with arenas, and Abseil.
 #include <google/protobuf/arena.h>

@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # Jobs in processes that have other copies of libraries that libronda.so contains, in shared memory and over TCP (which
 # loads libronda_hosts.so, and with it Debian's gRPC). The processes are a program with Debian's gRPC, protobuf and
 # Abseil, and Python with PyTorch, which loads libronda.so last.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The functions of examples/cuda_mnist/device.h and launch.h for the fake GPU (tests/testing/fake_cuda), which Ronda
 // also uses. Kernels and products are loops, which the fake GPU's streams run later, in order.
 #include <cstring>

@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # Without a GPU, cuda_mnist reports that and names the alternative. With a GPU, this test checks nothing.
 set -euo pipefail
 

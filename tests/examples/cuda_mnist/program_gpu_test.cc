@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // cuda_mnist on a GPU learns the same as lenet_mnist.
 
 #include <gmock/gmock.h>

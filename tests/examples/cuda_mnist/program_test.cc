@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // cuda_mnist as its users run it, on a fake GPU (host_device.cc): it learns the same as lenet_mnist, and its output is
 // right.
 

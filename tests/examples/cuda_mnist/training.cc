@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/examples/cuda_mnist/training.h"
 
 #include "tests/examples/lenet_mnist/few_digits.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The promise of the example: two ranks learn to read digits. This is a separate test because it takes longest.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Training with compressed gradients: as accurate as without compression, with a fraction of the bytes.
 
 #include <gtest/gtest.h>

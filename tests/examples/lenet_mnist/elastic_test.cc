@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // LeNet goes on training while ranks join and die. The test is their launcher.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/examples/lenet_mnist/few_digits.h"
 
 #include "examples/lenet_mnist/mnist.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/examples/lenet_mnist/idx_files.h"
 
 #include <stdlib.h>

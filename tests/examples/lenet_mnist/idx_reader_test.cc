@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "examples/lenet_mnist/idx_reader.h"
 
 #include <gmock/gmock.h>

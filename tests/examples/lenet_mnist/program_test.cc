@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // lenet_mnist as its users run it: its output, and its exit codes.
 
 #include <gmock/gmock.h>

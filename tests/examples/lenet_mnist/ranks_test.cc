@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The mathematics of data-parallel training: with the same batches, the number of ranks makes no difference.
 
 #include <gtest/gtest.h>

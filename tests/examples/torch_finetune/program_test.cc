@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // torch_finetune as its users run it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

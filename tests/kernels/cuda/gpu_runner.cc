@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <cuda_runtime_api.h>
 
 #include "absl/strings/str_cat.h"

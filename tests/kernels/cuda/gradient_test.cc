@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Kernels on gradients for optimizers: overflow, weighted sums, Adasum.
 #include <cmath>
 #include <cstring>

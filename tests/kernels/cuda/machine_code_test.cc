@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The machine code of the kernels, which NVIDIA's cuobjdump reads from the plugin. It shows without a GPU that a kernel
 // would be slow, or wrong in a way that the CPU does not show.
 #include <cxxabi.h>

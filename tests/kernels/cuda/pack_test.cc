@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Pack against kernels/cpu, bit for bit.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Reduce against kernels/cpu, bit for bit.
 #include "kernels/cpu/reduce.h"
 

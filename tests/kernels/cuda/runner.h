@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runs the kernels under test. The tests are linked twice: with host_runner.cc, where the CPU runs the device's code,
 // and with gpu_runner.cc, where a GPU runs it.
 #ifndef RONDA_TESTS_KERNELS_CUDA_RUNNER_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The arithmetic of indices, for sizes that no test can allocate.
 #include "kernels/cuda/block.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Unpack against kernels/cpu, bit for bit, and the votes that it counts.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Votes inside the launches that pack and unpack: they need no further launch, and a decision comes after all else.
 #include <gtest/gtest.h>
 

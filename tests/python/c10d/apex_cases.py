@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Helpers for the tests of Apex's optimizers."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """ronda.apex.fp16_utils, multi_tensor_apply and amp_C, in one process."""
 
 from __future__ import annotations

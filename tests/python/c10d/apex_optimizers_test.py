@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """ronda.apex.optimizers, in one process."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Tests of Apex's parallel and amp over Ronda."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Arguments of collectives: strided ones are sent as their values, and every rank refuses those
 that do not fit."""
 

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Compares every torch.distributed collective over Ronda with a result that each rank computes."""
 
 from __future__ import annotations

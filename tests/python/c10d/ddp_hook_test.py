@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """DDP whose gradients travel in 16 or 8 bits."""
 
 from __future__ import annotations

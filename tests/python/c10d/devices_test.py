@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Groups whose devices have different backends, one of them Ronda's."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """examples/ddp_mnist.py, as a user starts it."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The errors that ranks of a torch.distributed program get when one of them fails."""
 
 from __future__ import annotations

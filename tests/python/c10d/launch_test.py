@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """How torch.distributed programs become jobs of Ronda: launchers, replaced backends, failures."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Groups of torch.distributed whose members die or are left out, while the others continue."""
 
 from __future__ import annotations

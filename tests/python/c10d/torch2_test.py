@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Features of PyTorch 2 on process groups: DTensor, functional collectives, compiled modules."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """LeNet on digits with DDP: the weights are equal on all ranks, and as good as gloo's."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Tests of torch's features on process groups, over Ronda: FSDP, ZeRO, hooks, Join and others."""
 
 from __future__ import annotations

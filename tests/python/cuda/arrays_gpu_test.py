@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """ronda's operations on arrays of CuPy, Numba and JAX in the memory of a GPU. Tests of a library
 that is not installed are skipped.
 """

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """ronda's operations on CUDA memory of any library, without a GPU. Arrays are torch's, which Ronda
 sees only by DLPack or only by the CUDA array interface.
 """

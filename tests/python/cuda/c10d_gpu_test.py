@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """torch.distributed over Ronda with tensors in the memory of a GPU, beside NCCL and Gloo."""
 
 from __future__ import annotations

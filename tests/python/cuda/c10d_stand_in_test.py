@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """torch.distributed over Ronda with PyTorch's own CUDA code, without a GPU."""
 
 from __future__ import annotations

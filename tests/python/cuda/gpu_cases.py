@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Helpers for tests on a GPU: slow work, and small whole numbers."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """ronda.torch with tensors in the memory of a GPU, which the ranks may share."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """ronda.torch with PyTorch's own CUDA code, without a GPU: only streams order results."""
 
 from __future__ import annotations

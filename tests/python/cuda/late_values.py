@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Helpers for tests over the stand-in for CUDA: values that reach the device late, by copies."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The stand-ins in tests/testing for CUDA's libraries, for PyTorch's own CUDA code on a machine
 without a GPU. Imported before torch.
 

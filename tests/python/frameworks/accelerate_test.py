@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Accelerate's Accelerator over Ronda, compared with gloo."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """DeepSpeed's engine on CPUs over Ronda, compared with gloo."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Tests of ronda.torch.frameworks alone; the frameworks are stand-ins here."""
 
 from __future__ import annotations

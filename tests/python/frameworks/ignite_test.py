@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """ignite's Engine and idist over Ronda, compared with gloo."""
 
 from __future__ import annotations

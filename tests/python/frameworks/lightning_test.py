@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Lightning's Trainer and Fabric over Ronda, compared with gloo."""
 
 from __future__ import annotations

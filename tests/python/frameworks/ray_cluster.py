@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A cluster of Ray on this host, for tests."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """RondaExecutor: ranks that are actors of Ray."""
 
 from __future__ import annotations

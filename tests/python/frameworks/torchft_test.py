@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """torchft's Manager over Ronda: replicas die and join, and the others continue."""
 
 from __future__ import annotations

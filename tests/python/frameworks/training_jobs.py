@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Jobs of two ranks that train one small model by a framework, and the results of the ranks.
 
 A program of such a job imports this module for the model and the samples. A test starts it with

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """transformers' Trainer over Ronda, by --ddp_backend, compared with gloo."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Collectives of random programs: each rank's arguments, and its expected result."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Random programs over torch.distributed. Each result has the bits that one process computes, or
 every rank of the group gets an error."""
 

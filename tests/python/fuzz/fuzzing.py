@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Helpers for fuzzers: tensors at any position in memory, exact values, and a loop over programs.
 
 A program follows from its seed alone, so every rank runs the same one, and knows the inputs of all

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Random training loops over a DistributedOptimizer. After each step the parameters have the bits
 that one process computes from all ranks' losses.
 

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The manifests of docs/kubernetes.md: schemas, names and numbers that agree, and commands."""
 
 from __future__ import annotations

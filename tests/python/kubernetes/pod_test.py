@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Ranks under the limits of a pod, which namespaces of this machine and a cgroup stand in for."""
 
 from __future__ import annotations

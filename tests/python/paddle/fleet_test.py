@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """ronda.paddle.fleet on several ranks, compared with one process."""
 
 import os

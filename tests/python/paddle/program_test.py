@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Whole Fleet programs, and Fleet's settings."""
 
 import re

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A cluster of Slurm on this host, in namespaces of its own: nothing of it outlives the test.
 
 The machine that submits jobs and each node have their own processes, hostname and /dev/shm, so that

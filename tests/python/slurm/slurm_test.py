@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The commands and scripts of docs/slurm.md, as they stand there, on a cluster of Slurm."""
 
 from __future__ import annotations

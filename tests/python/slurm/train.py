@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A trainer for jobs of Slurm, as train.c."""
 
 import os

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // An elastic trainer for jobs of Slurm: counts steps until there is a file `finish`, whoever its members are.
 #include <unistd.h>
 

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Runs tests of third-party suites, each in a separate child with a deadline."""
 
 from __future__ import annotations

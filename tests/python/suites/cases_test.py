@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Children that run tests of third-party suites."""
 
 import pathlib

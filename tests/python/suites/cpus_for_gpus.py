@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Runs tests for GPUs on CPUs: in a process that calls install(), every GPU is the CPU.
 
 Features that only a GPU has, such as streams and events, are missing: tests of these fail over any

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """torch's own tests of torch.distributed, DistributedTest, with Ronda in place of gloo.
 
 Decorators of the tests check, at the import, whether the backend is a known one. The tests are

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The failing tests of third-party suites, with reasons: reads and checks expected.txt."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The table of tests that are expected to fail: its content, and the check against results."""
 
 import pathlib

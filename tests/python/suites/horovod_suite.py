@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Horovod's own tests of horovod.torch, on Ronda, each in a separate job.
 
 After a process has requested the cases, `horovod` means `ronda` in it. The ranks of a job are

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Runs third-party suites on Ronda and counts the results: docs/suites.md."""
 
 from __future__ import annotations

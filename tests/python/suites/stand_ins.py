@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Small modules that third-party suites import, for Pythons that lack them.
 
 A suite needs a decorator or a base class of each, which is not worth an installation.

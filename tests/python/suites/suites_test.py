@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """torch's own tests of torch.distributed over Ronda: docs/suites.md."""
 
 import pathlib

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The checked mode: ranks compare their gradients and parameters."""
 
 import os

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The elastic example learns while its ranks are killed, stopped and asked to leave at random."""
 
 from __future__ import annotations

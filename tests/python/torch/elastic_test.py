@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Horovod's elastic API in jobs whose ranks die, join and leave. The test is the launcher."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A DistributedOptimizer's gradients between backward() and step(): when they are complete, and
 which changes are allowed.
 """

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Every operation of Horovod on every dtype and number of dimensions, whole or by process sets.
 
 It also tests errors if ranks disagree, and integers under factors.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Horovod's operations on torch tensors, on any number of ranks."""
 
 import unittest

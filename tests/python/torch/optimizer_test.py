@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """DistributedOptimizer, compared with one process that has the data of all ranks."""
 
 import inspect

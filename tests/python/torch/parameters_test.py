@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A DistributedOptimizer's parameters that change, are copied, or are shared; and the arguments of
 step().
 """

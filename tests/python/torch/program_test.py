@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Whole programs: the example, and jobs that lose a rank."""
 
 import os

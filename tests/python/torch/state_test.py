@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Equal state on all ranks, the elastic API, and SyncBatchNorm."""
 
 import collections

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Helpers for tests of Horovod's operations: a job, and numbers that differ between ranks."""
 
 import copy

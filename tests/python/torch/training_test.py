@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """LeNet-5 on the digits, trained as in Horovod's examples."""
 
 import importlib.util

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Operations that give the right value or an error on every rank, where they could give neither."""
 
 import unittest

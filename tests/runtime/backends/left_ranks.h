@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The program of ranks, the last of which gives up. It has its own file because the C++ API, which other programs use,
 // has another Handle.
 #ifndef RONDA_TESTS_RUNTIME_BACKENDS_LEFT_RANKS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Jobs that an MPI's own launcher starts, on one host and on two. The two hosts are two sets of processes, each with
 // its own /dev/shm.
 #include <unistd.h>

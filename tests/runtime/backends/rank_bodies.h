@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The programs of ranks that are connected.
 #ifndef RONDA_TESTS_RUNTIME_BACKENDS_RANK_BODIES_H_
 #define RONDA_TESTS_RUNTIME_BACKENDS_RANK_BODIES_H_

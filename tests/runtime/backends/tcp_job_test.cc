@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Processes that know each other only by torchrun-style variables. They meet at rank 0 over gRPC and go on in shared
 // memory. No process of this test forks after it has used gRPC.
 #include <sched.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Environments for tests.
 #ifndef RONDA_TESTS_RUNTIME_BACKENDS_VARIABLES_H_
 #define RONDA_TESTS_RUNTIME_BACKENDS_VARIABLES_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Files that are read and written as a whole.
 #include "runtime/base/files.h"
 

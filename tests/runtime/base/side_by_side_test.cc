@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/base/side_by_side.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The errors of collectives that cannot end, for each backend and several numbers of ranks.
 #include <gtest/gtest.h>
 #include <unistd.h>

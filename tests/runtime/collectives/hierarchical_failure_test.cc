@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Jobs on two levels whose collective cannot end. As in the engine, the first error of a rank is the job's failure.
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The memory that collectives on one host take, for any size of tensors.
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Reductions with the algorithms for small data (lines and blocks), and of sizes just above.
 #include <gtest/gtest.h>
 

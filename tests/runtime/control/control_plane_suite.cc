@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/runtime/control/control_plane_suite.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The plugin's ranges, as a profiling tool sees them. NVTX loads the tool, which needs no GPU.
 #include <dlfcn.h>
 #include <gtest/gtest.h>

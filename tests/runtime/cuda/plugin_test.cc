@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The plugin itself on a machine with a GPU, and its errors on a machine without one.
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Membership of jobs on several hosts, which are lost, come and go.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A job's membership as tests tell it what happens.
 #ifndef RONDA_TESTS_RUNTIME_ELASTIC_MEMBERSHIP_JOB_H_
 #define RONDA_TESTS_RUNTIME_ELASTIC_MEMBERSHIP_JOB_H_

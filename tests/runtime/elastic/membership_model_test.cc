@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // All orders of events of jobs of up to four members in which three things go wrong, or change, at any time: a member
 // is killed, is stopped, speaks nonsense, or leaves; everybody is so slow that the launcher's next deadline passes
 // first; a host is lost, is not listed any more, or is listed again. Newcomers come by themselves, as replacements. The

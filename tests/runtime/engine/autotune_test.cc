@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Jobs that look for faster settings while they run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The runtime's Adasum of tensors in the memory of devices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

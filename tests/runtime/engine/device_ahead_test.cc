@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Buckets of a locked schedule that a rank launches before the ranks' votes on them are known. Neither the host nor the
 // trainer waits for the device. After a lost vote, streams go on only when the tensors have been carried out after all.
 #include <gmock/gmock.h>

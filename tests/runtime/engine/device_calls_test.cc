@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The calls that a locked step makes to the driver. It makes calls for buckets and streams, but none for a tensor that
 // was in an earlier step.
 #include <gtest/gtest.h>

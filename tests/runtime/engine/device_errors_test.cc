@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Operations on tensors in the memory of devices: refusals and failures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

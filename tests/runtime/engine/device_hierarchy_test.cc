@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Jobs on several hosts whose tensors are on devices. They work in two levels, one of which may fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Jobs of runtimes in the threads of one test. Their tensors are in the memory of fake devices.
 #ifndef RONDA_TESTS_RUNTIME_ENGINE_DEVICE_JOB_H_
 #define RONDA_TESTS_RUNTIME_ENGINE_DEVICE_JOB_H_

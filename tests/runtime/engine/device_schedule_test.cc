@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The locked schedule with tensors in the memory of devices, whose votes are open for a while. A job that repeats its
 // steps locks a schedule. When it stops repeating them, all ranks unlock at the same position, wherever each rank is.
 #include <gmock/gmock.h>

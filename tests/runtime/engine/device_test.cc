@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Results and waits of negotiated tensors in the memory of devices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Devices in a timeline: their work for each bucket, with times by the devices' own clocks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

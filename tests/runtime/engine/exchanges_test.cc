@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Broadcast, allgather, gather, scatter, alltoall, send/recv and barrier through runtimes of one to four ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The executor's calls to the communicator, for each set of participants.
 #include "runtime/engine/executor.h"
 

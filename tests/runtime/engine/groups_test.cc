@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Groups of tensors, callbacks, and several submissions at once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

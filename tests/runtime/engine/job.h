@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Jobs of runtimes in the threads of one test, and submissions to them.
 #ifndef RONDA_TESTS_RUNTIME_ENGINE_JOB_H_
 #define RONDA_TESTS_RUNTIME_ENGINE_JOB_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // If memory runs out, that is reported, and nothing is left half done. The file replaces the global operator new, so
 // that a test can make allocations fail.
 #include <gmock/gmock.h>

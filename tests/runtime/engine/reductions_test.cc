@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Allreduce, reduce and reducescatter through runtimes of one to four ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

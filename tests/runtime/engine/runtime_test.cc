@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runtimes of one to eight ranks in this process, over the in-process backend.
 #include "runtime/engine/runtime.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Programs that a schedule suits, and programs that it does not suit. Some submit tensors one after the other, some
 // have threads at different paces, some have operations that the rest of the job must not hold up.
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Races of messages about a schedule. A list that begins a schedule is held back until another rank has unlocked that
 // schedule, so that messages arrive together although one was sent long before the other.
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Jobs that repeat their steps a random number of times, with other operations in between, which each rank begins at a
 // random moment. All operations complete with the right results, inside and outside of locked schedules, and while
 // autotune tries settings.

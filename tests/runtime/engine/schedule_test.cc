@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The locked schedule as a trainer sees it: jobs that repeat their steps, and jobs that stop repeating them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

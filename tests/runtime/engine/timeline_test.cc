@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The timelines that jobs write, with the events of the engine in each rank's file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

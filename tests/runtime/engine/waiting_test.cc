@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The limits of waiting, and the events that the flight recorder keeps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

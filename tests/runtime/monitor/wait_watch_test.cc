@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/monitor/wait_watch.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The program of each rank of mpirun_test: mpi_ranks PLUGIN open_mpi|mpich SEED [gtest's arguments].
 #include <gtest/gtest.h>
 

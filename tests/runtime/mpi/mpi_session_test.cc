@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The search for MPI's plugin, and its errors.
 #include "runtime/mpi/mpi_session.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Messages and collectives over the MPIs that are installed, on ranks that their own launchers start.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A program that initializes Open MPI itself, before Ronda: own_mpi PLUGIN funneled|serialized.
 #include <mpi.h>
 

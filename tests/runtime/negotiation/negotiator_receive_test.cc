@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Receives that take messages in the order of their arrival.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tensors that ranks refuse to take part in.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

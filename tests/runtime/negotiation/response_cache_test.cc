@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/negotiation/response_cache.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The sizes of a report and of a response list do not grow with the number of ranks. So a rank other than 0 sends and
 // receives bytes only for its own tensors.
 #include <gmock/gmock.h>

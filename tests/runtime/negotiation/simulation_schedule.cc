@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The simulation's part for schedules: the training loop that makes them begin, and a rank's engine while a schedule is
 // locked.
 #include <algorithm>

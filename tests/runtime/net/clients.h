@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Clients for tests of servers: a connected socket, and another user of this host.
 #ifndef RONDA_TESTS_RUNTIME_NET_CLIENTS_H_
 #define RONDA_TESTS_RUNTIME_NET_CLIENTS_H_

@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # The plugin exports only its table, so that no symbol of it can replace one of another library.
 set -euo pipefail
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/net/loopback_users.h"
 
 #include <gmock/gmock.h>

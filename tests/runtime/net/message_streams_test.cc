@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Streams with both ends in one process, the clients of a server, and the search for the plugin.
 #include "runtime/net/message_streams.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A plugin of a later version. Only the first field of its table is known.
 #include "runtime/net/hosts_plugin.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Rank 0's server and its clients as threads of one process, over real sockets on loopback.
 #include <grpcpp/grpcpp.h>
 #include <poll.h>

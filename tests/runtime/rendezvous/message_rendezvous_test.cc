@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Ranks in threads of one process meet with fake messages.
 #include "runtime/rendezvous/message_rendezvous.h"
 

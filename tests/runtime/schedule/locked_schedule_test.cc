@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/schedule/locked_schedule.h"
 
 #include <gtest/gtest.h>

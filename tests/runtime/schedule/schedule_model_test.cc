@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The locked schedule, model-checked: every interleaving of three ranks with three buckets.
 //
 // A rank's position in the schedule is a real LockedSchedule. The model around it has a list that begins the schedule,

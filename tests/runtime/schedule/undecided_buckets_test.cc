@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // All interleavings of two ranks whose trainers run ahead of the device. A trainer makes its stream wait for a result,
 // and submits the next tensor, which depends on that result, before the ranks have decided on the first tensor. Either
 // rank may want to unlock at any time.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // All interleavings of three ranks in a schedule of buckets whose votes are open, or known at once. One or more of the
 // ranks may want to unlock at any time.
 #include "runtime/schedule/locked_schedule.h"

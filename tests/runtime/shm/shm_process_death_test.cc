@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The errors of the other ranks after a rank's process has ended, with real processes.
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The autotuner on simulated machines, over many seeds. The machines disturb it as real ones do.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A CUDA plugin (runtime/cuda/plugin.h) whose devices are the CPU. Memory of the devices is memory of the host. Streams
 // are threads, which work in order while the caller goes on. Kernels are those of kernels/cuda, compiled for the host.
 // Tests whose ranks are threads link it; processes load it as libfake_cuda.so.

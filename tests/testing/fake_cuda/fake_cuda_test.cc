@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The fake is as strict as the tests of its users need.
 #include "tests/testing/fake_cuda/fake_cuda.h"
 

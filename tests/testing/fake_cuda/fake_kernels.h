@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Kernels that the thread of a stream runs. A call copies its parameters, as a launch does, and looks up the memory
 // that they point to on the device.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_KERNELS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/testing/fake_cuda/fake_memory.h"
 
 #include <sys/mman.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // libfake_cuda.so: the devices of a process, as its environment defines them (FAKE_CUDA_DEVICES,
 // FAKE_CUDA_DRIVER_ERROR, FAKE_CUDA_DELAY_SEED). With FAKE_CUDA_STRICT=1, freeing memory and launching a kernel that is
 // not loaded wait for the device, as CUDA's programming guide describes for implicit synchronization and lazy loading.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // libcuda.so.1 beside the fake libcudart.so.13: the functions that PyTorch calls in the driver directly. All others
 // return "not supported" (refused_driver.cc).
 #include <cuda.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The devices of tests/testing/fake_cuda, for the stand-ins for CUDA's libraries. They are the devices that Ronda has
 // loaded, or will load, in the same process.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDART_FAKE_DEVICE_H_

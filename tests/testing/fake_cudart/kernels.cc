@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Kernels of PyTorch's libraries. They are registered by name and dropped when they are launched, because this machine
 // cannot run them. Only PyTorch's sleep (torch.cuda._sleep) runs.
 #include <cuda_runtime_api.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Functions of the driver that PyTorch's libraries need in order to load, and that the fake does not have. CUDA's
 // header, which declares them in full, is not included.
 #define REFUSED(name) \

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Functions that PyTorch's libraries need in order to load, and that the fake CUDA runtime does not have: graphs,
 // memory pools, memory of other processes, libraries of kernels. CUDA's header, which declares them in full, is not
 // included.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // libcudart.so.13 for PyTorch's CUDA build on a machine without a GPU. Memory, copies, streams and events are those of
 // tests/testing/fake_cuda. Kernels are counted and dropped, except PyTorch's own sleep, which keeps its stream busy.
 #include <cuda_runtime_api.h>

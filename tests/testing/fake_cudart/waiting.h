@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // CUDA's knowledge about the host that the plugin does not have: waiting for streams, and pinned memory.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDART_WAITING_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDART_WAITING_H_

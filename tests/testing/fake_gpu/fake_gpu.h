@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The fake CUDA (tests/testing/fake_cuda) as programs use GPUs: in a library that Ronda loads by its settings. For
 // tests of the client API, which must not be linked with it.
 #ifndef RONDA_TESTS_TESTING_FAKE_GPU_FAKE_GPU_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/testing/fake_nccl/device_turns.h"
 
 #include <algorithm>

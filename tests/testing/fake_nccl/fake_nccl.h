@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // An NCCL whose devices are those of fake_cuda. libfake_nccl.so has the part of NCCL's C interface that Ronda uses
 // (runtime/collectives/nccl/nccl_library.h). It runs the collectives between threads or processes of one host through
 // shared memory, in the order of the given streams. Sums go around a ring, and are rounded at every hop, so not in the

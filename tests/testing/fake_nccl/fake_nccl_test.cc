@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The fake is as strict as NCCL: if a caller relies on something that NCCL does not promise, its test must fail.
 #include "tests/testing/fake_nccl/fake_nccl.h"
 

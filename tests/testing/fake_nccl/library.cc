@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // NCCL's functions, and the settings of tests.
 #include <dlfcn.h>
 #include <unistd.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/testing/fake_nccl/load_fake_nccl.h"
 
 #include <dlfcn.h>

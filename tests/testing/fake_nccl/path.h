@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef RONDA_TESTS_TESTING_FAKE_NCCL_PATH_H_
 #define RONDA_TESTS_TESTING_FAKE_NCCL_PATH_H_
 

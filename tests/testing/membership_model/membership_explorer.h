@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Visits all states of a membership_world.h.
 #ifndef RONDA_TESTS_TESTING_MEMBERSHIP_MODEL_MEMBERSHIP_EXPLORER_H_
 #define RONDA_TESTS_TESTING_MEMBERSHIP_MODEL_MEMBERSHIP_EXPLORER_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/testing/membership_model/membership_world.h"
 
 #include <algorithm>

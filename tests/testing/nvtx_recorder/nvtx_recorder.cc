@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // libnvtx_recorder.so: a tool for NVTX, which loads it from NVTX_INJECTION64_PATH. It records the ranges of this
 // process.
 #include <nvtx3/nvToolsExt.h>

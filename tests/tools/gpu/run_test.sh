@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # Tests run.sh of a GPU bundle. The bundle has the real launcher, fakes of CUDA and NCCL, and scripts as tests and
 # benchmarks.
 set -euo pipefail

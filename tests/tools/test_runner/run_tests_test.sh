@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # Tests tests/run_tests.sh, with a stand-in for Bazel that writes the events and reports of runs as Bazel does.
 set -euo pipefail
 

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The parts of NVIDIA's Apex that trainers import; Apex itself has removed many of them.
 
 from ronda import apex

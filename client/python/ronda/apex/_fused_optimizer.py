@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The common part of the optimizers of ronda.apex.optimizers."""
 
 from __future__ import annotations

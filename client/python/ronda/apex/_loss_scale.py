@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The factor of a loss, and the check for gradients that are not finite."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """apex.amp: mixed precision by torch.autocast, and loss scaling with Apex's rules.
 
 The levels of optimization with torch.autocast:

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """amp_C: operations of Apex's extension module that programs call, by torch's foreach operations.
 
 Each operation sets its flag, a tensor with one integer, to 1 if a value is not finite; otherwise it

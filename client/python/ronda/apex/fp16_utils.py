@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """apex.fp16_utils: models of float16, and optimizers with master parameters of float32.
 
 Functions with these names convert to float16 on every device. PyTorch computes with float16 on CPUs

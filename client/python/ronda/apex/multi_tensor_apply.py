@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """apex.multi_tensor_apply: calls an operation of ronda.apex.amp_C.
 
 norm, _ = multi_tensor_applier(amp_C.multi_tensor_l2norm, overflow, [gradients], False)

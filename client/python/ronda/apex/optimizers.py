@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """apex.optimizers: SGD, Adam and Adagrad by torch's own functions, and LAMB and NovoGrad.
 
 Constructors take Apex's arguments. Steps use torch's fused kernels where they exist, else its

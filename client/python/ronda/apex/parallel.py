@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """apex.parallel: DistributedDataParallel, Reducer and synchronized batch normalization."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The facts about a Paddle tensor that the C ABI needs: dtype, shape, address. Tensors are dense,
 row-major and in host memory.
 """

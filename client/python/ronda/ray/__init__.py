@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Jobs whose ranks are actors of Ray.
 
     executor = RondaExecutor(RondaExecutor.create_settings(timeout_s=60), num_workers=4)

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A rank below Ray: the class of its actor, and the variables that tell the actor its place."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """RondaExecutor: starts ranks as actors of Ray, and calls functions on them."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Horovod's API for PyTorch: `import ronda.torch as hvd`."""
 
 from ronda.torch import elastic, mpi_ops

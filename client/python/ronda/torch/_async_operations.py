@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The *_async functions: each submits an operation and returns its handle.
 
 Tensors without a name are matched by order, separately in each process set. Groups need names. A

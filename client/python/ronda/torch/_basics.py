@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The job in Horovod's API: init, ranks, timeline, and the features of the installation."""
 
 from __future__ import annotations

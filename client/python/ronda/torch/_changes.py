@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Gradients that the program changes after backward() has reduced them, and before step().
 
 If every rank makes the same change, as in clipping, the ranks stay equal. A change that depends on

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The checked mode: in every N-th step, ranks compare their gradients and parameters."""
 
 from __future__ import annotations

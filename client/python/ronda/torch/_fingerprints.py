@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Fingerprints of tensors: numbers that differ if any bit differs, for comparing the ranks'
 tensors.
 """

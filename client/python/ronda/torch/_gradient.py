@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A parameter's gradient: the facts about it, and the way it travels."""
 
 from __future__ import annotations

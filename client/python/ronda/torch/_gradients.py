@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Reduces the gradients of a model while backward computes them.
 
 In the first step each gradient is submitted separately, and the order in which they become ready is

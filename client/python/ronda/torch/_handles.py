@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Operations in flight: the results of the *_async functions, poll() and synchronize()."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The hooks of a GradientReducer, which autograd calls during a backward pass and at its end."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The ranks' reports about the gradients of a step, before they wait for these gradients.
 
 A rank may lack gradients that others have. It does not submit them at the end of its backward pass,

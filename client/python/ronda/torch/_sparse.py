@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Sums of sparse tensors: gathers their values and the numbers of their rows."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The facts about a torch tensor that the C ABI needs: dtype, shape, address, stream.
 
 A tensor can be submitted if it is dense and row-major, in host memory or on a CUDA device. The

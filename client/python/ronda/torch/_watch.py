@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A part of the checked mode: finds tensors that change while an operation uses them."""
 
 from __future__ import annotations

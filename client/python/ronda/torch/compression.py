@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Compression of gradients.
 
 If a program calls a compressor directly, it casts the tensor, as in Horovod. DistributedOptimizer

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """DDP communication hooks whose gradients travel in 16 or 8 bits.
 
     state = CompressionState(wire=Wire.FP8_E4M3, error_feedback=True)

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Makes state equal on all ranks: parameters, optimizers and objects."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Blocking, differentiable collectives on torch tensors.
 
 Also all other names of Horovod's module mpi_ops. Gradients are the same as there.

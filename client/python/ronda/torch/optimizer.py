@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """DistributedOptimizer: a program's optimizer, whose gradients are reduced over the ranks."""
 
 from __future__ import annotations

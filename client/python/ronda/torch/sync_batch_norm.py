@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Batch normalization over the batches of all ranks."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Gradients for tests, and their results over the ranks.
 #ifndef RONDA_TESTS_CLIENT_CPP17_TRAINING_GRADIENT_SAMPLES_H_
 #define RONDA_TESTS_CLIENT_CPP17_TRAINING_GRADIENT_SAMPLES_H_

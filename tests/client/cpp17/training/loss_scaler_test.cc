@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "client/ronda/training/loss_scaler.hpp"
 
 #include <limits>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Links between ranks that are threads of a test.
 #ifndef RONDA_TESTS_RUNTIME_COLLECTIVES_MESSAGES_LINK_RANKS_H_
 #define RONDA_TESTS_RUNTIME_COLLECTIVES_MESSAGES_LINK_RANKS_H_

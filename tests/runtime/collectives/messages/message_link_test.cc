@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/collectives/messages/message_link.h"
 
 #include <gtest/gtest.h>

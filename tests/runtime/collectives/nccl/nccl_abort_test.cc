@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Aborts on a device that is stuck, and aborts without memory. The file replaces the global operator new, so that a
 // test can make an allocation fail.
 #include <gtest/gtest.h>

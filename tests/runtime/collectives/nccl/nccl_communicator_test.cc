@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Properties that only the communicator over NCCL has: its failures, and that the host does not wait. tests/conformance
 // checks its results.
 #include "runtime/collectives/nccl/nccl_communicator.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Compares the declarations of nccl_library.h with NCCL's own header.
 #include <gtest/gtest.h>
 

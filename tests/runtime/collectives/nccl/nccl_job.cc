@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/runtime/collectives/nccl/nccl_job.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The algorithms of reductions over NCCL: the calls to NCCL, the chunks of large buckets, and the memory that they
 // take. tests/conformance checks the results of many more cases.
 #include "runtime/collectives/nccl/nccl_reduce.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The waits of tensors of a device that travel through the host. tests/conformance checks the results.
 #include "runtime/collectives/staged/staged_communicator.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Ranks as threads of one process, over real sockets on loopback: how they connect, and how their job ends.
 #include "runtime/control/grpc/grpc_control_plane.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Ranks as processes, one of which is killed or stopped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The promises of ControlPlane, tested over gRPC.
 #include <utility>
 

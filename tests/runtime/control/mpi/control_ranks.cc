@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The program of each rank of mpirun_control_test: control_ranks PLUGIN open_mpi|mpich mpi|grpc
 // rounds|measure|idle|failure.
 //

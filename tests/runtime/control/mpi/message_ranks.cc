@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/runtime/control/mpi/message_ranks.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The control plane over messages: how it starts, how it passes on messages while no thread listens, and that it makes
 // no calls to the library once the job has failed.
 #include "runtime/control/mpi/mpi_control_plane.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The control plane over the MPIs that are installed, on ranks that their own launchers start.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

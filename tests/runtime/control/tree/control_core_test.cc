@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The control plane across hosts, as its threads use it. Its streams are within the process, so that ThreadSanitizer
 // can follow them.
 #include "runtime/control/tree/control_core.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/engine/device/device_blocks.h"
 
 #include <gmock/gmock.h>

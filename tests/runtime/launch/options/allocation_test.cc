@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command lines in the allocations of schedulers.
 #include "runtime/launch/options/allocation.h"
 

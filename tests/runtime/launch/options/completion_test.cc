@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // torchrun's and Paddle's ways to start a job.
 #include <map>
 #include <string>

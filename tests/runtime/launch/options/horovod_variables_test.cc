@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Horovod's variables as rondarun's options.
 #include "runtime/launch/options/horovod_variables.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Wrong command lines: every error names the culprit, and shows the right form.
 #include <ostream>
 #include <string>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // rondarun --check with a rondarun and an agent that are scripts: the hosts are all this one.
 #include "runtime/launch/preflight/preflight.h"
 

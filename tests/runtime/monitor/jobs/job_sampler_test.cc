@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Ranks of this process that do what the tests say, at times that the tests say.
 #include "runtime/monitor/jobs/job_sampler.h"
 

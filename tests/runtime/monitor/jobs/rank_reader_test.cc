@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Ranks that other processes look at: made by hand, and those of real jobs.
 #include "runtime/monitor/jobs/rank_reader.h"
 

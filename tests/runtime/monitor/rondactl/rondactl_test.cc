@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // rondactl on real jobs.
 #include <fcntl.h>
 #include <gmock/gmock.h>

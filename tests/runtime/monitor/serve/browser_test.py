@@ -1,4 +1,6 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+
 """The page of ronda-monitor in a real browser, beside a real job of which one rank is late.
 
 Skipped, with a word, where there is no Chromium. Leaves a picture of the page among its outputs.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A client for tests: it sends bytes as they are, and returns the reply as it comes.
 #ifndef RONDA_TESTS_RUNTIME_MONITOR_SERVE_HTTP_CLIENT_H_
 #define RONDA_TESTS_RUNTIME_MONITOR_SERVE_HTTP_CLIENT_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "runtime/monitor/serve/proved_calls.h"
 
 #include <gmock/gmock.h>

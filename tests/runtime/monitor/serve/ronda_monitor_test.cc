@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // ronda-monitor as a program, beside real jobs.
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A rank for the test of the page: steps until the file in its argument is there; rank 2 is late in each.
 #include <unistd.h>
 

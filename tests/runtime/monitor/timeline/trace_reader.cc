@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/runtime/monitor/timeline/trace_reader.h"
 
 #include <algorithm>

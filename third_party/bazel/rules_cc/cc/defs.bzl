@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The C++ rules under the labels that other rule sets load them from; Bazel 4 has them built in."""
 
 cc_binary = native.cc_binary

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Fleet's API for data parallelism on CPUs: `from ronda.paddle import fleet`.
 
     fleet.init(is_collective=True)

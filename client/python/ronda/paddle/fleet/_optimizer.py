@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A wrapper of Paddle's optimizers that reduces gradients over the ranks."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The settings of a training, with the names of Paddle's DistributedStrategy."""
 
 from __future__ import annotations

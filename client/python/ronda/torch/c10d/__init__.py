@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Ronda as a backend of torch.distributed: init_process_group("ronda").
 
     import ronda.torch.c10d

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Runs a Python program with Ronda's backend registered.
 
     python -m ronda.torch.c10d [-m] PROGRAM [ARGUMENTS]

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The collectives of torch.distributed as Ronda's operations in a process set."""
 
 from __future__ import annotations

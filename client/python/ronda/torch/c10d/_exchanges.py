@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Collectives of torch.distributed that move tensors, messages between two ranks, and barriers."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A group of torch.distributed over Ronda: the class that torch uses."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Converts tensors of any layout to the dense memory that an operation of Ronda reads or writes."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Groups of torch.distributed whose members change: ranks die or are excluded, and others go on.
 
 A process is in one job of Ronda at a time. To change the members of the group of all ranks, the

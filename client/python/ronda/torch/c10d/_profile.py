@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Collectives as events of torch.profiler: "ronda:all_reduce" and so on, with shapes.
 
 An event begins with the submission and ends with the collective, on any thread.

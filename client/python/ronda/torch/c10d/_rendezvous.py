@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """How the ranks of a torch.distributed program become a job of Ronda, and the other way round.
 
 With rondarun and mpirun Ronda knows the job, and gives torch its place: env:// gets a store whose

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Futures whose value C++ code accepts as a list of tensors.
 
 A future that Python completes holds a Python object. The FP16 hook that is built into DDP is C++

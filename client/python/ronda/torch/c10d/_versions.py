@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Differences between versions of PyTorch, for the backend of torch.distributed.
 
 In versions that let Python subclass torch's Backend (as 2.15 does) a torch group has one Backend

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The result of a torch.distributed collective: a Work over handles of Ronda's operations."""
 
 from __future__ import annotations

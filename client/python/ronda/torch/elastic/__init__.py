@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Horovod's elastic API.
 
 With an elastic launcher, `rondarun --min-np`, ranks may die, join and leave. The remaining ranks

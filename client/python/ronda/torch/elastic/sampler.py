@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """A sampler that knows which samples of an epoch have been processed."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """State of a training program that can be committed, restored, and made equal on all ranks."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Registers Ronda's backend with frameworks above torch.distributed.
 
 Most frameworks accept the name of any backend. Some have their own list of backends. For each of

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Lets Accelerate train on CPUs over Ronda: `import ronda.torch.frameworks.accelerate`.
 
     accelerator = Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="ronda")])

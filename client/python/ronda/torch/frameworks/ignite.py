@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Lets ignite train over Ronda: `import ronda.torch.frameworks.ignite`.
 
     with idist.Parallel(backend="ronda") as parallel:

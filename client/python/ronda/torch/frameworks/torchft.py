@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Lets torchft average over Ronda.
 
     from ronda.torch.frameworks.torchft import ProcessGroupRonda

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Lets transformers accept `--ddp_backend ronda`: `import ronda.torch.frameworks.transformers`.
 
 TrainingArguments made in Python accept any name; a command line only accepts the names of a list.
