@@ -5,6 +5,7 @@
 #   build   compiler, Bazel and libraries        test    what the tests need besides
 #   bench   the peers that benchmarks run against    lint    clang, clang-format, clang-tidy
 #   fuzz    clang with the runtime of its fuzzer and sanitizers    deb     the tools for Debian packages
+#   docs    MkDocs, for the site of the documentation
 # Packages that are there already are left alone; with nothing to do it says so and returns at once.
 set -euo pipefail
 
@@ -18,6 +19,7 @@ bench=(libbenchmark-dev libgloo-dev libmpich-dev libopenmpi-dev mpich openmpi-bi
 lint=(clang-14 clang-format-14 clang-tidy-14 mypy)
 fuzz=(clang-14 libclang-rt-14-dev)
 deb=(dpkg-dev file lintian)
+docs=(mkdocs mkdocs-material)
 
 wanted=()
 for group in "$@"; do
@@ -28,8 +30,9 @@ for group in "$@"; do
     lint) wanted+=("${lint[@]}") ;;
     fuzz) wanted+=("${fuzz[@]}") ;;
     deb) wanted+=("${deb[@]}") ;;
+    docs) wanted+=("${docs[@]}") ;;
     *)
-      echo "install.sh: no group '$group'; there are build, test, bench, lint, fuzz and deb" >&2
+      echo "install.sh: no group '$group'; there are build, test, bench, lint, fuzz, deb and docs" >&2
       exit 2
       ;;
   esac
