@@ -77,9 +77,13 @@ class Stage:
             return target.removeprefix("docs/")
         if target in self._targets:
             return self._targets[target]
-        page = f"source/{target.removesuffix('.md')}.md"
+        is_picture = target.endswith((".svg", ".png"))
+        page = f"source/{target}" if is_picture else f"source/{target.removesuffix('.md')}.md"
         self._targets[target] = page
-        if target.endswith(".md"):
+        if is_picture:
+            (self._pages / page).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(_ROOT / target, self._pages / page)
+        elif target.endswith(".md"):
             self._add_page(target, page)
         else:
             self._write(page, _source_page(target))
