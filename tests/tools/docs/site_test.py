@@ -19,6 +19,7 @@ import build_site  # noqa: E402
 import comment_text  # noqa: E402
 import cpp_reference  # noqa: E402
 import python_reference  # noqa: E402
+import step_chart  # noqa: E402
 
 
 def _text(source: str) -> str:
@@ -165,6 +166,28 @@ class CommentTextTest(unittest.TestCase):
     def test_an_example_with_an_empty_line_is_one_block(self) -> None:
         text = comment_text.markdown("Text:\n\n  a\n\n    b\n\nEnd.", "c")
         self.assertEqual(text, "Text:\n\n```c\na\n\nb\n```\n\n\nEnd.\n")
+
+
+class StepChartTest(unittest.TestCase):
+    def test_the_picture_of_the_readme_shows_the_table(self) -> None:
+        table = _ROOT / "bench/results/2026-11-26/steps.csv"
+        with tempfile.TemporaryDirectory() as folder:
+            picture = pathlib.Path(folder) / "step.svg"
+            step_chart.main(str(table), str(picture))
+            drawn = picture.read_text()
+        self.assertEqual(
+            (_ROOT / "docs/step.svg").read_text(),
+            drawn,
+            f"run tools/docs/step_chart.py {table.relative_to(_ROOT)} docs/step.svg",
+        )
+
+    def test_a_bar_has_the_time_beyond_the_step_alone(self) -> None:
+        row = {"model": "a<b", "way": "Ronda", "without communication": "40", "step": "55"}
+        drawn = step_chart.chart([row])
+        self.assertIn(">a&lt;b</text>", drawn)
+        self.assertIn(">+ 15 ms</text>", drawn)
+        widths = re.findall(r'width="([\d.]+)" height="20"', drawn)
+        self.assertEqual(widths, ["320.0", "120.0"])
 
 
 class SiteTest(unittest.TestCase):
