@@ -209,7 +209,7 @@ def _docstring(node: ast.AST) -> str:
 
 def _section(title: str, text: str) -> str:
     """A section such as "Args:", whose entries become a list. Results are a text."""
-    if title in ("Returns", "Yields"):
+    if not re.search(r"(?m)^[*\w., ]+: ", text) or title in ("Returns", "Yields"):
         return f"**{title}**: " + markdown(" ".join(text.split()), "python")
     entries = re.findall(r"(?m)^\S.*(?:\n {2,}.*)*", text)
     items = ""
