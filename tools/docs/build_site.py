@@ -27,7 +27,7 @@ import python_reference
 _ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 _LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)(#[^)\s]+)?(?=\))")
 _FENCE = re.compile(r"(^ *```.*?^ *```$)", re.S | re.M)
-_LANGUAGES = {".py": "python", ".sh": "bash", ".md": "markdown", ".yml": "yaml", "": "text"}
+_LANGUAGES = {".py": "python", ".sh": "bash", ".md": "markdown", ".txt": "text", "": "text"}
 
 
 class Stage:
@@ -65,9 +65,8 @@ class Stage:
             sys.exit(
                 f"build_site.py: {path} links to {link[1]}, which is not there: correct the link"
             )
-        return posixpath.relpath(self._place(target), posixpath.dirname(page) or ".") + (
-            link[2] or ""
-        )
+        place = posixpath.relpath(self._place(target), posixpath.dirname(page) or ".")
+        return place + (link[2] or "")
 
     def _place(self, target: str) -> str:
         """Where the site has the repository's file or folder `target`, which it adds if needed."""
@@ -167,15 +166,7 @@ def build(folder: pathlib.Path) -> pathlib.Path:
     configuration = folder / "mkdocs.yml"
     lines = [f"INHERIT: {settings}", f"docs_dir: {pages}", f"site_dir: {site}"]
     configuration.write_text("\n".join(lines) + "\n")
-    command = [
-        "mkdocs",
-        "build",
-        "--quiet",
-        "--strict",
-        "--clean",
-        "--config-file",
-        str(configuration),
-    ]
+    command = "mkdocs build --quiet --strict --clean --config-file".split() + [str(configuration)]
     if subprocess.run(command).returncode != 0:
         sys.exit("build_site.py: mkdocs has found errors; they stand above")
     if broken := broken_anchors(site):

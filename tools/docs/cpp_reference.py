@@ -82,7 +82,7 @@ class _Reader:
 
 
 def pages(headers: dict[str, str]) -> dict[str, tuple[str, str]]:
-    """The pages of the reference, by the names of their headers; the list of pages is at "".
+    """The pages of the reference, by the names of their headers. The list of pages is at "index".
 
     Args:
         headers: the texts of headers, by their names in an #include.
@@ -100,7 +100,7 @@ def pages(headers: dict[str, str]) -> dict[str, tuple[str, str]]:
         result[header] = page, _page(header, text, items)
         names = ", ".join(f"`{name}`" for item in items for name in item.names()[:1])
         index.append(f"| [`{header}`]({page}) | {names} |")
-    result[""] = (
+    result["index"] = (
         "index.md",
         "# C and C++\n\nThese pages are made of the headers' declarations and comments.\n\n"
         "| header | declares |\n|---|---|\n" + "\n".join(index) + "\n",
@@ -110,9 +110,8 @@ def pages(headers: dict[str, str]) -> dict[str, tuple[str, str]]:
 
 def declarations(text: str) -> list[Item]:
     """The public declarations of a header, in its order."""
-    text = re.sub(
-        r"(?m)^#(?!define \w+ ).*\n", "", text
-    )  # of the preprocessor's lines, macros with a value stay
+    # Of the preprocessor's lines, only macros with a value are declarations.
+    text = re.sub(r"(?m)^#(?!define \w+ ).*\n", "", text)
     body = re.sub(r"(?m)^#define(?:.*\\\n)*.*\n", lambda macro: _define(macro[0]), text)
     items = _items(_Reader(body), "public")
     return [item for item in items if not re.fullmatch(r"(class|struct) \w+;", item.code)]
@@ -157,9 +156,8 @@ def _items(reader: _Reader, access: str) -> list[Item]:
         if token == "}":
             break
         if token == "\n":
-            if (
-                reader.peek() == "\n"
-            ):  # an empty line: the comment above it belongs to nothing below it
+            # A comment above an empty line belongs to nothing below it.
+            if reader.peek() == "\n":
                 comment, apart = "", True
         elif re.fullmatch(_COMMENT, token, re.S):
             comment, apart = f"{comment}\n{token}".lstrip(), True
@@ -203,11 +201,7 @@ def _without_angles(head: str) -> str:
 
 
 def _is_function(plain: str) -> bool:
-    return (
-        "(" in plain
-        and not re.match(r"typedef|enum", plain)
-        and not re.search(r"\)\s*=\s*{$", plain)
-    )
+    return "(" in plain and not re.match(r"typedef|enum", plain) and not plain.endswith("= {")
 
 
 def _function(reader: _Reader, head: str) -> str:
@@ -235,12 +229,9 @@ def _without_initialisers(head: str) -> str:
     depth = 0
     for match in re.finditer(r"[()]|:(?!:)(?<!::)", head):
         depth += (match[0] == "(") - (match[0] == ")")
-        if (
-            match[0] == ":"
-            and depth == 0
-            and head[: match.start()].rstrip().endswith((")", "noexcept"))
-        ):
-            return head[: match.start()].rstrip()
+        before = head[: match.start()].rstrip()
+        if match[0] == ":" and depth == 0 and before.endswith((")", "noexcept")):
+            return before
     return head
 
 

@@ -173,10 +173,9 @@ def _class_signature(node: ast.ClassDef, name: str) -> str:
     for member in node.body:
         if isinstance(member, ast.FunctionDef) and member.name == "__init__":
             lines += ["    " + line for line in _signature(member, "__init__").split("\n")]
-        elif isinstance(member, (ast.Assign, ast.AnnAssign)) and not ast.unparse(member).startswith(
-            "_"
-        ):
-            lines.append("    " + ast.unparse(member))
+        elif isinstance(member, (ast.Assign, ast.AnnAssign)):
+            field = ast.unparse(member)
+            lines += [] if field.startswith("_") else ["    " + field]
     return "\n".join(lines if len(lines) > 1 else [lines[0] + " ..."])
 
 
