@@ -154,18 +154,39 @@ def without_a_place(pages: Iterable[str], configuration: str) -> list[str]:
     return [page for page in pages if page not in named]
 
 
+def with_reference(configuration: str, folder: str, titles: dict[str, str]) -> str:
+    """mkdocs.yml with an entry for each page of `folder`, below the entry of the folder's index.
+
+    Args:
+        configuration: the text of mkdocs.yml.
+        folder: below the site's root.
+        titles: of the pages, by their file names.
+    """
+    line = re.compile(rf"(?m)^( +)- (.+): ({folder}/index\.md)$")
+    pages = "".join(f'\n\\1    - "{titles[name]}": {folder}/{name}' for name in sorted(titles))
+    return line.sub(r"\1- \2:\n\1    - \3" + pages, configuration)
+
+
+def _titles(folder: pathlib.Path) -> dict[str, str]:
+    """The headings of the pages in `folder`, except its index, by their file names."""
+    pages = [path for path in folder.glob("*.md") if path.name != "index.md"]
+    return {path.name: path.read_text().split("\n")[0].strip("# `") for path in pages}
+
+
 def build(folder: pathlib.Path) -> pathlib.Path:
     """Builds the site in `folder`, and returns where its HTML is."""
     pages, site = folder / "pages", folder / "html"
     shutil.rmtree(pages, ignore_errors=True)
     pages.mkdir(parents=True)
     Stage(pages).add_all()
-    settings = _ROOT / "tools/docs/mkdocs.yml"
-    if lost := without_a_place([path.name for path in pages.glob("*.md")], settings.read_text()):
-        sys.exit(f"build_site.py: add {', '.join(lost)} to a part of the navigation in {settings}")
+    path = _ROOT / "tools/docs/mkdocs.yml"
+    settings = path.read_text()
+    if lost := without_a_place([path.name for path in pages.glob("*.md")], settings):
+        sys.exit(f"build_site.py: add {', '.join(lost)} to a part of the navigation in {path}")
+    for reference in ("reference/cpp", "reference/python"):
+        settings = with_reference(settings, reference, _titles(pages / reference))
     configuration = folder / "mkdocs.yml"
-    lines = [f"INHERIT: {settings}", f"docs_dir: {pages}", f"site_dir: {site}"]
-    configuration.write_text("\n".join(lines) + "\n")
+    configuration.write_text(f"{settings}docs_dir: {pages}\nsite_dir: {site}\n")
     command = "mkdocs build --quiet --strict --clean --config-file".split() + [str(configuration)]
     if subprocess.run(command).returncode != 0:
         sys.exit("build_site.py: mkdocs has found errors; they stand above")

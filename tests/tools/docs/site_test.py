@@ -205,6 +205,14 @@ class SiteTest(unittest.TestCase):
             build_site.without_a_place(["index.md", "a.md", "b.md"], navigation), ["b.md"]
         )
 
+    def test_the_reference_has_its_pages_in_the_navigation(self) -> None:
+        navigation = "  - Part:\n      - API: ref/index.md\n      - Other: other.md\n"
+        self.assertEqual(
+            build_site.with_reference(navigation, "ref", {"b.md": "b.hpp", "a.md": "a.h"}),
+            "  - Part:\n      - API:\n          - ref/index.md\n"
+            '          - "a.h": ref/a.md\n          - "b.hpp": ref/b.md\n      - Other: other.md\n',
+        )
+
     def test_the_site_builds_without_a_warning(self) -> None:
         if shutil.which("mkdocs") is None:
             self.skipTest("MkDocs is not here: third_party/install.sh docs")
