@@ -24,6 +24,9 @@ if git grep -nE 'flat_hash_(map|set)' -- 'runtime/*.cc' 'client/*.cc'; then
   exit 1
 fi
 
+tools/layers/circles.py
+echo "lint: no circle of folders"
+
 # Without what depends on PyTorch's stubs, which change with its versions.
 (cd client/python && mypy --strict --python-version 3.10 --follow-imports=silent --no-error-summary ronda/*.py ronda/paddle ronda/ray)
 if command -v ruff > /dev/null; then

@@ -16,7 +16,7 @@
 #include "absl/types/span.h"
 #include "runtime/base/types.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/collectives/messages/point_to_point.h"
+#include "runtime/point_to_point/point_to_point.h"
 
 namespace ronda {
 

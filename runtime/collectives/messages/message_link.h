@@ -13,9 +13,9 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/peer.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/messages/point_to_point.h"
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/monitor/wait_watch.h"
+#include "runtime/point_to_point/point_to_point.h"
 
 namespace ronda {
 
