@@ -41,6 +41,8 @@ class PointToPoint {
 
   // Sleeps until data can be moved, for `longest` at most. If the library cannot tell when, sleeps for `longest`.
   virtual void Rest(absl::Duration longest) { absl::SleepFor(longest); }
+  // Whether the library can tell.
+  virtual bool rest_ends_with_data() const { return false; }
 };
 
 }  // namespace ronda

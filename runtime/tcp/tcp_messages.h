@@ -88,6 +88,7 @@ class TcpMessages : public PointToPoint {
   absl::StatusOr<bool> Test(absl::Span<Request> requests) override;
 
   void Rest(absl::Duration longest) override;
+  bool rest_ends_with_data() const override { return true; }
 
  private:
   struct Connection {
