@@ -102,7 +102,6 @@ DeviceLanes::Options Runtime::MakeDeviceOptions() {
                     .flights = transport_.flights,
                     .job_failure = [this] { return control_->failure(); },
                     .fail_job = [this](const absl::Status& status) { Abandon(status); },
-                    .settled = [this] { Wake(); },
                     .idle = [this] { WakeForShutdown(); }}};
 }
 
@@ -261,7 +260,6 @@ ProgressEngine::Steps::Progress Runtime::TakeNote(absl::Time now) {
     if (!schedule_->locked() || orders_) return Progress::kNone;
     TakeFresh(now);
     schedule_->CheckPatience(now);
-    schedule_->NoteDemand();
     return Progress::kNone;
   });
 }
@@ -388,7 +386,6 @@ absl::StatusOr<ProgressEngine::Steps::Progress> Runtime::FollowSchedule(absl::Ti
 absl::Status Runtime::ReportFresh(absl::Time now) {
   // Read before the queue is examined: so every submission that was accepted before the request is found.
   const bool shutting_down = shutdown_requested_.load();
-  if (!held_.empty()) ReportHeld();
   if (shutting_down || schedule_->locked() || now - queue_.OldestFresh() >= cycle_time_) {
     TakeFresh(now);
   }
@@ -427,7 +424,7 @@ void Runtime::ShutDownIfDone(absl::Time now) {
 
 // Other ranks may wait for tensors that this rank will never submit, and so keep it waiting for its own operations.
 void Runtime::Drain() {
-  if (departure_ != Departure::kNotYet || queue_.has_followers() || !held_.empty()) return;
+  if (departure_ != Departure::kNotYet || queue_.has_followers()) return;
   reporter_->Drain();
   departure_ = Departure::kDraining;
 }
@@ -436,29 +433,19 @@ void Runtime::Report(TensorEntry& entry) {
   if (schedule_->SubmitAgain(entry)) return;
   const TensorRequest& request = entry.submission.request;
   if (reporter_->process_sets().Find(request.process_set) == nullptr) {
-    const absl::Status refused = executor_->Refuse(
+    return queue_.Complete(
         &entry, absl::FailedPreconditionError(
                     absl::StrCat("tensor '", request.name, "': process set ", request.process_set, " was removed")));
-    if (!refused.ok()) Abandon(refused);
-    return;
   }
   reporter_->NoteCompletions(entry.learned_of);
   if (schedule_->locked()) return schedule_->Submit(entry, reporter_->Find(request));
-  if (!executor_->MayGive(entry)) return held_.push_back(&entry);
   reporter_->Submit(request);
   look_at_program_ = entry.taken + kQuiet;
   entry.reported = log_.Reported(request);
   answers_.Expect(entry);
 }
 
-void Runtime::ReportHeld() {
-  std::vector<TensorEntry*> held;
-  held.swap(held_);
-  for (TensorEntry* entry : held) Report(*entry);
-}
-
 void Runtime::ReportAnew() {
-  held_.clear();
   for (TensorEntry* entry : queue_.Taken()) Report(*entry);
 }
 
@@ -542,7 +529,8 @@ absl::Status Runtime::Answer(const TensorError& error) {
         absl::StrCat("the coordinator rank answers tensor '", error.name, "', which was not submitted on this rank"));
   }
   log_.Failed(entry->submission.request);
-  return executor_->Refuse(entry, AboutCall(entry->submission, error.status));
+  queue_.Complete(entry, AboutCall(entry->submission, error.status));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ProgressEngine::Steps::Progress> Runtime::Conclude() {

@@ -238,7 +238,6 @@ class Runtime : private ProgressEngine::Steps {
   void Drain();
   void Report(TensorEntry& entry);
   // Reports again the tensors that could not be reported before.
-  void ReportHeld();
   // A schedule has begun or was unlocked: submits the tensors in flight to the reporter again.
   void ReportAnew();
   void ReportWhatWaited(absl::Time now);
@@ -281,7 +280,6 @@ class Runtime : private ProgressEngine::Steps {
   std::unique_ptr<ScheduleRunner> schedule_;
   bool started_ = false;
   absl::Time look_at_program_ = absl::InfiniteFuture();
-  std::vector<TensorEntry*> held_;       // taken, to be reported when Executor::MayGive allows it
   std::vector<ControlMessage> reports_;  // on the coordinator: received, not processed
   std::deque<std::string> lists_;        // received, not started
   std::optional<Orders> orders_;         // started, not finished
