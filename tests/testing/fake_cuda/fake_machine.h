@@ -47,8 +47,6 @@ class FakeStream {
 
   void SetCapturing(int capturing);
   int capturing() const;
-  void ShareQueues() { shares_queues_.store(true); }
-  bool shares_queues() const { return shares_queues_.load(); }
 
  private:
   void Run();
@@ -56,7 +54,6 @@ class FakeStream {
 
   const int device_;
   const uint64_t id_;
-  std::atomic<bool> shares_queues_{false};
   std::minstd_rand random_;  // of the thread; unused without pauses
   const uint64_t delay_seed_;
   mutable Mutex mu_;
@@ -132,9 +129,6 @@ class FakeMachine {
 
   // Reports that something has gone wrong in a stream, and fails the device.
   void Report(int device, int error, absl::string_view what);
-
-  // Called by a stream. Returns when the word has reached `value`, or with a report when that takes too long.
-  void AwaitWord(int device, const uint32_t* word, uint32_t value);
 
   // Called by a stream. Whether `memory` may still be used; reports it if not.
   bool MayUse(int device, const std::vector<const void*>& memory);
