@@ -97,8 +97,7 @@ class Tiling {
 };
 
 // Fills tilings with `count` segments: `describe(index, segment)` fills in a segment and returns its number of tiles.
-// Calls `run(tiling, rest)` for each tiling, with as few tilings as hold the segments. Stops at the first error.
-enum class Rest : uint8_t { kNone, kMore };  // whether another tiling follows
+// Calls `run(tiling)` for each tiling, with as few tilings as hold the segments. Stops at the first error.
 template <class Segment, int kCapacity = kMaxSegments, class Describe, class Run>
 int ForTilings(int count, const Describe& describe, const Run& run) {
   int next = 0;
@@ -112,7 +111,7 @@ int ForTilings(int count, const Describe& describe, const Run& run) {
       if (!tiling.Fits(tiles)) break;
       tiling.Add(segment, tiles);
     }
-    const int error = tiling.tiles() == 0 ? 0 : run(tiling, next == count ? Rest::kNone : Rest::kMore);
+    const int error = tiling.tiles() == 0 ? 0 : run(tiling);
     if (error != 0) return error;
   }
   return 0;
@@ -131,10 +130,7 @@ int ForTilings(int count, const Describe& describe, const Run& run) {
 //   index(), grid()           the number of this block, and of all blocks
 //   ForEachThread(step)       step(thread) for thread in [0, kThreads)
 //   ForEachWarp(step)         step(warp, index) for index in [0, kWarps)
-//   Any(of)                   whether of(thread) is true for any thread
 //   Total(of)                 of(thread) of all threads, doubles, added pairwise
-//   Publish(word, value)      stores a word that the host may wait for
-//   AfterAllBlocks(arrivals, then)  then() in the last block to call this, after the effects of all blocks
 //
 // and a warp
 //
@@ -185,13 +181,6 @@ class HostBlock {
   }
 
   template <class Of>
-  bool Any(const Of& of) const {
-    bool any = false;
-    for (int thread = 0; thread < kThreads; ++thread) any |= of(thread);
-    return any;
-  }
-
-  template <class Of>
   double Total(const Of& of) const {
     double sums[kThreads];
     for (int thread = 0; thread < kThreads; ++thread) sums[thread] = of(thread);
@@ -199,15 +188,6 @@ class HostBlock {
       for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
     }
     return sums[0];
-  }
-
-  void Publish(uint32_t* word, uint32_t value) const { __atomic_store_n(word, value, __ATOMIC_RELEASE); }
-
-  template <class Then>
-  void AfterAllBlocks(uint32_t* arrivals, const Then& then) const {
-    if (__atomic_add_fetch(arrivals, 1, __ATOMIC_ACQ_REL) < grid_) return;
-    __atomic_store_n(arrivals, 0, __ATOMIC_RELAXED);
-    then();
   }
 
  private:

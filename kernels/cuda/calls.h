@@ -31,18 +31,6 @@ struct PackSegment {
   uint64_t offset = 0;        // bytes from the beginning of the wire; a multiple of 16
 };
 
-// A rank's own votes: `count` elements of the wire's dtype, of which element `own` is `value` and the others are zero.
-// The launch that packs writes them beside the tensors.
-struct VoteCast {
-  static constexpr int kAll = -1;
-
-  void* votes = nullptr;  // the first vote, outside of the segments; nullptr: there is no vote
-  int count = 0;
-  uint64_t stride = 0;  // bytes from one to the next
-  int own = kAll;       // kAll: all are `value`
-  double value = 0;     // a value that an element can hold exactly
-};
-
 // wire = to<wire>(input * scale [+ residual]), for many tensors in one launch. Bytes between the tensors are not
 // written.
 struct PackCall {
@@ -52,7 +40,6 @@ struct PackCall {
   Wire wire;
   Scale scale;
   void* buffer = nullptr;  // aligned to 16 bytes, as all wires are
-  VoteCast vote = {};      // not on a wire of blocks
 };
 
 // The wanted elements of a tensor's result, and their position on the wire.
@@ -63,25 +50,7 @@ struct UnpackSegment {
   uint64_t skip = 0;    // elements of the tensor before the first wanted one
 };
 
-// Ranks' votes on whether a call takes place. They travelled as elements of the wire. They were reduced as the data was
-// or, if they come from several ranks, they lie one after the other. A vote means "stay" if it equals `stay` exactly.
-struct VoteCount {
-  const void* votes = nullptr;  // `count` elements of the wire's dtype (of blocks: uint8); nullptr: no vote
-  int count = 0;
-  double stay = 0;
-  // Written once: 1 if all votes are to stay, else 2. In memory that the host also reads; nullptr: nothing is written.
-  // The other effects of the call come first.
-  uint32_t* decision = nullptr;
-  // Set to `opens_at` before the decision is written, if all votes are to stay. In memory that the host also reads;
-  // nullptr: nothing is written.
-  uint32_t* gate = nullptr;
-  uint32_t opens_at = 0;
-  // With `decision`: a word of the device's memory that counts the finished blocks of the launch. It is zero before and
-  // after the call. Calls that share it run one after the other.
-  uint32_t* arrivals = nullptr;
-};
-
-// output = to<dtype>(wire * scale), for many tensors in one launch. Writes nothing if a vote was lost.
+// output = to<dtype>(wire * scale), for many tensors in one launch.
 struct UnpackCall {
   const UnpackSegment* segments = nullptr;
   int segment_count = 0;
@@ -89,7 +58,6 @@ struct UnpackCall {
   Wire wire;
   Scale scale;
   const void* buffer = nullptr;
-  VoteCount vote;
 };
 
 // dst = to<wire>(scale * (source 0 op source 1 op ...)), in the order of the sources. Also reduces the bytes between

@@ -63,11 +63,6 @@ class DeviceBlock {
   }
 
   template <class Of>
-  __device__ bool Any(const Of& of) const {
-    return __syncthreads_or(of(static_cast<int>(threadIdx.x))) != 0;
-  }
-
-  template <class Of>
   __device__ double Total(const Of& of) const {
     __shared__ double sums[kThreads];
     const auto thread = static_cast<int>(threadIdx.x);
@@ -79,29 +74,6 @@ class DeviceBlock {
     }
     __syncthreads();
     return sums[0];
-  }
-
-  // A store to memory of the host: all earlier writes of this device become visible there first.
-  __device__ void Publish(uint32_t* word, uint32_t value) const {
-    __threadfence_system();
-    *static_cast<volatile uint32_t*>(word) = value;
-  }
-
-  // Memory ordering. The barrier orders the writes of the block's threads before the next action of thread 0, and the
-  // fence after it is cumulative. By PTX's memory model all of these writes are visible on this device to a thread that
-  // has read the count of this or a later block, and has a fence after the read. The last block reads a count to which
-  // every other block has added, so the effects of all blocks come before `then`, in which Publish has a fence of the
-  // system before its store. No block waits for another, so it does not matter how many of them the device runs at a
-  // time. Earlier launches on the stream have ended. The count wraps to zero by itself, for the next launch.
-  template <class Then>
-  __device__ void AfterAllBlocks(uint32_t* arrivals, const Then& then) const {
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    __threadfence();
-    const uint32_t last = gridDim.x - 1;
-    if (atomicInc(arrivals, last) != last) return;
-    __threadfence();
-    then();
   }
 };
 

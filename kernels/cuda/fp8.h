@@ -402,17 +402,14 @@ class DecodeBody {
  public:
   static constexpr int kBlocksAtOnce = kBlocksAtOnceIfLarge;
 
-  DecodeBody(const Tiling<DecodeSegment>& tiles, const Scale& scale, const Votes& votes)
-      : function_(scale), votes_(votes), tiles_(tiles) {}
+  DecodeBody(const Tiling<DecodeSegment>& tiles, const Scale& scale) : function_(scale), tiles_(tiles) {}
 
   template <class Block>
   RONDA_HOST_DEVICE void operator()(const Block& block) const {
-    const bool lost = IsLost(block, votes_.ballot);
-    for (uint32_t tile = block.index(); !lost && tile < tiles_.tiles(); tile += block.grid()) {
+    for (uint32_t tile = block.index(); tile < tiles_.tiles(); tile += block.grid()) {
       const auto position = tiles_.Find(tile);
       Tile(block, tiles_.segment(position.segment), uint64_t{position.index} * kTileBlocks);
     }
-    Decide(block, votes_.decision, lost);
   }
 
  private:
@@ -483,7 +480,6 @@ class DecodeBody {
   }
 
   const ScaleFloats<float, E> function_;
-  const Votes votes_;
   const Tiling<DecodeSegment> tiles_;
 };
 

@@ -263,7 +263,7 @@ int LaunchFindNonFinite(const NonFiniteCall& call, const Launch& launch) {
     if constexpr (sizeof(Bits) == 1) {
       return kInvalidCall;
     } else {
-      return ForTilings<FindSegment>(call.tensor_count, fill_in, [&](const Tiling<FindSegment>& tiling, Rest) {
+      return ForTilings<FindSegment>(call.tensor_count, fill_in, [&](const Tiling<FindSegment>& tiling) {
         using Body = FindNonFiniteBody<Bits>;
         return launch(Body(tiling, static_cast<Bits>(InfoOf(call.dtype).infinity)), tiling.tiles());
       });
@@ -277,7 +277,7 @@ int LaunchAdd(int count, const Factors& factors, const Describe& describe, const
     segment = describe(index);
     return TileCount(segment.count, TileElements(sizeof(E)));
   };
-  return ForTilings<PairSegment>(count, fill_in, [&](const Tiling<PairSegment>& tiling, Rest) {
+  return ForTilings<PairSegment>(count, fill_in, [&](const Tiling<PairSegment>& tiling) {
     return launch(AddBody<E, Factors>(tiling, factors), tiling.tiles());
   });
 }
@@ -316,12 +316,12 @@ int LaunchDots(const DotsCall& call, const Launch& launch) {
     return uint64_t{1};
   };
   const int error = VisitWideFloat(call.dtype, [&]<class E>(ElementType<E>) {
-    return ForTilings<DotsSegment>(call.pair_count, fill_in_parts, [&](const Tiling<DotsSegment>& tiling, Rest) {
+    return ForTilings<DotsSegment>(call.pair_count, fill_in_parts, [&](const Tiling<DotsSegment>& tiling) {
       return launch(DotsBody<E>(tiling), tiling.tiles());
     });
   });
   if (error != 0) return error;
-  return ForTilings<DotsSegment>(call.pair_count, fill_in_pairs, [&](const Tiling<DotsSegment>& tiling, Rest) {
+  return ForTilings<DotsSegment>(call.pair_count, fill_in_pairs, [&](const Tiling<DotsSegment>& tiling) {
     return launch(AddPartsBody(tiling), tiling.tiles());
   });
 }

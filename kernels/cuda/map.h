@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The bodies of kernels that pack and unpack elements, and of the votes on whether they do. map_launches.h launches
-// them.
+// The bodies of kernels that pack and unpack elements. map_launches.h launches them.
 #ifndef RONDA_KERNELS_CUDA_MAP_H_
 #define RONDA_KERNELS_CUDA_MAP_H_
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <type_traits>
 
 #include "kernels/cuda/block.h"
@@ -16,162 +14,6 @@
 #include "kernels/dtype.h"
 
 namespace ronda::kernels::cuda {
-
-// A VoteCount as the device counts it. The device compares bits, so that votes of any dtype are the same to it.
-struct Ballot {
-  const uint8_t* votes = nullptr;
-  int count = 0;  // 0: no vote
-  int bytes = 0;  // of one vote
-  uint64_t mask = 0;
-  uint64_t stay = 0;  // the masked bits of a vote to stay; a bit outside of the mask: no vote is to stay
-};
-
-RONDA_HOST_DEVICE inline bool Stays(const Ballot& ballot, int index) {
-  uint64_t bits = 0;
-  for (int i = 0; i < ballot.bytes; ++i) {
-    bits |= static_cast<uint64_t>(ballot.votes[static_cast<int64_t>(index) * ballot.bytes + i]) << (8 * i);
-  }
-  return (bits & ballot.mask) == ballot.stay;
-}
-
-// Whether any vote is not to stay. All threads of the block take part.
-template <class Block>
-RONDA_HOST_DEVICE inline bool IsLost(const Block& block, const Ballot& ballot) {
-  if (ballot.count == 0) return false;
-  return block.Any([&](int thread) {
-    bool lost = false;
-    for (int i = thread; i < ballot.count; i += kThreads) lost |= !Stays(ballot, i);
-    return lost;
-  });
-}
-
-// Where the result of a ballot goes: the words of a VoteCount.
-struct Decision {
-  uint32_t* word = nullptr;  // nullptr: nothing is written
-  uint32_t* gate = nullptr;  // nullptr: there is no gate
-  uint32_t opens_at = 0;
-  uint32_t* arrivals = nullptr;
-};
-
-// Writes the decision after all blocks have called this. All threads of the block take part.
-template <class Block>
-RONDA_HOST_DEVICE inline void Decide(const Block& block, const Decision& decision, bool lost) {
-  if (decision.word == nullptr) return;
-  block.AfterAllBlocks(decision.arrivals, [&] {
-    if (!lost && decision.gate != nullptr) block.Publish(decision.gate, decision.opens_at);
-    block.Publish(decision.word, lost ? 2 : 1);
-  });
-}
-
-// A VoteCast as the device writes it, byte by byte.
-struct Cast {
-  uint8_t* votes = nullptr;
-  int count = 0;  // 0: no vote
-  int bytes = 0;  // of one vote
-  int own = 0;    // negative: all
-  uint64_t stride = 0;
-  uint64_t bits = 0;
-};
-
-// One block writes all votes: there are as many as regions of the wire, mostly one. Their readers run after the launch.
-template <class Block>
-RONDA_HOST_DEVICE inline void Write(const Block& block, const Cast& cast) {
-  if (block.index() != 0) return;
-  block.ForEachThread([&](int thread) {
-    for (int i = thread; i < cast.count; i += kThreads) {
-      const uint64_t bits = cast.own < 0 || i == cast.own ? cast.bits : 0;
-      for (int byte = 0; byte < cast.bytes; ++byte) {
-        cast.votes[i * cast.stride + byte] = static_cast<uint8_t>(bits >> (8 * byte));
-      }
-    }
-  });
-}
-
-// The votes of a launch: it writes some, or obeys and settles some, or neither.
-struct Votes {
-  Cast cast = {};
-  Ballot ballot = {};
-  Decision decision = {};
-};
-
-// For a call without elements: only its votes. One block.
-struct VotesBody {
-  Votes votes;
-
-  template <class Block>
-  RONDA_HOST_DEVICE void operator()(const Block& block) const {
-    Write(block, votes.cast);
-    Decide(block, votes.decision, IsLost(block, votes.ballot));
-  }
-};
-
-// The bits of `value` as an element of each kind of type, if the type can hold it exactly.
-template <class E>
-std::optional<uint64_t> FloatBits(double value) {
-  const E element = RoundTo<E>(value);
-  if (Widen<double>(element) != value) return std::nullopt;
-  uint64_t bits = 0;
-  std::memcpy(&bits, &element, sizeof(element));
-  return bits;
-}
-
-template <class E>
-std::optional<uint64_t> IntegerBits(double value) {
-  const E element = SaturatingTruncate<E>(value);
-  if (static_cast<double>(element) != value) return std::nullopt;
-  uint64_t bits = 0;
-  std::memcpy(&bits, &element, sizeof(element));
-  return bits;
-}
-
-// The bits of `value` as an element of `dtype`; nullopt if `dtype` cannot hold it exactly.
-inline std::optional<uint64_t> BitsOf(double value, DType dtype) {
-  std::optional<uint64_t> bits;
-  if (IsFloatingPoint(dtype)) {
-    VisitFloat(dtype, [&]<class E>(ElementType<E>) {
-      bits = FloatBits<E>(value);
-      return 0;
-    });
-  } else {
-    VisitInteger(dtype == DType::kBool ? DType::kUint8 : dtype, [&]<class E>(ElementType<E>) {
-      bits = IntegerBits<E>(value);
-      return 0;
-    });
-  }
-  return bits;
-}
-
-// The Ballot that counts these votes, which are elements of `dtype`.
-inline Ballot BallotOf(const VoteCount& vote, DType dtype) {
-  Ballot ballot;
-  if (vote.votes == nullptr) return ballot;
-  ballot.votes = static_cast<const uint8_t*>(vote.votes);
-  ballot.count = vote.count;
-  ballot.bytes = static_cast<int>(SizeOf(dtype));
-  const std::optional<uint64_t> stay = BitsOf(vote.stay, dtype);
-  if (!stay.has_value()) {
-    ballot.stay = 1;  // not under the mask, which is 0: no vote can match
-    return ballot;
-  }
-  ballot.mask = ~uint64_t{0} >> (64 - 8 * ballot.bytes);
-  if (IsFloatingPoint(dtype) && vote.stay == 0) ballot.mask >>= 1;  // zeros of either sign are equal
-  ballot.stay = *stay & ballot.mask;
-  return ballot;
-}
-
-// The Cast that writes these votes as elements of `dtype`.
-inline Cast CastOf(const VoteCast& vote, DType dtype) {
-  if (vote.votes == nullptr) return {};
-  return {.votes = static_cast<uint8_t*>(vote.votes),
-          .count = vote.count,
-          .bytes = static_cast<int>(SizeOf(dtype)),
-          .own = vote.own,
-          .stride = vote.stride,
-          .bits = BitsOf(vote.value, dtype).value_or(0)};
-}
-
-// The dtype of a vote on this wire.
-constexpr DType VoteDType(const Wire& wire) { return wire.blocks == Wire::Blocks::kNone ? wire.dtype : DType::kUint8; }
 
 // Bodies of kernels that turn each element of a source into an element of a destination: pack and unpack, except for
 // blocks of 8-bit codes (fp8.h).
@@ -266,18 +108,14 @@ class MapBody {
   static constexpr bool kIsLarge = Function::kHasFeedback || requires { Function::kDivides; };
   static constexpr int kBlocksAtOnce = kIsLarge ? kBlocksAtOnceIfLarge : kBlocksAtOnceIfSmall;
 
-  MapBody(const Tiling<MapSegment, kCapacity>& tiles, const Function& function, const Votes& votes)
-      : function_(function), votes_(votes), tiles_(tiles) {}
+  MapBody(const Tiling<MapSegment, kCapacity>& tiles, const Function& function) : function_(function), tiles_(tiles) {}
 
   template <class Block>
   RONDA_HOST_DEVICE void operator()(const Block& block) const {
-    Write(block, votes_.cast);
-    const bool lost = IsLost(block, votes_.ballot);
-    for (uint32_t tile = block.index(); !lost && tile < tiles_.tiles(); tile += block.grid()) {
+    for (uint32_t tile = block.index(); tile < tiles_.tiles(); tile += block.grid()) {
       const auto position = tiles_.Find(tile);
       Tile(block, tiles_.segment(position.segment), uint64_t{position.index} * kTileElements);
     }
-    Decide(block, votes_.decision, lost);
   }
 
  private:
@@ -336,7 +174,6 @@ class MapBody {
   }
 
   const Function function_;
-  const Votes votes_;
   const Tiling<MapSegment, kCapacity> tiles_;
 };
 

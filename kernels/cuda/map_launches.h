@@ -6,7 +6,6 @@
 #ifndef RONDA_KERNELS_CUDA_MAP_LAUNCHES_H_
 #define RONDA_KERNELS_CUDA_MAP_LAUNCHES_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
@@ -56,24 +55,15 @@ constexpr bool IsOfGradients() {
          sizeof(From) <= sizeof(float) && sizeof(typename Function::To) <= sizeof(float);
 }
 
-// The votes of the next launch of a call: the first launch writes them, and the last one decides. Launches run one
-// after the other, so the effects of the last one come after those of all others.
-inline Votes TakeVotes(Votes& votes, Rest rest) {
-  Votes own = votes;
-  if (rest == Rest::kMore) own.decision = {};
-  votes.cast = {};
-  return own;
-}
-
 // Applies `function` to all elements of the segments that `describe(index)` gives.
 template <class Function, class Describe, class Launch>
-int LaunchMap(int count, const Function& function, Votes votes, const Describe& describe, const Launch& launch) {
+int LaunchMap(int count, const Function& function, const Describe& describe, const Launch& launch) {
   const auto fill_in = [&](int index, MapSegment& segment) {
     segment = describe(index);
     return TileCount(segment.count, MapTileElements<Function>());
   };
-  const auto run = [&]<int kCapacity>(const Tiling<MapSegment, kCapacity>& tiling, Rest rest) {
-    return launch(MapBody<Function, kCapacity>(tiling, function, TakeVotes(votes, rest)), tiling.tiles());
+  const auto run = [&]<int kCapacity>(const Tiling<MapSegment, kCapacity>& tiling) {
+    return launch(MapBody<Function, kCapacity>(tiling, function), tiling.tiles());
   };
   if (IsOfGradients<Function>() && count <= kFewSegments) {
     return ForTilings < MapSegment, IsOfGradients<Function>() ? kFewSegments : kMaxSegments > (count, fill_in, run);
@@ -86,7 +76,6 @@ struct MapCall {
   DType from;
   DType to;
   Scale scale;
-  Votes votes;
   int segment_count;
   bool has_feedback;
 };
@@ -95,16 +84,14 @@ template <class Describe, class Launch>
 int MapFloats(const MapCall& call, const Describe& describe, const Launch& launch) {
   return VisitFloat(call.from, [&]<class From>(ElementType<From>) {
     return VisitFloat(call.to, [&]<class To>(ElementType<To>) {
-      return LaunchMap(call.segment_count, ScaleFloats<From, To>(call.scale), call.votes, describe, launch);
+      return LaunchMap(call.segment_count, ScaleFloats<From, To>(call.scale), describe, launch);
     });
   });
 }
 
 template <class Describe, class Launch>
 int MapWithFeedback(const MapCall& call, const Describe& describe, const Launch& launch) {
-  const auto narrow = [&](const auto& function) {
-    return LaunchMap(call.segment_count, function, call.votes, describe, launch);
-  };
+  const auto narrow = [&](const auto& function) { return LaunchMap(call.segment_count, function, describe, launch); };
   return VisitFloat(call.from, [&]<class From>(ElementType<From>) {
     if (call.to == DType::kFloat16) return narrow(NarrowFloats<From, Float16>(call.scale));
     if (call.to == DType::kBfloat16) return narrow(NarrowFloats<From, Bfloat16>(call.scale));
@@ -115,16 +102,15 @@ int MapWithFeedback(const MapCall& call, const Describe& describe, const Launch&
 // Copies elements of any type.
 template <class Describe, class Launch>
 int MapCopies(const MapCall& call, const Describe& describe, const Launch& launch) {
-  return VisitBits(SizeOf(call.from), [&]<class E>(ElementType<E>) {
-    return LaunchMap(call.segment_count, Keep<E>(), call.votes, describe, launch);
-  });
+  return VisitBits(SizeOf(call.from),
+                   [&]<class E>(ElementType<E>) { return LaunchMap(call.segment_count, Keep<E>(), describe, launch); });
 }
 
 template <class Describe, class Launch>
 int MapIntegers(const MapCall& call, const Describe& describe, const Launch& launch) {
-  if (call.from == DType::kBool) return LaunchMap(call.segment_count, ToBool(), call.votes, describe, launch);
+  if (call.from == DType::kBool) return LaunchMap(call.segment_count, ToBool(), describe, launch);
   return VisitInteger(call.from, [&]<class E>(ElementType<E>) {
-    return LaunchMap(call.segment_count, ScaleIntegers<E>{call.scale}, call.votes, describe, launch);
+    return LaunchMap(call.segment_count, ScaleIntegers<E>{call.scale}, describe, launch);
   });
 }
 
@@ -147,8 +133,7 @@ inline bool HasFeedback(const PackCall& call) {
 
 template <class Launch>
 int LaunchPackElements(const PackCall& call, const Launch& launch) {
-  const MapCall map = {call.dtype,         call.wire.dtype,  call.scale, {.cast = CastOf(call.vote, call.wire.dtype)},
-                       call.segment_count, HasFeedback(call)};
+  const MapCall map = {call.dtype, call.wire.dtype, call.scale, call.segment_count, HasFeedback(call)};
   return Map(
       map, [&](int index) { return ToWire(call, index); }, launch);
 }
@@ -161,30 +146,22 @@ int LaunchPackBlocks(const PackCall& call, const Launch& launch) {
   };
   return VisitFp8(call.wire.blocks, [&]<class Format>(Format) {
     return VisitFloat(call.dtype, [&]<class E>(ElementType<E>) {
-      return ForTilings<MapSegment>(call.segment_count, fill_in, [&](const Tiling<MapSegment>& tiling, Rest) {
+      return ForTilings<MapSegment>(call.segment_count, fill_in, [&](const Tiling<MapSegment>& tiling) {
         return launch(EncodeBody<Format, E>(tiling, call.scale), tiling.tiles());
       });
     });
   });
 }
 
-inline Votes VotesOf(const UnpackCall& call) {
-  const VoteCount& vote = call.vote;
-  Votes votes = {.ballot = BallotOf(vote, VoteDType(call.wire))};
-  if (vote.votes != nullptr) votes.decision = {vote.decision, vote.gate, vote.opens_at, vote.arrivals};
-  return votes;
-}
-
 template <class Launch>
 int LaunchUnpackElements(const UnpackCall& call, const Launch& launch) {
-  const MapCall map = {call.wire.dtype, call.dtype, call.scale, VotesOf(call), call.segment_count, false};
+  const MapCall map = {call.wire.dtype, call.dtype, call.scale, call.segment_count, false};
   return Map(
       map, [&](int index) { return FromWire(call, index); }, launch);
 }
 
 template <class Launch>
 int LaunchUnpackBlocks(const UnpackCall& call, const Launch& launch) {
-  Votes votes = VotesOf(call);
   const auto fill_in = [&](int index, DecodeSegment& segment) {
     const UnpackSegment& from = call.segments[index];
     segment = {WireAt(call.buffer, from.offset), from.output, from.skip, from.count};
@@ -192,37 +169,22 @@ int LaunchUnpackBlocks(const UnpackCall& call, const Launch& launch) {
   };
   return VisitFp8(call.wire.blocks, [&]<class Format>(Format) {
     return VisitFloat(call.dtype, [&]<class E>(ElementType<E>) {
-      return ForTilings<DecodeSegment>(
-          call.segment_count, fill_in, [&](const Tiling<DecodeSegment>& tiling, Rest rest) {
-            return launch(DecodeBody<Format, E>(tiling, call.scale, TakeVotes(votes, rest)), tiling.tiles());
-          });
+      return ForTilings<DecodeSegment>(call.segment_count, fill_in, [&](const Tiling<DecodeSegment>& tiling) {
+        return launch(DecodeBody<Format, E>(tiling, call.scale), tiling.tiles());
+      });
     });
   });
 }
 
-// Whether any tensor of a call has elements; if none has, no launch for them carries the votes.
-template <class Call>
-bool HasElements(const Call& call) {
-  return std::any_of(call.segments, call.segments + call.segment_count,
-                     [](const auto& segment) { return segment.count > 0; });
-}
-
 template <class Launch>
 int LaunchPack(const PackCall& call, const Launch& launch) {
-  const bool in_blocks = call.wire.blocks != Wire::Blocks::kNone;
-  if (call.vote.votes != nullptr && in_blocks) return kInvalidCall;
-  if (call.vote.votes != nullptr && !HasElements(call)) {
-    return launch(VotesBody{.votes = {.cast = CastOf(call.vote, call.wire.dtype)}}, 1);
-  }
-  return in_blocks ? LaunchPackBlocks(call, launch) : LaunchPackElements(call, launch);
+  return call.wire.blocks != Wire::Blocks::kNone ? LaunchPackBlocks(call, launch) : LaunchPackElements(call, launch);
 }
 
 template <class Launch>
 int LaunchUnpack(const UnpackCall& call, const Launch& launch) {
-  const bool decides = call.vote.votes != nullptr && call.vote.decision != nullptr;
-  if (decides && !HasElements(call)) return launch(VotesBody{.votes = VotesOf(call)}, 1);
-  const bool in_blocks = call.wire.blocks != Wire::Blocks::kNone;
-  return in_blocks ? LaunchUnpackBlocks(call, launch) : LaunchUnpackElements(call, launch);
+  return call.wire.blocks != Wire::Blocks::kNone ? LaunchUnpackBlocks(call, launch)
+                                                 : LaunchUnpackElements(call, launch);
 }
 
 // The following functions call every launch once, so that a DeviceLoad (device_launch.h) or a test sees every kernel.
@@ -247,20 +209,13 @@ void LaunchEveryMapOf(int segments, const Launch& launch) {
   const std::vector<PackSegment> plain(segments, {.count = 1});
   const std::vector<PackSegment> with_feedback(segments, {.residual = &lost, .count = 1});
   const std::vector<UnpackSegment> unpacked(segments, {.count = 1});
-  const VoteCount vote = {.votes = &lost, .count = 1};
   ForEveryDType([&](DType dtype) {
     ForEveryWire([&](const Wire& wire) {
       for (const Scale& scale : {Scale(), Scale{.multiplier = 2}}) {
         for (const std::vector<PackSegment>* packed : {&plain, &with_feedback}) {
           LaunchPack({packed->data(), segments, dtype, wire, scale}, launch);
         }
-        LaunchUnpack({.segments = unpacked.data(),
-                      .segment_count = segments,
-                      .dtype = dtype,
-                      .wire = wire,
-                      .scale = scale,
-                      .vote = vote},
-                     launch);
+        LaunchUnpack({unpacked.data(), segments, dtype, wire, scale}, launch);
       }
     });
   });
@@ -270,8 +225,6 @@ void LaunchEveryMapOf(int segments, const Launch& launch) {
 template <class Launch>
 void LaunchEveryMap(const Launch& launch) {
   for (const int segments : {kFewSegments, kMaxSegments}) LaunchEveryMapOf(segments, launch);
-  uint32_t word = 0;
-  LaunchUnpack({.vote = {.votes = &word, .count = 1, .decision = &word}}, launch);
 }
 
 }  // namespace ronda::kernels::cuda

@@ -25,9 +25,9 @@ struct DeviceHierarchyOptions {
 };
 
 // A HierarchicalCommunicator of a device. The level on the host works on the request's stream. With Across::kStaged,
-// the level across hosts works on its own stream. With Across::kNccl, it also works on the request's stream. Votes, and
-// calls that cannot travel in two levels, go over the host's communicator of the job; with Across::kNccl, over NCCL
-// between all ranks.
+// the level across hosts works on its own stream. With Across::kNccl, it also works on the request's stream. Calls that
+// cannot travel in two levels go over the host's communicator of the job; with Across::kNccl, over NCCL between all
+// ranks.
 //
 // Errors: the device's; RESOURCE_EXHAUSTED.
 absl::StatusOr<DeviceTransport> ConnectDeviceHierarchy(const DeviceHierarchyOptions& options);

@@ -3,12 +3,9 @@
 #ifndef RONDA_RUNTIME_COLLECTIVES_COMMUNICATOR_H_
 #define RONDA_RUNTIME_COLLECTIVES_COMMUNICATOR_H_
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -20,49 +17,6 @@
 
 namespace ronda {
 
-// The result of a vote that a device counts. The device writes it into a word of the host's memory.
-//
-// Thread-safe, except for Reopen.
-class OpenVote {
- public:
-  enum class Outcome : uint8_t { kOpen, kCarriedOut, kVetoed };
-
-  // `owner` keeps the memory of `decision` and `gate` alive.
-  OpenVote(std::shared_ptr<const void> owner, uint32_t* decision, uint32_t* gate)
-      : owner_(std::move(owner)), decision_(decision), gate_(gate) {}
-
-  // The outcome does not change once it is no longer kOpen.
-  Outcome outcome() const {
-    const uint32_t decision = std::atomic_ref<uint32_t>(*decision_).load(std::memory_order_acquire);
-    if (decision == 0) return Outcome::kOpen;
-    return decision == 1 ? Outcome::kCarriedOut : Outcome::kVetoed;
-  }
-
-  // The word into which the device writes 1 or 2 (kernels/cuda/calls.h).
-  uint32_t* decision() const { return decision_; }
-
-  // A word for streams that must not go on before the call has been carried out, now or later. The gate is open when
-  // the word, a counter that may wrap around, has reached `opens_at`. The word never decreases, so a stream that still
-  // waits for the gate of an earlier vote also passes. The device opens the gate if the vote is won.
-  uint32_t* gate() const { return gate_; }
-  uint32_t opens_at() const { return opens_at_; }
-
-  // Opens the gate from the host: streams go on even though the call has not been carried out.
-  void OpenGate() const { std::atomic_ref<uint32_t>(*gate_).store(opens_at_, std::memory_order_release); }
-
-  // Makes the vote open again. REQUIRES: its outcome is known, its gate is open, and no other thread reads it.
-  void Reopen() {
-    ++opens_at_;
-    std::atomic_ref<uint32_t>(*decision_).store(0, std::memory_order_release);
-  }
-
- private:
-  const std::shared_ptr<const void> owner_;
-  uint32_t* const decision_;
-  uint32_t* const gate_;
-  uint32_t opens_at_ = 0;
-};
-
 // A vote on whether a call is carried out. It travels before the call's data, or with it. The call is carried out if
 // all ranks of the job approve. If one rank vetoes, no rank's output is written. The call then has no effect except
 // that it is part of the sequence of calls, because every rank has made it.
@@ -72,9 +26,7 @@ struct Ballot {
   // The thread that makes the call runs this at most once: when it has waited for the others longer than
   // `limits.warning`.
   absl::FunctionRef<void()> when_late;
-  // Equal on every rank. kOpen: the device counts the votes together with the data, and `open_vote` has the outcome.
-  enum class Result : uint8_t { kCarriedOut, kVetoed, kOpen } result = Result::kCarriedOut;
-  std::shared_ptr<const OpenVote> open_vote = nullptr;
+  enum class Result : uint8_t { kCarriedOut, kVetoed } result = Result::kCarriedOut;  // equal on every rank
 };
 
 // The arguments that all calls share.
@@ -87,7 +39,7 @@ struct CallInfo {
   const Group* group = nullptr;    // the ranks that take part; nullptr: every rank of the job
   OpType op = OpType::kAllreduce;  // the operation that the client requested, for messages
   WaitLimits limits;               // of each wait for another rank's progress
-  // Not null: the ranks vote first. Only for Reduce and Barrier of all ranks of the job.
+  // Not null: the ranks vote first. Only for Reduce and Barrier of all ranks of the job, in the host's memory.
   Ballot* ballot = nullptr;
 };
 
@@ -207,9 +159,9 @@ struct Tuning {
 //
 // The communicator of a device (buffers in Memory::kCuda) does not block. A call returns once its work is on the
 // communicator's stream, behind all earlier work. The outputs are complete, and the inputs may be changed, when the
-// device has done that work. Arrays that are not buffers, such as sizes, are read before the call returns. A ballot
-// ends as kOpen; a veto leaves the outputs untouched. Errors on the device are found by the thread that watches the
-// stream.
+// device has done that work. Arrays that are not buffers, such as sizes, are read before the call returns. Its calls
+// have no ballot: the ranks vote over the host's communicator before they make a call. Errors on the device are found
+// by the thread that watches the stream.
 class Communicator {
  public:
   virtual ~Communicator() = default;

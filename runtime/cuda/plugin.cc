@@ -23,10 +23,6 @@ struct CudaDriver {
   CUresult (*pointer_attribute)(void* data, CUpointer_attribute attribute, CUdeviceptr pointer);
   CUresult (*context_state)(CUdevice device, unsigned int* flags, int* active);  // of its primary context
   CUresult (*device_uuid)(CUuuid* uuid, CUdevice device);  // for a part of a GPU: the part's; nullptr: an old driver
-  // nullptr: an old driver.
-  CUresult (*device_attribute)(int* value, CUdevice_attribute attribute, CUdevice device);
-  CUresult (*wait_value)(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags);
-  CUresult (*write_value)(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags);
 
   // nullptr if there is no driver.
   static const CudaDriver* Get();
@@ -43,9 +39,6 @@ const CudaDriver* LoadDriver() {
   if (library == nullptr) return nullptr;
   static CudaDriver driver;
   Find(library, "cuDeviceGetUuid_v2", &driver.device_uuid);
-  Find(library, "cuDeviceGetAttribute", &driver.device_attribute);
-  Find(library, "cuStreamWaitValue32_v2", &driver.wait_value);
-  Find(library, "cuStreamWriteValue32_v2", &driver.write_value);
   CUresult (*initialize)(unsigned int) = nullptr;
   const bool is_complete = Find(library, "cuInit", &initialize) &&
                            Find(library, "cuPointerGetAttribute", &driver.pointer_attribute) &&
@@ -247,43 +240,6 @@ int ElapsedMs(void* begin, void* end, float* ms) {
   return Result(cudaEventElapsedTime(ms, AsEvent(begin), AsEvent(end)));
 }
 
-// Checks for the second version of these operations, which drivers have since CUDA 11.7. There is no attribute for 32
-// bits.
-int HasWords(int* has) {
-  *has = 0;
-  const CudaDriver* const driver = CudaDriver::Get();
-  int device = 0;
-  if (const int error = CurrentDevice(&device); error != cudaSuccess) return error;
-  if (driver == nullptr || driver->device_attribute == nullptr || driver->wait_value == nullptr ||
-      driver->write_value == nullptr) {
-    return cudaSuccess;
-  }
-  driver->device_attribute(has, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, device);
-  return cudaSuccess;
-}
-
-// The driver and the runtime have the same error numbers.
-int WaitWord(void* stream, const uint32_t* word, uint32_t value) {
-  return CudaDriver::Get()->wait_value(AsStream(stream), reinterpret_cast<CUdeviceptr>(word), value,
-                                       CU_STREAM_WAIT_VALUE_GEQ);
-}
-
-int WriteWord(void* stream, uint32_t* word, uint32_t value) {
-  return CudaDriver::Get()->write_value(AsStream(stream), reinterpret_cast<CUdeviceptr>(word), value,
-                                        CU_STREAM_WRITE_VALUE_DEFAULT);
-}
-
-int SharesQueues(void* stream, int* shares) {
-  *shares = 1;
-  int lowest = 0;
-  int highest = 0;
-  if (const int error = Result(cudaDeviceGetStreamPriorityRange(&lowest, &highest)); error != cudaSuccess) return error;
-  int priority = 0;
-  const int error = Result(cudaStreamGetPriority(AsStream(stream), &priority));
-  if (error == cudaSuccess) *shares = priority == highest ? 1 : 0;
-  return error;
-}
-
 int Copy(void* dst, const void* src, size_t bytes, void* stream) {
   return Result(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, AsStream(stream)));
 }
@@ -338,10 +294,6 @@ constexpr ronda_cuda_plugin kTable = {
     .query_event = QueryEvent,
     .synchronize_event = SynchronizeEvent,
     .elapsed_ms = ElapsedMs,
-    .has_words = HasWords,
-    .wait_word = WaitWord,
-    .write_word = WriteWord,
-    .shares_queues = SharesQueues,
     .copy = Copy,
     .fill_zero = FillZero,
     .pack = Launch<cuda_kernels::PackCall, cuda_kernels::DevicePack>,

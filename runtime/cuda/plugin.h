@@ -18,7 +18,7 @@
 extern "C" {
 
 // Raised with every change of the table or of the structs in its arguments.
-#define RONDA_CUDA_PLUGIN_VERSION 4
+#define RONDA_CUDA_PLUGIN_VERSION 5
 
 struct ronda_cuda_device {
   char name[256];    // "NVIDIA H200"
@@ -79,17 +79,6 @@ struct ronda_cuda_plugin {
   int (*query_event)(void* event, int* done);
   int (*synchronize_event)(void* event);  // blocks
   int (*elapsed_ms)(void* begin, void* end, float* ms);
-
-  // Words in pinned host memory that order streams. Sets *has to whether this thread's device supports them.
-  int (*has_words)(int* has);
-  // `stream` continues when the word has reached `value`, counted so that it may wrap around: (int32_t)(*word - value)
-  // >= 0. A stream, a kernel, or a plain store of the host may set the word.
-  int (*wait_word)(void* stream, const uint32_t* word, uint32_t value);
-  // Sets the word when `stream` reaches this point, after the effects of all earlier work on the stream.
-  int (*write_word)(void* stream, uint32_t* word, uint32_t value);
-  // Whether work of `stream` may delay work of streams of create_stream that nothing orders behind it. The device has
-  // fewer queues than streams, and streams of one priority share them.
-  int (*shares_queues)(void* stream, int* shares);
 
   // All of these run in order on `stream`.
   int (*copy)(void* dst, const void* src, size_t bytes, void* stream);  // between any memories, host memory pinned

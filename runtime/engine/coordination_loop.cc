@@ -76,12 +76,10 @@ absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::Step() {
   return Listen(now);
 }
 
-absl::Status CoordinationLoop::TakeNote(absl::Time now) {
-  if (!schedule_.locked() || lists_.has_begun()) return absl::OkStatus();
-  RONDA_RETURN_IF_ERROR(TakeFresh(now));
+void CoordinationLoop::TakeNote(absl::Time now) {
+  if (!schedule_.locked() || lists_.has_begun()) return;
+  TakeFresh(now);
   schedule_.CheckPatience(now);
-  schedule_.NoteDemand();
-  return absl::OkStatus();
 }
 
 absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::FollowSchedule(absl::Time now) {
@@ -91,7 +89,7 @@ absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::FollowSchedule(absl
     const absl::Time unlocked = parts_.clock->Now();
     answers_.Heard(unlocked);
     if (schedule_.is_misfit()) reporter_.NoteMisfit();
-    RONDA_RETURN_IF_ERROR(ReportWhatWaited(unlocked));
+    ReportWhatWaited(unlocked);
   }
   return Progress::kSome;
 }
@@ -105,7 +103,7 @@ absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::FollowList() {
   if (end->schedule) {
     parts_.meter->counters().schedules_begun.Add();
     schedule_.Begin(*std::move(end->schedule), now);
-    RONDA_RETURN_IF_ERROR(ReportAnew());
+    ReportAnew();
   }
   return end->job == ResponseList::Job::kGoesOn ? Progress::kSome : Progress::kOver;
 }
@@ -120,9 +118,8 @@ void CoordinationLoop::ApplySettings(const JobSettings& settings) {
 absl::Status CoordinationLoop::ReportFresh(absl::Time now) {
   // Read before the queue is examined: so every submission that was accepted before the request is found.
   const bool shutting_down = parts_.shutdown_requested->load();
-  if (!held_.empty()) RONDA_RETURN_IF_ERROR(ReportHeld());
   if (shutting_down || schedule_.locked() || now - parts_.queue->OldestFresh() >= cycle_time_) {
-    RONDA_RETURN_IF_ERROR(TakeFresh(now));
+    TakeFresh(now);
   }
   if (shutting_down) ShutDownIfDone(now);
   if (schedule_.locked()) return absl::OkStatus();
@@ -143,9 +140,8 @@ void CoordinationLoop::LookAtProgram(absl::Time now) {
   look_at_program_ = now + kQuiet;
 }
 
-absl::Status CoordinationLoop::TakeFresh(absl::Time now) {
-  for (TensorEntry* entry : parts_.queue->TakeFresh(now)) RONDA_RETURN_IF_ERROR(Report(*entry));
-  return absl::OkStatus();
+void CoordinationLoop::TakeFresh(absl::Time now) {
+  for (TensorEntry* entry : parts_.queue->TakeFresh(now)) Report(*entry);
 }
 
 void CoordinationLoop::ShutDownIfDone(absl::Time now) {
@@ -162,56 +158,39 @@ void CoordinationLoop::ShutDownIfDone(absl::Time now) {
 
 // Other ranks may wait for tensors that this rank will never submit, and so keep it waiting for its own operations.
 void CoordinationLoop::Drain() {
-  if (departure_ != Departure::kNotYet || parts_.queue->has_followers() || !held_.empty()) return;
+  if (departure_ != Departure::kNotYet || parts_.queue->has_followers()) return;
   reporter_.Drain();
   departure_ = Departure::kDraining;
 }
 
-absl::Status CoordinationLoop::Report(TensorEntry& entry) {
-  if (schedule_.SubmitAgain(entry)) return absl::OkStatus();
+void CoordinationLoop::Report(TensorEntry& entry) {
+  if (schedule_.SubmitAgain(entry)) return;
   const TensorRequest& request = entry.submission.request;
   if (reporter_.process_sets().Find(request.process_set) == nullptr) {
-    return executor_.Refuse(
+    return parts_.queue->Complete(
         &entry, absl::FailedPreconditionError(
                     absl::StrCat("tensor '", request.name, "': process set ", request.process_set, " was removed")));
   }
   reporter_.NoteCompletions(entry.learned_of);
-  if (schedule_.locked()) {
-    schedule_.Submit(entry, reporter_.Find(request));
-    return absl::OkStatus();
-  }
-  if (!executor_.MayGive(entry)) {
-    held_.push_back(&entry);
-    return absl::OkStatus();
-  }
+  if (schedule_.locked()) return schedule_.Submit(entry, reporter_.Find(request));
   reporter_.Submit(request);
   look_at_program_ = entry.taken + kQuiet;
   entry.reported = parts_.log->Reported(request);
   answers_.Expect(entry);
-  return absl::OkStatus();
 }
 
-absl::Status CoordinationLoop::ReportHeld() {
-  std::vector<TensorEntry*> held;
-  held.swap(held_);
-  for (TensorEntry* entry : held) RONDA_RETURN_IF_ERROR(Report(*entry));
-  return absl::OkStatus();
-}
-
-absl::Status CoordinationLoop::ReportAnew() {
-  held_.clear();
-  for (TensorEntry* entry : parts_.queue->Taken()) RONDA_RETURN_IF_ERROR(Report(*entry));
-  return absl::OkStatus();
+void CoordinationLoop::ReportAnew() {
+  for (TensorEntry* entry : parts_.queue->Taken()) Report(*entry);
 }
 
 // Submissions that have come meanwhile are reported together with the others, so that one age applies to all: deadlines
 // begin at the submission.
-absl::Status CoordinationLoop::ReportWhatWaited(absl::Time now) {
+void CoordinationLoop::ReportWhatWaited(absl::Time now) {
   static_cast<void>(parts_.queue->TakeFresh(now));  // so that Taken() includes them
   absl::Time newest = absl::InfinitePast();
   for (const TensorEntry* entry : parts_.queue->Taken()) newest = std::max(newest, entry->since);
   if (newest < now && newest != absl::InfinitePast()) reporter_.SetAge(now - newest);
-  return ReportAnew();
+  ReportAnew();
 }
 
 absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::Listen(absl::Time now) {

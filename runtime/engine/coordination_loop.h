@@ -68,7 +68,7 @@ class CoordinationLoop {
   absl::StatusOr<Progress> Step();
 
   // Takes submissions that are new at `now` to the locked schedule. Does nothing if the next step has more to do.
-  absl::Status TakeNote(absl::Time now);
+  void TakeNote(absl::Time now);
 
   // When to call Step again at the latest, even if nothing has been submitted and no message has come.
   absl::Time NextDeadline() const;
@@ -78,16 +78,14 @@ class CoordinationLoop {
   // Whether the program waits. The coordinator needs this to find ranks that wait for each other.
   absl::Time NextLookAtProgram() const;
   void LookAtProgram(absl::Time now);
-  absl::Status TakeFresh(absl::Time now);
+  void TakeFresh(absl::Time now);
   void ShutDownIfDone(absl::Time now);
   // Reports, once, that this rank will submit nothing more, after everything that it has submitted is reported.
   void Drain();
-  absl::Status Report(TensorEntry& entry);
-  // Reports again the tensors that could not be reported before.
-  absl::Status ReportHeld();
+  void Report(TensorEntry& entry);
   // A schedule has begun or was unlocked: submits the tensors in flight to the reporter again.
-  absl::Status ReportAnew();
-  absl::Status ReportWhatWaited(absl::Time now);
+  void ReportAnew();
+  void ReportWhatWaited(absl::Time now);
 
   // kNone if no bucket of the locked schedule is ready.
   absl::StatusOr<Progress> FollowSchedule(absl::Time now);
@@ -109,7 +107,6 @@ class CoordinationLoop {
   ListRunner lists_;
   bool has_started_ = false;
   absl::Time look_at_program_ = absl::InfiniteFuture();
-  std::vector<TensorEntry*> held_;       // taken, to be reported when Executor::MayGive allows it
   std::vector<ControlMessage> reports_;  // on the coordinator: received, not processed
   enum class Departure { kNotYet, kDraining, kReported } departure_ = Departure::kNotYet;
 };

@@ -11,16 +11,14 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/gradients.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/engine/device/device_completion.h"
 
 namespace ronda {
 namespace {
 
-// Whether the votes travel with the data. On a device a reduce votes separately: its result may go to where its input
-// is, and the copy that allows this would come before the votes are known.
+// Whether the votes travel with the data. What a device has been given cannot be taken back, so the ranks vote before
+// they give it anything.
 bool VotesWithData(const TensorRequest& request) {
-  if (request.memory != Memory::kHost && request.op == OpType::kReduce) return false;
-  return TraitsOf(request.op).reduces && request.reduction != Reduction::kAdasum;
+  return request.memory == Memory::kHost && TraitsOf(request.op).reduces && request.reduction != Reduction::kAdasum;
 }
 
 // `run` after the vote has approved it.
@@ -29,8 +27,6 @@ BucketRun Decided(const BucketRun& run) {
   decided.info.ballot = nullptr;
   return decided;
 }
-
-bool IsOpen(const CallInfo& info) { return info.ballot != nullptr && info.ballot->result == Ballot::Result::kOpen; }
 
 // If a rank does not come, the warning first leads to a negotiation, which finds that rank. The communicator gives up
 // only when rank 0 would have given up.
@@ -91,7 +87,7 @@ absl::Status Executor::Execute(const AgreedBucket& bucket) {
   return CarryAndComplete(MakeRun(bucket, group));
 }
 
-absl::StatusOr<Executor::Voted> Executor::ExecuteIfAllApprove(const AgreedBucket& bucket, const Vote& vote) {
+absl::StatusOr<Ballot::Result> Executor::ExecuteIfAllApprove(const AgreedBucket& bucket, const Vote& vote) {
   Ballot ballot = {.own = vote.own, .when_late = vote.when_late};
   const bool approves = vote.own == Ballot::Vote::kApprove;
   ForgetEntries();
@@ -104,7 +100,7 @@ absl::StatusOr<Executor::Voted> Executor::ExecuteIfAllApprove(const AgreedBucket
   run.info.limits = LimitsOfVote(run.info.limits);
   run.info.ballot = &ballot;
   RONDA_RETURN_IF_ERROR(CarryAndComplete(run));
-  return Voted{.result = ballot.result, .open = std::exchange(open_, {})};
+  return ballot.result;
 }
 
 // The label looks like "conv1/weight and 9 more".
@@ -123,69 +119,57 @@ BucketRun Executor::MakeRun(const AgreedBucket& bucket, const Group& group) {
 }
 
 absl::Status Executor::CarryAndComplete(const BucketRun& run) {
-  const bool is_on_device = run.request(0).memory != Memory::kHost;
   if (!run.takes_part()) {
     parts_.log->PassedBy();
-    return is_on_device ? CarryOnDevice(run) : Carry(run, host_);
+    return Carry(run).status();
   }
   parts_.log->Started(CollectiveOf(run));
-  const absl::Status status = is_on_device ? CarryOnDevice(run) : Carry(run, host_);
-  if (status.ok() && IsVetoed(run.info)) {
-    parts_.log->Ended(CollectiveOf(run), BucketOutcome::kVetoed);
-    return status;
+  const absl::StatusOr<BucketOutcome> outcome = Carry(run);
+  parts_.log->Ended(CollectiveOf(run), outcome.ok() ? *outcome : BucketOutcome::kFailed);
+  RONDA_RETURN_IF_ERROR(outcome.status());
+  if (*outcome == BucketOutcome::kDone || *outcome == BucketOutcome::kLaunched) {
+    parts_.queue->CompleteAll(run.entries, run.results);
   }
-  if (is_on_device) return status;
-  parts_.log->Ended(CollectiveOf(run), status.ok() ? BucketOutcome::kDone : BucketOutcome::kFailed);
-  RONDA_RETURN_IF_ERROR(status);
-  parts_.queue->CompleteAll(run.entries, run.results);
   return absl::OkStatus();
 }
 
-absl::Status Executor::CarryOnDevice(const BucketRun& run) {
-  // In a job of one rank the outcome of the vote is known, and a rank without a lane cannot vote on the device.
-  const bool votes_there =
-      parts_.devices->lane() != nullptr && parts_.communicator->size() > 1 && VotesWithData(run.request(0));
-  if (run.info.ballot != nullptr && !votes_there) {
+absl::StatusOr<BucketOutcome> Executor::Carry(const BucketRun& run) {
+  if (run.info.ballot != nullptr && !VotesWithData(run.request(0))) {
     RONDA_RETURN_IF_ERROR(VoteFirst(run));
-    return IsVetoed(run.info) ? absl::OkStatus() : CarryOnDevice(Decided(run));
+    if (IsVetoed(run.info)) return BucketOutcome::kVetoed;
+    // The vote was itself the barrier.
+    if (run.info.op == OpType::kBarrier) return BucketOutcome::kDone;
+    return Carry(Decided(run));
   }
-  RONDA_ASSIGN_OR_RETURN(const Opened opened, OpenDevice(run));
-  if (opened == Opened::kRefused) return absl::OkStatus();
-  const absl::Status status = GiveToDevice(run);
-  if (status.ok()) return status;
-  parts_.log->Ended(CollectiveOf(run), BucketOutcome::kFailed);
-  return WhileGiving(run.info, status);
+  if (run.request(0).memory != Memory::kHost) return CarryOnDevice(run);
+  RONDA_RETURN_IF_ERROR(RunOn(host_, run));
+  return IsVetoed(run.info) ? BucketOutcome::kVetoed : BucketOutcome::kDone;
 }
 
-absl::StatusOr<Executor::Opened> Executor::OpenDevice(const BucketRun& run) {
-  if (parts_.devices->lane() != nullptr) return Opened::kYes;
-  RONDA_ASSIGN_OR_RETURN(const DeviceLanes::Opening opening, parts_.devices->Open(run.info));
-  if (opening.lane != nullptr) {
+absl::Status Executor::RunOn(Lane& lane, const BucketRun& run) {
+  if (TraitsOf(run.info.op).membership) return SettleMembership(run);
+  return TraitsOf(run.info.op).reduces ? lane.reductions.Run(run) : lane.exchanges.Run(run);
+}
+
+absl::StatusOr<BucketOutcome> Executor::CarryOnDevice(const BucketRun& run) {
+  if (parts_.devices->lane() == nullptr) {
+    RONDA_ASSIGN_OR_RETURN(const DeviceLanes::Opening opening, parts_.devices->Open(run.info));
+    if (opening.lane == nullptr) {
+      RefuseAll(run, opening.refusal);
+      return BucketOutcome::kFailed;
+    }
     device_.emplace(opening.lane, parts_.communicator);
-    return Opened::kYes;
   }
-  parts_.log->Ended(CollectiveOf(run), BucketOutcome::kFailed);
-  RONDA_RETURN_IF_ERROR(RefuseAll(run, opening.refusal));
-  return Opened::kRefused;
+  RONDA_RETURN_IF_ERROR(WhileGiving(run.info, GiveToDevice(run)));
+  return BucketOutcome::kLaunched;
 }
 
-absl::Status Executor::RefuseAll(const BucketRun& run, const absl::Status& status) {
+void Executor::RefuseAll(const BucketRun& run, const absl::Status& status) {
   for (const TensorEntry* entry : run.entries) {
     const TensorRequest& request = entry->submission.request;
     parts_.log->Failed(request);
-    RONDA_RETURN_IF_ERROR(Refuse(entry, AboutTensor(request.name, status)));
+    parts_.queue->Complete(entry, AboutTensor(request.name, status));
   }
-  return absl::OkStatus();
-}
-
-absl::Status Executor::Refuse(const TensorEntry* entry, const absl::Status& status) {
-  if (const std::shared_ptr<DeviceCompletion> undecided = entry->undecided) {
-    // The gate of its bucket stays closed until the job has failed.
-    if (undecided->bucket().Refuse(entry->submission.request.name, status)) return status;
-    RONDA_RETURN_IF_ERROR(NoteAgain(undecided));
-  }
-  parts_.queue->Complete(entry, status);
-  return absl::OkStatus();
 }
 
 absl::Status Executor::GiveToDevice(const BucketRun& run) {
@@ -199,70 +183,14 @@ absl::Status Executor::GiveToDevice(const BucketRun& run) {
   const DeviceRange range(lane.plugin(), absl::StrCat(absl::AsciiStrToUpper(Name(run.info.op)), " ", run.info.label));
   RONDA_RETURN_IF_ERROR(lane.Begin(
       {.label = run.info.label, .op = run.info.op, .bytes = BytesOf(run), .limits = run.info.limits}, ready_.points()));
-  RONDA_RETURN_IF_ERROR(Carry(run, *device_));
-  const bool is_awaited = run.takes_part() || IsOpen(run.info);
-  if (is_awaited && !IsVetoed(run.info)) return FinishOnDevice(run);
-  lane.Drop();
-  return absl::OkStatus();
-}
-
-absl::Status Executor::FinishOnDevice(const BucketRun& run) {
-  const bool is_open = IsOpen(run.info);
-  const bool completes_now = is_open && CompletesAtLaunch(run);
-  LaunchedBucket::Undecided undecided = {};
-  if (completes_now) undecided = {.vote = run.info.ballot->open_vote, .number = undecided_.Add()};
-  using Waiting = DeviceCompletion::Waiting;
-  RONDA_ASSIGN_OR_RETURN(
-      const std::shared_ptr<DeviceCompletion> completion,
-      parts_.devices->lane()->Finish(is_open ? Waiting::kEngine : Waiting::kHandles, std::move(undecided)));
-  for (OperationResult& result : run.results) result.completion = completion;
-  if (run.takes_part()) parts_.log->Ended(CollectiveOf(run), BucketOutcome::kLaunched);
-  if (!is_open) return CompleteAll(run.entries, run.results);
-  if (completes_now) parts_.queue->Launch(run.entries, run.results, completion);
-  open_ = {.entries = std::move(entries_),
-           .results = std::move(results_),
-           .vote = run.info.ballot->open_vote,
-           .completion = completion,
-           .handles = completes_now ? OpenBucket::Handles::kAreComplete : OpenBucket::Handles::kWait};
-  ForgetEntries();
-  return absl::OkStatus();
-}
-
-// Whether the handles may complete at the launch. If the vote is lost later, the handles must not have changed. So the
-// results must be in the caller's memory: parts of a tensor may differ if fewer ranks take part. The bucket must detect
-// no overflow, because a flag would be visible before the result. And a tensor cannot be in two buckets that were
-// launched before the decision.
-bool Executor::CompletesAtLaunch(const BucketRun& run) const {
-  const TensorRequest& kind = run.request(0);
-  return run.takes_part() && parts_.devices->lane()->has_gates() && kind.op == OpType::kAllreduce &&
-         kind.overflow == TensorRequest::Overflow::kIgnored &&
-         std::all_of(run.entries.begin(), run.entries.end(),
-                     [](const TensorEntry* entry) { return entry->undecided == nullptr; });
-}
-
-absl::Status Executor::Complete(OpenBucket& open) {
-  if (open.handles == OpenBucket::Handles::kWait) return CompleteAll(open.entries, absl::MakeSpan(open.results));
-  undecided_.Settle(open.completion->bucket().number());
-  parts_.queue->CompleteAll(open.entries, absl::MakeSpan(open.results));
-  return absl::OkStatus();
-}
-
-void Executor::NoteVeto(const OpenBucket& open) {
-  if (open.handles == OpenBucket::Handles::kAreComplete) open.completion->bucket().ExpectAgain(open.entries.size());
-}
-
-absl::Status Executor::CompleteAll(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results) {
-  for (const TensorEntry* entry : entries) {
-    if (entry->undecided != nullptr) RONDA_RETURN_IF_ERROR(NoteAgain(entry->undecided));
+  RONDA_RETURN_IF_ERROR(RunOn(*device_, run));
+  if (!run.takes_part()) {
+    lane.Drop();
+    return absl::OkStatus();
   }
-  parts_.queue->CompleteAll(entries, results);
+  RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceCompletion> completion, lane.Finish());
+  for (OperationResult& result : run.results) result.completion = completion;
   return absl::OkStatus();
-}
-
-absl::Status Executor::NoteAgain(const std::shared_ptr<DeviceCompletion>& undecided) {
-  if (!undecided->bucket().NoteAgain()) return absl::OkStatus();
-  undecided_.Settle(undecided->bucket().number());
-  return parts_.devices->lane()->Relaunch(undecided);
 }
 
 void Executor::ForgetEntries() {
@@ -282,17 +210,6 @@ absl::Status Executor::FindEntries(const AgreedBucket& bucket) {
   }
   results_.resize(entries_.size());
   return absl::OkStatus();
-}
-
-absl::Status Executor::Carry(const BucketRun& run, Lane& lane) {
-  if (TraitsOf(run.info.op).membership) return SettleMembership(run);
-  if (run.info.ballot == nullptr || VotesWithData(run.request(0))) {
-    return TraitsOf(run.info.op).reduces ? lane.reductions.Run(run) : lane.exchanges.Run(run);
-  }
-  RONDA_RETURN_IF_ERROR(VoteFirst(run));
-  // The vote was itself the barrier.
-  if (IsVetoed(run.info) || run.info.op == OpType::kBarrier) return absl::OkStatus();
-  return Carry(Decided(run), lane);
 }
 
 absl::Status Executor::SettleMembership(const BucketRun& run) {
@@ -384,72 +301,30 @@ void ScheduleRunner::CheckPatience(absl::Time now) {
 }
 
 absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::RunNext(absl::Time now) {
-  const bool has_settled = IsOpenOver();
-  RONDA_RETURN_IF_ERROR(SettleOpen(now));
   if (schedule_.called_off()) schedule_.RequestUnlock();
   CheckPatience(now);
-  if (schedule_.unlocking() || now >= OpenDeadline()) CallOff();
-  if (schedule_.HasToUnlock()) return Unlock(now);
-  if (IsStuckBehindVeto()) {
-    schedule_.RequestUnlock();
-    CallOff();
-  }
-  if (const AgreedBucket* const bucket = Next()) return Enter(*bucket, now);
-  NoteDemand();
-  return has_settled ? Outcome::kCarriedOut : Outcome::kNotReady;
-}
-
-const AgreedBucket* ScheduleRunner::Next() const {
+  if (schedule_.unlocking()) CallOff();
   const AgreedBucket* const bucket = schedule_.Next();
-  return bucket == nullptr || schedule_.unlocking() || MayGive(*bucket) ? bucket : nullptr;
-}
-
-bool ScheduleRunner::MayGive(const AgreedBucket& bucket) const {
-  const auto entries = EntriesOfNext(bucket);
-  return std::all_of(entries.begin(), entries.end(),
-                     [this](const TensorEntry* entry) { return parts_.executor->MayGive(*entry); });
-}
-
-bool ScheduleRunner::IsStuckBehindVeto() const {
-  return !schedule_.has_open() && !schedule_.unlocking() && schedule_.Next() != nullptr && Next() == nullptr;
+  return bucket == nullptr ? Outcome::kNotReady : Enter(*bucket, now);
 }
 
 absl::Span<const TensorEntry* const> ScheduleRunner::EntriesOfNext(const AgreedBucket& bucket) const {
   return absl::MakeConstSpan(entries_[schedule_.next_bucket()]).first(bucket.responses.size());
 }
 
-void ScheduleRunner::NoteDemand() {
-  const bool waits = locked() && schedule_.has_open() &&
-                     (parts_.queue->has_followers() || parts_.progress->waiting() > 0 || schedule_.Next() != nullptr);
-  if (std::exchange(demands_, waits) == waits) return;
-  if (waits) {
-    parts_.executor->BeginDemand();
-  } else {
-    parts_.executor->EndDemand();
-  }
-}
-
 absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::Enter(const AgreedBucket& bucket, absl::Time now) {
   const uint64_t rounds = schedule_.progress().rounds;
-  RONDA_ASSIGN_OR_RETURN(Executor::Voted voted, Execute(bucket));
-  switch (voted.result) {
-    case Ballot::Result::kCarriedOut:
-      schedule_.Enter(LockedSchedule::Outcome::kCarriedOut, now);
-      NoteCarriedOut(rounds, now);
-      break;
-    case Ballot::Result::kOpen:
-      schedule_.EnterOpen(now);
-      open_.push_back(std::move(voted.open));
-      break;
-    case Ballot::Result::kVetoed:
-      schedule_.Enter(LockedSchedule::Outcome::kVetoed, now);
-      if (schedule_.HasToUnlock()) return Unlock(now);
-      break;
+  RONDA_ASSIGN_OR_RETURN(const Ballot::Result result, Execute(bucket));
+  if (result == Ballot::Result::kVetoed) {
+    schedule_.Enter(LockedSchedule::Outcome::kVetoed, now);
+    return Unlock(now);
   }
+  schedule_.Enter(LockedSchedule::Outcome::kCarriedOut, now);
+  NoteCarriedOut(rounds, now);
   return Outcome::kCarriedOut;
 }
 
-absl::StatusOr<Executor::Voted> ScheduleRunner::Execute(const AgreedBucket& bucket) {
+absl::StatusOr<Ballot::Result> ScheduleRunner::Execute(const AgreedBucket& bucket) {
   const auto call_off = [&] {
     parts_.log->Waited(bucket);
     CallOff();
@@ -472,52 +347,12 @@ void ScheduleRunner::NoteCarriedOut(uint64_t rounds_before, absl::Time now) {
   if (parts_.role->wants_to_unlock()) schedule_.RequestUnlock();
 }
 
-absl::Status ScheduleRunner::SettleOpen(absl::Time now) {
-  while (IsOpenOver()) {
-    Executor::OpenBucket& first = open_.front();
-    const uint64_t rounds = schedule_.progress().rounds;
-    switch (first.vote->outcome()) {
-      case OpenVote::Outcome::kOpen: {
-        const absl::Status& status = first.completion->status();
-        return status.ok() ? absl::InternalError("the device has carried out a bucket without counting its votes")
-                           : status;
-      }
-      case OpenVote::Outcome::kCarriedOut:
-        schedule_.Settle(LockedSchedule::Outcome::kCarriedOut);
-        RONDA_RETURN_IF_ERROR(parts_.executor->Complete(first));
-        NoteCarriedOut(rounds, now);
-        break;
-      case OpenVote::Outcome::kVetoed:
-        schedule_.Settle(LockedSchedule::Outcome::kVetoed);
-        parts_.executor->NoteVeto(first);
-        break;
-    }
-    open_.pop_front();
-  }
-  return absl::OkStatus();
-}
-
-bool ScheduleRunner::IsOpenOver() const {
-  if (open_.empty()) return false;
-  const Executor::OpenBucket& first = open_.front();
-  // The watch also settles the bucket after an error of the device.
-  return first.vote->outcome() != OpenVote::Outcome::kOpen || first.completion->is_settled();
-}
-
-// The device waits for the other ranks, so no host code notices there that they are late.
-absl::Time ScheduleRunner::OpenDeadline() const {
-  if (!schedule_.has_open() || schedule_.called_off()) return absl::InfiniteFuture();
-  const WaitLimits& limits = parts_.executor->limits();
-  return schedule_.oldest_open_since() + std::min(limits.warning, limits.deadline);
-}
-
 void ScheduleRunner::CallOff() {
   if (schedule_.CallOff()) parts_.control->CallOff(schedule_.number());
 }
 
 ScheduleRunner::Outcome ScheduleRunner::Unlock(absl::Time now) {
   parts_.counters->schedules_left.Add();
-  NoteDemand();
   if (schedule_.Unlock() == LockedSchedule::Cause::kOwn) parts_.counters->own_vetoes.Add();
   if (parts_.role != nullptr) parts_.role->Unlock(schedule_.progress(), now);
   return Outcome::kUnlocked;

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -65,7 +64,8 @@ class HostPlane : public DataPlane {
 //
 // Tensors in the memory of a device have their own lane (device/device_lane.h). All ranks make it when they come to the
 // first bucket with such tensors. Every rank executes every bucket, so that is the same point for all ranks. The
-// handles complete when the bucket has been given to the device; their DeviceCompletion reports the rest.
+// handles complete when the bucket has been given to the device; their DeviceCompletion reports the rest. What a device
+// has been given is final: if a bucket has a vote, the ranks vote before that, over the host's communicator.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class Executor {
@@ -101,42 +101,7 @@ class Executor {
     absl::Span<const TensorEntry* const> entries;
     absl::FunctionRef<void()> when_late;  // called once if this rank waits for longer than the warning time
   };
-  // A bucket whose votes the device has not counted yet. Its tensors are in the queue. Their handles are complete if
-  // the bucket was launched before the decision.
-  struct OpenBucket {
-    std::vector<const TensorEntry*> entries;  // this rank's; none if it has vetoed
-    std::vector<OperationResult> results;
-    std::shared_ptr<const OpenVote> vote;
-    std::shared_ptr<DeviceCompletion> completion;
-    enum class Handles : uint8_t { kWait, kAreComplete } handles = Handles::kWait;
-  };
-  struct Voted {
-    Ballot::Result result = Ballot::Result::kCarriedOut;
-    OpenBucket open;  // of kOpen
-  };
-  absl::StatusOr<Voted> ExecuteIfAllApprove(const AgreedBucket& bucket, const Vote& vote);
-
-  // All ranks have approved: completes the handles. Errors: the device's.
-  absl::Status Complete(OpenBucket& open);
-
-  // A rank has vetoed: the tensors stay in the queue and are carried out in other buckets later.
-  static void NoteVeto(const OpenBucket& open);
-
-  // Whether the tensor may be given to the device or to the negotiation. It may not while a trainer's stream may hold
-  // it back (UndecidedBuckets).
-  bool MayGive(const TensorEntry& entry) const {
-    return entry.ready == nullptr || undecided_.MayAwait(entry.ready->behind());
-  }
-
-  // The tensor is not carried out: its handle gets `status`, which names the tensor.
-  // Errors: `status`, for the whole job, if a stream of the trainer already waits for the tensor's bucket; the
-  // device's.
-  absl::Status Refuse(const TensorEntry* entry, const absl::Status& status);
-
-  // Between these two calls the device is polled often.
-  // REQUIRES: some bucket is open.
-  void BeginDemand() { parts_.devices->lane()->attention().Begin(); }
-  void EndDemand() { parts_.devices->lane()->attention().End(); }
+  absl::StatusOr<Ballot::Result> ExecuteIfAllApprove(const AgreedBucket& bucket, const Vote& vote);
 
  private:
   // The operations on tensors in one memory: the host's or the device's.
@@ -152,21 +117,14 @@ class Executor {
   absl::Status FindEntries(const AgreedBucket& bucket);
   BucketRun MakeRun(const AgreedBucket& bucket, const Group& group);
   absl::Status CarryAndComplete(const BucketRun& run);
-  absl::Status CarryOnDevice(const BucketRun& run);
-  // Makes the device's lane if the rank has none. kRefused: some rank cannot make one, and the bucket's tensors have
-  // failed.
-  enum class Opened { kYes, kRefused };
-  absl::StatusOr<Opened> OpenDevice(const BucketRun& run);
+  // kFailed: some rank has no device for the bucket's tensors, whose handles have got the reason.
+  absl::StatusOr<BucketOutcome> Carry(const BucketRun& run);
+  // Makes the device's lane if the rank has none.
+  absl::StatusOr<BucketOutcome> CarryOnDevice(const BucketRun& run);
   absl::Status GiveToDevice(const BucketRun& run);
-  absl::Status FinishOnDevice(const BucketRun& run);
-  absl::Status RefuseAll(const BucketRun& run, const absl::Status& status);
-  // Whether the handles of a bucket with an open vote complete now.
-  bool CompletesAtLaunch(const BucketRun& run) const;
-  absl::Status CompleteAll(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results);
-  // A tensor of a bucket whose vote was lost has now been carried out or refused.
-  absl::Status NoteAgain(const std::shared_ptr<DeviceCompletion>& undecided);
-  absl::Status Carry(const BucketRun& run, Lane& lane);
-  // A separate vote before the bucket, over the host's communicator. Its outcome is known at once.
+  void RefuseAll(const BucketRun& run, const absl::Status& status);
+  absl::Status RunOn(Lane& lane, const BucketRun& run);
+  // A separate vote before the bucket, over the host's communicator.
   absl::Status VoteFirst(const BucketRun& run) { return parts_.communicator->Barrier(run.info); }
   absl::Status SettleMembership(const BucketRun& run);
   void DropSet(ProcessSetId process_set);
@@ -176,22 +134,16 @@ class Executor {
   HostPlane host_plane_;
   Lane host_;
   std::optional<Lane> device_;
-  UndecidedBuckets undecided_;
   // Of the current bucket; kept for their memory.
   std::vector<const TensorEntry*> entries_;
   std::vector<OperationResult> results_;
   LastPoints ready_;
   std::string label_;
-  OpenBucket open_;  // between FinishOnDevice and the return of ExecuteIfAllApprove
 };
 
 // Carries out a rank's locked schedule. It lets the executor carry out the next bucket with this rank's vote, notifies
 // the other ranks when this rank calls the schedule off, and remembers the tensors of each bucket. LockedSchedule
 // decides which bucket is next, and when to unlock.
-//
-// A vote on tensors in the memory of a device is open for a while. This rank goes on meanwhile and never sleeps for the
-// vote: the watch of the device rings the doorbell. A bucket may hold tensors that are behind an undecided bucket
-// (UndecidedBuckets). This rank enters it only after that bucket is decided.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class ScheduleRunner {
@@ -218,12 +170,7 @@ class ScheduleRunner {
   bool is_misfit() const { return schedule_.has_lost_patience(); }
 
   // Whether RunNext has something to do.
-  bool ready() const {
-    return locked() && (IsOpenOver() || schedule_.HasToUnlock() || Next() != nullptr || IsStuckBehindVeto());
-  }
-
-  // Polls the device often while something here waits for a vote.
-  void NoteDemand();
+  bool ready() const { return locked() && schedule_.Next() != nullptr; }
 
   // Records Inbox::called_off. Returns whether the locked schedule has to be unlocked for it.
   bool NoteCallOff(uint64_t schedule);
@@ -240,9 +187,8 @@ class ScheduleRunner {
   // REQUIRES: locked().
   void CheckPatience(absl::Time now);
 
-  // Carries out, or votes on, the next bucket; or processes the outcome of earlier buckets. kNotReady: nothing could be
-  // done. kUnlocked: the schedule is no longer locked; the caller submits everything in flight to the negotiation
-  // again.
+  // Carries out, or votes on, the next bucket. kNotReady: this rank lacks tensors of it. kUnlocked: the schedule is no
+  // longer locked; the caller submits everything in flight to the negotiation again.
   // REQUIRES: locked().
   // Errors: the executor's.
   enum class Outcome { kNotReady, kCarriedOut, kUnlocked };
@@ -250,28 +196,15 @@ class ScheduleRunner {
 
   // When to call RunNext again even if nothing has been submitted.
   // REQUIRES: locked().
-  absl::Time NextDeadline() const { return std::min(schedule_.next_look(), OpenDeadline()); }
+  absl::Time NextDeadline() const { return schedule_.next_look(); }
 
  private:
-  // The next bucket, if it may be entered now.
-  const AgreedBucket* Next() const;
-  bool MayGive(const AgreedBucket& bucket) const;
-  // Whether the next bucket is behind a bucket whose vote was lost in an earlier schedule. The tensors of that bucket
-  // may come later in this schedule, so the negotiation has to carry them out.
-  bool IsStuckBehindVeto() const;
   // REQUIRES: all tensors of the next bucket, `bucket`, have been submitted here.
   absl::Span<const TensorEntry* const> EntriesOfNext(const AgreedBucket& bucket) const;
 
-  absl::StatusOr<Executor::Voted> Execute(const AgreedBucket& bucket);
+  absl::StatusOr<Ballot::Result> Execute(const AgreedBucket& bucket);
   absl::StatusOr<Outcome> Enter(const AgreedBucket& bucket, absl::Time now);
   void NoteCarriedOut(uint64_t rounds_before, absl::Time now);
-
-  // Processes the votes that are known by now.
-  absl::Status SettleOpen(absl::Time now);
-  // Whether the oldest open vote is known.
-  bool IsOpenOver() const;
-  // When the oldest open vote is late.
-  absl::Time OpenDeadline() const;
 
   void CallOff();
   Outcome Unlock(absl::Time now);
@@ -281,8 +214,6 @@ class ScheduleRunner {
   // By position: the tensor that was last submitted for it, in this schedule or an earlier one. The tensors of a bucket
   // that may be entered are in flight.
   std::vector<std::vector<const TensorEntry*>> entries_;
-  std::deque<Executor::OpenBucket> open_;  // in the order of entry
-  bool demands_ = false;                   // whether the device is polled often
 };
 
 }  // namespace ronda

@@ -44,21 +44,16 @@ absl::Status Handle::OrderBefore(WaitingStream& stream) const {
   // The tensor that the program submits next may be the one that waits for this operation.
   NoteLearned();
   if (result_.completion == nullptr || !status_.ok()) return status_;
-  absl::Status status = result_.completion->OrderBefore(stream, *tensor_);
-  if (status.ok()) {
-    if (DeviceBlocks* const blocks = BlocksOfResult()) blocks->NoteReader(result_.data.get(), stream.handle());
-    return status;
-  }
-  const absl::Status refusal = result_.completion->bucket().RefusalOf(*tensor_);
-  return refusal.ok() ? AboutTensor(*tensor_, status) : refusal;
+  const absl::Status status = result_.completion->OrderBefore(stream);
+  if (!status.ok()) return AboutTensor(*tensor_, status);
+  if (DeviceBlocks* const blocks = BlocksOfResult()) blocks->NoteReader(result_.data.get(), stream.handle());
+  return absl::OkStatus();
 }
 
 absl::Status Handle::KnownStatus() const {
   if (result_.completion == nullptr) return status_;
   const absl::Status& on_device = result_.completion->status();
-  if (!on_device.ok()) return AboutTensor(*tensor_, on_device);
-  const absl::Status refusal = result_.completion->bucket().RefusalOf(*tensor_);
-  return refusal.ok() ? status_ : refusal;
+  return on_device.ok() ? status_ : AboutTensor(*tensor_, on_device);
 }
 
 bool Handle::IsPastDevice() const { return result_.completion->done(); }

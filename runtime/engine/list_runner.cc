@@ -42,7 +42,8 @@ absl::Status ListRunner::Answer(const TensorError& error) {
         absl::StrCat("the coordinator rank answers tensor '", error.name, "', which was not submitted on this rank"));
   }
   parts_.log->Failed(entry->submission.request);
-  return parts_.executor->Refuse(entry, AboutCall(entry->submission, error.status));
+  parts_.queue->Complete(entry, AboutCall(entry->submission, error.status));
+  return absl::OkStatus();
 }
 
 void ListRunner::Log(const std::vector<AgreedBucket>& buckets) {

@@ -229,11 +229,9 @@ absl::Status Reductions::DetectOverflow(const BucketRun& run) {
   return plane_->DeliverOverflow(flags, run.results);
 }
 
-// A rank that has vetoed a bucket with open votes has no tensors in it, but is still a member of the group.
 absl::Status Reductions::VoteOnOverflow(const BucketRun& run, uint8_t* flags) {
   Segment segment = {.count = run.size()};
-  const bool is_member = run.takes_part() || run.info.ballot != nullptr;
-  if (is_member) segment.input = segment.output = flags;
+  if (run.takes_part()) segment.input = segment.output = flags;
   CallInfo info = run.info;
   info.ballot = nullptr;  // it travelled with the data
   return plane_->communicator().Reduce(

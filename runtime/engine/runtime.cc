@@ -68,7 +68,6 @@ DeviceLanes::Options Runtime::MakeDeviceOptions() {
                     .flights = transport_.flights,
                     .job_failure = [this] { return transport_.control->failure(); },
                     .fail_job = [this](const absl::Status& status) { Abandon(status); },
-                    .settled = [this] { Wake(); },
                     .idle = [this] { WakeForShutdown(); }}};
 }
 

@@ -315,8 +315,6 @@ std::shared_ptr<Handle> TensorQueue::RetireLocked(Slot& slot) {
   in_flight_count_.store(in_flight_.size(), std::memory_order_relaxed);
   slot.ready.reset();
   std::shared_ptr<Handle> handle = std::move(slot.handle);
-  if (slot.undecided != nullptr) handle.reset();
-  slot.undecided.reset();
   if (!slot.followers.empty()) {
     AdvanceLocked(slot);
   } else if (TraitsOf(slot.submission.request.op).membership) {
@@ -337,17 +335,7 @@ void TensorQueue::Complete(const TensorEntry* entry, absl::Status status) {
     log_->InFlight(in_flight_.size());
   }
   for (const Follower& follower : given_up) follower.handle->Complete(status);
-  if (handle != nullptr) handle->Complete(std::move(status));
-}
-
-void TensorQueue::Launch(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results,
-                         const std::shared_ptr<DeviceCompletion>& undecided) {
-  {
-    MutexLock lock(&mu_);
-    for (const TensorEntry* entry : entries) SlotOf(entry).undecided = undecided;
-  }
-  // Only this thread releases the handles.
-  for (size_t i = 0; i < entries.size(); ++i) entries[i]->handle->Complete(std::move(results[i]));
+  handle->Complete(std::move(status));
 }
 
 void TensorQueue::CompleteAll(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results) {
@@ -357,10 +345,7 @@ void TensorQueue::CompleteAll(absl::Span<const TensorEntry* const> entries, absl
     for (const TensorEntry* entry : entries) retired_.push_back(RetireLocked(SlotOf(entry)));
     log_->InFlight(in_flight_.size());
   }
-  for (size_t i = 0; i < retired_.size(); ++i) {
-    OperationResult result = std::move(results[i]);
-    if (retired_[i] != nullptr) retired_[i]->Complete(std::move(result));
-  }
+  for (size_t i = 0; i < retired_.size(); ++i) retired_[i]->Complete(std::move(results[i]));
   retired_.clear();
 }
 
@@ -404,7 +389,7 @@ void TensorQueue::Close(const absl::Status& status) {
       fresh_.clear();
       fresh_count_.store(0, std::memory_order_relaxed);
     }
-    if (handle != nullptr) handle->Complete(std::move(with_name));
+    handle->Complete(std::move(with_name));
   }
 }
 

@@ -31,7 +31,6 @@
 
 namespace ronda {
 
-class DeviceCompletion;
 class ReadyPoint;
 
 // A submission in flight.
@@ -53,10 +52,6 @@ struct TensorEntry {
     LockedSchedule::Position position;
   };
   Scheduled scheduled;
-
-  // Not nullptr: on the host the handle is complete, but the ranks have not decided yet whether they carry out the
-  // bucket of this completion. If they do not, this tensor is carried out later.
-  std::shared_ptr<DeviceCompletion> undecided;
 };
 
 // The tensors in flight on this rank, by process set and name. Trainer threads add them; the engine removes them.
@@ -82,9 +77,8 @@ class TensorQueue {
   using Ready = std::shared_ptr<const ReadyPoint>;
 
   // Adds a copy of `submission`; after an error or an exception (std::bad_alloc), nothing. `ready` is for tensors in
-  // the memory of a device. If the name is in flight already, the tensor follows behind in two cases: it is unnamed, or
-  // the tensor in flight is launched and has no follower yet. The engine gets a follower when the tensor in front of it
-  // is complete.
+  // the memory of a device. If the name is in flight already, an unnamed tensor follows behind. The engine gets a
+  // follower when the tensor in front of it is complete.
   // Errors: ALREADY_EXISTS if a name that the caller gave is in flight in its process set; the status that the queue
   // was closed with.
   absl::StatusOr<std::shared_ptr<Handle>> Add(const Submission& submission, absl::Time now,
@@ -121,14 +115,7 @@ class TensorQueue {
   // REQUIRES: `entry` is in the queue.
   void Complete(const TensorEntry* entry, absl::Status status);
 
-  // Completes the handles of operations that have been launched but that the ranks have not decided on. The entries
-  // stay in flight until they are finally completed. Each name is free for one more submission. Afterwards `results`
-  // are empty.
-  void Launch(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results,
-              const std::shared_ptr<DeviceCompletion>& undecided);
-
   // Completes many entries; afterwards `results`, one per entry, are empty. After an exception no entry is complete.
-  // Handles that Launch has completed stay as they are.
   void CompleteAll(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results);
 
   // From now on Add returns `status`. Later calls have no effect.
@@ -200,8 +187,7 @@ class TensorQueue {
   // because a refusal has no handle that its caller could wait for.
   static bool IsFree(const Slot& slot) {
     const Submission& last = slot.followers.empty() ? slot.submission : slot.followers.back().submission;
-    if (!last.request.refusal.empty()) return true;
-    return slot.undecided != nullptr && slot.followers.empty();
+    return !last.request.refusal.empty();
   }
   // Puts the first follower of an idle slot in flight. Allocates nothing.
   void AdvanceLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -216,8 +202,7 @@ class TensorQueue {
   // Copies `submission` into the memory of the slot.
   static void Assign(const Submission& submission, Slot& slot);
   static void Copy(const Submission& submission, Submission* kept);
-  // Makes the slot idle, or puts its first follower in flight. Returns its handle, or nullptr if that is complete
-  // already.
+  // Makes the slot idle, or puts its first follower in flight. Returns its handle.
   std::shared_ptr<Handle> RetireLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Records the fresh entries from index `first` on.
   void RecordLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

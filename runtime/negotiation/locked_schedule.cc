@@ -29,7 +29,7 @@ void LockedSchedule::Begin(ResolvedSchedule resolved, absl::Time now) {
   next_ = submitted_ = 0;
   progress_ = {};
   has_lost_patience_ = false;
-  window_ = VoteWindow(std::max<uint64_t>(kOpenVotes, slots_.size()));
+  vetoed_by_.reset();
   began_ = now;
   awaited_ = absl::ZeroDuration();
 }
@@ -41,7 +41,7 @@ void LockedSchedule::RequestUnlock() {
 LockedSchedule::Cause LockedSchedule::Unlock() {
   RONDA_CHECK(HasToUnlock());
   state_ = State::kUnlocked;
-  return cause_;
+  return *vetoed_by_;
 }
 
 // --- Submissions ---
@@ -73,8 +73,7 @@ bool LockedSchedule::CallOff() {
 
 void LockedSchedule::CheckPatience(Surroundings surroundings, absl::Time now) {
   if (HasToUnlock() || Next() != nullptr || LacksTensors(surroundings, now)) return;
-  // If a bucket waits for the device, the schedule moves on without help.
-  if (!surroundings.has_submissions || has_open()) {
+  if (!surroundings.has_submissions) {
     stuck_since_ = awaited_since_ = absl::InfiniteFuture();
   } else {
     stuck_since_ = std::min(stuck_since_, now);
@@ -102,49 +101,25 @@ bool LockedSchedule::IsHeldUp(absl::Time now) const {
 
 const AgreedBucket* LockedSchedule::Next() const {
   const Slot& slot = slots_[next_];
-  return window_.MayEnter() && (slot.missing == 0 || unlocking()) ? &slot.bucket : nullptr;
+  return !HasToUnlock() && (slot.missing == 0 || unlocking()) ? &slot.bucket : nullptr;
 }
 
 void LockedSchedule::Enter(Outcome outcome, absl::Time now) {
-  const Entered entered = MoveOn(now);
-  RONDA_CHECK(outcome == Outcome::kVetoed || !entered.has_vetoed);
-  Count(entered, outcome);
-  window_.Enter(outcome);
-}
-
-void LockedSchedule::EnterOpen(absl::Time now) {
-  open_.push_back(MoveOn(now));
-  window_.EnterOpen();
-}
-
-void LockedSchedule::Settle(Outcome outcome) {
-  Count(open_.front(), outcome);
-  window_.Settle(outcome);
-  open_.pop_front();
-}
-
-LockedSchedule::Entered LockedSchedule::MoveOn(absl::Time now) {
   if (awaited_since_ < now) awaited_ += now - awaited_since_;
   stuck_since_ = awaited_since_ = absl::InfiniteFuture();
-  Slot& slot = slots_[next_];
-  if (!unlocking()) {
-    // From now on tensors of the next round may be submitted.
-    RONDA_CHECK(slot.missing == 0);
-    slot.missing = slot.bucket.responses.size();
-    submitted_ -= slot.missing;
-  }
-  next_ = next_ + 1 < slots_.size() ? next_ + 1 : 0;
-  return {.has_vetoed = unlocking(), .ends_round = next_ == 0, .since = now};
-}
-
-void LockedSchedule::Count(const Entered& entered, Outcome outcome) {
-  if (outcome == Outcome::kCarriedOut) {
-    ++progress_.buckets;
-    if (entered.ends_round) progress_ = {.rounds = progress_.rounds + 1, .buckets = 0};
+  if (outcome == Outcome::kVetoed) {
+    vetoed_by_ = unlocking() ? Cause::kOwn : Cause::kOthers;
+    state_ = State::kUnlocking;
     return;
   }
-  if (!window_.is_lost()) cause_ = entered.has_vetoed ? Cause::kOwn : Cause::kOthers;
-  state_ = State::kUnlocking;
+  Slot& slot = slots_[next_];
+  RONDA_CHECK(!unlocking() && slot.missing == 0);
+  // From now on tensors of the next round may be submitted.
+  slot.missing = slot.bucket.responses.size();
+  submitted_ -= slot.missing;
+  next_ = next_ + 1 < slots_.size() ? next_ + 1 : 0;
+  ++progress_.buckets;
+  if (next_ == 0) progress_ = {.rounds = progress_.rounds + 1, .buckets = 0};
 }
 
 }  // namespace ronda

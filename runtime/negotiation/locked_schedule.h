@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <vector>
 
@@ -16,63 +15,6 @@
 #include "runtime/negotiation/schedule_planner.h"
 
 namespace ronda {
-
-// Decides how many buckets of a locked schedule a rank may enter while votes are open. A vote on tensors in the memory
-// of a device is open until the device has reached the bucket, because the device counts these votes.
-//
-// Each rank knows the outcome of bucket n before it enters bucket n + `size`, counted from the beginning of the
-// schedule. After a veto of bucket n all ranks therefore enter the buckets up to n + size - 1, and unlock there. The
-// rank that vetoed n also vetoes all buckets after n. If the vote on one of these is known at once, all ranks unlock at
-// that bucket instead. Before a rank unlocks, it awaits the votes that are still open.
-//
-// A value. Thread-compatible.
-class VoteWindow {
- public:
-  enum class Outcome : uint8_t { kCarriedOut, kVetoed };
-
-  // REQUIRES: size > 0.
-  explicit VoteWindow(uint64_t size) : size_(size) {}
-
-  // Whether this rank may enter another bucket.
-  bool MayEnter() const {
-    if (last_ && entered_ >= *last_) return false;
-    return open_.empty() || entered_ + 1 < open_.front() + size_;
-  }
-
-  // This rank has entered the next bucket. Enter: its vote is known at once. EnterOpen: its vote is open.
-  // REQUIRES: MayEnter().
-  void Enter(Outcome outcome) {
-    ++entered_;
-    if (outcome == Outcome::kVetoed) EndAt(entered_);
-  }
-  void EnterOpen() { open_.push_back(++entered_); }
-
-  // The oldest open vote has ended.
-  // REQUIRES: has_open().
-  void Settle(Outcome outcome) {
-    if (outcome == Outcome::kVetoed) EndAt(open_.front() + size_ - 1);
-    open_.pop_front();
-  }
-
-  bool has_open() const { return !open_.empty(); }
-  uint64_t entered() const { return entered_; }  // number of buckets so far
-
-  // Whether a vote was lost: since then this rank wants to unlock.
-  bool is_lost() const { return last_.has_value(); }
-
-  // Whether this rank has entered the last bucket that the ranks enter, and knows the outcome of all buckets.
-  bool HasToUnlock() const { return last_ && entered_ >= *last_ && open_.empty(); }
-
-  friend auto operator<=>(const VoteWindow&, const VoteWindow&) = default;
-
- private:
-  void EndAt(uint64_t last) { last_ = std::min(last, last_.value_or(last)); }
-
-  uint64_t size_;
-  uint64_t entered_ = 0;
-  std::deque<uint64_t> open_;     // the numbers of the buckets with open votes, counted from 1
-  std::optional<uint64_t> last_;  // how many buckets all ranks enter
-};
 
 // A schedule that is about to begin, with its buckets looked up.
 struct ResolvedSchedule {
@@ -111,15 +53,10 @@ struct ResolvedSchedule {
 //
 // A rank that is merely late is no reason to unlock: the other ranks wait for it in the bucket.
 //
-// A vote on a bucket in the memory of a device is open for a while. This rank goes on meanwhile (VoteWindow).
-//
 // A pure state machine: it sends nothing and reads no clock. Thread-compatible. One object serves all schedules of a
 // job, one after the other.
 class LockedSchedule {
  public:
-  // A rank may be at least this many buckets ahead of the oldest open vote; the number is equal on all ranks of a job.
-  // A schedule with more buckets uses its number of buckets, so that a round never waits for its own votes.
-  static constexpr uint64_t kOpenVotes = 8;
   // Longer than the usual time between two tensors of a bucket in a backward pass. To unlock too early costs a few
   // negotiated steps.
   static constexpr absl::Duration kPatience = absl::Seconds(1);
@@ -182,23 +119,15 @@ class LockedSchedule {
   // --- Buckets. REQUIRES: locked().
 
   // The bucket to enter now: approving it, or with a veto if unlocking(). nullptr while this rank lacks tensors of the
-  // bucket, or must wait for open votes.
+  // bucket, or if it has to unlock.
   const AgreedBucket* Next() const;
 
   // The index of the bucket that this rank enters next, now or later.
   size_t next_bucket() const { return next_; }
 
-  // This rank has entered Next() at `now`. Enter: its vote is known at once. EnterOpen: its vote is open.
-  using Outcome = VoteWindow::Outcome;
+  // This rank has entered Next() at `now`, and the ranks have voted.
+  enum class Outcome : uint8_t { kCarriedOut, kVetoed };
   void Enter(Outcome outcome, absl::Time now);
-  void EnterOpen(absl::Time now);
-
-  // The oldest open vote has ended.
-  void Settle(Outcome outcome);
-
-  bool has_open() const { return !open_.empty(); }
-  // REQUIRES: has_open().
-  absl::Time oldest_open_since() const { return open_.front().since; }
 
   // How far the schedule has been carried out.
   const ScheduleProgress& progress() const { return progress_; }
@@ -206,8 +135,8 @@ class LockedSchedule {
   // Whether tensors waited too long (CheckPatience) in the schedule that is locked now, or was locked last.
   bool has_lost_patience() const { return has_lost_patience_; }
 
-  // Whether all ranks unlock at this point.
-  bool HasToUnlock() const { return locked() && window_.HasToUnlock(); }
+  // Whether all ranks unlock at this point, because a bucket was vetoed.
+  bool HasToUnlock() const { return locked() && vetoed_by_.has_value(); }
 
   // Unlocks. The caller submits everything in flight to the negotiation again. Returns whether this rank was among
   // those that caused the unlock.
@@ -220,16 +149,7 @@ class LockedSchedule {
     AgreedBucket bucket;
     size_t missing = 0;  // tensors of the bucket that this rank has not submitted yet
   };
-  // A bucket that this rank has entered, and its vote.
-  struct Entered {
-    bool has_vetoed = false;
-    bool ends_round = false;  // if the bucket is carried out
-    absl::Time since;
-  };
 
-  // This rank enters the next bucket and moves past it.
-  Entered MoveOn(absl::Time now);
-  void Count(const Entered& entered, Outcome outcome);
   // Whether, at the last look, the next bucket lacked tensors, it is too early for another look, and no thread waits.
   bool LacksTensors(Surroundings surroundings, absl::Time now) const;
   // Whether threads of this program spend most of the time waiting for each other's tensors.
@@ -245,9 +165,7 @@ class LockedSchedule {
   bool has_lost_patience_ = false;
   uint64_t called_off_ = 0;  // the highest number that was called off, as far as this rank knows
 
-  VoteWindow window_{kOpenVotes};
-  std::deque<Entered> open_;   // in the order of entry
-  Cause cause_ = Cause::kOwn;  // of the first lost vote
+  std::optional<Cause> vetoed_by_;  // once a vote was lost
 
   // When the schedule began, and how long threads have waited in it for buckets that lacked tensors.
   absl::Time began_;
@@ -258,42 +176,6 @@ class LockedSchedule {
   // When to look at stuck_since_ again. It does not move when a bucket becomes ready: otherwise every bucket would wake
   // the background thread to tell it a new deadline.
   absl::Time next_look_ = absl::InfiniteFuture();
-};
-
-// The launched buckets of a device that, as far as this rank knows, are not carried out yet. Their votes are open; or
-// they were lost, and the tensors must still be carried out in other buckets.
-//
-// On the device, the trainer's streams may wait for the gate of such a bucket. After a lost vote the gate stays closed
-// until the tensors have been carried out. The work that opens it comes later on Ronda's stream, so Ronda's stream must
-// not wait for anything that may be behind a closed gate. Each point at which a tensor is ready (ReadyPoint) knows the
-// last bucket that it may be behind. The tensor goes to the device, and to the negotiation, when all buckets up to that
-// one have been carried out. (The rank learns this late in its step, but early enough for the device, which still has
-// queued work to do.)
-//
-// A value. Thread-compatible.
-class UndecidedBuckets {
- public:
-  // A bucket is launched. Returns its number: 1, 2, ...
-  uint64_t Add() {
-    undecided_.push_back(++last_);
-    return last_;
-  }
-
-  // The bucket has been carried out: the work that opens its gate is on the device.
-  // REQUIRES: the bucket was added, and not settled.
-  void Settle(uint64_t number) { undecided_.erase(std::lower_bound(undecided_.begin(), undecided_.end(), number)); }
-
-  // Whether Ronda's stream may wait for something that may be behind bucket `number` or an earlier one. 0: it is behind
-  // none.
-  bool MayAwait(uint64_t number) const { return undecided_.empty() || number < undecided_.front(); }
-
-  bool empty() const { return undecided_.empty(); }
-
-  friend auto operator<=>(const UndecidedBuckets&, const UndecidedBuckets&) = default;
-
- private:
-  uint64_t last_ = 0;
-  std::deque<uint64_t> undecided_;  // ascending
 };
 
 }  // namespace ronda

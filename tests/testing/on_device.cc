@@ -8,12 +8,10 @@
 #include <cstdint>
 #include <numeric>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/communicator.h"
 
@@ -131,7 +129,11 @@ struct SegmentCopy {
 }  // namespace
 
 absl::Status OnDevice::Reduce(const ReduceCall& call) {
-  return ReduceBy(call, [this](const ReduceCall& on_device) { return parts_.communicator->Reduce(on_device); });
+  if (call.info.ballot != nullptr) RONDA_RETURN_IF_ERROR(parts_.host->Barrier(call.info));
+  if (IsVetoed(call.info)) return absl::OkStatus();
+  ReduceCall decided = call;
+  decided.info.ballot = nullptr;
+  return ReduceBy(decided, [this](const ReduceCall& on_device) { return parts_.communicator->Reduce(on_device); });
 }
 
 absl::Status OnDevice::ReduceBy(const ReduceCall& call,
@@ -146,7 +148,7 @@ absl::Status OnDevice::ReduceBy(const ReduceCall& call,
   ReduceCall on_device = call;
   on_device.segments = segments;
   RONDA_RETURN_IF_ERROR(reduce(on_device));
-  RONDA_RETURN_IF_ERROR(Finish(call.info));
+  access_.Finish();
   for (const SegmentCopy& copy : copies) copy.CopyBack();
   return absl::OkStatus();
 }
@@ -156,7 +158,7 @@ absl::Status OnDevice::Broadcast(const BroadcastCall& call) {
   BroadcastCall on_device = call;
   on_device.data = copy.data();
   RONDA_RETURN_IF_ERROR(parts_.communicator->Broadcast(on_device));
-  RONDA_RETURN_IF_ERROR(Finish(call.info));
+  access_.Finish();
   copy.CopyBack();
   return absl::OkStatus();
 }
@@ -171,7 +173,7 @@ absl::Status OnDevice::Allgather(const AllgatherCall& call) {
   on_device.input = input.data();
   on_device.output = output.data();
   RONDA_RETURN_IF_ERROR(parts_.communicator->Allgather(on_device));
-  RONDA_RETURN_IF_ERROR(Finish(call.info));
+  access_.Finish();
   input.CopyBack();
   output.CopyBack();
   return absl::OkStatus();
@@ -191,39 +193,16 @@ absl::Status OnDevice::Alltoall(const AlltoallCall& call) {
   on_device.input = input.data();
   on_device.output = output.data();
   RONDA_RETURN_IF_ERROR(parts_.communicator->Alltoall(on_device));
-  RONDA_RETURN_IF_ERROR(Finish(call.info));
+  access_.Finish();
   input.CopyBack();
   output.CopyBack();
   return absl::OkStatus();
 }
 
 absl::Status OnDevice::Barrier(const CallInfo& info) {
+  if (info.ballot != nullptr) return parts_.host->Barrier(info);
   RONDA_RETURN_IF_ERROR(parts_.communicator->Barrier(info));
-  return Finish(info);
-}
-
-absl::Status OnDevice::TellIfLate(const CallInfo& info) {
-  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, parts_.device->NewEvent());
-  RONDA_RETURN_IF_ERROR(end->Record(parts_.stream->handle()));
-  const absl::Duration begin = MonotonicTime();
-  while (MonotonicTime() - begin <= info.limits.warning) {
-    RONDA_ASSIGN_OR_RETURN(const bool is_done, end->done());
-    if (is_done) return absl::OkStatus();
-    std::this_thread::yield();
-  }
-  info.ballot->when_late();
-  return absl::OkStatus();
-}
-
-absl::Status OnDevice::Finish(const CallInfo& info) {
-  const bool is_open = info.ballot != nullptr && info.ballot->result == Ballot::Result::kOpen;
-  if (is_open) RONDA_RETURN_IF_ERROR(TellIfLate(info));
   access_.Finish();
-  if (!is_open) return absl::OkStatus();
-  const OpenVote::Outcome outcome = info.ballot->open_vote->outcome();
-  EXPECT_NE(outcome, OpenVote::Outcome::kOpen) << "the device is done, and the vote is not counted";
-  info.ballot->result =
-      outcome == OpenVote::Outcome::kCarriedOut ? Ballot::Result::kCarriedOut : Ballot::Result::kVetoed;
   return absl::OkStatus();
 }
 

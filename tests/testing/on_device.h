@@ -42,7 +42,8 @@ class DeviceAccess {
 
 // Lets a device's communicator pass the tests of communicators for host memory. It copies the buffers of each call to
 // the device, waits for the stream, and copies back the bytes that have changed. Buffers on the device have the same
-// alignment as the host's, and guard bytes around them.
+// alignment as the host's, and guard bytes around them. Like the engine, it lets the host's communicator hold a vote
+// before the device's communicator gets the call.
 //
 // Thread-compatible, as any communicator.
 class OnDevice : public Communicator {
@@ -52,7 +53,7 @@ class OnDevice : public Communicator {
     std::shared_ptr<const void> cuda;  // the object that the device needs: a FakeCuda, or nothing
     std::shared_ptr<Device> device;
     std::unique_ptr<DeviceStream> stream;
-    std::unique_ptr<Communicator> host;          // the device's communicator may use it
+    std::unique_ptr<Communicator> host;          // holds votes; the device's communicator may use it
     std::unique_ptr<Communicator> communicator;  // of the device, on the stream
   };
 
@@ -74,11 +75,6 @@ class OnDevice : public Communicator {
   void Tune(const Tuning& tuning) override { parts_.communicator->Tune(tuning); }
 
  private:
-  // Waits until the device has completed its work, and reads the result of the call's vote.
-  absl::Status Finish(const CallInfo& info);
-  // If a vote is not counted soon, reports it to the ranks that wait for it, as a communicator of the host does.
-  absl::Status TellIfLate(const CallInfo& info);
-
   Parts parts_;
   DeviceAccess access_;
 };

@@ -28,7 +28,6 @@ HierarchicalCommunicator::HierarchicalCommunicator(Options options)
                .chunk_bytes = options_.chunk_bytes}) {}
 
 absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
-  if (options_.meeting != nullptr) return options_.meeting->Barrier(info);
   Ballot& ballot = *info.ballot;
   bool is_late = false;
   const auto once = [&] {
@@ -122,7 +121,8 @@ absl::Status HierarchicalCommunicator::Alltoall(const AlltoallCall& call) { retu
 
 absl::Status HierarchicalCommunicator::Barrier(const CallInfo& info) {
   if (!IsOfAll(info)) return options_.flat->Barrier(info);
-  if (info.ballot != nullptr || options_.meeting != nullptr) return Vote(info);
+  if (options_.meeting != nullptr) return options_.meeting->Barrier(info);
+  if (info.ballot != nullptr) return Vote(info);
   RONDA_RETURN_IF_ERROR(options_.local->Barrier(LevelInfo(info, 0)));
   if (options_.across != nullptr) RONDA_RETURN_IF_ERROR(options_.across->Barrier(LevelInfo(info, 1)));
   // On hosts of equal size, a rank that has finished the level across hosts knows that all ranks have come. Otherwise

@@ -43,8 +43,8 @@ class HierarchicalCommunicator : public Communicator {
                                            // this rank has no shard
     std::unique_ptr<Communicator> flat;    // of all ranks, for calls that two levels do not make cheaper
     TwoLevelReduce::Levels::Driver across_driver = TwoLevelReduce::Levels::Driver::kOwnThread;
-    // Holds votes and barriers of all ranks; not owned. nullptr: the levels hold them. The levels of a device would
-    // hold a vote on the device, one after the other, and could not report a veto to the host.
+    // Holds barriers of all ranks; not owned. nullptr: the levels hold them. Those of a device cannot, because a level
+    // across hosts may be ahead of the device.
     Communicator* meeting = nullptr;
     // The data under way on one level at a time; the levels cut it further. Each chunk goes to another thread and back,
     // which costs time if ranks outnumber cores. With four ranks on two cores and chunks of 2 MiB, reductions of 4 MiB

@@ -25,8 +25,7 @@ bool Goes(NcclResult result) { return result == NcclResult::kSuccess || result =
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(Options options) {
   std::unique_ptr<NcclCommunicator> communicator(new NcclCommunicator(std::move(options)));
   const Options& own = communicator->options_;
-  RONDA_ASSIGN_OR_RETURN(communicator->reduce_, NcclReduce::Create({.size = own.size,
-                                                                    .device = own.device,
+  RONDA_ASSIGN_OR_RETURN(communicator->reduce_, NcclReduce::Create({.device = own.device,
                                                                     .stream = own.stream,
                                                                     .nccl = &own.library->functions,
                                                                     .groups = &communicator->groups_,
@@ -82,13 +81,11 @@ absl::Status NcclCommunicator::AsMember(const CallInfo& info, const Collective& 
 
 absl::Status NcclCommunicator::Reduce(const ReduceCall& call) {
   if (!NcclReduce::IsNeeded(call)) return groups_.failure();
-  RONDA_RETURN_IF_ERROR(groups_.failure());
-  RONDA_RETURN_IF_ERROR(reduce_->Prepare(call));
   return AsMember(call.info, [&](const Members& members, Entry* entry) { return reduce_->Run(call, members, entry); });
 }
 
 absl::Status NcclCommunicator::Barrier(const CallInfo& info) {
-  return AsMember(info, [&](const Members& members, Entry* entry) { return reduce_->Meet(info, members, entry); });
+  return AsMember(info, [&](const Members&, Entry* entry) { return reduce_->Meet(info, entry); });
 }
 
 absl::Status NcclCommunicator::Broadcast(const BroadcastCall& call) {

@@ -352,7 +352,6 @@ void NcclGroups::Report(const Entry& entry, const Wait& wait) const {
   Log(LogLevel::kWarning, self(),
       absl::StrCat("NCCL communicator of ", entry.Name(), ": ", wait.What(), " has taken longer than ",
                    absl::FormatDuration(wait.limits.warning), ": one of them may not have come to it"));
-  if (wait.call != nullptr && wait.call->ballot != nullptr) wait.call->ballot->when_late();
 }
 
 absl::StatusOr<bool> NcclGroups::IsReady(Entry* entry, const Wait& wait) {

@@ -128,8 +128,7 @@ class NcclGroups {
   absl::Status RunInChild(const CallInfo& info, Entry* entry, Enqueue enqueue);
   absl::Status RunInThread(const CallInfo& info, Entry* entry, Enqueue enqueue);
   NcclResult RunGroup(NcclHandle handle, Enqueue enqueue) const;
-  // Waits until NCCL has finished what it began. A wait longer than the warning time is logged once. If the call has a
-  // vote, its thread is also notified once.
+  // Waits until NCCL has finished what it began. A wait longer than the warning time is logged once.
   absl::Status AwaitReady(Entry* entry, const Wait& wait);
   // Whether NCCL has finished it.
   absl::StatusOr<bool> IsReady(Entry* entry, const Wait& wait);

@@ -4,7 +4,6 @@
 #define RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_REDUCE_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -14,7 +13,6 @@
 #include "absl/strings/string_view.h"
 #include "kernels/cuda/calls.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/nccl/device_votes.h"
 #include "runtime/collectives/nccl/nccl_groups.h"
 #include "runtime/collectives/nccl/plan_cache.h"
 #include "runtime/collectives/nccl/stream_buffer.h"
@@ -33,25 +31,14 @@ namespace ronda {
 //   Ronda adds up    packed, shards sent and received,     packed by member, parts sent and received, reduced,
 //                    reduced, ncclAllGather, unpacked      unpacked
 //
-// Plain is a single tensor that needs no conversion: NCCL works on it in its place. wire_plan.h says what NCCL adds up.
+// Plain is a single tensor that needs no conversion: NCCL works on it in its place. All members choose equally, because
+// the choice depends only on what they have agreed on. wire_plan.h says what NCCL adds up.
 //
 // A fusion buffer of more than a chunk travels chunk by chunk, in two buffers that take turns. While NCCL works on one
 // chunk on the communicator's stream, the kernels pack the next chunk and unpack the previous one on another stream. So
 // memory is limited, and every rank makes the same calls of NCCL in the same order.
 //
-// Votes are elements of the wire that travel with the data of the first chunk: reduced with it in the fusion buffer, or
-// sent to all members in an exchange. The unpacking kernels count them. If one is a veto, they leave the outputs
-// untouched. The last one writes the outcome. So a vote needs no extra launch and no extra copy: the kernel that packs
-// the first chunk writes this rank's vote.
-//
-// NCCL chooses how to move the data depending on whether the memory is registered, and this must be equal on all ranks.
-// So neither a vote nor a veto changes the memory that NCCL gets, or the algorithm: with a vote it is always the fusion
-// buffer, registered on every rank.
-//
 // Calls that are repeated with the same tensors, as in a training, use the earlier plan again (plan_cache.h).
-//
-// The rounding errors of packing go to the residuals at once. If there is a vote, they go to a copy that is taken over
-// together with the outputs.
 //
 // Thread-compatible.
 class NcclReduce {
@@ -59,7 +46,6 @@ class NcclReduce {
   static constexpr size_t kChunkBytes = size_t{32} << 20;
 
   struct Options {
-    int size = 1;  // ranks of the job
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;
     const NcclFunctions* nccl = nullptr;
@@ -74,29 +60,19 @@ class NcclReduce {
   // NCCL's communicator of the members; nullptr for a group of one.
   using Entry = NcclGroups::Entry;
 
-  // Whether the members have data or votes to exchange.
+  // Whether the members have data to exchange.
   static bool IsNeeded(const ReduceCall& call);
-
-  // Prepares Run, on all ranks of the job.
-  absl::Status Prepare(const ReduceCall& call) { return TakeVote(call.info); }
 
   // REQUIRES: IsNeeded(call), and this rank is a member.
   absl::Status Run(const ReduceCall& call, const Members& members, Entry* entry);
 
-  // Makes every member's stream wait for all others', and holds the vote if the call has one.
-  absl::Status Meet(const CallInfo& info, const Members& members, Entry* entry);
+  // Makes every member's stream wait for all others'.
+  absl::Status Meet(const CallInfo& info, Entry* entry);
 
   // Makes the stream wait for all work, even that of a call that has failed in the middle.
   absl::Status Join();
 
  private:
-  // Votes in the device's memory, as the unpacking kernels take them.
-  struct Votes {
-    const std::byte* elements = nullptr;  // nullptr: no vote
-    int count = 0;
-    double stay = 0;
-  };
-
   // A call under way.
   struct Reduction {
     const ReduceCall& call;
@@ -105,36 +81,21 @@ class NcclReduce {
     std::optional<NcclRedOp> op;  // nullopt: Ronda adds up
     WireFactors factors;
     StreamHandle kernels = nullptr;  // the stream that packs and unpacks
-    Votes votes = {};                // from the first chunk's arrival on
-    Votes residual_votes = {};       // the same in float32
-  };
-
-  // The residual of a piece, and the copy that stands in for it while the vote is open.
-  struct Borrowed {
-    float* residual = nullptr;  // nullptr: the tensor has none
-    size_t count = 0;
-    size_t offset = 0;  // bytes, among the copies
-    float* copy = nullptr;
   };
 
   // The memory of a chunk; the chunk after the next uses it again.
   struct Slot {
     StreamBuffer wire;
-    StreamBuffer arrived;    // contributions of the other members
-    StreamBuffer residuals;  // copies of residuals
+    StreamBuffer arrived;  // contributions of the other members
     std::unique_ptr<DeviceEvent> packed;
     std::unique_ptr<DeviceEvent> moved;
     WirePlan::Chunk chunk = {};
-    std::byte* data = nullptr;            // in `wire`
-    std::byte* others = nullptr;          // in `arrived`
-    std::vector<Borrowed> borrowed = {};  // one per piece, in the order of the plan; or none
+    std::byte* data = nullptr;    // in `wire`
+    std::byte* others = nullptr;  // in `arrived`
   };
 
   // The parts that must exist before anything is on the stream.
   struct Parts {
-    VoteValues values;
-    DeviceMemory arrivals;
-    DeviceMemory arrived_votes;
     std::unique_ptr<DeviceStream> kernel_stream;
     std::vector<std::unique_ptr<DeviceEvent>> events;
   };
@@ -142,28 +103,22 @@ class NcclReduce {
   NcclReduce(Options options, Parts parts);
   Slot MakeSlot(std::unique_ptr<DeviceEvent> packed, std::unique_ptr<DeviceEvent> moved) const;
 
-  // Reserves a vote if the call has a ballot, before any of the call's work is on the stream: an error then happens
-  // before other ranks depend on this one. An unused vote stays for the next call.
-  absl::Status TakeVote(const CallInfo& info);
-
-  // Sets plan_ and tables_. `votes`: elements in front of each region.
-  void Plan(const ReduceCall& call, int votes, const Members& members);
+  // Sets plan_ and tables_.
+  void Plan(const ReduceCall& call, const Members& members);
 
   absl::Status RunPlain(const ReduceCall& call, NcclRedOp op, const Members& members, Entry* entry);
   // As plan_ says.
   absl::Status RunChunks(Reduction run);
   // Steps of a chunk.
   absl::Status Begin(const Reduction& run, Slot& slot, size_t chunk);
-  absl::Status Move(Reduction& run, const Slot& slot, size_t chunk);
+  absl::Status Move(const Reduction& run, const Slot& slot);
   absl::Status End(const Reduction& run, const Slot& slot, size_t chunk);
 
   absl::Status MoveByNccl(const Reduction& run, const Slot& slot);
-  // Steps of an exchange. Scatter sends all shards to the members that reduce them, and all votes to all members.
-  absl::Status Scatter(const Reduction& run, const Slot& slot, bool votes);
+  // Steps of an exchange. Scatter sends all shards to the members that reduce them.
+  absl::Status Scatter(const Reduction& run, const Slot& slot);
   absl::Status ReduceShard(const Reduction& run, const Slot& slot);
   absl::Status Gather(const Reduction& run, const Slot& slot);
-  // Keeps the votes of the first chunk for those behind it.
-  absl::Status TakeVotes(Reduction& run, const Slot& slot);
 
   absl::Status AllReduce(const CallInfo& info, Entry* entry, const void* input, void* output, size_t count, DType dtype,
                          NcclRedOp op);
@@ -177,32 +132,16 @@ class NcclReduce {
   void FillPacked(const Reduction& run, const Slot& slot, PackSegments* segments) const;
   absl::Status Unpack(const Reduction& run, const Slot& slot, size_t chunk);
   void FillUnpacked(const Reduction& run, const Slot& slot, UnpackSegments* segments) const;
-  // If there is a vote, copies the residuals to memory that packing may change.
-  absl::Status BorrowResiduals(const Reduction& run, Slot& slot);
-  // Copies the changed residuals back unless there is a veto.
-  absl::Status KeepResiduals(const Reduction& run, const Slot& slot);
-
-  // Of what NCCL adds up: this rank's vote in front of each region.
-  kernels::cuda::VoteCast CastVote(const Reduction& run, const Slot& slot) const;
 
   // Makes `to` wait for all work that `from` has so far.
   absl::Status HandOver(DeviceEvent& event, StreamHandle from, StreamHandle to, StreamPhase phase);
-  // Launch the kernels.
-  absl::Status LaunchPack(kernels::cuda::PackCall call, const PackSegments& segments, StreamHandle stream);
   absl::Status LaunchReduce(absl::string_view what, const kernels::cuda::ReduceCall& call);
-  absl::Status LaunchUnpack(kernels::cuda::UnpackCall call, const UnpackSegments& segments, const Votes& votes,
-                            StreamHandle stream);
   absl::Status Mark(StreamPhase phase, StreamHandle stream, absl::Status status);
   absl::Status Copy(void* to, const void* from, size_t bytes, StreamHandle stream);
   template <typename Function>
   absl::Status Launch(absl::string_view what, const Function& function);
 
   const Options options_;
-  const VoteValues values_;
-  OpenVotes votes_;
-  std::shared_ptr<OpenVote> vote_;                     // for the next call that has a ballot
-  const DeviceMemory arrivals_;                        // the word that counts blocks (VoteCount)
-  const DeviceMemory arrived_votes_;                   // of the other members, or of the first chunk
   const std::unique_ptr<DeviceStream> kernel_stream_;  // of calls of several chunks
   const std::unique_ptr<DeviceEvent> joint_;
   Slot slots_[2];

@@ -12,9 +12,8 @@ namespace {
 
 enum class Match { kNone, kSizes, kAll };
 
-Match Compare(const ReductionPlan& plan, const ReduceCall& call, size_t vote_elements) {
-  if (plan.segments.size() != call.segments.size() || plan.dtype != call.dtype || plan.format != call.wire ||
-      plan.vote_elements != vote_elements) {
+Match Compare(const ReductionPlan& plan, const ReduceCall& call) {
+  if (plan.segments.size() != call.segments.size() || plan.dtype != call.dtype || plan.format != call.wire) {
     return Match::kNone;
   }
   static_assert(std::has_unique_object_representations_v<Segment>);
@@ -28,11 +27,11 @@ Match Compare(const ReductionPlan& plan, const ReduceCall& call, size_t vote_ele
 
 }  // namespace
 
-ReductionPlan& PlanCache::Find(const ReduceCall& call, size_t vote_elements) {
+ReductionPlan& PlanCache::Find(const ReduceCall& call) {
   std::optional<size_t> same_sizes;
   for (size_t tried = 0; tried < plans_.size(); ++tried) {
     const size_t i = (next_ + tried) % plans_.size();
-    const Match match = Compare(*plans_[i], call, vote_elements);
+    const Match match = Compare(*plans_[i], call);
     if (match == Match::kAll) return Take(i);
     if (match == Match::kSizes && !same_sizes.has_value()) same_sizes = i;
   }
@@ -45,12 +44,11 @@ ReductionPlan& PlanCache::Find(const ReduceCall& call, size_t vote_elements) {
   }
   if (!is_full) plans_.push_back(std::make_unique<ReductionPlan>());
   ReductionPlan& plan = Take(is_full ? next_ : plans_.size() - 1);
-  plan.wire.Lay(call, vote_elements, chunk_bytes_);
+  plan.wire.Lay(call, chunk_bytes_);
   plan.chunks.assign(plan.wire.chunks(), {});
   plan.segments.assign(call.segments.begin(), call.segments.end());
   plan.dtype = call.dtype;
   plan.format = call.wire;
-  plan.vote_elements = vote_elements;
   return plan;
 }
 

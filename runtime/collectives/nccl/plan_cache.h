@@ -30,7 +30,6 @@ struct ReductionPlan {
   std::vector<Segment> segments;
   DType dtype = DType::kFloat32;
   WireFormat format = WireFormat::kNone;
-  size_t vote_elements = 0;
 };
 
 // Plans of earlier reductions. A training repeats its buckets in every step, in the same order and usually with tensors
@@ -47,7 +46,7 @@ class PlanCache {
   explicit PlanCache(size_t chunk_bytes) : chunk_bytes_(chunk_bytes) {}
 
   // Valid until the next call. REQUIRES: delivery to all; the segments' pointers are those that will be used.
-  ReductionPlan& Find(const ReduceCall& call, size_t vote_elements);
+  ReductionPlan& Find(const ReduceCall& call);
 
  private:
   ReductionPlan& Take(size_t i);

@@ -78,10 +78,9 @@ WireFactors FactorsOf(const WireLayout& layout, const ReduceCall& call) {
           .after = {}};
 }
 
-void WirePlan::Begin(const ReduceCall& call, size_t vote_elements) {
+void WirePlan::Begin(const ReduceCall& call) {
   layout_ = LayoutOf(call.dtype, call.wire);
   unit_ = std::lcm(kAccessBytes, layout_.granule_bytes);
-  vote_bytes_ = RoundUp(vote_elements * layout_.granule_bytes, unit_);
   pieces_.clear();
   ends_.clear();
 }
@@ -92,17 +91,17 @@ void WirePlan::Add(size_t tensor, size_t begin, size_t count, size_t* end) {
   *end += RoundUp(BytesOf(pieces_.back()), unit_);
 }
 
-void WirePlan::Lay(const ReduceCall& call, size_t vote_elements, size_t chunk_bytes) {
-  Begin(call, vote_elements);
-  region_bytes_ = vote_bytes_;
+void WirePlan::Lay(const ReduceCall& call, size_t chunk_bytes) {
+  Begin(call);
+  region_bytes_ = 0;
   for (size_t i = 0; i < call.segments.size(); ++i) Add(i, 0, call.segments[i].count, &region_bytes_);
   ends_.push_back(pieces_.size());
   SetChunks(chunk_bytes);
 }
 
-void WirePlan::LayByMember(const ReduceCall& call, size_t vote_elements, size_t chunk_bytes, int members) {
-  Begin(call, vote_elements);
-  if (!LayRegions(call, members)) return Lay(call, vote_elements, chunk_bytes);
+void WirePlan::LayByMember(const ReduceCall& call, size_t chunk_bytes, int members) {
+  Begin(call);
+  if (!LayRegions(call, members)) return Lay(call, chunk_bytes);
   SetChunks(chunk_bytes);
 }
 
@@ -110,10 +109,10 @@ bool WirePlan::LayRegions(const ReduceCall& call, int members) {
   // A part may begin inside a granule, which two members would then need.
   if (call.part_of == nullptr || members == 1 || layout_.granule_elements != 1) return false;
   if (call.segments.size() * static_cast<size_t>(members) > kMostPieces) return false;
-  region_bytes_ = vote_bytes_;
+  region_bytes_ = 0;
   size_t wanted = 0;
   for (int member = 0; member < members; ++member) {
-    size_t end = vote_bytes_;
+    size_t end = 0;
     for (size_t i = 0; i < call.segments.size(); ++i) {
       const PartRange part = (*call.part_of)(i, member);
       RONDA_CHECK(part.begin <= call.segments[i].count && part.count <= call.segments[i].count - part.begin);
@@ -124,13 +123,13 @@ bool WirePlan::LayRegions(const ReduceCall& call, int members) {
     region_bytes_ = std::max(region_bytes_, end);
   }
   // An allreduce moves every byte twice, a reduce-scatter once.
-  const size_t total = wanted * layout_.granule_bytes + static_cast<size_t>(members) * (vote_bytes_ + unit_);
+  const size_t total = wanted * layout_.granule_bytes + static_cast<size_t>(members) * unit_;
   return region_bytes_ * static_cast<size_t>(members) <= 2 * total;
 }
 
 void WirePlan::SetChunks(size_t chunk_bytes) {
   const size_t of_region = chunk_bytes / ends_.size() / unit_ * unit_;
-  chunk_bytes_ = std::max({of_region, unit_, vote_bytes_});
+  chunk_bytes_ = std::max(of_region, unit_);
 }
 
 kernels::cuda::Wire WirePlan::wire() const {

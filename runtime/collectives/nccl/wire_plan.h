@@ -41,7 +41,7 @@ WireFactors FactorsOf(const WireLayout& layout, const ReduceCall& call);
 // The places of a reduction's tensors in the fusion buffer, and the chunks in which the buffer travels.
 //
 // The buffer is one region. If every member receives another part of the result, it is one region per member instead,
-// all of the same length. Region m contains the votes, followed by the elements of all tensors that member m receives.
+// all of the same length. Region m contains the elements of all tensors that member m receives.
 // Each piece of a tensor begins a granule at an address that suits the device's kernels. A chunk is the same range of
 // every region.
 //
@@ -61,13 +61,12 @@ class WirePlan {
     size_t bytes = 0;
   };
 
-  // One region. `vote_elements`: elements of the wire in front of the tensors. Chunks have at most `chunk_bytes`, but
-  // at least one unit.
-  void Lay(const ReduceCall& call, size_t vote_elements, size_t chunk_bytes);
+  // One region. Chunks have at most `chunk_bytes`, but at least one unit.
+  void Lay(const ReduceCall& call, size_t chunk_bytes);
 
   // One region per member, if that is possible and needs no more bytes than when all members receive everything;
   // otherwise as above. The choice is equal on all members.
-  void LayByMember(const ReduceCall& call, size_t vote_elements, size_t chunk_bytes, int members);
+  void LayByMember(const ReduceCall& call, size_t chunk_bytes, int members);
 
   const WireLayout& layout() const { return layout_; }
   kernels::cuda::Wire wire() const;
@@ -78,7 +77,6 @@ class WirePlan {
   // Tensors begin, and chunks and shards may be cut, at multiples of this: of whole granules and of 16 bytes.
   size_t unit() const { return unit_; }
 
-  // The first chunk has the votes.
   size_t chunks() const { return (region_bytes_ + chunk_bytes_ - 1) / chunk_bytes_; }
   Chunk ChunkOf(size_t i) const;
   // Of all regions.
@@ -105,7 +103,7 @@ class WirePlan {
   size_t ShardBytes(const Chunk& chunk, int n) const;
 
  private:
-  void Begin(const ReduceCall& call, size_t vote_elements);
+  void Begin(const ReduceCall& call);
   // Adds a piece to the last region, which ends at `*end`.
   void Add(size_t tensor, size_t begin, size_t count, size_t* end);
   // Whether the regions are laid out.
@@ -116,7 +114,6 @@ class WirePlan {
 
   WireLayout layout_ = {};
   size_t unit_ = 1;
-  size_t vote_bytes_ = 0;
   size_t region_bytes_ = 0;
   size_t chunk_bytes_ = 1;     // of each region
   std::vector<Piece> pieces_;  // by region, in order

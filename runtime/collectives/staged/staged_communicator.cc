@@ -261,13 +261,8 @@ absl::StatusOr<std::unique_ptr<StagedCommunicator>> StagedCommunicator::Create(O
 }
 
 absl::Status StagedCommunicator::Reduce(const ReduceCall& call) {
-  // Votes before the copies, which change residuals.
-  if (call.info.ballot != nullptr) RONDA_RETURN_IF_ERROR(host_->Barrier(call.info));
-  if (IsVetoed(call.info)) return absl::OkStatus();
-  ReduceCall decided = call;
-  decided.info.ballot = nullptr;
-  StagedReduce staged(decided, host_, staging_.get());
-  return Run(*staging_, decided.info, Members(decided.info, rank(), size()), staged);
+  StagedReduce staged(call, host_, staging_.get());
+  return Run(*staging_, call.info, Members(call.info, rank(), size()), staged);
 }
 
 absl::Status StagedCommunicator::Broadcast(const BroadcastCall& call) {

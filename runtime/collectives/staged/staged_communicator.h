@@ -22,7 +22,7 @@ namespace ronda {
 //
 // Unlike other communicators of devices it blocks until the last piece of a call has been through the host: it waits
 // for the stream's earlier work and for the other ranks. When a call returns, only the copies back to the device are
-// still on the stream. A vote is held on the host first, so its result is known when the call returns.
+// still on the stream.
 //
 // Results have the bits of the host's communicator: chunks cut no element and no block.
 //

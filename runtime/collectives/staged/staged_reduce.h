@@ -22,8 +22,7 @@ namespace ronda {
 // The division into rounds follows only from facts that all ranks know of the call, so that all have the same rounds.
 class StagedReduce : public StagedCall {
  public:
-  // The call and everything it refers to must outlive it. REQUIRES: the call has no ballot; the slots have at least
-  // kMinSlotBytes.
+  // The call and everything it refers to must outlive it. REQUIRES: the slots have at least kMinSlotBytes.
   StagedReduce(const ReduceCall& call, Communicator* host, Staging* staging);
 
   // Room for a block of any type with its residuals and its result.

@@ -18,10 +18,8 @@ constexpr absl::Duration kSpin = absl::Microseconds(20);
 
 }  // namespace
 
-void DeviceCompletion::Launch(std::unique_ptr<DeviceEvent> event, Waiting waiting,
-                              LaunchedBucket::Undecided undecided) {
-  waiting_ = waiting;
-  bucket_.Launch(std::move(event), std::move(undecided));
+void DeviceCompletion::Launch(std::unique_ptr<DeviceEvent> event) {
+  event_ = std::move(event);
   launch_.store(Launching::kDone, std::memory_order_release);
 }
 
@@ -33,7 +31,7 @@ void DeviceCompletion::Withdraw() {
 bool DeviceCompletion::done() {
   if (settled_.load(std::memory_order_acquire)) return true;
   if (launching() != Launching::kDone) return false;
-  const absl::StatusOr<bool> passed = bucket_.IsPassed();
+  const absl::StatusOr<bool> passed = event_->done();
   if (passed.ok() && !*passed) return false;
   SettleAs([&] {
     if (!passed.ok()) return passed.status();
@@ -57,12 +55,21 @@ bool DeviceCompletion::WaitUntil(absl::Duration deadline) {
   return true;
 }
 
-absl::Status DeviceCompletion::OrderBefore(WaitingStream& stream, absl::string_view tensor) {
-  const bool is_settled = settled_.load(std::memory_order_acquire);
-  if (is_settled && !status_.ok()) return status_;
+absl::Status DeviceCompletion::OrderBefore(WaitingStream& stream) {
+  if (is_settled() && !status_.ok()) return status_;
   // First, because a program's mistake must be found no matter how fast the device is.
   RONDA_ASSIGN_OR_RETURN(const uint64_t id, stream.IdOn(*options_.device));
-  return is_settled ? bucket_.RefusalOf(tensor) : bucket_.OrderBefore(stream.handle(), id, tensor);
+  if (is_settled()) return status_;
+  {
+    MutexLock lock(&mu_);
+    if (std::find(waiting_streams_.begin(), waiting_streams_.end(), id) != waiting_streams_.end()) {
+      return absl::OkStatus();
+    }
+  }
+  RONDA_RETURN_IF_ERROR(event_->OrderBefore(stream.handle()));
+  MutexLock lock(&mu_);
+  waiting_streams_.push_back(id);
+  return absl::OkStatus();
 }
 
 bool DeviceCompletion::Then(std::list<CallbackThread::Callback>* callbacks) {
@@ -84,12 +91,11 @@ void DeviceCompletion::SettleAs(absl::FunctionRef<absl::Status()> outcome) {
     if (settled_.load(std::memory_order_relaxed)) return;
     status_ = outcome();
     callbacks.swap(callbacks_);
-    bucket_.End(status_);
     settled_.store(true, std::memory_order_release);
   }
   changed_.NotifyAll();
   for (CallbackThread::Callback& callback : callbacks) {
-    callback.status = status_.ok() ? bucket_.RefusalOf(*callback.tensor) : AboutTensor(*callback.tensor, status_);
+    callback.status = status_.ok() ? absl::OkStatus() : AboutTensor(*callback.tensor, status_);
   }
   if (!callbacks.empty() && options_.progress != nullptr) options_.progress->NoteLearned();
   options_.callbacks->Post(std::move(callbacks));

@@ -10,11 +10,11 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/types.h"
@@ -22,7 +22,6 @@
 #include "runtime/cuda/device.h"
 #include "runtime/engine/callback_thread.h"
 #include "runtime/engine/device/attention.h"
-#include "runtime/engine/device/launched_bucket.h"
 #include "runtime/engine/device/rank_device.h"
 #include "runtime/engine/progress_engine.h"
 
@@ -32,14 +31,14 @@ struct BucketTiming;
 
 // The completion of a bucket on a device. It exists from the moment when the bucket is being put on the device. The
 // DeviceWatch, which settles it, shares it with the bucket's handles once the bucket is launched. It tells whether the
-// bucket is done; LaunchedBucket handles the streams that wait.
+// bucket is done, and makes streams wait for it. A launched bucket is final: all ranks carry it out, or the job fails.
 //
 // It is settled once, by the thread that first finds that the device has reached the end of the bucket, or that the job
 // has failed. A thread that only wants to know asks the device; a thread that waits sleeps until the watch has found
 // out.
 //
 // Thread-safe. Memory ordering: status_ is written before settled_ becomes true with release, and not after that. The
-// bucket's event, waiting_ and timing_ are written before launch_ changes from kUnderWay.
+// bucket's event and timing_ are written before launch_ changes from kUnderWay.
 class DeviceCompletion {
  public:
   struct Options {
@@ -55,39 +54,26 @@ class DeviceCompletion {
     // settled: the thread that ends the job or the transport settles the completion first.
     std::shared_ptr<const std::function<absl::Status()>> failure;
     std::shared_ptr<Attention> attention;  // may be null
-    std::shared_ptr<StreamOrder> order;    // may be null if no bucket has a vote
   };
 
-  explicit DeviceCompletion(Options options)
-      : options_(std::move(options)),
-        bucket_(
-            {.device = options_.device.get(), .attention = options_.attention.get(), .order = options_.order.get()}) {}
+  explicit DeviceCompletion(Options options) : options_(std::move(options)) {}
 
   const Options& options() const { return options_; }
 
-  // REQUIRES: launching() is kDone, unless LaunchedBucket says otherwise.
-  LaunchedBucket& bucket() { return bucket_; }
-
-  // Whether the engine is notified of the end, or only the bucket's handles.
-  enum class Waiting : uint8_t { kHandles, kEngine };
-
   // The whole bucket is on its stream, and `event` is recorded behind it. Before this call only the watch has the
   // completion. Either Launch or Withdraw is called, once.
-  void Launch(std::unique_ptr<DeviceEvent> event, Waiting waiting, LaunchedBucket::Undecided undecided = {});
+  void Launch(std::unique_ptr<DeviceEvent> event);
 
   // The times that the timeline will show. If called, then before Launch.
   void set_timing(std::shared_ptr<BucketTiming> timing) { timing_ = std::move(timing); }
   // For the watch. REQUIRES: settled.
   std::shared_ptr<BucketTiming> TakeTiming() { return std::move(timing_); }
 
-  // No thread waits for the bucket: its vote was lost, or this rank has no part in it. It is treated as done.
+  // No thread waits for the bucket, because this rank has no part in it. It is treated as done.
   void Withdraw();
 
   enum class Launching : uint8_t { kUnderWay, kDone, kWithdrawn };
   Launching launching() const { return launch_.load(std::memory_order_acquire); }
-
-  // REQUIRES: launching() is over, or the completion is settled.
-  Waiting waiting() const { return launching() == Launching::kDone ? waiting_ : Waiting::kHandles; }
 
   // Whether the operation is complete or has failed.
   bool done();
@@ -106,11 +92,11 @@ class DeviceCompletion {
 
   bool is_settled() const { return settled_.load(std::memory_order_acquire); }
 
-  // LaunchedBucket::OrderBefore, for a bucket that may be settled. `tensor` is one of its tensors.
+  // Makes the work that is put on `stream` from now on wait for the bucket. The caller does not wait. Nothing is done
+  // if the stream already waits for another tensor of the bucket.
   // REQUIRES: launched.
-  // Errors: the operation's, if it has failed; the error with which `tensor` was refused; INVALID_ARGUMENT if the
-  // stream is being captured; the device's.
-  absl::Status OrderBefore(WaitingStream& stream, absl::string_view tensor);
+  // Errors: the operation's, if it has failed; INVALID_ARGUMENT if the stream is being captured; the device's.
+  absl::Status OrderBefore(WaitingStream& stream);
 
   // Runs `callbacks` once the bucket is done, with its status, and after those of earlier calls. Returns false if it is
   // done already; then nothing has happened.
@@ -124,15 +110,15 @@ class DeviceCompletion {
   void SettleAs(absl::FunctionRef<absl::Status()> outcome);
 
   const Options options_;
-  LaunchedBucket bucket_;
-  Waiting waiting_ = Waiting::kHandles;
+  std::unique_ptr<DeviceEvent> event_;  // behind the bucket
   std::shared_ptr<BucketTiming> timing_;
   std::atomic<Launching> launch_{Launching::kUnderWay};
   std::atomic<bool> settled_{false};
   Mutex mu_;
   CondVar changed_;
   std::list<CallbackThread::Callback> callbacks_ ABSL_GUARDED_BY(mu_);
-  absl::Status status_;  // written before settled_ is true, read after that
+  std::vector<uint64_t> waiting_streams_ ABSL_GUARDED_BY(mu_);  // their numbers; usually one
+  absl::Status status_;                                         // written before settled_ is true, read after that
 };
 
 }  // namespace ronda

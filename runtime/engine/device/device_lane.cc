@@ -55,7 +55,6 @@ absl::StatusOr<Agreement> AgreeWithAll(Communicator& host, const CallInfo& info,
   const std::vector<size_t> bytes_per_rank(all.size(), sizeof(Statement));
   CallInfo whole = info;
   whole.group = nullptr;
-  whole.ballot = nullptr;
   RONDA_RETURN_IF_ERROR(
       host.Allgather({.info = whole, .input = &statement, .output = all.data(), .bytes_per_rank = bytes_per_rank}));
   Agreement agreement;
@@ -76,7 +75,6 @@ DeviceLane::DeviceLane(Options options)
     : device_(std::move(options.device)),
       callbacks_(std::move(options.callbacks)),
       progress_(std::move(options.progress)),
-      order_(std::move(options.order)),
       attention_(options.watch.attention),
       stream_(std::move(options.stream)),
       blocks_(DeviceBlocks::Create(device_, RONDA_CUDA_DEVICE_MEMORY)),
@@ -96,10 +94,6 @@ absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLane::Create(Options options) 
         absl::Status failure = job();
         return failure.ok() && transport != nullptr ? transport() : failure;
       });
-  int has_words = 0;
-  RONDA_RETURN_IF_ERROR(lane->device_->Call("looking at the device",
-                                            [&](const ronda_cuda_plugin& cuda) { return cuda.has_words(&has_words); }));
-  lane->has_gates_ = has_words != 0;
   watch.carried_out = [self = lane.get()](DeviceCompletion& completion) { self->Draw(completion); };
   RONDA_ASSIGN_OR_RETURN(lane->watch_, DeviceWatch::Start(std::move(watch)));
   return lane;
@@ -116,8 +110,7 @@ absl::Status DeviceLane::Begin(const Operation& operation, absl::Span<const Read
                                                                             .callbacks = callbacks_,
                                                                             .progress = progress_,
                                                                             .failure = failure_,
-                                                                            .attention = attention_,
-                                                                            .order = order_});
+                                                                            .attention = attention_});
   watch_->Watch(launching_);
   timer_->Begin();
   for (const ReadyPoint* point : points) RONDA_RETURN_IF_ERROR(point->OrderBefore(stream_->handle()));
@@ -131,25 +124,12 @@ absl::StatusOr<std::unique_ptr<DeviceEvent>> DeviceLane::NoteEnd() {
   return event;
 }
 
-absl::StatusOr<std::shared_ptr<DeviceCompletion>> DeviceLane::Finish(DeviceCompletion::Waiting waiting,
-                                                                     LaunchedBucket::Undecided undecided) {
+absl::StatusOr<std::shared_ptr<DeviceCompletion>> DeviceLane::Finish() {
   launching_->set_timing(timer_->Take());
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, NoteEnd());
-  launching_->Launch(std::move(event), waiting, std::move(undecided));
+  launching_->Launch(std::move(event));
   watch_->NoteLaunch();
   return std::move(launching_);
-}
-
-absl::Status DeviceLane::Relaunch(const std::shared_ptr<DeviceCompletion>& completion) {
-  const std::shared_ptr<const OpenVote> vote = completion->bucket().vote();
-  if (vote == nullptr) return absl::OkStatus();  // the bucket has failed with the job
-  RONDA_RETURN_IF_ERROR(device_->Call("opening a gate", [&](const ronda_cuda_plugin& cuda) {
-    return cuda.write_word(stream_->handle(), vote->gate(), vote->opens_at());
-  }));
-  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, NoteEnd());
-  completion->bucket().Relaunch(std::move(event));
-  watch_->NoteRelaunch(completion);
-  return absl::OkStatus();
 }
 
 void DeviceLane::Drop() {
@@ -292,7 +272,6 @@ absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLanes::Connect(Resources own, 
                              .transport = std::move(transport),
                              .callbacks = options_.callbacks,
                              .progress = options_.progress,
-                             .order = options_.device->order(),
                              .watch = options_.watch});
 }
 

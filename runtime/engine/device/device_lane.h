@@ -33,7 +33,7 @@ namespace ronda {
 //
 //   lane->Begin({.label = "conv1/weight", ...}, ready_events);
 //   ... calls to the communicator and the DataPlane ...
-//   lane->Finish(waiting)  // when the device is there
+//   lane->Finish();
 //
 // From Begin on the watch observes the bucket, because the thread that puts it on the stream may hang as well. After an
 // error the job is over; the watch settles the bucket when the lane is closed.
@@ -48,8 +48,7 @@ class DeviceLane : public DataPlane {
     DeviceTransport transport;           // on it
     std::shared_ptr<CallbackThread> callbacks;
     std::shared_ptr<ProgressEngine> progress;
-    std::shared_ptr<StreamOrder> order;  // the order of the rank's streams
-    DeviceWatch::Options watch;          // without the fields of the transport
+    DeviceWatch::Options watch;  // without the fields of the transport
   };
 
   // Errors: RESOURCE_EXHAUSTED if the system has no thread to give.
@@ -66,20 +65,10 @@ class DeviceLane : public DataPlane {
   absl::Status Begin(const Operation& operation, absl::Span<const ReadyPoint* const> points);
 
   // The whole bucket is on the stream.
-  absl::StatusOr<std::shared_ptr<DeviceCompletion>> Finish(DeviceCompletion::Waiting waiting,
-                                                           LaunchedBucket::Undecided undecided = {});
+  absl::StatusOr<std::shared_ptr<DeviceCompletion>> Finish();
 
-  // Whether streams can wait for a bucket whose vote is open.
-  bool has_gates() const { return has_gates_; }
-
-  // All tensors of a bucket whose vote was lost have been carried out or refused. Opens its gate behind all work on the
-  // stream.
-  absl::Status Relaunch(const std::shared_ptr<DeviceCompletion>& completion);
-
-  // Threads that wait for this device have it polled often (attention()).
   Device& device() const { return *device_; }
   const ronda_cuda_plugin& plugin() const { return device_->plugin(); }
-  Attention& attention() { return *attention_; }
 
   // No thread waits for the bucket.
   void Drop();
@@ -113,9 +102,7 @@ class DeviceLane : public DataPlane {
   const std::shared_ptr<Device> device_;
   const std::shared_ptr<CallbackThread> callbacks_;
   const std::shared_ptr<ProgressEngine> progress_;
-  const std::shared_ptr<StreamOrder> order_;
   const std::shared_ptr<Attention> attention_;
-  bool has_gates_ = false;
   const std::unique_ptr<DeviceStream> stream_;
   const std::shared_ptr<DeviceBlocks> blocks_;  // of the device
   const std::shared_ptr<DeviceBlocks> pinned_;

@@ -61,22 +61,9 @@ void DeviceWatch::NoteLaunch() {
   changed_.NotifyAll();
 }
 
-void DeviceWatch::NoteRelaunch(const std::shared_ptr<DeviceCompletion>& completion) {
-  {
-    MutexLock lock(&mu_);
-    // If the bucket has not been set aside yet, the thread finds it launched.
-    const auto found = std::find(vetoed_.begin(), vetoed_.end(), completion);
-    if (found == vetoed_.end()) return;
-    vetoed_.erase(found);
-    queue_.push_back(completion);
-    if (queue_.size() > 1) return;
-  }
-  changed_.NotifyAll();
-}
-
 bool DeviceWatch::idle() const {
   MutexLock lock(&mu_);
-  return queue_.empty() && vetoed_.empty();
+  return queue_.empty();
 }
 
 void DeviceWatch::Stop(const absl::Status& status) {
@@ -119,7 +106,7 @@ bool DeviceWatch::WatchNext() {
   const std::shared_ptr<DeviceCompletion> next = AwaitNext();
   if (next == nullptr) return false;
   Settle(*next);
-  Finish(next);
+  Finish(*next);
   return true;
 }
 
@@ -157,7 +144,7 @@ absl::Status DeviceWatch::Await(Phase phase, DeviceCompletion& completion) {
 }
 
 bool DeviceWatch::IsOver(Phase phase, DeviceCompletion& completion) {
-  if (phase == Phase::kDevice) return completion.done() || completion.bucket().IsVetoed();
+  if (phase == Phase::kDevice) return completion.done();
   return completion.launching() != DeviceCompletion::Launching::kUnderWay;
 }
 
@@ -183,10 +170,9 @@ absl::Status DeviceWatch::Check(Phase phase, DeviceCompletion& completion, absl:
     EndAll(failure);
     return failure;
   }
-  // An orderly end ends no work: the rank's last buckets, its vetoes, may still be on the device.
+  // An orderly end ends no work: the rank's last buckets may still be on the device.
   RONDA_RETURN_IF_ERROR(stopped());
   if (options_.transport_failure != nullptr) failure = options_.transport_failure();
-  if (failure.ok() && phase == Phase::kDevice) failure = completion.bucket().CheckDevice();
   if (!failure.ok()) return Fail(failure);
   const WaitLimits& limits = options.limits;
   const absl::Duration deadline = DeadlineOf(phase, limits);
@@ -223,8 +209,6 @@ void DeviceWatch::SettleAll(const absl::Status& status) {
   {
     MutexLock lock(&mu_);
     queue = queue_;
-    queue.insert(queue.end(), vetoed_.begin(), vetoed_.end());
-    vetoed_.clear();
   }
   for (const std::shared_ptr<DeviceCompletion>& completion : queue) completion->Settle(status);
 }
@@ -248,19 +232,14 @@ std::string DeviceWatch::Report(Phase phase, const DeviceCompletion& completion)
   return report;
 }
 
-void DeviceWatch::Finish(const std::shared_ptr<DeviceCompletion>& completion) {
-  const bool is_settled = completion->is_settled();
-  if (is_settled) Record(*completion);
+void DeviceWatch::Finish(DeviceCompletion& completion) {
+  Record(completion);
   bool is_idle = false;
   {
     MutexLock lock(&mu_);
-    // A thread launches the bucket again before it calls NoteRelaunch.
-    if (!is_settled && !completion->bucket().IsVetoed()) return;
     queue_.pop_front();
-    if (!is_settled) vetoed_.push_back(completion);
-    is_idle = queue_.empty() && vetoed_.empty();
+    is_idle = queue_.empty();
   }
-  if (completion->waiting() == DeviceCompletion::Waiting::kEngine && options_.settled != nullptr) options_.settled();
   if (is_idle && options_.idle != nullptr) options_.idle();
 }
 

@@ -8,7 +8,6 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -25,9 +24,8 @@ namespace ronda {
 // polls the device while a bucket is under way, and sleeps otherwise. While some thread waits for the device it polls
 // often, otherwise every millisecond.
 //
-// The watch settles the buckets that the device has finished. It sets aside a bucket whose vote was lost, until that is
-// launched again. If the device does not finish a bucket within the limits' warning time, the watch reports it; after
-// the deadline the job fails.
+// The watch settles the buckets that the device has finished. If the device does not finish a bucket within the limits'
+// warning time, the watch reports it; after the deadline the job fails.
 //
 // The limits also apply to a bucket that does not get onto the stream, because a device, a library or a rank may block
 // the thread that puts it there. That thread has its own deadlines, which know more about the reason, so the watch
@@ -51,8 +49,7 @@ class DeviceWatch {
     absl::Duration setup_deadline = absl::ZeroDuration();  // DeviceTransport's
     // Called for a bucket that the device has carried out, before any other thread is notified; may be nullptr.
     std::function<void(DeviceCompletion&)> carried_out;
-    std::function<void()> settled;  // a bucket that the engine waits for has been settled
-    std::function<void()> idle;     // everything has been settled
+    std::function<void()> idle;  // everything has been settled
     std::shared_ptr<Attention> attention = std::make_shared<Attention>();
   };
 
@@ -66,9 +63,6 @@ class DeviceWatch {
 
   // The last watched bucket has been launched or withdrawn.
   void NoteLaunch();
-
-  // A bucket whose vote was lost has been launched again, behind all others on the stream.
-  void NoteRelaunch(const std::shared_ptr<DeviceCompletion>& completion);
 
   // Whether everything has been settled.
   bool idle() const;
@@ -92,8 +86,8 @@ class DeviceWatch {
   // Returns when the phase is over, or with the job's failure.
   absl::Status Await(Phase phase, DeviceCompletion& completion);
   static bool IsOver(Phase phase, DeviceCompletion& completion);
-  // The bucket is settled, or set aside. If it has been launched again meanwhile, it stays the first.
-  void Finish(const std::shared_ptr<DeviceCompletion>& completion);
+  // The first bucket is settled.
+  void Finish(DeviceCompletion& completion);
   void Record(DeviceCompletion& completion);
   absl::Duration DeadlineOf(Phase phase, const WaitLimits& limits) const;
   // `waited`: how long this completion has been the first, in this phase. Errors: the job's failure.
@@ -110,9 +104,8 @@ class DeviceWatch {
   const Options options_;
   mutable Mutex mu_;
   CondVar changed_;
-  std::deque<std::shared_ptr<DeviceCompletion>> queue_ ABSL_GUARDED_BY(mu_);    // the first is being watched
-  std::vector<std::shared_ptr<DeviceCompletion>> vetoed_ ABSL_GUARDED_BY(mu_);  // set aside
-  absl::Status stopped_ ABSL_GUARDED_BY(mu_);                                   // OK: it has not been stopped
+  std::deque<std::shared_ptr<DeviceCompletion>> queue_ ABSL_GUARDED_BY(mu_);  // the first is being watched
+  absl::Status stopped_ ABSL_GUARDED_BY(mu_);                                 // OK: it has not been stopped
   // Only for the watch's thread:
   absl::Status failure_;  // the job's, once it has failed
   absl::Status thrown_;   // an exception, before it becomes failure_

@@ -23,15 +23,14 @@ absl::Status NotNow(const absl::Status& status) { return absl::FailedPreconditio
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const ReadyPoint>> ReadyPoint::Note(const std::shared_ptr<Device>& device,
-                                                                   StreamHandle stream, StreamOrder* order) {
+                                                                   StreamHandle stream, std::atomic<uint64_t>* noted) {
   const Device::Current current(device.get());
   RONDA_ASSIGN_OR_RETURN(const uint64_t id, IdOfStream(*device, stream, "submit it before or after the capture"));
   // A thread that reads this number sees the recordings of all points that have been counted.
-  std::shared_ptr<ReadyPoint> point(new ReadyPoint(device, id, order->noted().load(std::memory_order_acquire)));
+  std::shared_ptr<ReadyPoint> point(new ReadyPoint(device, id, noted->load(std::memory_order_acquire)));
   RONDA_ASSIGN_OR_RETURN(point->event_, device->NewEvent());
   RONDA_RETURN_IF_ERROR(point->event_->Record(stream));
-  point->complete_ = order->noted().fetch_add(1, std::memory_order_acq_rel) + 1;
-  point->behind_ = order->last_awaited();
+  point->complete_ = noted->fetch_add(1, std::memory_order_acq_rel) + 1;
   return point;
 }
 
@@ -74,7 +73,7 @@ absl::StatusOr<std::vector<RankDevice::Ready>> RankDevice::Admit(absl::Span<cons
     // A second point on the same stream would add nothing, because nothing was put there since the last point.
     absl::StatusOr<Ready> point = last != nullptr && last_stream == submission.stream
                                       ? *last
-                                      : ReadyPoint::Note(*device, submission.stream, order_.get());
+                                      : ReadyPoint::Note(*device, submission.stream, &points_noted_);
     if (!point.ok()) return AboutTensor(submission.request.name, point.status());
     points[i] = *std::move(point);
     last = &points[i];

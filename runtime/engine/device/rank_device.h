@@ -24,56 +24,21 @@
 
 namespace ronda {
 
-// Records what is known about the order of the trainer's streams.
-//
-// Thread-safe.
-class StreamOrder {
- public:
-  // Some stream is about to wait for the launched bucket with this number (UndecidedBuckets), which the ranks may not
-  // have decided yet. Call before the stream waits.
-  void NoteWait(uint64_t number) {
-    uint64_t last = last_awaited_.load();
-    while (last < number && !last_awaited_.compare_exchange_weak(last, number)) {
-    }
-  }
-  // The highest such number. If it is read after a point has been recorded, the point is behind no bucket with a higher
-  // number. It may be behind any bucket up to this one, because streams may wait for each other.
-  uint64_t last_awaited() const { return last_awaited_.load(); }
-
-  // Records that this stream has its own queues; it keeps them. If there are several such streams, only the last is
-  // known.
-  void NoteOwnQueues(uint64_t stream_id) { has_own_queues_.store(stream_id, std::memory_order_relaxed); }
-  bool HasOwnQueues(uint64_t stream_id) const { return has_own_queues_.load(std::memory_order_relaxed) == stream_id; }
-
-  std::atomic<uint64_t>& noted() { return noted_; }
-
- private:
-  static constexpr uint64_t kNoStream = ~uint64_t{0};
-
-  std::atomic<uint64_t> last_awaited_{0};
-  std::atomic<uint64_t> noted_{0};  // points
-  std::atomic<uint64_t> has_own_queues_{kNoStream};
-};
-
 // A point on a trainer's stream, at which the buffers of a submission are ready. Keeps the device.
 //
 // Thread-safe. If two threads record points on one stream at the same time, their order is unknown. So a point stores
 // how many points had been recorded before it was begun, and before it was complete.
 class ReadyPoint {
  public:
-  // Records how far `stream` has come. `order` is shared by all points that are compared.
+  // Records how far `stream` has come. `noted` counts the points that are compared with each other.
   // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL (the driver's).
   static absl::StatusOr<std::shared_ptr<const ReadyPoint>> Note(const std::shared_ptr<Device>& device,
-                                                                StreamHandle stream, StreamOrder* order);
+                                                                StreamHandle stream, std::atomic<uint64_t>* noted);
 
   // Whether a stream that waits for this point need not wait for `other`.
   bool Covers(const ReadyPoint& other) const {
     return this == &other || (stream_id_ == other.stream_id_ && begun_ >= other.complete_);
   }
-
-  // The highest number of a bucket that the point may be behind and that was undecided when the point was recorded; 0:
-  // none.
-  uint64_t behind() const { return behind_; }
 
   // Makes the work that is put on `stream` from now on come after the point.
   absl::Status OrderBefore(StreamHandle stream) const { return event_->OrderBefore(stream); }
@@ -86,7 +51,6 @@ class ReadyPoint {
   const uint64_t stream_id_;
   const uint64_t begun_;
   uint64_t complete_ = 0;
-  uint64_t behind_ = 0;
   std::unique_ptr<DeviceEvent> event_;
 };
 
@@ -164,9 +128,6 @@ class RankDevice {
     return device_;
   }
 
-  // Of all streams, seen or not yet seen.
-  const std::shared_ptr<StreamOrder>& order() const { return order_; }
-
  private:
   // Makes the device with this number this rank's.
   absl::StatusOr<std::shared_ptr<Device>> Take(const ronda_cuda_plugin& plugin, int ordinal);
@@ -181,7 +142,7 @@ class RankDevice {
   const std::shared_ptr<DeviceSupport> support_;
   const int hint_;
   const absl::Duration patience_;
-  const std::shared_ptr<StreamOrder> order_ = std::make_shared<StreamOrder>();
+  std::atomic<uint64_t> points_noted_{0};
   mutable Mutex mu_;
   std::shared_ptr<Device> device_ ABSL_GUARDED_BY(mu_);
   std::unordered_set<const void*> known_ ABSL_GUARDED_BY(mu_);  // buffers on device_

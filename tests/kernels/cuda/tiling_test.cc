@@ -23,7 +23,6 @@ struct Segment {
 struct Cut {
   std::vector<int> segments;    // per tiling: how many segments
   std::vector<uint32_t> tiles;  // per tiling: how many tiles
-  std::vector<Rest> rests;      // per tiling: whether more follow
   int error;
 };
 
@@ -33,13 +32,11 @@ Cut CutUp(const std::vector<uint64_t>& tiles) {
     segment = {index};
     return tiles[static_cast<size_t>(index)];
   };
-  cut.error =
-      ForTilings<Segment>(static_cast<int>(tiles.size()), describe, [&](const Tiling<Segment>& tiling, Rest rest) {
-        cut.rests.push_back(rest);
-        cut.segments.push_back(tiling.count());
-        cut.tiles.push_back(tiling.tiles());
-        return 0;
-      });
+  cut.error = ForTilings<Segment>(static_cast<int>(tiles.size()), describe, [&](const Tiling<Segment>& tiling) {
+    cut.segments.push_back(tiling.count());
+    cut.tiles.push_back(tiling.tiles());
+    return 0;
+  });
   return cut;
 }
 
@@ -88,14 +85,6 @@ TEST(TilingTest, OneLaunchTakesBertsTensors) {
   EXPECT_EQ(cut.tiles, std::vector<uint32_t>{398 * 3});
 }
 
-// The last launch decides a vote. So it must be known as the last one when it is made, even if empty tensors follow.
-TEST(TilingTest, TheLastLaunchIsKnownAsSuch) {
-  std::vector<uint64_t> tiles(2 * kMaxSegments, 1);
-  EXPECT_EQ(CutUp(tiles).rests, (std::vector<Rest>{Rest::kMore, Rest::kNone}));
-  tiles.insert(tiles.end(), 3, 0);
-  EXPECT_EQ(CutUp(tiles).rests, (std::vector<Rest>{Rest::kMore, Rest::kNone}));
-}
-
 TEST(TilingTest, MoreTensorsTakeMoreLaunches) {
   const Cut cut = CutUp(std::vector<uint64_t>(2000, 1));
   EXPECT_EQ(cut.segments, (std::vector<int>{448, 448, 448, 448, 208}));
@@ -135,7 +124,7 @@ TEST(TilingTest, EmptyTensorsTakeNothing) {
 TEST(TilingTest, TheFirstErrorEndsTheLaunches) {
   int launches = 0;
   const auto describe = [](int, Segment&) { return uint64_t{1}; };
-  const int error = ForTilings<Segment>(2000, describe, [&](const Tiling<Segment>&, Rest) {
+  const int error = ForTilings<Segment>(2000, describe, [&](const Tiling<Segment>&) {
     ++launches;
     return 700;
   });

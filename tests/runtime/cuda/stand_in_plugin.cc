@@ -56,6 +56,13 @@ class StandInPluginTest : public ::testing::Test {
     return reinterpret_cast<Function*>(dlsym(dlopen(std::getenv("FAKE_CUDA_LIBRARY"), RTLD_NOW), name));
   }
 
+  // A function of the CUDA runtime under the plugin.
+  template <typename Function>
+  Function* RuntimeFunction(const char* name) const {
+    void* const runtime = dlopen("libcudart.so.13", RTLD_NOW | RTLD_NOLOAD);
+    return reinterpret_cast<Function*>(dlsym(runtime, name));
+  }
+
   void Finish() const {
     void* event = nullptr;
     ASSERT_EQ(plugin_->create_event(0, &event), 0);
@@ -121,27 +128,12 @@ TEST_F(StandInPluginTest, QueriesTellWhetherTheWorkIsDone) {
   EXPECT_NE(plugin_->query_event(event, &done), 0);
 }
 
-TEST_F(StandInPluginTest, StreamsWaitForWords) {
-  int has = 0;
-  ASSERT_EQ(plugin_->has_words(&has), 0);
-  ASSERT_EQ(has, 1);
-  OpenDevice();
-  auto* const words = Pinned<uint32_t>({0, 0});
-  ASSERT_EQ(plugin_->wait_word(stream_, words, 2), 0);
-  ASSERT_EQ(plugin_->write_word(stream_, words + 1, 5), 0);
-  EXPECT_EQ(__atomic_load_n(words + 1, __ATOMIC_ACQUIRE), 0u);
-  __atomic_store_n(words, 2u, __ATOMIC_RELEASE);
-  Finish();
-  EXPECT_EQ(words[1], 5u);
-  memory_.clear();
-}
-
 TEST_F(StandInPluginTest, StreamsOfThePluginHaveTheHighestPriority) {
-  int shares = -1;
-  ASSERT_EQ(plugin_->shares_queues(stream_, &shares), 0);
-  EXPECT_EQ(shares, 1);
-  ASSERT_EQ(plugin_->shares_queues(nullptr, &shares), 0);
-  EXPECT_EQ(shares, 0);
+  int lowest = 0, highest = 0, priority = 0;
+  ASSERT_EQ(RuntimeFunction<int(int*, int*)>("cudaDeviceGetStreamPriorityRange")(&lowest, &highest), 0);
+  ASSERT_EQ(RuntimeFunction<int(void*, int*)>("cudaStreamGetPriority")(stream_, &priority), 0);
+  EXPECT_LT(highest, lowest);
+  EXPECT_EQ(priority, highest);
 }
 
 TEST_F(StandInPluginTest, ErrorsAreClearedOnceTheyAreReturned) {
@@ -150,9 +142,7 @@ TEST_F(StandInPluginTest, ErrorsAreClearedOnceTheyAreReturned) {
   char text[100] = "";
   plugin_->error_text(2, text, sizeof(text));
   EXPECT_STREQ(text, "out of memory");
-  void* const runtime = dlopen("libcudart.so.13", RTLD_NOW | RTLD_NOLOAD);
-  ASSERT_NE(runtime, nullptr) << dlerror();
-  EXPECT_EQ(reinterpret_cast<int (*)()>(dlsym(runtime, "cudaPeekAtLastError"))(), 0);
+  EXPECT_EQ(RuntimeFunction<int()>("cudaPeekAtLastError")(), 0);
 }
 
 // A trainer's capture in CUDA's strictest mode, which forbids such calls to all threads.

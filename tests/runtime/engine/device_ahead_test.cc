@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Buckets of a locked schedule that a rank launches before the ranks' votes on them are known. Neither the host nor the
-// trainer waits for the device. After a lost vote, streams go on only when the tensors have been carried out after all.
+// Buckets of a locked schedule whose ranks agree before they launch them, while the device is still busy with earlier
+// work. Neither the host nor the trainer waits for the device. What is launched is final. After a lost vote nothing has
+// been launched.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,6 +23,7 @@
 #include "runtime/base/clock.h"
 #include "tests/runtime/engine/device_job.h"
 #include "tests/runtime/engine/job.h"
+#include "tests/testing/fake_nccl/load_fake_nccl.h"
 
 namespace ronda::testing {
 namespace {
@@ -138,23 +140,22 @@ bool GiveAwayALockedStep(int tensors) {
     Step step(rank, tensors);
     RunUntilLocked(rank, step);
     meeting.arrive_and_wait();
-    const size_t words = rank.fake().awaited_words();
     StreamHold hold(rank.stream());
     const size_t waits = FakeCuda::HostWaitsOfThisThread();
     step.Begin();
     EXPECT_TRUE(step.End()) << tensors << " tensors";
     EXPECT_EQ(FakeCuda::HostWaitsOfThisThread(), waits);
-    EXPECT_GE(rank.fake().awaited_words(), words + static_cast<size_t>(tensors));
     meeting.arrive_and_wait();
     hold.Release();
     step.ExpectSums();
     left += rank.runtime().statistics().schedules_left;
+    meeting.arrive_and_wait();  // a rank that shuts down unlocks the schedule
   });
   return left == 0;
 }
 
-// 20 buckets are more than LockedSchedule::kOpenVotes. If a rank gets no core for a while, the others unlock the
-// schedule. That is right, but it leaves no locked step to test, so the test tries again.
+// If a rank gets no core for a while, the others unlock the schedule. That is right, but it leaves no locked step to
+// test, so the test tries again.
 TEST(DeviceAhead, ALockedStepIsGivenAwayWhileTheStreamsOfAllRanksAreBusy) {
   constexpr int kAttempts = 20;
   for (const int tensors : {2, 20}) {
@@ -164,7 +165,48 @@ TEST(DeviceAhead, ALockedStepIsGivenAwayWhileTheStreamsOfAllRanksAreBusy) {
   }
 }
 
-TEST(DeviceAhead, TheNextStepIsTakenBeforeThisOneIsDecided) {
+// A submission of each kind of operation.
+std::vector<Submission> OneOfEachKind(DeviceRank& rank, const DeviceTensor& tensor) {
+  const auto make = [&](const std::string& name) { return DeviceSum(name, rank, tensor, kCount); };
+  std::vector<Submission> all = {make("allreduce"), make("adasum"),    make("overflow"),
+                                 make("reduce"),    make("scattered"), make("broadcast")};
+  all[1].request.reduction = Reduction::kAdasum;
+  all[2].request.overflow = TensorRequest::Overflow::kDetected;
+  all[3].request.op = OpType::kReduce;
+  all[3].request.root = 0;
+  all[4].request.op = OpType::kReduceScatter;
+  all[4].output = nullptr;  // the handle holds the result
+  all[5].request.op = OpType::kBroadcast;
+  all[5].request.root = 0;
+  return all;
+}
+
+TEST(DeviceAhead, HandlesOfEveryOperationCompleteAtTheLaunch) {
+  std::barrier<> meeting(2);
+  RunDeviceRanks({.size = 2, .runtime = OneByOne()}, [&](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(kCount, 0));
+    const std::vector<Submission> submissions = OneOfEachKind(rank, tensor);
+    for (int i = 0; i < 20; ++i) {
+      const auto handles = *rank.runtime().SubmitAll(submissions);
+      for (const auto& handle : handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
+    }
+    const Statistics statistics = rank.runtime().statistics();
+    EXPECT_EQ(statistics.schedules_begun, statistics.schedules_left + 1);
+    meeting.arrive_and_wait();
+    StreamHold hold(rank.stream());
+    const auto handles = *rank.runtime().SubmitAll(submissions);
+    for (size_t i = 0; i < handles.size(); ++i) {
+      EXPECT_TRUE(handles[i]->LaunchesBy(Soon())) << submissions[i].request.name;
+      EXPECT_FALSE(handles[i]->done()) << submissions[i].request.name;
+    }
+    meeting.arrive_and_wait();
+    hold.Release();
+    for (const auto& handle : handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
+  });
+}
+
+TEST(DeviceAhead, StepsAreLaunchedHoweverFarTheDeviceIsBehind) {
+  constexpr int kSteps = 5;
   std::barrier<> meeting(2);
   RunDeviceRanks({.size = 2, .runtime = OneByOne()}, [&](DeviceRank& rank) {
     Step step(rank, 3);
@@ -172,15 +214,19 @@ TEST(DeviceAhead, TheNextStepIsTakenBeforeThisOneIsDecided) {
     meeting.arrive_and_wait();
     StreamHold hold(rank.stream());
     step.Run();
-    const std::shared_ptr<Handle> next = step.SubmitAgain(0);
-    ASSERT_NE(next, nullptr);
-    EXPECT_EQ(rank.runtime().Submit(DeviceSum("t0", rank, step.tensor(0), kCount)).status().code(),
-              absl::StatusCode::kAlreadyExists);
-    EXPECT_FALSE(next->launched()) << "what it waits for may have to be carried out again";
+    std::shared_ptr<Handle> last;
+    for (int i = 0; i < kSteps; ++i) {
+      for (size_t tensor = 0; tensor < 3; ++tensor) {
+        last = step.SubmitAgain(tensor);
+        ASSERT_NE(last, nullptr);
+        ASSERT_TRUE(last->LaunchesBy(Soon()));
+      }
+    }
+    EXPECT_FALSE(last->done());
     meeting.arrive_and_wait();
     hold.Release();
-    EXPECT_EQ(next->Wait(), absl::OkStatus());
-    EXPECT_THAT(step.tensor(0).Get<float>(), Each(6.0f)) << "the sum of two sums";
+    EXPECT_EQ(last->Wait(), absl::OkStatus());
+    EXPECT_THAT(step.tensor(0).Get<float>(), Each(3.0f * (1 << kSteps))) << "the sum of two sums, five times";
     step.ExpectSums();
   });
 }
@@ -203,57 +249,45 @@ TEST(DeviceAhead, HandlesAreDoneWhenTheDeviceIs) {
   });
 }
 
-// --- Where streams cannot wait for words ---
-
-TEST(DeviceAhead, DevicesWithoutWordsHaveTheHostWaitForTheVotes) {
-  std::barrier<> meeting(2);
-  RunDeviceRanks({.size = 2, .runtime = OneByOne(), .cuda = {.words = FakeCuda::Options::Words::kNo}},
-                 [&](DeviceRank& rank) {
-                   Step step(rank, 2);
-                   RunUntilLocked(rank, step);
-                   meeting.arrive_and_wait();
-                   StreamHold hold(rank.stream());
-                   step.Begin();
-                   const std::shared_ptr<Handle> handle = step.handle(0);
-                   EXPECT_FALSE(handle->LaunchesBy(MonotonicTime() + absl::Milliseconds(20)));
-                   meeting.arrive_and_wait();
-                   hold.Release();
-                   EXPECT_TRUE(step.End());
-                   step.ExpectSums();
-                   EXPECT_EQ(rank.fake().awaited_words(), 0u);
-                 });
+TEST(DeviceAhead, MemoryThatTheStreamFreesBehindTheResultIsNotUsedAfterwards) {
+  RunDeviceRanks({.size = 2, .runtime = OneByOne(), .cuda = {.delay_seed = 1}}, [&](DeviceRank& rank) {
+    Step step(rank, 2);
+    RunUntilLocked(rank, step);
+    StreamHold hold(rank.stream());
+    step.Run();
+    rank.fake().FreeOn(rank.stream(), step.tensor(0).Abandon());
+    hold.Release();
+    step.ExpectSums();
+  });
 }
 
-TEST(DeviceAhead, AStreamThatSharesQueuesWithRondasIsOrderedByTheHost) {
+// --- Agreement ---
+
+TEST(DeviceAgreement, ABucketThatARankLacksIsNotLaunchedByTheOthers) {
   std::barrier<> meeting(2);
   RunDeviceRanks({.size = 2, .runtime = OneByOne()}, [&](DeviceRank& rank) {
     Step step(rank, 2);
     RunUntilLocked(rank, step);
     meeting.arrive_and_wait();
-    const auto other = *DeviceStream::Create(&rank.device());
-    rank.fake().ShareQueues(other->handle());
-    StreamHold hold(rank.stream());
-    step.Begin();
-    const std::shared_ptr<Handle> handle = step.handle(0);
-    ASSERT_TRUE(handle->LaunchesBy(Soon()));
-    const size_t words = rank.fake().awaited_words();
+    const int calls = FakeNcclCalls("AllReduce");
     meeting.arrive_and_wait();
-    std::thread release([&] { hold.Release(); });
-    EXPECT_EQ(handle->OrderBefore(other->handle()), absl::OkStatus());
-    EXPECT_EQ(rank.fake().awaited_words(), words);
+    if (rank.rank() == 0) {
+      step.Begin();
+      EXPECT_FALSE(step.handle(0)->LaunchesBy(MonotonicTime() + absl::Milliseconds(20)));
+      EXPECT_EQ(FakeNcclCalls("AllReduce"), calls);
+    }
     meeting.arrive_and_wait();
-    release.join();
+    if (rank.rank() == 1) step.Begin();
     EXPECT_TRUE(step.End());
     step.ExpectSums();
+    meeting.arrive_and_wait();
+    EXPECT_EQ(FakeNcclCalls("AllReduce"), calls + 2 * 2);
   });
 }
 
-// --- Lost votes ---
-
-// Rank 0 has launched a step of two sums, and its stream waits for them if `stream` is kWaits. Then rank 1 submits
-// something else, so the vote on the step is lost. After that, each rank runs `rest`.
+// Rank 0 has submitted a step of two sums. Then rank 1 submits something else, so the vote on the step is lost. After
+// that, each rank runs `rest`. Rank 0 still has the handles of its step.
 struct Loss {
-  enum class Stream { kWaits, kDoesNot } stream = Stream::kWaits;
   bool expects_failure = false;
 };
 void LoseVote(const Loss& loss, const std::function<void(DeviceRank& rank, Step& step)>& rest) {
@@ -263,31 +297,27 @@ void LoseVote(const Loss& loss, const std::function<void(DeviceRank& rank, Step&
     rank.KeepAlive(step);  // the device may still use it when the job has failed
     RunUntilLocked(rank, *step);
     meeting.arrive_and_wait();
+    const int calls = FakeNcclCalls("AllReduce");
     std::vector<float> other(kCount, 1);
-    std::optional<StreamHold> hold(rank.stream());
-    if (rank.rank() == 0) {
-      step->Begin();
-      const bool is_launched = loss.stream == Loss::Stream::kWaits ? step->End() : step->handle(1)->LaunchesBy(Soon());
-      EXPECT_TRUE(is_launched);
-    }
+    if (rank.rank() == 0) step->Begin();
     meeting.arrive_and_wait();
     const std::shared_ptr<Handle> something = *rank.runtime().Submit(Sum("something", &other));
-    meeting.arrive_and_wait();
-    hold.reset();
     EXPECT_EQ(something->Wait(), absl::OkStatus());
     EXPECT_EQ(rank.runtime().statistics().schedules_left, 1u);
+    EXPECT_EQ(FakeNcclCalls("AllReduce"), calls) << "a lost vote launches nothing";
+    if (rank.rank() == 0) {
+      EXPECT_FALSE(step->handle(0)->launched());
+      EXPECT_THAT(step->tensor(0).Get<float>(), Each(1.0f)) << "the rank's own contribution";
+    }
     meeting.arrive_and_wait();  // the other rank's next steps may lock and unlock another schedule
     rest(rank, *step);
   });
 }
 
-TEST(DeviceAheadLostVotes, StreamsGoOnWhenTheTensorsHaveBeenCarriedOutAgain) {
-  std::barrier<> meeting(2);
+TEST(DeviceLostVotes, TheTensorsAreNegotiated) {
   LoseVote({}, [&](DeviceRank& rank, Step& step) {
-    const bool goes_on = *NoteStream(rank)->done();
-    EXPECT_TRUE(rank.rank() == 1 || !goes_on);
-    meeting.arrive_and_wait();
-    if (rank.rank() == 1) step.Run();
+    if (rank.rank() == 1) step.Begin();
+    EXPECT_TRUE(step.End());
     step.ExpectSums();
     for (int i = 0; i < 20; ++i) step.Run();
     step.ExpectSums();
@@ -295,55 +325,21 @@ TEST(DeviceAheadLostVotes, StreamsGoOnWhenTheTensorsHaveBeenCarriedOutAgain) {
   });
 }
 
-TEST(DeviceAheadLostVotes, TensorsThatComeBehindThemAreNegotiatedLater) {
-  LoseVote({}, [&](DeviceRank& rank, Step& step) {
-    // On rank 0 the stream comes to this only after the results, which do not exist yet.
-    const DeviceTensor& behind = rank.Keep(std::vector<float>(kCount, 1));
-    if (rank.rank() == 1) step.Run();
-    CopyOnStream(rank, behind, step.tensor(0));
-    const std::shared_ptr<Handle> handle = *rank.runtime().Submit(DeviceSum("behind", rank, behind, kCount));
-    EXPECT_EQ(handle->Wait(), absl::OkStatus());
-    EXPECT_THAT(behind.Get<float>(), Each(6.0f));
-    step.ExpectSums();
-  });
-}
-
 // Rank 1 submits the second tensor first.
-TEST(DeviceAheadLostVotes, TheOrderInWhichTheTensorsComeAgainIsFree) {
+TEST(DeviceLostVotes, TheOrderInWhichTheTensorsComeIsFree) {
   LoseVote({}, [&](DeviceRank& rank, Step& step) {
     if (rank.rank() == 1) {
       EXPECT_EQ(step.Submit(1)->Wait(), absl::OkStatus());
       EXPECT_EQ(step.Submit(0)->Wait(), absl::OkStatus());
     } else {
+      EXPECT_TRUE(step.End());
       step.ExpectSums();
     }
   });
 }
 
-TEST(DeviceAheadLostVotes, MemoryThatTheStreamFreesBehindTheResultIsNotUsedAfterwards) {
+TEST(DeviceLostVotes, TensorsThatContradictTheOtherRanksFailAlone) {
   LoseVote({}, [&](DeviceRank& rank, Step& step) {
-    if (rank.rank() == 0) rank.fake().FreeOn(rank.stream(), step.tensor(0).Abandon());
-    if (rank.rank() == 1) step.Run();
-    step.ExpectSums();
-  });
-}
-
-TEST(DeviceAheadLostVotes, WithdrawnByTheRestOfTheJobTheyFailItOnceAStreamWaits) {
-  LoseVote({.expects_failure = true}, [&](DeviceRank& rank, Step& step) {
-    // This contradicts what rank 0 has submitted.
-    if (rank.rank() == 1) {
-      const absl::Status refused = CarryOut(rank.runtime(), DeviceSum("t0", rank, step.tensor(0), kCount - 1));
-      EXPECT_FALSE(refused.ok());
-    }
-    EXPECT_EQ(NoteStream(rank)->Wait(), absl::OkStatus()) << "no stream is stuck";
-    absl::Status status;
-    while (status.ok()) status = CarryOut(rank.runtime(), DeviceSum("more", rank, step.tensor(1), kCount));
-    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("'t0'"), HasSubstr("rank 1")));
-  });
-}
-
-TEST(DeviceAheadLostVotes, WithdrawnByTheRestOfTheJobTheyFailAloneIfNoStreamWaits) {
-  LoseVote({.stream = Loss::Stream::kDoesNot}, [&](DeviceRank& rank, Step& step) {
     if (rank.rank() == 0) {
       const absl::Status refused = step.handle(0)->Wait();
       EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("'t0'"), HasSubstr("rank 1")));
@@ -357,9 +353,29 @@ TEST(DeviceAheadLostVotes, WithdrawnByTheRestOfTheJobTheyFailAloneIfNoStreamWait
   });
 }
 
-TEST(DeviceAheadLostVotes, StreamsGoOnWhenTheJobFailsInstead) {
-  LoseVote({.expects_failure = true}, [&](DeviceRank& rank, Step&) {
-    if (rank.rank() == 1) rank.runtime().Abandon(absl::AbortedError("given up"));
+TEST(DeviceLostVotes, AFailureOfTheJobReachesTheHandlesAndHoldsNoStreamBack) {
+  LoseVote({.expects_failure = true}, [&](DeviceRank& rank, Step& step) {
+    if (rank.rank() == 1) {
+      rank.runtime().Abandon(absl::AbortedError("given up"));
+    } else {
+      EXPECT_THAT(std::string(step.handle(0)->OrderBefore(rank.stream()).message()), HasSubstr("given up"));
+    }
+    EXPECT_EQ(NoteStream(rank)->Wait(), absl::OkStatus());
+  });
+}
+
+TEST(DeviceAgreement, AFailureEndsTheVote) {
+  std::barrier<> meeting(2);
+  RunDeviceRanks({.size = 2, .runtime = OneByOne(), .expects_failure = true}, [&](DeviceRank& rank) {
+    const auto step = std::make_shared<Step>(rank, 2);
+    rank.KeepAlive(step);
+    RunUntilLocked(rank, *step);
+    meeting.arrive_and_wait();
+    if (rank.rank() == 0) step->Begin();
+    meeting.arrive_and_wait();
+    if (rank.rank() == 1) return rank.runtime().Abandon(absl::AbortedError("rank 1 has had enough"));
+    EXPECT_THAT(std::string(step->handle(0)->Wait().message()),
+                AllOf(HasSubstr("'t0'"), HasSubstr("rank 1 has had enough")));
     EXPECT_EQ(NoteStream(rank)->Wait(), absl::OkStatus());
   });
 }

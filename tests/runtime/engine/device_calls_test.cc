@@ -24,9 +24,9 @@ constexpr size_t kCount = 5;
 constexpr size_t kSteps = 7;  // whose calls are counted
 constexpr int kRounds = 10;
 
-// Six calls: a wait for the point of the submissions, two kernels, and the event after the bucket; then the waiting
-// stream's waits for the event and for the gate. The vote needs no call, because the two kernels handle it.
-constexpr size_t kCallsOfBucket = 6;
+// Five calls: a wait for the point of the submissions, two kernels, and the event after the bucket; then the waiting
+// stream's wait for that event.
+constexpr size_t kCallsOfBucket = 5;
 // A look at a stream: whether it is being captured, and its number.
 constexpr size_t kLook = 2;
 // A submission also records the stream's point.
@@ -49,7 +49,7 @@ class Steps {
   }
 
   void Run() {
-    StreamHold hold(rank_.stream());  // the vote stays open until the stream has its waits
+    StreamHold hold(rank_.stream());  // the bucket is not done before the stream has its wait
     const size_t changes = FakeCuda::DeviceChangesOfThisThread();
     std::vector<std::shared_ptr<Handle>> handles = SubmitAll();
     WaitingStream together(rank_.stream());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The locked schedule with tensors in the memory of devices, whose votes are open for a while. A job that repeats its
-// steps locks a schedule. When it stops repeating them, all ranks unlock at the same position, wherever each rank is.
+// The locked schedule with tensors in the memory of devices. A job that repeats its steps locks a schedule. When it
+// stops repeating them, all ranks unlock at the same position, wherever each rank is.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -272,7 +272,7 @@ TEST_P(DeviceScheduleStress, ResultsAreRightWhereverRanksLeave) {
   std::cout << "seed " << seed << std::endl;
   Runtime::Options options;
   options.tunables.lock_after = 2;
-  if (seed % 2 == 0) options.tunables.fusion_threshold = 0;  // one bucket per tensor, so many open votes
+  if (seed % 2 == 0) options.tunables.fusion_threshold = 0;  // one bucket per tensor, so many votes
   RunDeviceRanks({.size = 2 + static_cast<int>(seed % 2),
                   .backend = seed % 4 == 3 ? "staged" : "nccl",
                   .runtime = options,

@@ -98,13 +98,8 @@ TEST_P(DeviceStrict, StepsAreLockedAndRight) {
 class DeviceStrictChanges : public DeviceStrict {};
 
 INSTANTIATE_TEST_SUITE_P(Strictness, DeviceStrictChanges,
-                         ::testing::Combine(::testing::Values("staged"),
+                         ::testing::Combine(::testing::Values("nccl", "staged"),
                                             ::testing::Values(OneQueue(), WaitingMemory())),
-                         NameOf);
-// After a lost vote over NCCL the trainer's stream waits for a gate that later work opens. That work must not be behind
-// the wait in a queue, and must not need memory before.
-INSTANTIATE_TEST_SUITE_P(DISABLED_BehindAGate, DeviceStrictChanges,
-                         ::testing::Combine(::testing::Values("nccl"), ::testing::Values(OneQueue(), WaitingMemory())),
                          NameOf);
 
 // The steps change, and the buffers grow while the device has work.

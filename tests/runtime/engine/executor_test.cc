@@ -82,10 +82,8 @@ class ExecutorTest : public ::testing::Test {
   absl::StatusOr<Ballot::Result> ExecuteIfAllApprove(const TensorRequest& request, Ballot::Vote own) {
     std::vector<const TensorEntry*> entries;
     if (own == Ballot::Vote::kApprove) entries.push_back(queue_.Find(request.key()));
-    const absl::StatusOr<Executor::Voted> voted = executor_.ExecuteIfAllApprove(
-        BucketOf({request}, {0, 1, 2, 3}), {.own = own, .entries = entries, .when_late = [] {}});
-    if (!voted.ok()) return voted.status();
-    return voted->result;
+    return executor_.ExecuteIfAllApprove(BucketOf({request}, {0, 1, 2, 3}),
+                                         {.own = own, .entries = entries, .when_late = [] {}});
   }
 
   float data_[8] = {};

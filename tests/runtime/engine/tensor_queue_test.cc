@@ -12,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "runtime/engine/device/device_completion.h"
 
 namespace ronda {
 namespace {
@@ -359,89 +358,17 @@ TEST_F(TensorQueueTest, CloseFailsEverythingAndNamesEachTensor) {
   EXPECT_TRUE(queue_.empty());
 }
 
-// --- Tensors whose handles complete ahead of the decision ---
-
-class LaunchedTensorsTest : public TensorQueueTest {
- protected:
-  // Adds a tensor, takes it, and launches it.
-  const TensorEntry* Launch(const std::string& name, std::shared_ptr<Handle>* handle) {
-    *handle = *queue_.Add(Named(name), kStart);
-    const TensorEntry* const entry = queue_.TakeFresh(kStart).back();
-    std::vector<OperationResult> results(1);
-    queue_.Launch({&entry, 1}, absl::MakeSpan(results), completion_);
-    return entry;
-  }
-  void Complete(const TensorEntry* entry) {
-    std::vector<OperationResult> results(1);
-    queue_.CompleteAll({&entry, 1}, absl::MakeSpan(results));
-  }
-
-  const std::shared_ptr<DeviceCompletion> completion_ = std::make_shared<DeviceCompletion>(DeviceCompletion::Options());
-};
-
-TEST_F(LaunchedTensorsTest, TheyStayInFlightAndTheirHandlesAreComplete) {
-  std::shared_ptr<Handle> handle;
-  const TensorEntry* const entry = Launch("a", &handle);
-  EXPECT_TRUE(handle->launched());
-  EXPECT_FALSE(queue_.empty());
-  EXPECT_EQ(Find("a"), entry);
-  EXPECT_THAT(queue_.Taken(), SizeIs(1));
-  Complete(entry);
-  EXPECT_TRUE(queue_.empty());
-  EXPECT_EQ(Find("a"), nullptr);
-}
-
-TEST_F(LaunchedTensorsTest, TheNextOfTheNameFollowsAndIsTheOnlyOne) {
-  std::shared_ptr<Handle> handle;
-  for (int round = 0; round < 3; ++round) {
-    const TensorEntry* const entry = Launch("a", &handle);
-    EXPECT_FALSE(queue_.has_followers());
-    const auto next = queue_.Add(Named("a"), kStart);
-    ASSERT_TRUE(next.ok()) << next.status();
-    EXPECT_TRUE(queue_.has_followers());
-    EXPECT_THAT(Fresh(), IsEmpty());
-    EXPECT_EQ(queue_.Add(Named("a"), kStart).status().code(), absl::StatusCode::kAlreadyExists);
-    Complete(entry);
-    EXPECT_FALSE((*next)->launched());
-    EXPECT_THAT(Fresh(), ElementsAre("a"));
-    Complete(Find("a"));
-    EXPECT_TRUE((*next)->launched());
-    EXPECT_TRUE(queue_.empty());
-  }
-}
-
-TEST_F(LaunchedTensorsTest, AllFollowOrNone) {
-  std::shared_ptr<Handle> handle;
-  Launch("a", &handle);
-  Launch("b", &handle);
+TEST_F(TensorQueueTest, AllFollowRefusalsOrNone) {
+  Submission refused = Named("a");
+  refused.request.refusal = "its shape has a negative size";
+  ASSERT_TRUE(queue_.Add(refused, kStart).ok());
   ASSERT_TRUE(queue_.Add(Named("c"), kStart).ok());
-  EXPECT_EQ(AddAll({Named("d"), Named("a"), Named("b"), Named("c")}).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(AddAll({Named("d"), Named("a"), Named("c")}).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_FALSE(queue_.has_followers());
   EXPECT_EQ(Find("d"), nullptr);
-  EXPECT_EQ(AddAll({Named("d"), Named("a"), Named("b")}), absl::OkStatus());
+  EXPECT_EQ(AddAll({Named("d"), Named("a")}), absl::OkStatus());
   EXPECT_TRUE(queue_.has_followers());
-  EXPECT_THAT(Fresh(), ElementsAre("c", "d"));
-}
-
-TEST_F(LaunchedTensorsTest, AGroupMayComeAgain) {
-  Submission grouped = Named("a");
-  grouped.request.group = "g";
-  ASSERT_EQ(AddAll({grouped}), absl::OkStatus());
-  EXPECT_EQ(AddAll({grouped}).code(), absl::StatusCode::kAlreadyExists);
-  const TensorEntry* const entry = queue_.TakeFresh(kStart).back();
-  std::vector<OperationResult> results(1);
-  queue_.Launch({&entry, 1}, absl::MakeSpan(results), completion_);
-  EXPECT_EQ(AddAll({grouped}), absl::OkStatus());
-  EXPECT_EQ(AddAll({grouped}).code(), absl::StatusCode::kAlreadyExists);
-}
-
-TEST_F(LaunchedTensorsTest, CloseLeavesTheirHandlesAndFailsWhatFollows) {
-  std::shared_ptr<Handle> handle;
-  Launch("a", &handle);
-  const auto next = *queue_.Add(Named("a"), kStart);
-  queue_.Close(absl::AbortedError("over"));
-  EXPECT_EQ(handle->Wait(), absl::OkStatus());
-  EXPECT_EQ(next->Wait().code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(Fresh(), ElementsAre("a", "c", "d"));
 }
 
 }  // namespace

@@ -290,41 +290,6 @@ int ElapsedMs(void* begin, void* end, float* ms) {
   });
 }
 
-int HasWords(int* has) {
-  *has = Machine().options().words == FakeCuda::Options::Words::kYes ? 1 : 0;
-  return CurrentError();
-}
-
-// The word as `device` sees it; nullptr: it is in no memory that the device can address.
-uint32_t* ViewOfWord(int device, const uint32_t* word) {
-  if (Machine().memory().DeviceOf(word) != FakeMemory::kPinnedHost) return nullptr;
-  return static_cast<uint32_t*>(Machine().memory().ViewOf(device, word, sizeof(*word)));
-}
-
-int WaitWord(void* handle, const uint32_t* word, uint32_t value) {
-  return WithStreamForWork(handle, [&](FakeStream& stream) -> int {
-    const uint32_t* const view = ViewOfWord(stream.device(), word);
-    if (view == nullptr || stream.capturing() != 0 || stream.capture() != nullptr) return kCudaInvalidValue;
-    const auto wait = [=, device = stream.device()] { Machine().AwaitWord(device, view, value); };
-    return stream.Enqueue(wait, FakeStream::Task::kWait);
-  });
-}
-
-int WriteWord(void* handle, uint32_t* word, uint32_t value) {
-  return WithStreamForWork(handle, [&](FakeStream& stream) -> int {
-    uint32_t* const view = ViewOfWord(stream.device(), word);
-    if (view == nullptr) return kCudaInvalidValue;
-    return stream.Enqueue([=] { __atomic_store_n(view, value, __ATOMIC_RELEASE); });
-  });
-}
-
-int SharesQueues(void* handle, int* shares) {
-  return WithStream(handle, [&](FakeStream& stream) {
-    *shares = stream.shares_queues() ? 1 : 0;
-    return kCudaSuccess;
-  });
-}
-
 int Copy(void* dst, const void* src, size_t bytes, void* handle) {
   return WithStreamForWork(handle, [&](FakeStream& stream) -> int {
     if (bytes == 0) return kCudaSuccess;
@@ -421,10 +386,6 @@ constexpr ronda_cuda_plugin kTable = {.version = RONDA_CUDA_PLUGIN_VERSION,
                                       .query_event = Counted<QueryEvent>::Call,
                                       .synchronize_event = Counted<SynchronizeEvent>::Call,
                                       .elapsed_ms = Counted<ElapsedMs>::Call,
-                                      .has_words = Counted<HasWords>::Call,
-                                      .wait_word = Counted<WaitWord>::Call,
-                                      .write_word = Counted<WriteWord>::Call,
-                                      .shares_queues = Counted<SharesQueues>::Call,
                                       .copy = Counted<Copy>::Call,
                                       .fill_zero = Counted<FillZero>::Call,
                                       .pack = Counted<Launch<kernels::cuda::PackCall>>::Call,
@@ -456,7 +417,6 @@ void FakeCuda::FailDevice(int device, int error) { Machine().FailDevice(device, 
 void FakeCuda::SetCapturing(void* stream, int capturing) {
   Machine().StreamOf(stream, this_threads_device)->SetCapturing(capturing);
 }
-void FakeCuda::ShareQueues(void* stream) { Machine().StreamOf(stream, this_threads_device)->ShareQueues(); }
 void FakeCuda::FreeOn(void* stream, void* memory) {
   RONDA_CHECK(Enqueue(stream, [=] { RONDA_CHECK(Machine().memory().Free(memory)); }) == kCudaSuccess);
 }
@@ -465,14 +425,11 @@ size_t FakeCuda::peak_bytes() const { return Machine().memory().peak_bytes(); }
 size_t FakeCuda::created_events() const { return Machine().created_events(); }
 size_t FakeCuda::recorded_events() const { return CallsOf<RecordEvent>(); }
 size_t FakeCuda::awaited_events() const { return CallsOf<WaitEvent>(); }
-size_t FakeCuda::awaited_words() const { return CallsOf<WaitWord>(); }
 size_t FakeCuda::queried_events() const { return CallsOf<QueryEvent>(); }
 size_t FakeCuda::finished_kernels() const { return Machine().calls().finished_kernels; }
 size_t FakeCuda::zero_fills() const { return CallsOf<FillZero>(); }
 size_t FakeCuda::looks_at_pointers() const { return CallsOf<DeviceOf>(); }
-size_t FakeCuda::looks_at_streams() const {
-  return CallsOf<IsCapturing>() + CallsOf<StreamId>() + CallsOf<SharesQueues>();
-}
+size_t FakeCuda::looks_at_streams() const { return CallsOf<IsCapturing>() + CallsOf<StreamId>(); }
 size_t FakeCuda::calls() const { return Machine().calls().all; }
 size_t FakeCuda::HostWaitsOfThisThread() { return this_threads_waits; }
 size_t FakeCuda::DeviceChangesOfThisThread() { return this_threads_changes; }

@@ -99,10 +99,6 @@ class FakeCuda {
     FakeMemory::HostAccess host_access = FakeMemory::HostAccess::kAllowed;
     // kLazy: a kernel launch waits for all streams of the device, until prepare_device has been called for the device.
     enum class Loading { kEager, kLazy } loading = Loading::kEager;
-    // Whether streams can wait for words.
-    enum class Words { kYes, kNo } words = Words::kYes;
-    // If a stream waits longer than this for a word, it ends with an error of the device, and a line that reports it.
-    absl::Duration word_deadline = absl::Seconds(60);
     // CUDA waits for the device before it frees memory. If the device is stuck, this wait never ends.
     Frees frees = Frees::kReturnAtOnce;
     // CUDA may also wait for the device before it allocates memory on it, or pins memory of the host.
@@ -125,10 +121,6 @@ class FakeCuda {
   // Sets the result of is_capturing for the stream.
   void SetCapturing(void* stream, int capturing);
 
-  // The stream has the priority of streams that create_stream makes (shares_queues). Other streams have no priority
-  // here.
-  void ShareQueues(void* stream);
-
   // Frees memory when the stream reaches this point, as cudaFreeAsync does. Any later use, on any stream, even one that
   // was given to the stream earlier, is an error of the device, with a line that reports it.
   void FreeOn(void* stream, void* memory);
@@ -144,7 +136,6 @@ class FakeCuda {
   size_t calls() const;
   size_t recorded_events() const;
   size_t awaited_events() const;  // by streams
-  size_t awaited_words() const;
   size_t queried_events() const;
   size_t zero_fills() const;
   size_t looks_at_pointers() const;

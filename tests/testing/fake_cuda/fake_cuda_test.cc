@@ -246,59 +246,6 @@ TEST(FakeCudaTest, LaunchWaitsForTheDeviceUntilItHasBeenPrepared) {
   EXPECT_EQ(cuda.table()->release(RONDA_CUDA_DEVICE_MEMORY, memory), kCudaSuccess);
 }
 
-// --- Words ---
-
-class FakeWordsTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    void* memory = nullptr;
-    ASSERT_EQ(cuda_.table()->allocate(RONDA_CUDA_PINNED_HOST_MEMORY, sizeof(uint32_t), &memory), kCudaSuccess);
-    word_ = static_cast<uint32_t*>(memory);
-    *word_ = 0;
-    ASSERT_EQ(cuda_.table()->create_stream(&other_), kCudaSuccess);
-  }
-
-  bool IsDone(void* event) {
-    int done = 0;
-    EXPECT_EQ(cuda_.table()->query_event(event, &done), kCudaSuccess);
-    return done != 0;
-  }
-
-  FakeCuda cuda_{{.word_deadline = absl::Milliseconds(200)}};
-  uint32_t* word_ = nullptr;
-  void* other_ = nullptr;
-};
-
-TEST_F(FakeWordsTest, AStreamWaitsUntilAnotherHasSetTheWord) {
-  void* event = nullptr;
-  ASSERT_EQ(cuda_.table()->create_event(0, &event), kCudaSuccess);
-  ASSERT_EQ(cuda_.table()->wait_word(nullptr, word_, 3), kCudaSuccess);
-  ASSERT_EQ(cuda_.table()->record_event(event, nullptr), kCudaSuccess);
-  EXPECT_FALSE(IsDone(event));
-  ASSERT_EQ(cuda_.table()->write_word(other_, word_, 4), kCudaSuccess);
-  EXPECT_EQ(cuda_.table()->synchronize_event(event), kCudaSuccess);
-  EXPECT_EQ(cuda_.awaited_words(), 1u);
-}
-
-TEST_F(FakeWordsTest, WordsAreCountersThatWrapAround) {
-  *word_ = 2;
-  ASSERT_EQ(cuda_.table()->wait_word(nullptr, word_, 0xfffffff0), kCudaSuccess);
-  Finish(cuda_);
-}
-
-TEST_F(FakeWordsTest, AWordThatNobodySetsIsAnErrorOfTheDevice) {
-  ASSERT_EQ(cuda_.table()->wait_word(other_, word_, 1), kCudaSuccess);
-  void* event = nullptr;
-  while (cuda_.table()->create_event(0, &event) == kCudaSuccess) cuda_.table()->destroy_event(event);
-  EXPECT_EQ(cuda_.table()->create_event(0, &event), kCudaLaunchTimeout);
-}
-
-TEST_F(FakeWordsTest, WordsAreInPinnedMemory) {
-  uint32_t elsewhere = 0;
-  EXPECT_EQ(cuda_.table()->wait_word(nullptr, &elsewhere, 0), kCudaInvalidValue);
-  EXPECT_EQ(cuda_.table()->write_word(nullptr, &elsewhere, 0), kCudaInvalidValue);
-}
-
 // --- Misuse ---
 
 TEST(FakeCudaTest, MemoryIsNotUsedBehindTheStreamThatFreesIt) {

@@ -103,9 +103,6 @@ PreparedKernel PrepareKernel(const PackCall& call, int device, const FakeMemory&
     if (segment.count > 0) bytes = std::max<size_t>(bytes, segment.offset + WireBytes(call.wire, segment.count));
   }
   find.Replace(copy.buffer, bytes);
-  if (call.vote.votes != nullptr) {
-    find.Replace(copy.vote.votes, (call.vote.count - 1) * call.vote.stride + SizeOf(call.wire.dtype));
-  }
   copy.segments = segments->data();
   return Kernel(find, kernels::cuda::HostPack, copy, {segments});
 }
@@ -121,15 +118,6 @@ PreparedKernel PrepareKernel(const UnpackCall& call, int device, const FakeMemor
     bytes = std::max<size_t>(bytes, segment.offset + WireBytes(call.wire, segment.skip + segment.count));
   }
   find.Replace(copy.buffer, bytes);
-  const bool is_in_blocks = call.wire.blocks != Wire::Blocks::kNone;
-  if (call.vote.votes != nullptr) {
-    find.Replace(copy.vote.votes, call.vote.count * (is_in_blocks ? 1 : SizeOf(call.wire.dtype)));
-    if (copy.vote.decision != nullptr) {
-      find.Replace(copy.vote.decision, sizeof(*copy.vote.decision));
-      find.Replace(copy.vote.arrivals, sizeof(*copy.vote.arrivals));
-    }
-    if (copy.vote.gate != nullptr) find.Replace(copy.vote.gate, sizeof(*copy.vote.gate));
-  }
   copy.segments = segments->data();
   return Kernel(find, kernels::cuda::HostUnpack, copy, {segments});
 }

@@ -203,22 +203,6 @@ void FakeMachine::Report(int device, int error, absl::string_view what) {
   FailDevice(device, error);
 }
 
-void FakeMachine::AwaitWord(int device, const uint32_t* word, uint32_t value) {
-  const absl::Time deadline = SteadyNow() + options_.word_deadline;
-  while (true) {
-    const uint32_t found = __atomic_load_n(word, __ATOMIC_ACQUIRE);
-    if (static_cast<int32_t>(found - value) >= 0) return;
-    // A failed device does no more work, and does not wait.
-    if (errors_[device].load() != kCudaSuccess) return;
-    if (SteadyNow() > deadline) {
-      return Report(device, kCudaLaunchTimeout,
-                    absl::StrCat("a stream has waited ", absl::FormatDuration(options_.word_deadline),
-                                 " for a word to be ", value, ", which is still ", found));
-    }
-    absl::SleepFor(absl::Microseconds(20));
-  }
-}
-
 bool FakeMachine::MayUse(int device, const std::vector<const void*>& memory) {
   if (!memory_.IsAnyFreed(memory)) return true;
   Report(device, kCudaIllegalAddress, "a stream uses memory that has been freed before, in the order of the streams");

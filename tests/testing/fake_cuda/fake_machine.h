@@ -54,7 +54,7 @@ class FakeQueue {
 // Thread-safe.
 class FakeStream {
  public:
-  // kWait: a wait for another stream or for a word, which stays in the queue until it is over.
+  // kWait: a wait for another stream, which stays in the queue until it is over.
   enum class Task { kWork, kWait };
 
   // `delay_seed`: if not 0, the stream sometimes pauses before a task, depending on the seed.
@@ -81,8 +81,6 @@ class FakeStream {
 
   void SetCapturing(int capturing);
   int capturing() const;
-  void ShareQueues() { shares_queues_.store(true); }
-  bool shares_queues() const { return shares_queues_.load(); }
 
  private:
   struct Entry {
@@ -98,7 +96,6 @@ class FakeStream {
   const int device_;
   const std::shared_ptr<FakeQueue> queue_;
   const uint64_t id_;
-  std::atomic<bool> shares_queues_{false};
   std::atomic<bool> is_blocking_{false};
   std::minstd_rand random_;  // of the thread; unused without pauses
   const uint64_t delay_seed_;
@@ -186,9 +183,6 @@ class FakeMachine {
 
   // Reports that something has gone wrong in a stream, and fails the device.
   void Report(int device, int error, absl::string_view what);
-
-  // Called by a stream. Returns when the word has reached `value`, or with a report when that takes too long.
-  void AwaitWord(int device, const uint32_t* word, uint32_t value);
 
   // Called by a stream. Whether `memory` may still be used; reports it if not.
   bool MayUse(int device, const std::vector<const void*>& memory);

@@ -56,13 +56,6 @@ EXPORTED CUresult cuGetErrorString(CUresult, const char** text) {
   return CUDA_SUCCESS;
 }
 
-EXPORTED CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
-  *value = 0;
-  return attribute == CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
-             ? static_cast<CUresult>(Table().has_words(value))
-             : CUDA_ERROR_NOT_SUPPORTED;
-}
-
 EXPORTED CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr pointer) {
   const FakeDevices& devices = FakeDevices::Get();
   const auto* const address = reinterpret_cast<const void*>(pointer);
@@ -79,15 +72,6 @@ EXPORTED CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribut
     default:
       return CUDA_ERROR_NOT_SUPPORTED;
   }
-}
-
-EXPORTED CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags) {
-  if (flags != CU_STREAM_WAIT_VALUE_GEQ) return CUDA_ERROR_NOT_SUPPORTED;
-  return static_cast<CUresult>(Table().wait_word(stream, reinterpret_cast<const uint32_t*>(address), value));
-}
-
-EXPORTED CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int) {
-  return static_cast<CUresult>(Table().write_word(stream, reinterpret_cast<uint32_t*>(address), value));
 }
 
 EXPORTED CUresult cuStreamCreate(CUstream* stream, unsigned int flags) {

@@ -7,6 +7,7 @@
 
 REFUSED(cuCtxGetCurrent)
 REFUSED(cuCtxSetCurrent)
+REFUSED(cuDeviceGetAttribute)
 REFUSED(cuDevicePrimaryCtxRetain)
 REFUSED(cuFuncGetAttribute)
 REFUSED(cuFuncSetAttribute)

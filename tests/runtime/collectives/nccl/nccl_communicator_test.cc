@@ -72,28 +72,6 @@ TEST_F(NcclCommunicatorTest, CallsReturnBeforeTheDeviceGetsThere) {
   job.End();
 }
 
-TEST_F(NcclCommunicatorTest, VoteIsOpenUntilTheDeviceHasCountedIt) {
-  NcclJob& job = Start(3);
-  job.OnEveryRank([](RankId rank, NcclRank& self) {
-    const DeviceMemory tensor = self.Floats(std::vector<float>(100, 1.0f));
-    for (const RankId leaver : {-1, 1}) {
-      const auto when_late = [] {};
-      Ballot ballot = {.own = rank == leaver ? Ballot::Vote::kVeto : Ballot::Vote::kApprove, .when_late = when_late};
-      CallInfo info = Info("voted on");
-      info.ballot = &ballot;
-      StreamHold hold(self.stream());
-      ASSERT_EQ(self.Allreduce(tensor, info), absl::OkStatus());
-      EXPECT_EQ(ballot.result, Ballot::Result::kOpen);
-      EXPECT_EQ(ballot.open_vote->outcome(), OpenVote::Outcome::kOpen);
-      hold.Release();
-      self.Finish();
-      EXPECT_EQ(ballot.open_vote->outcome(), leaver < 0 ? OpenVote::Outcome::kCarriedOut : OpenVote::Outcome::kVetoed);
-      EXPECT_EQ(self.Read(tensor), std::vector<float>(100, 3.0f));
-    }
-  });
-  job.End();
-}
-
 // The sum of the numbers does not fit into float16.
 TEST_F(NcclCommunicatorTest, AveragesOf16BitNumbersThatAreLargeDoNotOverflow) {
   NcclJob& job = Start(4);
@@ -111,32 +89,24 @@ TEST_F(NcclCommunicatorTest, AveragesOf16BitNumbersThatAreLargeDoNotOverflow) {
   job.End();
 }
 
-// 1 + 2^-12 is 1 in float16. The rest goes to the residual, unless a rank has vetoed.
-TEST_F(NcclCommunicatorTest, RoundingErrorsStayWithTheResidualsOnceTheVoteIsWon) {
+// 1 + 2^-12 is 1 in float16. The rest goes to the residual.
+TEST_F(NcclCommunicatorTest, RoundingErrorsStayWithTheResiduals) {
   NcclJob& job = Start(2);
-  job.OnEveryRank([](RankId rank, NcclRank& self) {
+  job.OnEveryRank([](RankId, NcclRank& self) {
     const float rest = 1.0f / 4096;
     const DeviceMemory tensor = self.Floats(std::vector<float>(100, 1.0f + rest));
     const DeviceMemory result = self.Floats(std::vector<float>(100, 0.0f));
     const DeviceMemory residual = self.Floats(std::vector<float>(100, 0.0f));
-    for (const bool is_vetoed : {true, false}) {
-      const bool leaves = is_vetoed && rank == 1;
-      const auto when_late = [] {};
-      Ballot ballot = {.own = leaves ? Ballot::Vote::kVeto : Ballot::Vote::kApprove, .when_late = when_late};
-      CallInfo info = Info("voted on");
-      info.ballot = &ballot;
-      Segment segment = {.count = 100};
-      if (!leaves) {
-        segment.input = tensor.data();
-        segment.output = result.data();
-        segment.residual = reinterpret_cast<float*>(residual.data());
-      }
-      ASSERT_EQ(self.communicator().Reduce({.info = info, .segments = {&segment, 1}, .wire = WireFormat::kFloat16}),
-                absl::OkStatus());
-      self.Finish();
-      EXPECT_EQ(self.Read(result), std::vector<float>(100, is_vetoed ? 0.0f : 2.0f));
-      EXPECT_EQ(self.Read(residual), std::vector<float>(100, is_vetoed ? 0.0f : rest));
-    }
+    const Segment segment = {.input = tensor.data(),
+                             .output = result.data(),
+                             .count = 100,
+                             .residual = reinterpret_cast<float*>(residual.data())};
+    ASSERT_EQ(
+        self.communicator().Reduce({.info = Info("rounded"), .segments = {&segment, 1}, .wire = WireFormat::kFloat16}),
+        absl::OkStatus());
+    self.Finish();
+    EXPECT_EQ(self.Read(result), std::vector<float>(100, 2.0f));
+    EXPECT_EQ(self.Read(residual), std::vector<float>(100, rest));
   });
   job.End();
 }
@@ -169,12 +139,8 @@ TEST_F(NcclCommunicatorTest, NothingIsAllocatedInTheSteadyState) {
       const DeviceMemory tensor = self.Floats(std::vector<float>(1000, 1.0f));
       const DeviceMemory large = self.Floats(std::vector<float>(1'000'000, 1.0f));
       for (int i = 0; i < count; ++i) {
-        const auto when_late = [] {};
-        Ballot ballot = {.when_late = when_late};
-        CallInfo info = Info("step");
-        info.ballot = &ballot;
         for (WireFormat wire : {WireFormat::kNone, WireFormat::kBfloat16}) {
-          ASSERT_EQ(self.Allreduce(i % 2 == 0 ? tensor : large, info, wire), absl::OkStatus());
+          ASSERT_EQ(self.Allreduce(i % 2 == 0 ? tensor : large, Info("step"), wire), absl::OkStatus());
         }
         self.Finish();
       }
@@ -186,53 +152,6 @@ TEST_F(NcclCommunicatorTest, NothingIsAllocatedInTheSteadyState) {
   steps(6);
   EXPECT_EQ(job.cuda().allocations(), allocations + 4) << "more than the test's tensors";
   EXPECT_EQ(job.cuda().created_events(), events);
-  job.End();
-}
-
-// The memory for 64 votes is allocated at once.
-TEST_F(NcclCommunicatorTest, VotesAreUsedAgain) {
-  NcclJob& job = Start(2);
-  const auto steps = [&](int count) {
-    job.OnEveryRank([count](RankId, NcclRank& self) {
-      const DeviceMemory tensor = self.Floats(std::vector<float>(10, 0.0f));
-      for (int i = 0; i < count; ++i) {
-        const auto when_late = [] {};
-        Ballot ballot = {.when_late = when_late};
-        CallInfo info = Info("step");
-        info.ballot = &ballot;
-        ASSERT_EQ(self.Allreduce(tensor, info), absl::OkStatus());
-        self.Finish();
-        ASSERT_EQ(ballot.open_vote->outcome(), OpenVote::Outcome::kCarriedOut);
-      }
-    });
-  };
-  steps(4);
-  const size_t allocations = job.cuda().allocations();
-  steps(300);
-  EXPECT_EQ(job.cuda().allocations(), allocations + 2) << "more than the test's tensors";
-  job.End();
-}
-
-// A veto also leaves a large tensor unchanged.
-TEST_F(NcclCommunicatorTest, LargeTensorsAreVotedOnToo) {
-  constexpr size_t kCount = 300'000;
-  NcclJob& job = Start(3);
-  job.OnEveryRank([](RankId rank, NcclRank& self) {
-    const DeviceMemory tensor = self.Floats(std::vector<float>(kCount, 1.0f));
-    for (const RankId leaver : {-1, 0, 2}) {
-      const auto when_late = [] {};
-      const bool leaves = rank == leaver;
-      Ballot ballot = {.own = leaves ? Ballot::Vote::kVeto : Ballot::Vote::kApprove, .when_late = when_late};
-      CallInfo info = Info("voted on");
-      info.ballot = &ballot;
-      Segment segment = {.count = kCount};
-      if (!leaves) segment.input = segment.output = tensor.data();
-      ASSERT_EQ(self.communicator().Reduce({.info = info, .segments = {&segment, 1}}), absl::OkStatus());
-      self.Finish();
-      EXPECT_EQ(ballot.open_vote->outcome(), leaver < 0 ? OpenVote::Outcome::kCarriedOut : OpenVote::Outcome::kVetoed);
-      EXPECT_EQ(self.Read(tensor), std::vector<float>(kCount, 3.0f));
-    }
-  });
   job.End();
 }
 
@@ -267,11 +186,7 @@ TEST_F(NcclCommunicatorTest, GroupsThatGrowABufferKeepItRegisteredForAll) {
     const DeviceMemory small = self.Floats(std::vector<float>(100, 1.0f));
     const DeviceMemory large = self.Floats(std::vector<float>(1'000'000, 1.0f));
     const DeviceMemory part = self.Floats({0.0f});
-    const auto when_late = [] {};
-    Ballot ballot = {.when_late = when_late};
-    CallInfo voted = Info("of three");
-    voted.ballot = &ballot;
-    ASSERT_EQ(self.Allreduce(small, voted), absl::OkStatus());
+    ASSERT_EQ(self.Allreduce(small, Info("of three"), WireFormat::kFloat16), absl::OkStatus());
     CallInfo of_two = Info("of two");
     of_two.group = &pair;
     const Segment in_pair = {.input = large.data(), .output = large.data(), .count = 1'000'000};
@@ -429,25 +344,24 @@ TEST_F(NcclCommunicatorTest, RankThatNeverBeginsIsGivenUpAtTheDeadline) {
   job.End();
 }
 
-TEST_F(NcclCommunicatorTest, LongWaitIsReportedOnceAlsoToTheHolderOfAVote) {
+TEST_F(NcclCommunicatorTest, LongWaitIsReportedOnce) {
   fake_nccl_faults faults = FaultsOfRank(1);
   faults.hang_init = 1;
   NcclJob& job = Start(2, faults, absl::Milliseconds(600));
   ::testing::internal::CaptureStderr();
   job.OnEveryRank([](RankId, NcclRank& self) {
-    int told = 0;
-    const auto when_late = [&told] { ++told; };
-    Ballot ballot = {.when_late = when_late};
     CallInfo info = Info("w", absl::Milliseconds(500));
     info.limits.warning = absl::Milliseconds(20);
-    info.ballot = &ballot;
     EXPECT_EQ(self.communicator().Barrier(info).code(), absl::StatusCode::kDeadlineExceeded);
-    EXPECT_EQ(told, 1);
   });
   const std::string warnings = ::testing::internal::GetCapturedStderr();
   const std::string warning =
       "W NCCL communicator of ranks 0 and 1: making the communicator for allreduce 'w' has taken longer than 20ms: ";
-  for (const char* rank : {"ronda[0] ", "ronda[1] "}) EXPECT_THAT(warnings, HasSubstr(rank + warning));
+  for (const char* rank : {"ronda[0] ", "ronda[1] "}) {
+    const std::string line = rank + warning;
+    EXPECT_THAT(warnings, HasSubstr(line));
+    EXPECT_EQ(warnings.find(line), warnings.rfind(line));
+  }
   job.End();
 }
 

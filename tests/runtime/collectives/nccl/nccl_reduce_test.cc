@@ -81,15 +81,11 @@ class NcclReduceTest : public ::testing::Test {
     EXPECT_EQ(TakeFakeNcclReport(), "");
   }
 
-  // Reduce-scatters tensors of these sizes, divided by 4, and checks the results. `leaver` is the rank that vetoes; -1
-  // means that all approve. -2 means that no rank votes, and that the group has all ranks but rank 1.
-  static void ReduceScatter(NcclJob& job, absl::Span<const size_t> counts, WireFormat wire, RankId leaver) {
-    const Group all_but_one = Group::All(job.size()).Without({1});
-    const bool votes = leaver >= -1;
-    const Group group = votes ? Group::All(job.size()) : all_but_one;
+  // Reduce-scatters tensors of these sizes among `group`, divided by 4, and checks the results.
+  static void ReduceScatter(NcclJob& job, absl::Span<const size_t> counts, WireFormat wire, const Group& group) {
     job.OnEveryRank([&](RankId rank, NcclRank& self) {
       const std::optional<int> position = group.PositionOf(rank);
-      const bool takes_part = position.has_value() && rank != leaver;
+      const bool takes_part = position.has_value();
       const auto own_part = [&](size_t count) {
         return takes_part ? RowsOf(count, *position, group.size()) : PartRange{};
       };
@@ -99,11 +95,8 @@ class NcclReduceTest : public ::testing::Test {
       }
       const auto part_of = [&](size_t i, int member) { return RowsOf(counts[i], member, group.size()); };
       const ReduceCall::PartOf known_parts = part_of;
-      const auto when_late = [] {};
-      Ballot ballot = {.own = rank == leaver ? Ballot::Vote::kVeto : Ballot::Vote::kApprove, .when_late = when_late};
       CallInfo info = Info("parts");
-      info.group = votes ? nullptr : &group;
-      info.ballot = votes ? &ballot : nullptr;
+      info.group = &group;
       constexpr int kDivisor = 4;
       ASSERT_EQ(self.communicator().Reduce({.info = info,
                                             .segments = tensors.segments,
@@ -113,15 +106,8 @@ class NcclReduceTest : public ::testing::Test {
                                             .part_of = &known_parts}),
                 absl::OkStatus());
       self.Finish();
-      if (votes) {
-        EXPECT_EQ(ballot.open_vote->outcome(),
-                  leaver == -1 ? OpenVote::Outcome::kCarriedOut : OpenVote::Outcome::kVetoed);
-      }
-      for (size_t t = 0; t < counts.size(); ++t) {
-        const PartRange part = own_part(counts[t]);
-        const std::vector<float> expected =
-            leaver >= 0 ? std::vector<float>(part.count + 1, kUntouched) : SumOf(part, group.ranks(), kDivisor);
-        EXPECT_EQ(self.Read(tensors.outputs[t]), expected);
+      for (size_t t = 0; takes_part && t < counts.size(); ++t) {
+        EXPECT_EQ(self.Read(tensors.outputs[t]), SumOf(own_part(counts[t]), group.ranks(), kDivisor));
       }
     });
   }
@@ -129,17 +115,16 @@ class NcclReduceTest : public ::testing::Test {
 
 constexpr size_t kUneven[] = {9'001, 1, 6'002};
 
-// Covers rows that cannot be divided evenly, a tensor with fewer elements than members, and a group, with and without a
-// vote.
+// Covers rows that cannot be divided evenly, a tensor with fewer elements than members, and a group without some rank.
 TEST_F(NcclReduceTest, MembersThatReceivePartsMakeOneReduceScatterOfThem) {
   NcclJob job(4, kLong);
   int expected = FakeNcclCalls("ReduceScatter");
   const int others = FakeNcclCalls("AllReduce") + FakeNcclCalls("AllGather") + FakeNcclCalls("Send");
   for (const WireFormat wire : {WireFormat::kNone, WireFormat::kFloat16, WireFormat::kBfloat16}) {
-    for (const RankId leaver : {-2, -1, 0, 2}) {
-      SCOPED_TRACE(absl::StrCat(Name(wire), ", ", leaver));
-      ReduceScatter(job, kUneven, wire, leaver);
-      expected += leaver == -2 ? 3 : 4;
+    for (const Group& group : {Group::All(4), Group({0, 2, 3})}) {
+      SCOPED_TRACE(absl::StrCat(Name(wire), ", ", group.size(), " members"));
+      ReduceScatter(job, kUneven, wire, group);
+      expected += group.size();
       EXPECT_EQ(FakeNcclCalls("ReduceScatter"), expected);
     }
   }
@@ -152,35 +137,29 @@ TEST_F(NcclReduceTest, PartsAreExchangedAloneWhereRondaAddsUp) {
   NcclJob job(3, kLong, FakeCuda::Frees::kReturnAtOnce, SumOrder::kOfRanks);
   const int others = FakeNcclCalls("AllReduce") + FakeNcclCalls("AllGather") + FakeNcclCalls("ReduceScatter");
   for (const WireFormat wire : {WireFormat::kNone, WireFormat::kFloat16}) {
-    for (const RankId leaver : {-2, -1, 1}) ReduceScatter(job, kUneven, wire, leaver);
+    for (const Group& group : {Group::All(3), Group({0, 2})}) ReduceScatter(job, kUneven, wire, group);
   }
   EXPECT_EQ(FakeNcclCalls("AllReduce") + FakeNcclCalls("AllGather") + FakeNcclCalls("ReduceScatter"), others);
   job.End();
 }
 
-// Without a vote NCCL reduces a single tensor in place, in the trainer's memory, which is not registered. A tensor that
-// is voted on is packed: in place, NCCL would change it although a veto makes the ranks negotiate it again.
-TEST_F(NcclReduceTest, ALargeTensorIsPackedOnlyIfItCanBeVetoed) {
+// NCCL reduces it in place, in the trainer's memory, which is not registered.
+TEST_F(NcclReduceTest, ASingleTensorIsPackedOnlyIfItIsConverted) {
   constexpr size_t kCount = 200'000;
   constexpr int kRanks = 2;
   NcclJob job(kRanks);
-  const auto kernels_of = [&](const Ballot* ballot) {
+  const auto kernels_of = [&](WireFormat wire) {
     const size_t before = job.cuda().finished_kernels();
     job.OnEveryRank([&](RankId, NcclRank& self) {
       const DeviceMemory tensor = self.Floats(std::vector<float>(kCount, 1.0f));
-      std::optional<Ballot> own;
-      CallInfo info = Info("large");
-      if (ballot != nullptr) info.ballot = &own.emplace(*ballot);
-      ASSERT_EQ(self.Allreduce(tensor, info), absl::OkStatus());
+      ASSERT_EQ(self.Allreduce(tensor, Info("large"), wire), absl::OkStatus());
       self.Finish();
       EXPECT_EQ(self.Read(tensor), std::vector<float>(kCount, kRanks));
     });
     return job.cuda().finished_kernels() - before;
   };
-  const auto when_late = [] {};
-  const Ballot ballot = {.when_late = when_late};
-  EXPECT_EQ(kernels_of(nullptr), 0u);
-  EXPECT_EQ(kernels_of(&ballot), size_t{2 * kRanks}) << "the vote is within pack and unpack";
+  EXPECT_EQ(kernels_of(WireFormat::kNone), 0u);
+  EXPECT_EQ(kernels_of(WireFormat::kFloat16), size_t{2 * kRanks}) << "to pack and to unpack";
   job.End();
 }
 
@@ -189,8 +168,8 @@ TEST_F(NcclReduceTest, OneTensorOfEqualPartsIsNotPacked) {
   constexpr size_t kEven[] = {3 * 1024};
   const int allocations = FakeNcclAllocations();
   const int scatters = FakeNcclCalls("ReduceScatter");
-  ReduceScatter(job, kEven, WireFormat::kNone, -2);
-  EXPECT_EQ(FakeNcclCalls("ReduceScatter"), scatters + 2);
+  ReduceScatter(job, kEven, WireFormat::kNone, Group::All(3));
+  EXPECT_EQ(FakeNcclCalls("ReduceScatter"), scatters + 3);
   EXPECT_EQ(FakeNcclAllocations(), allocations) << "no fusion buffer";
   job.End();
 }
@@ -200,14 +179,13 @@ TEST_F(NcclReduceTest, LargePartsTravelInChunks) {
   for (const SumOrder order : {SumOrder::kOfNccl, SumOrder::kOfRanks}) {
     NcclJob job(4, kLong, FakeCuda::Frees::kReturnAtOnce, order, kChunk);
     for (const WireFormat wire : {WireFormat::kNone, WireFormat::kBfloat16}) {
-      for (const RankId leaver : {-2, -1, 3}) ReduceScatter(job, kUneven, wire, leaver);
+      for (const Group& group : {Group::All(4), Group({0, 2, 3})}) ReduceScatter(job, kUneven, wire, group);
     }
     job.End();
   }
 }
 
-// The results and residuals of rank 0 after an allreduce of several tensors with error feedback. The ranks vote, with
-// or without a veto, or do not vote.
+// The results and residuals of rank 0 after an allreduce of several tensors with error feedback.
 struct Outcome {
   std::vector<float> results;
   std::vector<float> residuals;
@@ -215,7 +193,7 @@ struct Outcome {
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-Outcome AllreduceWithFeedback(NcclJob& job, WireFormat wire, RankId leaver) {
+Outcome AllreduceWithFeedback(NcclJob& job, WireFormat wire) {
   static constexpr size_t kCounts[] = {20'001, 7, 300, 5'000};
   Outcome outcome;
   job.OnEveryRank([&](RankId rank, NcclRank& self) {
@@ -227,25 +205,14 @@ Outcome AllreduceWithFeedback(NcclJob& job, WireFormat wire, RankId leaver) {
     for (size_t count : kCounts) {
       std::vector<float> values(count);
       for (size_t i = 0; i < count; ++i) values[i] = 1.0f + static_cast<float>((i * 37 + rank) % 1000) / 4099;
-      if (rank == leaver) {
-        segments.push_back({.count = count});
-        continue;
-      }
       segments.push_back(
           {.input = place(values), .output = place(std::vector<float>(count, kUntouched)), .count = count});
       segments.back().residual = reinterpret_cast<float*>(place(std::vector<float>(count, 0.0f)));
     }
-    const auto when_late = [] {};
-    Ballot ballot = {.own = rank == leaver ? Ballot::Vote::kVeto : Ballot::Vote::kApprove, .when_late = when_late};
-    CallInfo info = Info("feedback");
-    info.ballot = leaver >= -1 ? &ballot : nullptr;
-    ASSERT_EQ(
-        self.communicator().Reduce({.info = info, .segments = segments, .wire = wire, .postscale = {.divisor = 3}}),
-        absl::OkStatus());
+    ASSERT_EQ(self.communicator().Reduce(
+                  {.info = Info("feedback"), .segments = segments, .wire = wire, .postscale = {.divisor = 3}}),
+              absl::OkStatus());
     self.Finish();
-    if (leaver >= -1) {
-      EXPECT_EQ(ballot.open_vote->outcome(), leaver < 0 ? OpenVote::Outcome::kCarriedOut : OpenVote::Outcome::kVetoed);
-    }
     for (size_t i = 0; rank == 0 && i < memory.size(); i += 3) {
       const auto append = [&](std::vector<float>* all, const DeviceMemory& from) {
         const std::vector<float> values = self.Read(from);
@@ -261,36 +228,29 @@ Outcome AllreduceWithFeedback(NcclJob& job, WireFormat wire, RankId leaver) {
 // Results have defined bits only if Ronda adds up.
 TEST_F(NcclReduceTest, ResultsAndResidualsDoNotDependOnTheChunks) {
   for (const WireFormat wire : {WireFormat::kNone, WireFormat::kFloat16, WireFormat::kFp8E4M3}) {
-    for (const RankId leaver : {-2, -1, 2}) {
-      SCOPED_TRACE(absl::StrCat(Name(wire), ", ", leaver));
-      std::vector<Outcome> outcomes;
-      for (const size_t chunk_bytes : {NcclReduce::kChunkBytes, size_t{32} << 10, size_t{5'000}}) {
-        NcclJob job(3, kLong, FakeCuda::Frees::kReturnAtOnce, SumOrder::kOfRanks, chunk_bytes);
-        outcomes.push_back(AllreduceWithFeedback(job, wire, leaver));
-        job.End();
-      }
-      EXPECT_EQ(outcomes[1], outcomes[0]);
-      EXPECT_EQ(outcomes[2], outcomes[0]);
-      const bool keeps_errors = wire != WireFormat::kNone && leaver < 0;
-      EXPECT_EQ(std::ranges::any_of(outcomes[0].residuals, [](float error) { return error != 0; }), keeps_errors);
-      EXPECT_EQ(std::ranges::count(outcomes[0].results, kUntouched) > 0, leaver >= 0);
+    SCOPED_TRACE(Name(wire));
+    std::vector<Outcome> outcomes;
+    for (const size_t chunk_bytes : {NcclReduce::kChunkBytes, size_t{32} << 10, size_t{5'000}}) {
+      NcclJob job(3, kLong, FakeCuda::Frees::kReturnAtOnce, SumOrder::kOfRanks, chunk_bytes);
+      outcomes.push_back(AllreduceWithFeedback(job, wire));
+      job.End();
     }
+    EXPECT_EQ(outcomes[1], outcomes[0]);
+    EXPECT_EQ(outcomes[2], outcomes[0]);
+    const bool keeps_errors = wire != WireFormat::kNone;
+    EXPECT_EQ(std::ranges::any_of(outcomes[0].residuals, [](float error) { return error != 0; }), keeps_errors);
+    EXPECT_EQ(std::ranges::count(outcomes[0].results, kUntouched), 0);
   }
 }
 
-// If NCCL adds up, vetoes and residuals do not depend on the chunks, and each chunk is one call of NCCL.
-TEST_F(NcclReduceTest, ChunksOfWhatNcclAddsUpAreVotedOnTogether) {
+// If NCCL adds up, each chunk is one call of NCCL.
+TEST_F(NcclReduceTest, WhatNcclAddsUpTravelsInChunksToo) {
   constexpr size_t kChunk = 8 << 10;
   NcclJob job(3, kLong, FakeCuda::Frees::kReturnAtOnce, SumOrder::kOfNccl, kChunk);
   const int calls = FakeNcclCalls("AllReduce");
-  const Outcome vetoed = AllreduceWithFeedback(job, WireFormat::kFloat16, 1);
-  EXPECT_EQ(static_cast<size_t>(std::ranges::count(vetoed.results, kUntouched)), vetoed.results.size());
-  EXPECT_EQ(static_cast<size_t>(std::ranges::count(vetoed.residuals, 0.0f)), vetoed.residuals.size());
-  const int chunks = (FakeNcclCalls("AllReduce") - calls) / 3;
-  EXPECT_EQ(chunks, 7) << "of 50 KB";
-  const Outcome approved = AllreduceWithFeedback(job, WireFormat::kFloat16, -1);
-  EXPECT_EQ(std::ranges::count(approved.results, kUntouched), 0);
-  EXPECT_EQ(FakeNcclCalls("AllReduce"), calls + 2 * 3 * chunks);
+  const Outcome outcome = AllreduceWithFeedback(job, WireFormat::kFloat16);
+  EXPECT_EQ(std::ranges::count(outcome.results, kUntouched), 0);
+  EXPECT_EQ(FakeNcclCalls("AllReduce") - calls, 3 * 7) << "50 KB of three ranks";
   job.End();
 }
 
@@ -303,12 +263,8 @@ TEST_F(NcclReduceTest, MemoryIsBoundedWhateverTheSizeOfABucket) {
     job.OnEveryRank([&](RankId, NcclRank& self) {
       const DeviceMemory tensor = self.Floats(std::vector<float>(kBucket / sizeof(float), 1.0f));
       const DeviceMemory small = self.Floats(std::vector<float>(10, 1.0f));
-      const auto when_late = [] {};
-      Ballot ballot = {.when_late = when_late};
-      CallInfo info = Info("large");
-      info.ballot = &ballot;
       for (const DeviceMemory* each : {&small, &tensor, &small}) {
-        ASSERT_EQ(self.Allreduce(*each, info), absl::OkStatus());
+        ASSERT_EQ(self.Allreduce(*each, Info("large"), WireFormat::kFloat16), absl::OkStatus());
       }
       self.Finish();
       EXPECT_TRUE(self.Read(tensor) == std::vector<float>(kBucket / sizeof(float), 2.0f));

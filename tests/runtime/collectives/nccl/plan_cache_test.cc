@@ -48,14 +48,14 @@ TEST(PlanCacheTest, ACallThatIsRepeatedFindsItsTables) {
   PlanCache cache(kChunkBytes);
   const Bucket first({5, 7});
   const Bucket second({5, 7, 9});
-  ReductionPlan* const plan = &cache.Find(first.call(), 1);
+  ReductionPlan* const plan = &cache.Find(first.call());
   EXPECT_FALSE(HasTables(*plan));
   FillTables(*plan);
-  EXPECT_NE(&cache.Find(second.call(), 1), plan);
+  EXPECT_NE(&cache.Find(second.call()), plan);
   for (int step = 0; step < 3; ++step) {
-    EXPECT_EQ(&cache.Find(first.call(), 1), plan);
+    EXPECT_EQ(&cache.Find(first.call()), plan);
     EXPECT_TRUE(HasTables(*plan));
-    cache.Find(second.call(), 1);
+    cache.Find(second.call());
   }
 }
 
@@ -63,12 +63,12 @@ TEST(PlanCacheTest, BucketsOfTheSameSizesHaveTablesOfTheirOwn) {
   PlanCache cache(kChunkBytes);
   const Bucket first({5, 7});
   const Bucket second({5, 7});
-  FillTables(cache.Find(first.call(), 1));
-  ReductionPlan& plan = cache.Find(second.call(), 1);
+  FillTables(cache.Find(first.call()));
+  ReductionPlan& plan = cache.Find(second.call());
   EXPECT_FALSE(HasTables(plan)) << "those of other tensors";
   FillTables(plan);
-  EXPECT_TRUE(HasTables(cache.Find(first.call(), 1)));
-  EXPECT_TRUE(HasTables(cache.Find(second.call(), 1)));
+  EXPECT_TRUE(HasTables(cache.Find(first.call())));
+  EXPECT_TRUE(HasTables(cache.Find(second.call())));
 }
 
 TEST(PlanCacheTest, TensorsWithEverNewAddressesTakeOverThePlanOfOthers) {
@@ -77,7 +77,7 @@ TEST(PlanCacheTest, TensorsWithEverNewAddressesTakeOverThePlanOfOthers) {
   std::deque<Bucket> buckets;  // each at another address
   for (size_t step = 0; step < 3 * PlanCache::kMostPlans; ++step) {
     const Bucket& bucket = buckets.emplace_back(std::vector<size_t>{5, 7});
-    ReductionPlan& plan = cache.Find(bucket.call(), 1);
+    ReductionPlan& plan = cache.Find(bucket.call());
     EXPECT_FALSE(HasTables(plan));
     EXPECT_EQ(plan.segments.front().input, bucket.call().segments.front().input);
     EXPECT_EQ(plan.wire.chunks(), 1u);
@@ -90,33 +90,32 @@ TEST(PlanCacheTest, TensorsWithEverNewAddressesTakeOverThePlanOfOthers) {
 TEST(PlanCacheTest, OfATensorThatHasMovedTheTablesAreMadeAgain) {
   PlanCache cache(kChunkBytes);
   Bucket bucket({5, 7});
-  FillTables(cache.Find(bucket.call(), 1));
+  FillTables(cache.Find(bucket.call()));
   bucket.segment(1).output = bucket.memory(0);
-  EXPECT_FALSE(HasTables(cache.Find(bucket.call(), 1)));
-  FillTables(cache.Find(bucket.call(), 1));
+  EXPECT_FALSE(HasTables(cache.Find(bucket.call())));
+  FillTables(cache.Find(bucket.call()));
   bucket.segment(0).residual = bucket.memory(1);
-  EXPECT_FALSE(HasTables(cache.Find(bucket.call(), 1)));
+  EXPECT_FALSE(HasTables(cache.Find(bucket.call())));
 }
 
 TEST(PlanCacheTest, WhatLiesOtherwiseOnTheWireHasAnotherPlan) {
   PlanCache cache(kChunkBytes);
   const Bucket bucket({5, 7});
-  const ReductionPlan* const plan = &cache.Find(bucket.call(), 0);
-  EXPECT_NE(&cache.Find(bucket.call(), 1), plan);
+  const ReductionPlan* const plan = &cache.Find(bucket.call());
   ReduceCall narrow = bucket.call();
   narrow.wire = WireFormat::kFloat16;
-  const ReductionPlan& narrowed = cache.Find(narrow, 0);
+  const ReductionPlan& narrowed = cache.Find(narrow);
   EXPECT_NE(&narrowed, plan);
   EXPECT_LT(narrowed.wire.bytes(), plan->wire.bytes());
   ReduceCall integers = bucket.call();
   integers.dtype = DType::kInt32;
-  EXPECT_NE(&cache.Find(integers, 0), plan);
+  EXPECT_NE(&cache.Find(integers), plan);
 }
 
 TEST(PlanCacheTest, ALargeBucketHasTablesForEachChunk) {
   PlanCache cache(kChunkBytes);
   const Bucket bucket({size_t{1} << 20});
-  const ReductionPlan& plan = cache.Find(bucket.call(), 0);
+  const ReductionPlan& plan = cache.Find(bucket.call());
   EXPECT_EQ(plan.wire.chunks(), 4u);
   EXPECT_EQ(plan.chunks.size(), 4u);
 }
@@ -126,10 +125,10 @@ TEST(PlanCacheTest, AProgramWithEverOtherSizesKeepsABoundedNumberOfPlans) {
   const Bucket repeated({3});
   for (size_t count = 4; count < 4 + 3 * PlanCache::kMostPlans; ++count) {
     const Bucket other({count});
-    const ReductionPlan& plan = cache.Find(other.call(), 0);
+    const ReductionPlan& plan = cache.Find(other.call());
     ASSERT_EQ(plan.segments.front().count, count);
     ASSERT_FALSE(HasTables(plan));
-    ReductionPlan& again = cache.Find(repeated.call(), 0);
+    ReductionPlan& again = cache.Find(repeated.call());
     ASSERT_EQ(again.segments.front().count, 3u);
   }
 }

@@ -26,7 +26,7 @@ std::vector<WirePlan::Piece> PiecesOf(const WirePlan& plan, size_t chunk = 0, in
 TEST(WirePlanTest, TensorsBeginWhereTheDeviceAccessesThemBest) {
   const std::vector<Segment> segments = {{.count = 3}, {.count = 0}, {.count = 4}, {.count = 1}};
   WirePlan plan;
-  plan.Lay(CallOf(segments, DType::kFloat32), /*vote_elements=*/0, kOneChunk);
+  plan.Lay(CallOf(segments, DType::kFloat32), kOneChunk);
   const std::vector<WirePlan::Piece> pieces = PiecesOf(plan);
   ASSERT_EQ(pieces.size(), 3u);
   EXPECT_EQ(pieces[0].offset, 0u);
@@ -36,19 +36,11 @@ TEST(WirePlanTest, TensorsBeginWhereTheDeviceAccessesThemBest) {
   EXPECT_EQ(plan.bytes(), 48u);
 }
 
-TEST(WirePlanTest, VotesLieInFront) {
-  const std::vector<Segment> segments = {{.count = 100}};
-  WirePlan plan;
-  plan.Lay(CallOf(segments, DType::kUint8), /*vote_elements=*/17, kOneChunk);
-  EXPECT_EQ(PiecesOf(plan)[0].offset, 32u);
-  EXPECT_EQ(plan.bytes(), 32u + 112u);
-}
-
 // A block has 260 bytes. Four blocks are the smallest number of them that is a multiple of 16 bytes.
 TEST(WirePlanTest, BlocksBeginAtMultiplesOfBlocks) {
   const std::vector<Segment> segments = {{.count = 1}, {.count = 257}};
   WirePlan plan;
-  plan.Lay(CallOf(segments, DType::kFloat32, WireFormat::kFp8E4M3), /*vote_elements=*/0, kOneChunk);
+  plan.Lay(CallOf(segments, DType::kFloat32, WireFormat::kFp8E4M3), kOneChunk);
   EXPECT_EQ(plan.unit(), 1040u);
   EXPECT_EQ(PiecesOf(plan)[1].offset, 1040u);
   EXPECT_EQ(plan.bytes(), 2080u);
@@ -60,7 +52,7 @@ TEST(WirePlanTest, ShardsCoverTheChunkAndBeginAtUnits) {
     for (size_t count : {size_t{1}, size_t{5}, size_t{1000}, size_t{100'003}}) {
       const std::vector<Segment> segments = {{.count = count}, {.count = 7}};
       WirePlan plan;
-      plan.Lay(CallOf(segments, DType::kFloat32, wire), /*vote_elements=*/0, kOneChunk);
+      plan.Lay(CallOf(segments, DType::kFloat32, wire), kOneChunk);
       ASSERT_EQ(plan.chunks(), 1u);
       const WirePlan::Chunk chunk = plan.ChunkOf(0);
       for (int n : {1, 2, 3, 8, 1000}) {
@@ -86,7 +78,7 @@ TEST(WirePlanTest, ChunksHaveEveryElementOnceAndWholeGranules) {
       const std::vector<Segment> segments = {
           {.count = 3}, {.count = 0}, {.count = 20'003}, {.count = 1}, {.count = 999}};
       WirePlan plan;
-      plan.Lay(CallOf(segments, DType::kFloat32, wire), /*vote_elements=*/2, chunk_bytes);
+      plan.Lay(CallOf(segments, DType::kFloat32, wire), chunk_bytes);
       std::vector<size_t> covered(segments.size());
       size_t bytes = 0;
       for (size_t i = 0; i < plan.chunks(); ++i) {
@@ -121,7 +113,7 @@ TEST(WirePlanTest, RegionsHaveWhatTheirMembersReceive) {
   call.part_of = &known_parts;
   for (size_t chunk_bytes : {kOneChunk, size_t{200}}) {
     WirePlan plan;
-    plan.LayByMember(call, /*vote_elements=*/1, chunk_bytes, kMembers);
+    plan.LayByMember(call, chunk_bytes, kMembers);
     ASSERT_EQ(plan.regions(), kMembers);
     EXPECT_EQ(plan.chunks() == 1, chunk_bytes == kOneChunk);
     for (int member = 0; member < kMembers; ++member) {
@@ -132,7 +124,7 @@ TEST(WirePlanTest, RegionsHaveWhatTheirMembersReceive) {
         EXPECT_EQ(shard.bytes, chunk.bytes) << "the regions are the shards";
         for (const WirePlan::Piece& piece : PiecesOf(plan, i, member)) {
           EXPECT_EQ(piece.begin, next[piece.tensor]);
-          EXPECT_GE(piece.offset, shard.begin + (i == 0 ? sizeof(float) : 0));
+          EXPECT_GE(piece.offset, shard.begin);
           EXPECT_LT(piece.offset, shard.begin + shard.bytes);
           next[piece.tensor] += piece.count;
         }
@@ -150,10 +142,10 @@ TEST(WirePlanTest, ThereIsOneRegionIfMembersReceiveVeryDifferentShares) {
   const ReduceCall::PartOf known_parts = part_of;
   ReduceCall call = CallOf(segments, DType::kFloat32);
   WirePlan plan;
-  plan.LayByMember(call, 0, kOneChunk, 4);
+  plan.LayByMember(call, kOneChunk, 4);
   EXPECT_EQ(plan.regions(), 1) << "no rank knows the parts of others";
   call.part_of = &known_parts;
-  plan.LayByMember(call, 0, kOneChunk, 4);
+  plan.LayByMember(call, kOneChunk, 4);
   EXPECT_EQ(plan.regions(), 1);
   EXPECT_EQ(plan.bytes(), 4000u);
 }

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -30,7 +32,7 @@ class ReadyPointTest : public ::testing::Test {
 
   FakeCuda cuda_{{.devices = 1}};
   const std::shared_ptr<Device> device_ = *Device::Open(cuda_.table(), 0);
-  StreamOrder noted_;
+  std::atomic<uint64_t> noted_{0};
 };
 
 TEST_F(ReadyPointTest, LaterPointsCoverEarlierOnesOfTheirStream) {
@@ -49,7 +51,7 @@ TEST_F(ReadyPointTest, LaterPointsCoverEarlierOnesOfTheirStream) {
 // Two threads note points on one stream at the same time. Neither knows which of the two points is ahead.
 TEST_F(ReadyPointTest, PointsThatAreNotedAtTheSameTimeDoNotCoverEachOther) {
   const auto stream = NewStream();
-  StreamOrder elsewhere;
+  std::atomic<uint64_t> elsewhere{0};
   const auto here = Note(stream->handle());
   const auto there = *ReadyPoint::Note(device_, stream->handle(), &elsewhere);  // `elsewhere` has not seen `here`
   EXPECT_FALSE(there->Covers(*here));

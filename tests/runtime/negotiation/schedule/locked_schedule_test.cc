@@ -105,7 +105,7 @@ TEST(LockedSchedule, RankThatWantsToUnlockEntersTheNextBucketWithoutItsTensors) 
   EXPECT_EQ(NextOf(schedule), "a");
 }
 
-TEST(LockedSchedule, VetoKnownAtOnceEndsIt) {
+TEST(LockedSchedule, VetoEndsIt) {
   for (const bool own : {false, true}) {
     LockedSchedule schedule = TwoBuckets();
     for (CacheId id : {1, 2, 3}) schedule.Submit(id);
@@ -118,51 +118,6 @@ TEST(LockedSchedule, VetoKnownAtOnceEndsIt) {
     EXPECT_EQ(schedule.state(), State::kUnlocked);
     EXPECT_EQ(schedule.progress().rounds, 0u);
   }
-}
-
-TEST(LockedSchedule, RankThatWantsToUnlockGoesOnToBucketsThatNoRankCarriesOut) {
-  LockedSchedule schedule = TwoBuckets();
-  schedule.Submit(1);
-  schedule.RequestUnlock();
-  for (uint64_t bucket = 0; bucket < LockedSchedule::kOpenVotes; ++bucket) {
-    EXPECT_EQ(NextOf(schedule), bucket % 2 == 0 ? "a" : "c");
-    schedule.EnterOpen(kStart);
-    if (bucket == 0) schedule.Submit(2);  // also in a vetoed bucket, a tensor is submitted only once
-  }
-  EXPECT_EQ(schedule.Next(), nullptr) << "the window is full";
-  while (schedule.has_open()) {
-    EXPECT_FALSE(schedule.HasToUnlock());
-    schedule.Settle(Outcome::kVetoed);
-  }
-  EXPECT_TRUE(schedule.HasToUnlock());
-  EXPECT_EQ(schedule.Unlock(), LockedSchedule::Cause::kOwn);
-  EXPECT_EQ(schedule.progress().rounds, 0u);
-}
-
-TEST(LockedSchedule, RoundCountsWhenItsOpenVotesAreKnown) {
-  LockedSchedule schedule = TwoBuckets();
-  for (CacheId id : {1, 2, 3}) schedule.Submit(id);
-  schedule.EnterOpen(kStart);
-  schedule.EnterOpen(kStart + absl::Seconds(1));
-  EXPECT_EQ(schedule.oldest_open_since(), kStart);
-  schedule.Settle(Outcome::kCarriedOut);
-  EXPECT_EQ(schedule.progress().rounds, 0u);
-  EXPECT_EQ(schedule.oldest_open_since(), kStart + absl::Seconds(1));
-  schedule.Settle(Outcome::kCarriedOut);
-  EXPECT_EQ(schedule.progress().rounds, 1u);
-}
-
-TEST(LockedSchedule, FirstLostVoteSaysWhoseItWas) {
-  LockedSchedule schedule = TwoBuckets();
-  for (CacheId id : {1, 2, 3}) schedule.Submit(id);
-  schedule.EnterOpen(kStart);
-  schedule.RequestUnlock();
-  schedule.EnterOpen(kStart);
-  schedule.Settle(Outcome::kVetoed);
-  schedule.Settle(Outcome::kVetoed);
-  while (schedule.Next() != nullptr) schedule.EnterOpen(kStart);
-  while (schedule.has_open()) schedule.Settle(Outcome::kVetoed);
-  EXPECT_EQ(schedule.Unlock(), LockedSchedule::Cause::kOthers);
 }
 
 TEST(LockedSchedule, AnotherMayBeginAfterwards) {
@@ -252,15 +207,11 @@ TEST(Patience, BeginsAnewWithEachBucketAndWhenNothingIsInFlight) {
   EXPECT_FALSE(schedule.unlocking());
 }
 
-TEST(Patience, DoesNotEndWhileABucketIsReadyOrAVoteIsOpen) {
+TEST(Patience, DoesNotEndWhileABucketIsReady) {
   LockedSchedule ready = TwoBuckets();
   ready.CheckPatience(kBusy, kStart);
   for (CacheId id : {1, 2}) ready.Submit(id);
   ready.CheckPatience(kAwaited, kStart + absl::Seconds(2));
-  EXPECT_FALSE(ready.unlocking());
-  ready.EnterOpen(kStart + absl::Seconds(2));
-  ready.CheckPatience(kAwaited, kStart + absl::Seconds(2));
-  ready.CheckPatience(kAwaited, kStart + absl::Seconds(4));
   EXPECT_FALSE(ready.unlocking());
 }
 
@@ -285,7 +236,7 @@ TEST(Patience, EndsIfThreadsWaitForEachOtherInEveryRound) {
 TEST(LockedScheduleDeathTest, BucketThatThisRankHasVetoedIsNotCarriedOut) {
   LockedSchedule schedule = TwoBuckets();
   schedule.RequestUnlock();
-  EXPECT_DEATH(CarryOut(schedule), "has_vetoed");
+  EXPECT_DEATH(CarryOut(schedule), "unlocking");
 }
 
 TEST(LockedScheduleDeathTest, TensorSubmittedTwiceIsABug) {
