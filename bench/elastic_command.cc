@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -30,6 +29,7 @@
 #include "bench/harness/command.h"
 #include "bench/harness/job.h"
 #include "bench/harness/launch.h"
+#include "bench/harness/machine.h"
 #include "bench/harness/output.h"
 #include "bench/harness/peers.h"
 #include "bench/harness/results.h"
@@ -68,11 +68,6 @@ constexpr char kDescription[] =
     "\n"
     "  ronda-bench elastic -np 4 --kills 20 --peer torchrun\n"
     "  ronda-bench elastic -np 2 --measure step -b 64KiB\n";
-
-// The clock that all processes of a machine share.
-double NowSeconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Rank 0's report on an epoch, when the epoch's first step is complete. Times are in seconds on the machine's clock.
 struct EpochStart {

@@ -12,8 +12,8 @@ namespace {
 
 const std::vector<Command>& Commands() {
   static const auto* const commands = new std::vector<Command>{
-      CollectivesCommand(), StepCommand(),    LatencyCommand(), NegotiationCommand(), ModelCommand(),
-      SubmissionCommand(),  StartupCommand(), ElasticCommand(), AdviseCommand(),      ReportCommand()};
+      CollectivesCommand(), StepCommand(),  LatencyCommand(), NegotiationCommand(), ModelCommand(), SubmissionCommand(),
+      StartupCommand(),     ScaleCommand(), ElasticCommand(), AdviseCommand(),      ReportCommand()};
   return *commands;
 }
 

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -17,6 +16,7 @@
 #include "bench/harness/command.h"
 #include "bench/harness/job.h"
 #include "bench/harness/launch.h"
+#include "bench/harness/machine.h"
 #include "bench/harness/output.h"
 #include "bench/harness/peers.h"
 #include "bench/harness/results.h"
@@ -39,11 +39,6 @@ constexpr char kDescription[] =
     "own) to the end of the first allreduce on rank 0, and until the launcher has ended.\n"
     "\n"
     "  ronda-bench startup -np 2 --peer mpi,mpich\n";
-
-// The clock that all processes of a machine share.
-double NowSeconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // A rank of the timed job.
 int RunAsRank(const LaunchedRank& launched) {

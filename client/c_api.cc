@@ -110,7 +110,7 @@ absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options, E
   RONDA_ASSIGN_OR_RETURN(const JobOptions job_options, ReadOptions(options, std::move(environment)));
   RONDA_RETURN_IF_ERROR(CheckThreads());
   RONDA_RETURN_IF_ERROR(globals().runtime.claim().Take(job_options.config.job));
-  RONDA_ASSIGN_OR_RETURN(Job job, ConnectJob(job_options.config));
+  RONDA_ASSIGN_OR_RETURN(ConnectedJob job, ConnectJob(job_options.config));
   const bool is_member = globals().member.is_known_member();
   auto session =
       std::make_unique<Session>(Runtime::Create({.tunables = job_options.client.tunables,

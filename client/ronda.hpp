@@ -6,7 +6,7 @@
 //   #include <ronda.hpp>
 //
 //   int main() {
-//     ronda::init();
+//     const ronda::Job job;                              // joins the job, and leaves it at the end of the block
 //     Model model;                                       // its own arithmetic, with std::vector<float> buffers
 //     Sgd sgd(model, 0.01f * ronda::size());             // has a member step()
 //     ronda::broadcast_parameters({ronda::tensor("w", model.w)}, /*root=*/0);
@@ -16,7 +16,6 @@
 //       optimizer.gradient_ready("w.grad");              // its average over the ranks is under way
 //       optimizer.step();                                // waits for it, and applies it
 //     }
-//     ronda::shutdown();
 //   }
 //
 // Build it with `pkg-config --cflags --libs ronda`, or CMake's find_package(ronda) and the target ronda::ronda; run it

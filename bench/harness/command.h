@@ -23,6 +23,7 @@ Command NegotiationCommand();  // the cost of agreeing on a step, in CPU time, m
 Command ModelCommand();        // predicts steps on clusters; runs nothing
 Command SubmissionCommand();   // the cost of submitting a step's gradients, call by call
 Command StartupCommand();      // from the launcher's start to the first allreduce
+Command ScaleCommand();        // start, step and death of jobs with far more ranks than cores
 Command ElasticCommand();      // the time that a job takes to continue after a rank is killed
 Command AdviseCommand();       // runs a program alone, and predicts its steps on many ranks
 Command ReportCommand();       // a page with plots and tables of the other commands' results

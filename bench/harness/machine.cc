@@ -160,6 +160,8 @@ double BusyCoresNow() {
   return BusyCores(before, read());
 }
 
+double NowSeconds() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
+
 std::string NowInUtc() { return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", CalendarNow(), absl::UTCTimeZone()); }
 
 const std::vector<std::string>& BindingNames() {

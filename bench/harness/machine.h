@@ -26,6 +26,9 @@ double BusyCores(const std::string& before, const std::string& after);
 // How many cores the programs of this machine keep busy, this process left out: it sleeps for a tenth of a second.
 double BusyCoresNow();
 
+// In seconds, on the clock that all processes of a machine share.
+double NowSeconds();
+
 // The time in UTC, "2026-11-21T19:30:00Z".
 std::string NowInUtc();
 

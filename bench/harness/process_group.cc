@@ -34,7 +34,7 @@ absl::StatusOr<std::shared_ptr<MpiSession>> BeginMpi() {
 absl::StatusOr<Transport> ConnectAsInitDoes(const ConnectOptions& options) {
   RONDA_ASSIGN_OR_RETURN(Config config, ReadConfig(ProcessEnvironment()));
   if (!config.job.job_id.empty()) config.job.job_id += options.suffix;
-  RONDA_ASSIGN_OR_RETURN(Job job, ConnectJob(config));
+  RONDA_ASSIGN_OR_RETURN(ConnectedJob job, ConnectJob(config));
   if (options.chunk_bytes > 0) job.transport.communicator->Tune({.chunk_bytes = options.chunk_bytes});
   return std::move(job.transport);
 }

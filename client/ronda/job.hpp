@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 #include <vector>
@@ -130,6 +131,38 @@ inline void shutdown() { try_shutdown().throw_if_error(); }
 // Errors: RONDA_ERROR_NOT_INITIALIZED.
 inline Status try_abort_job(const std::string& reason) { return detail::to_status(ronda_abort(reason.c_str())); }
 inline void abort_job(const std::string& reason) { try_abort_job(reason).throw_if_error(); }
+
+// This process's part in a job, as an object. The constructor joins the job as init() does, and the destructor leaves
+// it, on every way out of the block:
+//
+//   int main() {
+//     const ronda::Job job;
+//     ...
+//   }
+//
+// The destructor throws nothing. At a normal end of the block it calls shutdown(), and drops the failure of a job that
+// has failed: call shutdown() before the end to have that failure thrown. If an exception leaves the block, the
+// destructor fails the job for all ranks (abort_job), because they may wait for operations that this rank will not
+// submit. It does nothing if the program has called shutdown() itself.
+//
+// C++ runs no destructor in two cases: if the program calls exit(), and (with GCC) if nothing catches the exception.
+// Then the process ends without shutdown(), and the other ranks report that.
+class Job {
+ public:
+  // Errors: those of init().
+  explicit Job(const Options& options = {}) { init(options); }
+
+  ~Job() {
+    if (std::uncaught_exceptions() > exceptions_)
+      (void)try_abort_job("an exception has left the block of its ronda::Job");
+    (void)try_shutdown();
+  }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+ private:
+  const int exceptions_ = std::uncaught_exceptions();  // that were under way already when the block began
+};
 
 // OK while the job runs; afterwards the failure with which its operations end. Asks no other rank.
 inline Status job_status() { return detail::to_status(ronda_job_status()); }

@@ -79,16 +79,13 @@ void Run(const Flags& flags) {
   if (const std::string reason = Device::WhyNone(); !reason.empty()) {
     throw std::runtime_error("this needs a GPU: " + reason + "; lenet_mnist trains the same network on CPUs");
   }
-  ronda::init();
-  {
-    Device device(ronda::local_rank());
-    if (flags.work == Flags::Work::kBenchmark) {
-      Benchmark(flags.shared.training, device);
-    } else {
-      TrainAndTest(flags.shared, device);
-    }
+  const ronda::Job job;
+  Device device(ronda::local_rank());
+  if (flags.work == Flags::Work::kBenchmark) {
+    Benchmark(flags.shared.training, device);
+  } else {
+    TrainAndTest(flags.shared, device);
   }
-  ronda::shutdown();
 }
 
 int Main(const std::vector<std::string>& arguments) {

@@ -27,7 +27,7 @@ std::vector<std::vector<float>> ValuesOf(LeNet& model) {
 
 void TrainAndTest(const Flags& flags) {
   const auto start = std::chrono::steady_clock::now();
-  ronda::init();
+  const ronda::Job job;
   const std::string directory = flags.data.empty() ? DefaultDataDirectory() : flags.data;
   const MnistImages training_images = LoadMnist(directory, "train");
   const MnistImages test_images = LoadMnist(directory, "t10k");
@@ -43,7 +43,6 @@ void TrainAndTest(const Flags& flags) {
     WriteParameters(flags.dump_parameters, ValuesOf(trainer.model()));
   }
   reporter.Say(AccuracyText(accuracy, std::chrono::steady_clock::now() - start));
-  ronda::shutdown();
 }
 
 int Main(const std::vector<std::string>& arguments) {

@@ -132,7 +132,7 @@ using Training = std::function<std::optional<double>(const Digits& training, con
 // Runs the job with `train`, which returns an accuracy. `title` begins rank 0's first line.
 inline void RunJob(const std::string& title, const Flags& flags, const Training& train) {
   const auto start = std::chrono::steady_clock::now();
-  ronda::init();
+  const ronda::Job job;
   // The ranks of a host share its cores.
   torch::set_num_threads(std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ronda::local_size()));
   torch::manual_seed(flags.seed + static_cast<std::uint64_t>(ronda::rank()));
@@ -143,7 +143,6 @@ inline void RunJob(const std::string& title, const Flags& flags, const Training&
                " digits in batches of " + std::to_string(flags.batch_size));
   const std::optional<double> accuracy = train(training_digits, test_digits, reporter);
   if (accuracy) reporter.Say(lenet::AccuracyText(*accuracy, std::chrono::steady_clock::now() - start));
-  ronda::shutdown();
 }
 
 }  // namespace torch_lenet

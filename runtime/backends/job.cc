@@ -60,7 +60,7 @@ bool MeetsAtAddress(const Config& config) {
   return asks_for_one || !ShareMemory(config.job);
 }
 
-absl::StatusOr<Job> JoinInMemory(const Config& config) {
+absl::StatusOr<ConnectedJob> JoinInMemory(const Config& config) {
   const JobEnvironment& job = config.job;
   Topology topology{.rank = job.rank,
                     .size = job.size,
@@ -69,7 +69,7 @@ absl::StatusOr<Job> JoinInMemory(const Config& config) {
                     .hostname = HostName()};
   RONDA_ASSIGN_OR_RETURN(Transport transport, ConnectShmTransport(ShmOptions(config, job.job_id, topology)));
   transport.job_id = NameInEpoch(job.job_id, job.epoch);
-  return Job{.topology = std::move(topology), .transport = std::move(transport)};
+  return ConnectedJob{.topology = std::move(topology), .transport = std::move(transport)};
 }
 
 // Joins a job: through the rendezvous at rank 0, and then with the backend that fits the hosts of the ranks.
@@ -77,15 +77,15 @@ class Joining {
  public:
   explicit Joining(const Config& config) : job_{.config = config} {}
 
-  absl::StatusOr<Job> Run() {
-    absl::StatusOr<Job> joined = FindAndConnect();
+  absl::StatusOr<ConnectedJob> Run() {
+    absl::StatusOr<ConnectedJob> joined = FindAndConnect();
     // MPI_Finalize would wait for ranks that may never come.
     if (!joined.ok() && job_.mpi != nullptr) job_.mpi->LeaveWithoutEnd();
     return joined;
   }
 
  private:
-  absl::StatusOr<Job> FindAndConnect();
+  absl::StatusOr<ConnectedJob> FindAndConnect();
   absl::StatusOr<RendezvousResult> Find();
   absl::Status StartMpi();
   std::string MpiLibrary() const;
@@ -144,7 +144,7 @@ absl::StatusOr<const HostBackend*> Joining::Choose() const {
   return FindHostBackend(name);
 }
 
-absl::StatusOr<Job> Joining::FindAndConnect() {
+absl::StatusOr<ConnectedJob> Joining::FindAndConnect() {
   RONDA_ASSIGN_OR_RETURN(job_.rendezvous, Find());
   const Membership& membership = job_.rendezvous.membership;
   RONDA_ASSIGN_OR_RETURN(job_.settings, SettingsOf(membership.members.front()));
@@ -160,25 +160,25 @@ absl::StatusOr<Job> Joining::FindAndConnect() {
     transport.departure = std::make_shared<const MpiDeparture>(std::move(job_.mpi), transport.control.get());
   }
   transport.job_id = NameInEpoch(membership.job_id, job_.config.job.epoch);
-  return Job{.topology = std::move(job_.topology), .transport = std::move(transport)};
+  return ConnectedJob{.topology = std::move(job_.topology), .transport = std::move(transport)};
 }
 
-Job Alone(const JobEnvironment& job) {
+ConnectedJob Alone(const JobEnvironment& job) {
   Topology alone{.hostname = HostName()};
   Transport transport = CreateSelfTransport(alone.hostname);
   transport.job_id = NameInEpoch(job.job_id, job.epoch);
   return {.topology = std::move(alone), .transport = std::move(transport)};
 }
 
-absl::StatusOr<Job> Connect(const Config& config) {
+absl::StatusOr<ConnectedJob> Connect(const Config& config) {
   if (config.job.size == 1) return Alone(config.job);
   return CanJoinInMemory(config) ? JoinInMemory(config) : Joining(config).Run();
 }
 
 }  // namespace
 
-absl::StatusOr<Job> ConnectJob(const Config& config) {
-  RONDA_ASSIGN_OR_RETURN(Job job, Connect(config));
+absl::StatusOr<ConnectedJob> ConnectJob(const Config& config) {
+  RONDA_ASSIGN_OR_RETURN(ConnectedJob job, Connect(config));
   job.transport.devices = DeviceBackends::Create(config.devices, job.topology.hostname);
   return job;
 }

@@ -11,7 +11,7 @@
 namespace ronda {
 
 // One rank's place in a job, and its connection to the other ranks.
-struct Job {
+struct ConnectedJob {
   Topology topology;
   Transport transport;
 };
@@ -28,7 +28,7 @@ struct Job {
 //
 // Errors: FAILED_PRECONDITION if no backend can carry the data; those of RendezvousServer, JoinRendezvous,
 // ShmWorld::Connect, MpiSession::Start and of the backend, which name the ranks that are missing or do not fit.
-absl::StatusOr<Job> ConnectJob(const Config& config);
+absl::StatusOr<ConnectedJob> ConnectJob(const Config& config);
 
 }  // namespace ronda
 

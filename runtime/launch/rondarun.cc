@@ -35,10 +35,11 @@ int Print(const std::string& text) {
   return fflush(stdout) == 0 ? 0 : kLauncherError;
 }
 
-// Not for users: another rondarun starts `rondarun --agent [INTERFACE,...]` on its hosts.
+// Not for users: another rondarun starts `rondarun --agent [--name NAME] [INTERFACE,...]` on its hosts.
 int RunAgentWith(const std::vector<std::string>& words) {
+  const size_t read = words.size() > 2 && words[1] == "--name" ? 3 : 1;
   std::vector<std::string> interfaces;
-  if (words.size() > 1) interfaces = absl::StrSplit(words[1], ',');
+  if (words.size() > read) interfaces = absl::StrSplit(words[read], ',');
   return RunAgent(interfaces);
 }
 

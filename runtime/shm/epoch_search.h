@@ -31,15 +31,24 @@ struct EpochHolder {
 
 // Looks from time to time whether other processes of this user are in another epoch of the job than this rank, which
 // waits for its own epoch. A look reads all of /proc. So the first look comes only when the rank has waited longer than
-// most ranks do, and the pauses between looks grow.
+// most ranks do, and the pauses between looks grow. The time of a look grows with the number of ranks on the host. So
+// the ranks take turns, and all looks together take a small share of the host's time.
 //
 // Thread-compatible.
 class EpochSearch {
  public:
-  EpochSearch(std::string job_id, int64_t epoch, absl::Time now);
+  // This rank, and the number of ranks that wait with it on this host.
+  struct Place {
+    int rank = 0;
+    int size = 1;
+  };
+  EpochSearch(std::string job_id, int64_t epoch, const Place& place, absl::Time now);
 
   // If it is time for a look: a process that is in the highest epoch other than this rank's.
   std::optional<EpochHolder> LookIfDue(absl::Time now);
+
+  // When the next look is due.
+  absl::Time next() const { return next_; }
 
   // Looks now.
   std::optional<EpochHolder> Look() const;
@@ -47,6 +56,7 @@ class EpochSearch {
  private:
   const std::string job_id_;
   const int64_t epoch_;
+  const absl::Duration shortest_pause_;
   absl::Duration pause_;
   absl::Time next_;
 };

@@ -38,6 +38,9 @@ constexpr absl::string_view kRemedy =
 
 constexpr absl::Duration kOpenInterval = absl::Milliseconds(1);
 constexpr absl::Duration kAliveCheckInterval = absl::Milliseconds(50);
+// The ranks of a host look at the same time. The pauses between a rank's looks grow with the number of ranks, so that
+// all looks together leave most of the host's time to the ranks that are awaited.
+constexpr absl::Duration kPausePerRank = absl::Microseconds(100);
 
 // `wanted` has larger slots than the memory if these did not fit.
 void InitializeHeader(const ShmView& view, const ShmGeometry& wanted) {
@@ -136,7 +139,8 @@ class Attachment {
         folders_(ShmFolders()),
         name_(ShmNameOf(options.job_id, options.epoch)),
         deadline_(SteadyNow() + options.timeout),
-        epochs_(options.job_id, options.epoch, SteadyNow()) {}
+        epochs_(options.job_id, options.epoch, {.rank = options.self.rank, .size = options.geometry.size},
+                SteadyNow()) {}
 
   absl::StatusOr<std::shared_ptr<ShmMapping>> AsCreator();
   absl::StatusOr<std::shared_ptr<ShmMapping>> AsJoiner();
@@ -175,6 +179,11 @@ class Attachment {
   absl::Status FailAll(ShmHeader& header, const absl::Status& failure);
 
   bool IsLate() const { return SteadyNow() >= deadline_; }
+
+  // The pause before this rank looks again; `shortest` is that of a few ranks. Never beyond the deadline.
+  absl::Duration PauseOf(absl::Duration shortest) const {
+    return std::min(std::max(shortest, options_.geometry.size * kPausePerRank), deadline_ - SteadyNow());
+  }
 
   // Whether this rank's job can still start: returns an error if other processes are in a later epoch of the job.
   absl::Status CheckEpoch();
@@ -319,7 +328,7 @@ absl::Status Attachment::WaitForAllToAttach(const ShmView& view) {
                                                                       DescribeOtherEpoch())));
     }
     if (absl::Status status = CheckEpoch(); !status.ok()) return FailAll(header, status);
-    FutexWait(header.attached, attached, std::min(kAliveCheckInterval, deadline_ - SteadyNow()));
+    FutexWait(header.attached, attached, PauseOf(kAliveCheckInterval));
   }
 }
 
@@ -335,7 +344,7 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsJoiner() {
           ", or does not see these folders", DescribeOtherEpoch()));
     }
     RONDA_RETURN_IF_ERROR(CheckEpoch());
-    absl::SleepFor(kOpenInterval);
+    absl::SleepFor(PauseOf(kOpenInterval));
   }
   const ShmView view(mapping->base(), geometry_);
   if (absl::Status status = Claim(view, options_.self.rank); !status.ok()) return FailAll(view.header(), status);
@@ -413,7 +422,7 @@ absl::Status Attachment::WaitUntilRunning(const ShmView& view) {
       return absl::DeadlineExceededError(
           absl::StrCat(MissingRanks(view), " did not start within ", absl::FormatDuration(options_.timeout), kLonger));
     }
-    FutexWait(header.phase, kAttaching, std::min(kAliveCheckInterval, deadline_ - SteadyNow()));
+    FutexWait(header.phase, kAttaching, PauseOf(kAliveCheckInterval));
   }
   return absl::OkStatus();
 }

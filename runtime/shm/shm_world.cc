@@ -38,6 +38,17 @@ absl::Status CheckRanks(const ShmWorld::Options& options) {
                                                  options.job_size, ": ", absl::StrJoin(ranks, ", ")));
 }
 
+// How many ranks a rank watches: those with the next numbers, and after the last rank the first ones. If ranks die,
+// some living rank comes before them in this circle, so it watches one of them and fails the job for all. If every rank
+// watched all others, a host would need a descriptor for each pair of ranks. Not one but several watch each rank,
+// because a watching rank may be stopped.
+constexpr int kWatchedRanks = 32;
+
+bool Watches(RankId watcher, RankId peer, int size) {
+  const int distance = (peer - watcher + size) % size;
+  return 0 < distance && distance <= kWatchedRanks;
+}
+
 // The mappings that hold a board's recorders.
 struct FlightMemory {
   std::shared_ptr<ShmMapping> here;
@@ -121,6 +132,7 @@ ShmWorld::~ShmWorld() = default;
 absl::Status ShmWorld::StartMonitor() {
   std::vector<PeerMonitor::Watched> peers;
   for (RankId peer = 0; peer < size(); ++peer) {
+    if (!Watches(rank(), peer, size())) continue;
     const ShmRankBlock& block = view_.rank(peer);
     const ProcessId process = {.pid = block.pid.load(), .start_time = block.start_time.load()};
     if (process.pid != getpid()) peers.push_back({.rank = peer, .process = process});

@@ -151,6 +151,23 @@ TEST(SmokeTest, StartupTimesTheFirstAllreduce) {
   EXPECT_THAT(ReadFile(json), AllOf(HasSubstr("\"Open MPI v"), HasSubstr("\"MPICH Version")));
 }
 
+TEST(SmokeTest, ScaleTakesJobsFromTheirStartToADeath) {
+  const std::string json = PathOf("scale.json");
+  const Outcome outcome = RunTool("scale -np 2,12 --json " + json);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  const Json rows = RowsOf(json);
+  EXPECT_EQ(CountOf(rows, "kind", "threads"), 2) << outcome.text;
+  EXPECT_EQ(CountOf(rows, "kind", "processes"), 2) << outcome.text;
+  for (const Json& row : rows) {
+    for (const char* field : {"start_s", "negotiated_ms", "locked_ms", "known_s", "ended_s", "cpu_ms", "own_mib"}) {
+      EXPECT_GT(row.at(field), 0) << field << " of " << row;
+    }
+  }
+  const Outcome alone = RunTool("scale -np 1");
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_THAT(alone.text, HasSubstr("-np"));
+}
+
 TEST(SmokeTest, ElasticKillsRanksAndTimesWhatFollows) {
   const std::string json = PathOf("elastic.json");
   const Outcome outcome = RunTool("elastic -np 3 --kills 2 -b 4KiB --json " + json);
@@ -282,7 +299,7 @@ TEST(SmokeTest, MistakesAreUsageErrors) {
 TEST(SmokeTest, HelpExplainsEveryCommand) {
   const Outcome help = RunTool("--help");
   EXPECT_EQ(help.exit_code, 0);
-  for (const std::string command : {"collectives", "latency", "submission", "startup", "elastic", "advise"}) {
+  for (const std::string command : {"collectives", "latency", "submission", "startup", "scale", "elastic", "advise"}) {
     EXPECT_NE(help.text.find("  " + command), std::string::npos) << help.text;
     const Outcome own = RunTool(command + " --help");
     EXPECT_EQ(own.exit_code, 0);

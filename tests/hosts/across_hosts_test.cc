@@ -33,7 +33,7 @@ constexpr char kSeedVariable[] = "TEST_SEED";
 // -- Programs of ranks --
 
 // From the names of the hosts, as ranks see only those hosts' numbers that have a rank of the same local rank.
-HostMap HostsOfAll(const Job& job) {
+HostMap HostsOfAll(const ConnectedJob& job) {
   constexpr size_t kNameBytes = 64;
   std::string own = job.topology.hostname;
   own.resize(kNameBytes);
@@ -58,7 +58,7 @@ HostMap HostsOfAll(const Job& job) {
 void Conform() {
   const absl::StatusOr<Config> config = ReadConfig(ProcessEnvironment());
   ASSERT_TRUE(config.ok()) << config.status();
-  absl::StatusOr<Job> job = ConnectJob(*config);
+  absl::StatusOr<ConnectedJob> job = ConnectJob(*config);
   ASSERT_TRUE(job.ok()) << job.status();
   Communicator& communicator = *job->transport.communicator;
   const uint64_t seed = std::strtoull(std::getenv(kSeedVariable), nullptr, 10);

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/monitor/jobs/job_origin.h"
 #include "tests/multiprocess/launcher_harness.h"
 
 namespace ronda {
@@ -23,6 +25,7 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::StartsWith;
+using ::testing::UnorderedElementsAreArray;
 
 class LauncherSshTest : public ::testing::Test {
  protected:
@@ -85,6 +88,26 @@ TEST_F(LauncherSshTest, FailureIsNamedWithItsHost) {
   EXPECT_THAT(run.LastLine(), MatchesRegex("rondarun: rank 2 \\(pid [0-9]+, host beta\\) was killed by signal 9 "
                                            "\\(SIGKILL\\); last error: \"disk on fire\""));
   EXPECT_THAT(run.err(), HasSubstr("a rank has failed; telling ranks 0, 1 to end (SIGTERM)"));
+}
+
+// The connection to each host waits for the connections to all others.
+TEST_F(LauncherSshTest, AgentsOfManyHostsAreStartedAtTheSameTime) {
+  constexpr int kHosts = 64;
+  const std::string called = agent_ + ".called";
+  std::filesystem::create_directory(called);
+  WriteAgent(absl::StrCat("host=$1; shift; line=\"$*\"; : > ", called, "/$host; set -- ", called, "/*; while [ $# -lt ",
+                          kHosts, " ]; do sleep 0.1; set -- ", called, "/*; done; exec sh -c \"$line\""));
+  std::vector<std::string> hosts;
+  for (int i = 0; i < kHosts; ++i) hosts.push_back(absl::StrCat("host", i, ":2"));
+  LauncherRun run({"-np", absl::StrCat(2 * kHosts), "-H", absl::StrJoin(hosts, ","), "--launcher", "ssh",
+                   "--launch-agent", agent_, "sh", "-c", "echo $RANK on $GROUP_RANK"});
+  EXPECT_EQ(run.Finish(), 0) << run.err();
+  std::vector<std::string> expected;
+  for (int rank = 0; rank < 2 * kHosts; ++rank) {
+    expected.push_back(absl::StrCat("[", rank, "]<stdout>: ", rank, " on ", rank / 2));
+  }
+  EXPECT_THAT(Lines(run.out()), UnorderedElementsAreArray(expected));
+  std::filesystem::remove_all(called);
 }
 
 TEST_F(LauncherSshTest, ManyLinesArriveWhole) {
@@ -159,6 +182,18 @@ TEST_F(LauncherSshTest, NothingOutlivesALauncherThatIsKilled) {
   for (const char* label : {"pid0=", "pid1=", "pid2="}) {
     const pid_t pid = NumberAfter(run.out(), label);
     WaitUntil([&] { return !IsRunning(pid); }, "the end of a rank");
+  }
+}
+
+TEST_F(LauncherSshTest, NameOfTheJobIsKnownOnOtherHosts) {
+  std::vector<std::string> words = OnTwoHosts("echo pid$RONDA_RANK=$$; exec sleep 600");
+  words.insert(words.begin(), {"--name", "resnet&50"});
+  LauncherRun run(words);
+  for (const char* label : {"pid0=", "pid2="}) {
+    run.WaitForOut(label);
+    const JobOrigin origin = OriginOf(NumberAfter(run.out(), label));
+    EXPECT_EQ(origin.name, "resnet&50");
+    EXPECT_NE(origin.launcher, run.pid()) << "an agent";
   }
 }
 

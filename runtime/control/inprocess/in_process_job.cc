@@ -23,8 +23,7 @@ absl::Status InProcessJob::SendToCoordinator(RankId rank, absl::string_view payl
   RONDA_RETURN_IF_ERROR(failure_);
   Member& coordinator = members_[kCoordinatorRank];
   coordinator.inbox.to_coordinator.push_back({.from = rank, .payload = std::string(payload)});
-  coordinator.woken = true;
-  changed_.NotifyAll();
+  WakeLocked(coordinator);
   return absl::OkStatus();
 }
 
@@ -46,18 +45,18 @@ absl::StatusOr<ControlPlane::Inbox> InProcessJob::Receive(RankId rank) {
 
 void InProcessJob::Wait(RankId rank, absl::Time deadline) {
   MutexLock lock(&mu_);
-  while (!members_[rank].woken) {
+  Member& member = members_[rank];
+  while (!member.woken) {
     const absl::Duration left = deadline - SteadyNow();
     if (left <= absl::ZeroDuration()) break;
-    changed_.WaitFor(&mu_, left);
+    member.has_woken.WaitFor(&mu_, left);
   }
-  members_[rank].woken = false;
+  member.woken = false;
 }
 
 void InProcessJob::Wake(RankId rank) {
   MutexLock lock(&mu_);
-  members_[rank].woken = true;
-  changed_.NotifyAll();
+  WakeLocked(members_[rank]);
 }
 
 void InProcessJob::CallOff(uint64_t schedule) {
@@ -71,6 +70,7 @@ void InProcessJob::Fail(RankId rank, const absl::Status& failure) {
   if (!failure_.ok()) return;
   failure_ = Attribute(failure, PeerOf(rank));
   WakeAllLocked();
+  meetings_changed_.NotifyAll();
 }
 
 absl::Status InProcessJob::failure() const {
@@ -81,7 +81,7 @@ absl::Status InProcessJob::failure() const {
 void InProcessJob::Depart(RankId rank) {
   MutexLock lock(&mu_);
   members_[rank].departed = true;
-  changed_.NotifyAll();
+  meetings_changed_.NotifyAll();
 }
 
 void InProcessJob::Leave(RankId rank) {
@@ -103,8 +103,8 @@ absl::Status InProcessJob::Meet(const Post& post, Work work) {
   // From here on neither a failure nor a deadline ends the wait: the other members may be using the data that this
   // rank's post points to. They only compute, so the wait ends.
   MutexLock lock(&mu_);
-  if (--meeting->working == 0) changed_.NotifyAll();
-  while (meeting->working > 0) changed_.Wait(&mu_);
+  if (--meeting->working == 0) meetings_changed_.NotifyAll();
+  while (meeting->working > 0) meetings_changed_.Wait(&mu_);
   if (--meeting->present == 0) meetings_.erase(post.meeting);
   return status;
 }
@@ -128,7 +128,7 @@ absl::StatusOr<InProcessJob::Meeting*> InProcessJob::GatherLocked(const Post& po
   own = &post;
   if (--meeting.missing == 0) {
     for (const Post* member : meeting.posts) meeting.arguments.push_back(member->arguments);
-    changed_.NotifyAll();
+    meetings_changed_.NotifyAll();
     return &meeting;
   }
   if (absl::Status status = WaitForOthersLocked(meeting, post); !status.ok()) {
@@ -136,7 +136,7 @@ absl::StatusOr<InProcessJob::Meeting*> InProcessJob::GatherLocked(const Post& po
     ++meeting.missing;
     // Members that come or wake later must not report this rank, which is about to leave, as the late one.
     if (failure_.ok() && meeting_error_.ok()) meeting_error_ = status;
-    changed_.NotifyAll();
+    meetings_changed_.NotifyAll();
     return status;
   }
   return &meeting;
@@ -155,7 +155,7 @@ absl::Status InProcessJob::WaitForOthersLocked(const Meeting& meeting, const Pos
     RONDA_RETURN_IF_ERROR(watch.Check(PeerOf(late)));
     if (watch.has_warned() && post.running.late_call != nullptr) MakeLateCallLocked(*post.running.late_call);
     if (meeting.missing == 0) break;
-    changed_.WaitFor(&mu_, watch.UntilNextCheck());
+    meetings_changed_.WaitFor(&mu_, watch.UntilNextCheck());
   }
   return absl::OkStatus();
 }
@@ -167,9 +167,13 @@ void InProcessJob::MakeLateCallLocked(LateCall& call) {
   mu_.Lock();
 }
 
+void InProcessJob::WakeLocked(Member& member) {
+  member.woken = true;
+  member.has_woken.NotifyAll();
+}
+
 void InProcessJob::WakeAllLocked() {
-  for (Member& member : members_) member.woken = true;
-  changed_.NotifyAll();
+  for (Member& member : members_) WakeLocked(member);
 }
 
 Peer InProcessJob::PeerOf(RankId rank) const { return {.rank = rank, .host = options_.hostname, .pid = getpid()}; }

@@ -77,6 +77,7 @@ class InProcessJob {
     ControlPlane::Inbox inbox;
     bool woken = false;
     bool departed = false;
+    CondVar has_woken;  // of its own: a message to one rank must not wake the threads of all
   };
   struct Meeting {
     std::vector<RankId> ranks;
@@ -88,6 +89,7 @@ class InProcessJob {
   };
 
   Peer PeerOf(RankId rank) const;
+  void WakeLocked(Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeAllLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Meeting& MeetingOfLocked(const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Enters `post` and waits for the other members.
@@ -100,7 +102,7 @@ class InProcessJob {
   const std::shared_ptr<FlightBoard> flights_;
 
   mutable Mutex mu_;
-  CondVar changed_;
+  CondVar meetings_changed_;  // also when a rank departs, or the job fails
   std::vector<Member> members_ ABSL_GUARDED_BY(mu_);
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
   uint64_t called_off_ ABSL_GUARDED_BY(mu_) = 0;     // the highest schedule that has been called off

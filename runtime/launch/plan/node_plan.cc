@@ -28,7 +28,7 @@ std::string WorkingDirectory() {
 
 // The agent on the leader's host. It gets all its facts from the leader.
 AgentPart::Options LocalAgent(const LaunchOptions& options, const LaunchFacts& facts) {
-  return {.process = {.command = LocalAgentCommand(options.remote, facts.program),
+  return {.process = {.command = LocalAgentCommand(options, facts.program),
                       .environment = facts.environment,
                       .input = ChildProcess::Input::kPipe},
           .host = facts.hostname,
@@ -103,7 +103,7 @@ JobPlan PlanNodesJob(const LaunchOptions& options, const LaunchFacts& facts) {
   elastic.nodes = facts.nodes;
   elastic.describe_host = [options, facts](const std::string& host) { return DescribeHost(host, options, facts); };
   plan.notes = DefaultsFor(options.rank_count, InheritedVariables(facts.environment, SettingsOf(options))).notes;
-  plan.commands = {ShellQuote(LocalAgentCommand(options.remote, facts.program))};
+  plan.commands = {ShellQuote(LocalAgentCommand(options, facts.program))};
   plan.explanations = {DescribeJob(options, plan), plan.commands.front()};
   return plan;
 }

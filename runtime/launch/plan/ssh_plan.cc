@@ -112,8 +112,8 @@ absl::StatusOr<LaunchPlan> PlaceRanks(const LaunchOptions& options, const Launch
 
 // On this host the agent is started without ssh.
 Words CommandFor(const std::string& host, const LaunchOptions& options, const LaunchFacts& facts) {
-  return IsThisHost(host, facts.own_addresses) ? LocalAgentCommand(options.remote, facts.program)
-                                               : AgentCommand(options.remote, host, facts.program);
+  return IsThisHost(host, facts.own_addresses) ? LocalAgentCommand(options, facts.program)
+                                               : AgentCommand(options, host, facts.program);
 }
 
 AgentPart::Options AgentOptions(const std::string& host, const LaunchOptions& options, const LaunchFacts& facts) {
@@ -140,9 +140,11 @@ HostDiscovery::Options DiscoveryOf(const ElasticOptions& elastic, const LaunchFa
 
 }  // namespace
 
-std::vector<std::string> LocalAgentCommand(const RemoteOptions& remote, absl::string_view program) {
+std::vector<std::string> LocalAgentCommand(const LaunchOptions& options, absl::string_view program) {
   Words words = {std::string(program), "--agent"};
-  if (!remote.network_interfaces.empty()) words.push_back(absl::StrJoin(remote.network_interfaces, ","));
+  if (!options.name.empty()) words.insert(words.end(), {"--name", options.name});
+  const std::vector<std::string>& interfaces = options.remote.network_interfaces;
+  if (!interfaces.empty()) words.push_back(absl::StrJoin(interfaces, ","));
   return words;
 }
 
@@ -159,8 +161,8 @@ std::vector<std::string> RemoteCommand(const RemoteOptions& remote, absl::string
   return words;
 }
 
-std::vector<std::string> AgentCommand(const RemoteOptions& remote, absl::string_view host, absl::string_view program) {
-  return RemoteCommand(remote, host, LocalAgentCommand(remote, program));
+std::vector<std::string> AgentCommand(const LaunchOptions& options, absl::string_view host, absl::string_view program) {
+  return RemoteCommand(options.remote, host, LocalAgentCommand(options, program));
 }
 
 absl::StatusOr<JobPlan> PlanSshJob(const LaunchOptions& options, const LaunchFacts& facts) {

@@ -14,12 +14,13 @@
 
 namespace ronda {
 
-// The command that runs `program`, a rondarun, as an agent on this host.
-std::vector<std::string> LocalAgentCommand(const RemoteOptions& remote, absl::string_view program);
+// The command that runs `program`, a rondarun, as an agent on this host: rondarun --agent [--name NAME]
+// [INTERFACE,...]. The agent does not use the job's name; rondactl on its host reads it there (OriginOf).
+std::vector<std::string> LocalAgentCommand(const LaunchOptions& options, absl::string_view program);
 
 // The command that runs `program`, a rondarun, as an agent on `host`. It uses ssh, which does not ask for a password,
 // or the user's own agent.
-std::vector<std::string> AgentCommand(const RemoteOptions& remote, absl::string_view host, absl::string_view program);
+std::vector<std::string> AgentCommand(const LaunchOptions& options, absl::string_view host, absl::string_view program);
 
 // Plans a job whose ranks are started by agents, one per host. The ranks meet at the first host. rondarun must have the
 // same path on all hosts. On this host the agent is started without ssh.

@@ -124,6 +124,9 @@ class Supervisor final : private JobListener {
   void CheckStart();
   void ActOnTime();
 
+  // Kills the processes that ended parts have left behind.
+  void KillLeftBehind();
+
   // Handles a stop of the part that may read the terminal.
   void LookAtReader();
   void LendTerminal(const JobPart& reader);
@@ -154,7 +157,8 @@ class Supervisor final : private JobListener {
   const Surroundings surroundings_;
   const std::unique_ptr<Guard> guard_;
   const OomKills oom_kills_before_ = CountOomKills();
-  std::vector<std::string> ended_;  // marks of the parts that have ended in this step
+  std::vector<std::string> ended_;  // marks of the parts that have ended since the last search for their processes
+  absl::Time next_search_ = absl::InfinitePast();
   ShutdownSchedule schedule_;
 
   std::vector<std::unique_ptr<JobPart>> parts_;

@@ -6,9 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <functional>
 #include <iterator>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -21,18 +22,20 @@
 namespace ronda {
 namespace {
 
-// A word can name jobs in several ways. Returns the jobs of the first way that gives any.
+// The ways in which a word can name a job. If several do, the first counts.
+constexpr bool (*kWaysToName[])(absl::string_view word, const KnownJob& job) = {
+    [](absl::string_view word, const KnownJob& job) { return !word.empty() && job.origin.name == word; },
+    [](absl::string_view word, const KnownJob& job) {
+      pid_t pid = 0;
+      if (!absl::SimpleAtoi(word, &pid) || pid <= 0) return false;
+      return job.origin.launcher == pid || std::find(job.ranks.begin(), job.ranks.end(), pid) != job.ranks.end();
+    },
+    [](absl::string_view word, const KnownJob& job) { return absl::StartsWith(job.job, word); }};
+
+// Returns the jobs of the first way that gives any.
 std::vector<KnownJob> JobsNamed(absl::string_view word, const std::vector<KnownJob>& jobs) {
-  pid_t pid = 0;
-  const bool is_number = absl::SimpleAtoi(word, &pid) && pid > 0;
-  const std::function<bool(const KnownJob& job)> ways[] = {
-      [&](const KnownJob& job) { return !word.empty() && job.origin.name == word; },
-      [&](const KnownJob& job) {
-        const bool has = std::find(job.ranks.begin(), job.ranks.end(), pid) != job.ranks.end();
-        return is_number && (has || job.origin.launcher == pid);
-      },
-      [&](const KnownJob& job) { return absl::StartsWith(job.job, word); }};
-  for (const auto& is_meant : ways) {
+  for (const auto way : kWaysToName) {
+    const auto is_meant = [&](const KnownJob& job) { return way(word, job); };
     std::vector<KnownJob> found;
     std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(found), is_meant);
     if (!found.empty()) return found;
@@ -41,6 +44,19 @@ std::vector<KnownJob> JobsNamed(absl::string_view word, const std::vector<KnownJ
 }
 
 }  // namespace
+
+std::vector<KnownJob> KnownJobs(absl::Span<const std::unique_ptr<RankReader>> ranks) {
+  std::map<std::string, KnownJob> jobs;
+  for (const std::unique_ptr<RankReader>& rank : ranks) {
+    const RankIdentity& identity = rank->identity();
+    const auto [job, is_new] = jobs.try_emplace(identity.job, KnownJob{.job = identity.job});
+    if (is_new) job->second.origin = OriginOf(identity.process.pid);
+    job->second.ranks.push_back(identity.process.pid);
+  }
+  std::vector<KnownJob> known;
+  for (auto& [name, job] : jobs) known.push_back(std::move(job));
+  return known;
+}
 
 std::string ShortId(const std::string& job) {
   constexpr size_t kDigits = 32;
@@ -67,6 +83,14 @@ absl::StatusOr<std::string> ChooseJob(absl::string_view word, const std::vector<
                                  : absl::StrCat("you run no job on this host whose name begins with '", word, "'"));
 }
 
+RankFilter OfJobsNamed(std::string word) {
+  return [word = std::move(word)](const RankIdentity& rank) {
+    if (absl::StartsWith(rank.job, word)) return true;  // without a look at /proc
+    const KnownJob job = {.job = rank.job, .origin = OriginOf(rank.process.pid), .ranks = {rank.process.pid}};
+    return !JobsNamed(word, {job}).empty();
+  };
+}
+
 std::string SecretOf(absl::Span<const std::unique_ptr<RankReader>> ranks) {
   for (const std::unique_ptr<RankReader>& rank : ranks) {
     for (const std::string& variable : WordsOf(rank->identity().process.pid, "environ")) {
@@ -90,7 +114,7 @@ absl::StatusOr<pid_t> EndJob(absl::Span<const std::unique_ptr<RankReader>> ranks
     return absl::FailedPreconditionError(absl::StrCat("the job's launcher is not rondarun but process ", launcher, ", ",
                                                       absl::StrJoin(command, " "), ": end that one yourself"));
   }
-  if (command.size() > 1 && command[1] == "--agent") {
+  if (IsAgent(command)) {
     return absl::FailedPreconditionError("the job's rondarun is on another host: end the job there");
   }
   if (kill(launcher, SIGTERM) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot signal process ", launcher));

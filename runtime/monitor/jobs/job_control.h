@@ -25,6 +25,9 @@ struct KnownJob {
   std::vector<pid_t> ranks;
 };
 
+// The jobs of these ranks, by name.
+std::vector<KnownJob> KnownJobs(absl::Span<const std::unique_ptr<RankReader>> ranks);
+
 // The first digits of an id that rondarun has made, which distinguish it from others.
 std::string ShortId(const std::string& job);
 
@@ -36,6 +39,9 @@ std::string NameOfJob(const std::string& job, const JobOrigin& origin);
 // job.
 // Errors: NOT_FOUND; INVALID_ARGUMENT that names the jobs if several match.
 absl::StatusOr<std::string> ChooseJob(absl::string_view word, const std::vector<KnownJob>& jobs);
+
+// Selects the ranks of jobs that ChooseJob may choose for `word`; an empty word means all jobs.
+RankFilter OfJobsNamed(std::string word);
 
 // The secret (RONDA_JOB_SECRET) that the job's ranks got at their start; empty if they got none.
 std::string SecretOf(absl::Span<const std::unique_ptr<RankReader>> ranks);

@@ -39,10 +39,10 @@ pid_t LauncherOf(pid_t process) {
   return 0;
 }
 
-// The options of that rondarun. It has read its files relative to its own folder. An error if it is an agent.
-absl::StatusOr<LaunchOptions> OptionsOf(pid_t launcher) {
-  std::vector<std::string> words = WordsOf(launcher, "cmdline");
-  if (!words.empty()) words.erase(words.begin());
+// The options in the command line of that rondarun, which is no agent. It has read its files relative to its own
+// folder.
+absl::StatusOr<LaunchOptions> OptionsIn(std::vector<std::string> words, pid_t launcher) {
+  words.erase(words.begin());
   ArgumentSources sources = ArgumentSources::OfThisProcess();
   sources.read_file = [launcher](const std::string& path) {
     return ReadFile(absl::StartsWith(path, "/") ? path : absl::StrCat("/proc/", launcher, "/cwd/", path));
@@ -70,13 +70,23 @@ bool IsRondarun(const std::vector<std::string>& words) {
   return !words.empty() && (words[0] == "rondarun" || absl::EndsWith(words[0], "/rondarun"));
 }
 
+bool IsAgent(const std::vector<std::string>& words) {
+  return IsRondarun(words) && words.size() > 1 && words[1] == "--agent";
+}
+
 JobOrigin OriginOf(pid_t rank) {
   JobOrigin origin = {.command = Printable(ShellQuote(WordsOf(rank, "cmdline"))), .launcher = LauncherOf(rank)};
   if (const auto stat = ReadProcessStat(origin.launcher == 0 ? rank : origin.launcher)) {
     origin.started = TimeOf(stat->start_time);
   }
   if (origin.launcher == 0) return origin;
-  const absl::StatusOr<LaunchOptions> options = OptionsOf(origin.launcher);
+  const std::vector<std::string> launcher = WordsOf(origin.launcher, "cmdline");
+  if (IsAgent(launcher)) {
+    if (launcher.size() > 3 && launcher[2] == "--name") origin.name = launcher[3];
+    return origin;
+  }
+  if (launcher.empty()) return origin;  // it has ended meanwhile
+  const absl::StatusOr<LaunchOptions> options = OptionsIn(launcher, origin.launcher);
   if (!options.ok() || options->command.empty()) return origin;
   origin.name = options->name;
   origin.command = Printable(ShellQuote(options->command));

@@ -17,8 +17,9 @@ namespace ronda {
 // The words of a process' command line ("cmdline"), or its variables ("environ"). None if they cannot be read.
 std::vector<std::string> WordsOf(pid_t pid, const char* file_name);
 
-// Whether a process with these words is a rondarun.
+// Whether a process with these words is a rondarun, or the agent of a rondarun on another host.
 bool IsRondarun(const std::vector<std::string>& words);
+bool IsAgent(const std::vector<std::string>& words);
 
 // The origin of a job, as far as /proc shows it on this host.
 struct JobOrigin {
@@ -28,8 +29,8 @@ struct JobOrigin {
   FlightTime started;   // the start of the launcher or, without one, of the rank
 };
 
-// The origin of the job of the process `rank`. The name comes from rondarun's command line. So rondarun need not be
-// asked, and the ranks' shared memory needs no place for the name.
+// The origin of the job of the process `rank`. The name comes from rondarun's or its agent's command line. So rondarun
+// need not be asked, and the ranks' shared memory needs no place for the name.
 JobOrigin OriginOf(pid_t rank);
 
 }  // namespace ronda

@@ -293,8 +293,4 @@ RankFilter OfJobInAnyEpoch(std::string job_id) {
   return [job_id = std::move(job_id)](const RankIdentity& rank) { return SplitName(rank.job).job_id == job_id; };
 }
 
-RankFilter OfJobsThatBeginWith(std::string beginning) {
-  return [beginning = std::move(beginning)](const RankIdentity& rank) { return absl::StartsWith(rank.job, beginning); };
-}
-
 }  // namespace ronda

@@ -106,7 +106,6 @@ using RankFilter = std::function<bool(const RankIdentity& rank)>;
 std::vector<std::unique_ptr<RankReader>> FindRanks(const RankFilter& is_one);
 RankFilter OfJob(std::string job);
 RankFilter OfJobInAnyEpoch(std::string job_id);
-RankFilter OfJobsThatBeginWith(std::string beginning);
 
 }  // namespace ronda
 

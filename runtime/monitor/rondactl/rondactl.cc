@@ -55,23 +55,11 @@ constexpr int kUsageError = 2;
 
 using Ranks = std::vector<std::unique_ptr<RankReader>>;
 
-// The ranks of this user's jobs, by job.
-std::map<std::string, Ranks> FindJobs() {
-  std::map<std::string, Ranks> jobs;
+// The ranks of this user's jobs.
+Ranks FindAllRanks() {
   FoundRanks found = FindRanks();
   for (const std::string& problem : found.problems) fprintf(stderr, "rondactl: %s\n", problem.c_str());
-  for (std::unique_ptr<RankReader>& rank : found.ranks) jobs[rank->identity().job].push_back(std::move(rank));
-  return jobs;
-}
-
-std::vector<KnownJob> Known(const std::map<std::string, Ranks>& jobs) {
-  std::vector<KnownJob> known;
-  for (const auto& [name, ranks] : jobs) {
-    KnownJob& job = known.emplace_back(KnownJob{.job = name});
-    for (const std::unique_ptr<RankReader>& rank : ranks) job.ranks.push_back(rank->identity().process.pid);
-    job.origin = OriginOf(job.ranks.front());
-  }
-  return known;
+  return std::move(found.ranks);
 }
 
 // If there are several jobs, prints which one is the newest. REQUIRES: there is a job.
@@ -89,11 +77,13 @@ std::string NewestJob(const std::vector<KnownJob>& jobs) {
 // An empty `word` means the only job, or with kNewest the newest one.
 enum class OfSeveral { kNone, kNewest };
 absl::StatusOr<Ranks> FindJob(absl::string_view word, OfSeveral of_several) {
-  std::map<std::string, Ranks> jobs = FindJobs();
-  const std::vector<KnownJob> known = Known(jobs);
-  if (word.empty() && !known.empty() && of_several == OfSeveral::kNewest) return std::move(jobs[NewestJob(known)]);
-  RONDA_ASSIGN_OR_RETURN(const std::string name, ChooseJob(word, known));
-  return std::move(jobs[name]);
+  Ranks ranks = FindAllRanks();
+  const std::vector<KnownJob> known = KnownJobs(ranks);
+  const bool takes_newest = word.empty() && !known.empty() && of_several == OfSeveral::kNewest;
+  RONDA_ASSIGN_OR_RETURN(const std::string name,
+                         takes_newest ? absl::StatusOr<std::string>(NewestJob(known)) : ChooseJob(word, known));
+  std::erase_if(ranks, [&](const auto& rank) { return rank->identity().job != name; });
+  return ranks;
 }
 
 // Watches the ranks of jobs for a second. If a rank ends meanwhile, its last words are kept.
@@ -112,9 +102,11 @@ std::vector<JobSnapshot> Watch(std::vector<Ranks> jobs) {
 }
 
 int PrintJobs() {
+  std::map<std::string, Ranks> by_name;
+  for (std::unique_ptr<RankReader>& rank : FindAllRanks()) by_name[rank->identity().job].push_back(std::move(rank));
+  if (by_name.empty()) return 0;
   std::vector<Ranks> jobs;
-  for (auto& [name, ranks] : FindJobs()) jobs.push_back(std::move(ranks));
-  if (jobs.empty()) return 0;
+  for (auto& [name, ranks] : by_name) jobs.push_back(std::move(ranks));
   return fputs(JobsTable(Watch(std::move(jobs))).c_str(), stdout) < 0 ? 1 : 0;
 }
 

@@ -23,6 +23,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/config.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/peer.h"
@@ -55,9 +56,9 @@ namespace {
 constexpr char kUsage[] = "usage: ronda-monitor [OPTION]... [JOB]\n";
 constexpr char kHelp[] =
     "\nShows jobs that you run on this host: a page for browsers at /, metrics for Prometheus at /metrics, JSON at\n"
-    "/api/v1/job. JOB is the beginning of a job's name: the monitor ends with that job. Without JOB it shows all of "
-    "your\n"
-    "jobs, also those that begin later, until it gets SIGTERM or SIGINT.\n\n";
+    "/api/v1/job. JOB is a job's name (rondarun --name), the number of its rondarun or of a rank's process, or\n"
+    "the beginning of its id: the monitor ends with that job. Without JOB it shows all of your jobs, also those that\n"
+    "begin later, until it gets SIGTERM or SIGINT.\n\n";
 constexpr char kLoopback[] = "loopback";
 constexpr absl::Duration kPatience = absl::Seconds(2);  // for the answers of ranks
 constexpr int kUsageError = 2;
@@ -171,8 +172,7 @@ class Monitor {
  public:
   // An empty `job` means all jobs.
   explicit Monitor(const std::string& job)
-      : jobs_(
-            {.is_watched = OfJobsThatBeginWith(job), .search = job.empty() ? Search::kAlways : Search::kUntilComplete}),
+      : jobs_({.is_watched = OfJobsNamed(job), .search = job.empty() ? Search::kAlways : Search::kUntilComplete}),
         page_(MakeJobsPage()) {}
 
   // Begins to ask the monitors of other hosts. Must be called before other threads use this object.
@@ -200,11 +200,6 @@ class Monitor {
     for (const std::string& problem : jobs_.TakeProblems()) fprintf(stderr, "ronda-monitor: %s\n", problem.c_str());
   }
 
-  std::vector<std::string> JobNames() const {
-    std::vector<std::string> names;
-    for (const JobSnapshot& job : Snapshots()) names.push_back(job.job);
-    return names;
-  }
   bool HasJobs() const {
     MutexLock lock(&mu_);
     return jobs_.size() > 0;
@@ -255,7 +250,7 @@ absl::StatusOr<std::unique_ptr<MessageServer>> ServeRpc(const SocketFile* socket
 // The secret by which the monitors of the job's hosts recognise each other.
 absl::StatusOr<std::string> SecretFor(const Settings& settings) {
   std::string secret = ProcessEnvironment()("RONDA_JOB_SECRET").value_or("");
-  if (secret.empty()) secret = SecretOf(FindRanks(OfJobsThatBeginWith(settings.job)));
+  if (secret.empty()) secret = SecretOf(FindRanks(OfJobsNamed(settings.job)));
   if (!secret.empty()) return secret;
   return absl::FailedPreconditionError(
       "there is no secret of the job to prove: its ranks do not run yet, or were started without RONDA_JOB_SECRET; set "
@@ -310,13 +305,14 @@ void Run(const Settings& settings, int signals, Monitor* monitor) {
   }
 }
 
-absl::Status CheckJobs(const Settings& settings, const std::vector<std::string>& names) {
-  if (settings.lifetime == Settings::Lifetime::kUntilSignal) return absl::OkStatus();
-  std::vector<KnownJob> jobs;
-  for (const std::string& name : names) jobs.push_back({.job = name});
-  const absl::Status status = ChooseJob(settings.job, jobs).status();
-  if (!absl::IsNotFound(status)) return status;
-  return absl::NotFoundError(absl::StrCat(status.message(), "; with --wait it may begin later"));
+// The id of the job that the user's word names, for all of its epochs; the word itself if the job may begin later.
+absl::StatusOr<std::string> IdOfJob(const Settings& settings) {
+  if (settings.job.empty()) return settings.job;
+  const absl::StatusOr<std::string> job = ChooseJob(settings.job, KnownJobs(FindRanks().ranks));
+  if (job.ok()) return SplitName(*job).job_id;
+  if (!absl::IsNotFound(job.status())) return job.status();
+  if (settings.lifetime == Settings::Lifetime::kUntilSignal) return settings.job;
+  return absl::NotFoundError(absl::StrCat(job.status().message(), "; with --wait it may begin later"));
 }
 
 absl::StatusOr<std::unique_ptr<SocketFile>> SocketOf(const Settings& settings) {
@@ -325,13 +321,13 @@ absl::StatusOr<std::unique_ptr<SocketFile>> SocketOf(const Settings& settings) {
   return std::make_unique<SocketFile>(folder);
 }
 
-absl::Status Serve(const Settings& settings, int signals) {
+absl::Status Serve(Settings settings, int signals) {
+  RONDA_ASSIGN_OR_RETURN(settings.job, IdOfJob(settings));
   RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, EndpointOn(settings.interface, settings.port));
   RONDA_ASSIGN_OR_RETURN(const std::string token_file, TokenFileOf(settings));
   RONDA_ASSIGN_OR_RETURN(std::string token, ReadTokenFile(token_file));
   Monitor monitor(settings.job);
   monitor.Sample();
-  RONDA_RETURN_IF_ERROR(CheckJobs(settings, monitor.JobNames()));
   const HttpSite site(Access(std::move(token), NamesOf(endpoint)),
                       [&](absl::string_view path) { return monitor.PageAt(path); });
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server, HttpServer::Start(endpoint, &site, {}));

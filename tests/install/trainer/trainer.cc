@@ -6,15 +6,13 @@
 
 // Without arguments it averages a number; with one it says what becomes of a tensor in the memory of a GPU.
 int main(int argc, char**) {
-  ronda::init();
+  const ronda::Job job;
   double mean = ronda::rank();
   if (argc > 1) {
     const ronda::Status status = ronda::try_allreduce(ronda::cuda_tensor("mean", &mean, {}, nullptr));
     std::printf("%s\n", status.message().c_str());
-    ronda::shutdown();
     return 0;
   }
   ronda::allreduce(ronda::tensor("mean", &mean));
   std::printf("rank %d of %d: the mean of all ranks is %g\n", ronda::rank(), ronda::size(), mean);
-  ronda::shutdown();
 }

@@ -33,6 +33,20 @@ _TRAIN = (_RONDARUN, "-np", "2", sys.executable, "/mnt/train.py")
 
 # Of the first version of cgroups, where a process of the root may make groups.
 _CPU_V1 = pathlib.Path("/sys/fs/cgroup/cpu")
+# Groups with a limit of memory: their parent, and the name of the file with the limit.
+_MEMORY_GROUPS = (
+    (pathlib.Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),  # first version
+    (pathlib.Path("/sys/fs/cgroup"), "memory.max"),  # second version
+)
+# Rank 1 takes more memory than the pod has.
+_EATS = """
+import ronda
+ronda.init()
+ronda.barrier()
+eaten = [bytearray(1 << 20) for _ in range(400)] if ronda.rank() == 1 else []
+while True:
+    ronda.barrier()
+"""
 
 
 @unittest.skipIf(os.geteuid() != 0, "only root can make namespaces as a pod has them")
@@ -89,15 +103,48 @@ class PodTest(unittest.TestCase):
 
     @unittest.skipUnless(os.access(_CPU_V1 / "cgroup.procs", os.W_OK), "no cgroup of CPUs to write")
     def test_ranks_train_on_half_a_core(self) -> None:
-        group = _CPU_V1 / f"ronda-test-{os.getpid()}"
-        group.mkdir()
-        self.addCleanup(lambda: eventually(lambda: self.remove(group), 60))
+        group = self.make_group(_CPU_V1)
         (group / "cpu.cfs_period_us").write_text("100000")
         (group / "cpu.cfs_quota_us").write_text("50000")
-        join = ["sh", "-ec", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh"]
-        self.check_trained(finish(self.start(_TRAIN, join)))
+        self.check_trained(finish(self.start(_TRAIN, self.joining(group))))
         periods = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
         self.assertGreater(int(periods["nr_periods"]), 0)
+
+    def test_rank_that_the_kernel_kills_for_lack_of_memory_is_named_as_such(self) -> None:
+        group = self.make_group_of_memory(300 << 20)
+        eats = (_RONDARUN, "-np", "2", sys.executable, "-c", _EATS)
+        finished = finish(self.start(eats, self.joining(group)))
+        self.assertEqual(128 + signal.SIGKILL, finished.code, finished.err)
+        last = finished.err.splitlines()[-1]
+        self.assertRegex(
+            last,
+            r"^rondarun: rank 1 \(pid \d+, host \S+\) was killed by signal 9 \(SIGKILL\) by the "
+            r"kernel for lack of memory \(1 in its control group since the job began\)",
+        )
+        self.assertIn("give the host or container more memory, or run fewer ranks there", last)
+
+    def make_group(self, parent: pathlib.Path) -> pathlib.Path:
+        """Makes a cgroup that ends with the test."""
+        group = parent / f"ronda-test-{os.getpid()}"
+        group.mkdir()
+        self.addCleanup(lambda: eventually(lambda: self.remove(group), 60))
+        return group
+
+    def make_group_of_memory(self, limit: int) -> pathlib.Path:
+        """The same, with so many bytes for its processes; skips the test where that cannot be."""
+        for parent, file in _MEMORY_GROUPS:
+            if not os.access(parent / "cgroup.procs", os.W_OK):
+                continue
+            group = self.make_group(parent)
+            if (group / file).exists():
+                (group / file).write_text(str(limit))
+                return group
+        self.skipTest("no cgroup of memory to write")
+
+    @staticmethod
+    def joining(group: pathlib.Path) -> Sequence[str]:
+        """The words before a command that put it into the cgroup."""
+        return ("sh", "-ec", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh")
 
     @staticmethod
     def remove(group: pathlib.Path) -> bool:

@@ -112,6 +112,8 @@ class Cluster:
             pathlib.Path(own, name).mkdir()
         pathlib.Path(own, "hosts").write_text(_HOSTS)
         pathlib.Path(own, "etc/slurm.conf").write_text(_CONFIGURATION.format(folder=own))
+        # Both nodes have a folder of the same name for PMIx. They share /tmp, but not /dev/shm.
+        pathlib.Path(own, "etc/mpi.conf").write_text("PMIxCliTmpDirBase=/dev/shm\n")
         key = pathlib.Path(own, "key")
         key.write_bytes(os.urandom(128))
         key.chmod(0o600)

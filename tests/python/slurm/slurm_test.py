@@ -26,6 +26,7 @@ if ronda.rank() == 3:
     os.kill(os.getpid(), signal.SIGKILL)
 ronda.barrier()
 """
+_SLURMS_PMIX = [*pathlib.Path("/usr/lib").glob("*/slurm*/mpi_pmix*.so")]
 # Of a step on a machine that is busy with other tests.
 _LIMIT_S = 120
 
@@ -104,6 +105,12 @@ class SlurmTest(unittest.TestCase):
     @unittest.skipUnless(ctypes.util.find_library("mpich"), "MPICH is not installed")
     def test_ranks_of_srun_meet_through_mpi(self) -> None:
         finished = self.run_on_cluster(commands("--mpi=pmi2"), RONDA_BACKEND="mpi")
+        self.assertEqual(4, finished.count("ends: average 1.5\n"), finished)
+
+    @unittest.skipUnless(_SLURMS_PMIX, "Slurm's plugin for PMIx is not installed")
+    @unittest.skipUnless(shutil.which("mpirun.openmpi"), "Open MPI is not installed")
+    def test_ranks_of_srun_meet_through_open_mpi(self) -> None:
+        finished = self.run_on_cluster(commands("--mpi=pmix"), RONDA_BACKEND="mpi")
         self.assertEqual(4, finished.count("ends: average 1.5\n"), finished)
 
     def test_rank_that_dies_is_named_by_the_others(self) -> None:

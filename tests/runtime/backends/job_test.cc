@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
 TEST(JobTest, ProgramWithoutALauncherIsAJobOfOneRank) {
-  absl::StatusOr<Job> job = ConnectJob(Config());
+  absl::StatusOr<ConnectedJob> job = ConnectJob(Config());
   ASSERT_TRUE(job.ok()) << job.status();
   testing::ExpectOneHostThatAddsUp(*std::move(job), 0, 1);
 }
@@ -80,7 +80,7 @@ TEST(ThisHostTest, IdentityIsStableAndFitsTheRendezvous) {
 void MeetTheOthers() {
   const absl::StatusOr<Config> config = ReadConfig(ProcessEnvironment());
   ASSERT_TRUE(config.ok()) << config.status();
-  absl::StatusOr<Job> job = ConnectJob(*config);
+  absl::StatusOr<ConnectedJob> job = ConnectJob(*config);
   ASSERT_TRUE(job.ok()) << job.status();
   testing::ExpectOneHostThatAddsUp(*std::move(job), config->job.rank, config->job.size);
 }

@@ -40,7 +40,7 @@ void AwaitTheOthersWords(int size) {
 void IsLeftByTheLastRank() {
   const absl::StatusOr<Config> config = ReadConfig(ProcessEnvironment());
   ASSERT_TRUE(config.ok()) << config.status();
-  absl::StatusOr<Job> job = ConnectJob(*config);
+  absl::StatusOr<ConnectedJob> job = ConnectJob(*config);
   ASSERT_TRUE(job.ok()) << job.status();
   const int size = config->job.size;
   auto runtime = Runtime::Create({.tunables = config->tunables}, job->topology, std::move(job->transport));

@@ -12,7 +12,7 @@
 namespace ronda::testing {
 
 // Checks a sum over the communicator of `job`, then leaves the job.
-inline void ExpectAddsUp(Job job, RankId rank, int size) {
+inline void ExpectAddsUp(ConnectedJob job, RankId rank, int size) {
   float value = static_cast<float>(rank + 1);
   const Segment segment = {.input = &value, .output = &value, .count = 1};
   const absl::Status reduced =
@@ -25,7 +25,7 @@ inline void ExpectAddsUp(Job job, RankId rank, int size) {
 }
 
 // Checks the places of the ranks of `job` on one host, and a sum over its communicator. Then leaves the job.
-inline void ExpectOneHostThatAddsUp(Job job, RankId rank, int size) {
+inline void ExpectOneHostThatAddsUp(ConnectedJob job, RankId rank, int size) {
   EXPECT_EQ(job.topology.rank, rank);
   EXPECT_EQ(job.topology.size, size);
   EXPECT_EQ(job.topology.local_rank, rank);

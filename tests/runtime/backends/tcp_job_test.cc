@@ -56,7 +56,7 @@ template <typename ExpectedCommunicator = ShmCommunicator>
 void Meet(const EnvironmentReader& environment) {
   const absl::StatusOr<Config> config = ReadConfig(environment);
   ASSERT_TRUE(config.ok()) << config.status();
-  absl::StatusOr<Job> job = ConnectJob(*config);
+  absl::StatusOr<ConnectedJob> job = ConnectJob(*config);
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_NE(dynamic_cast<ExpectedCommunicator*>(job->transport.communicator.get()), nullptr);
   testing::ExpectOneHostThatAddsUp(*std::move(job), config->job.rank, config->job.size);
@@ -84,7 +84,7 @@ void MeetAcrossHosts() {
   ASSERT_EQ(mount("tmpfs", "/dev/shm", "tmpfs", 0, nullptr), 0);
   const absl::StatusOr<Config> config = ReadConfig(TorchrunStyle);
   ASSERT_TRUE(config.ok()) << config.status();
-  absl::StatusOr<Job> job = ConnectJob(*config);
+  absl::StatusOr<ConnectedJob> job = ConnectJob(*config);
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->topology.cross_size, config->job.size);
   EXPECT_NE(dynamic_cast<MessageCommunicator*>(job->transport.communicator.get()), nullptr);

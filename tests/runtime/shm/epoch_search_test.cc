@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 
 namespace ronda {
@@ -26,6 +27,23 @@ TEST(EpochSearchTest, WhatIsNotTheJobsMemoryHasNoEpoch) {
                              "/dev/shm/ronda-j@1x", "/dev/shm/ronda-j@1@2", "/tmp/ronda-j@1/x"}) {
     EXPECT_EQ(EpochInLink(target, "j"), std::nullopt) << target;
   }
+}
+
+// The number of looks that the ranks of a job make in their first `seconds` of waiting.
+int LooksOf(int size, int seconds) {
+  const absl::Time end = absl::UnixEpoch() + absl::Seconds(seconds);
+  int looks = 0;
+  for (int rank = 0; rank < size; ++rank) {
+    EpochSearch search("no-such-job", 0, {.rank = rank, .size = size}, absl::UnixEpoch());
+    for (; search.next() <= end; ++looks) search.LookIfDue(search.next());
+  }
+  return looks;
+}
+
+TEST(EpochSearchTest, ManyRanksTakeTurns) {
+  EXPECT_GE(LooksOf(2, 10), 2 * 5) << "few ranks look every two seconds";
+  EXPECT_LE(LooksOf(1000, 10), 100) << "a hundred milliseconds between two looks of a thousand ranks";
+  EXPECT_GE(LooksOf(1000, 10), 90);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The errors of the other ranks after a rank's process has ended, with real processes.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -163,6 +164,32 @@ TEST(ShmProcessDeathTest, EndAfterDepartureIsNoFailureAndEndWithoutItIs) {
       absl::StrCat("UNAVAILABLE: rank 2 (host localhost, pid ", ending.pid(), ") died; it did last, ");
   EXPECT_TRUE(absl::StartsWith(result, death)) << result;
   EXPECT_TRUE(absl::EndsWith(result, " ago: finished allreduce 'weights' (8 bytes)")) << result;
+}
+
+// With so many ranks a rank does not watch all others: ranks 6 to 12 do not watch rank 5, and it does not matter that
+// rank 4, which does, dies too.
+TEST(ShmProcessDeathTest, DeathIsKnownToRanksThatDoNotWatchTheDeadRank) {
+  constexpr int kSize = 40;
+  std::vector<std::unique_ptr<ForkedChild>> ranks;
+  for (RankId rank = 0; rank < kSize; ++rank) {
+    ranks.push_back(std::make_unique<ForkedChild>([rank](const ForkedChild::SayReady& say_ready) {
+      ShmWorld::Options options = OptionsOf("many", rank, kSize);
+      options.slot_bytes = kShmPageBytes;
+      absl::StatusOr<Transport> transport = ConnectShmTransport(options);
+      if (!transport.ok()) return transport.status().ToString();
+      say_ready();
+      while (transport->control->failure().ok()) transport->control->Wait(absl::InfiniteFuture());
+      return transport->control->failure().ToString();
+    }));
+  }
+  for (const std::unique_ptr<ForkedChild>& rank : ranks) rank->WaitUntilReady();
+  for (const RankId dead : {4, 5}) ranks[static_cast<size_t>(dead)]->Kill(SIGKILL);
+  const std::string first = ranks[0]->Result();
+  EXPECT_THAT(first, ::testing::MatchesRegex("UNAVAILABLE: rank [45] \\(host localhost, pid [0-9]+\\) died; .*"));
+  for (RankId rank = 1; rank < kSize; ++rank) {
+    if (rank == 4 || rank == 5) continue;
+    EXPECT_EQ(ranks[static_cast<size_t>(rank)]->Result(), first) << "rank " << rank;
+  }
 }
 
 TEST(ShmProcessDeathTest, AnnouncedExitIsAFailureOnceTheProcessIsGone) {

@@ -19,15 +19,22 @@ TEST(SshPlanTest, SshAsksForNoPassword) {
 }
 
 TEST(SshPlanTest, SshOptionsAndInterfacesArePassedOn) {
-  EXPECT_THAT(AgentCommand({.ssh_port = 2222, .ssh_identity_file = "my key", .network_interfaces = {"eth0", "ib0"}},
-                           "fd00::2", "/my programs/rondarun"),
-              ElementsAre("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=30", "-o", "ServerAliveInterval=10",
-                          "-p", "2222", "-i", "my key", "fd00::2", "exec '/my programs/rondarun' --agent eth0,ib0"));
+  EXPECT_THAT(
+      AgentCommand({.remote = {.ssh_port = 2222, .ssh_identity_file = "my key", .network_interfaces = {"eth0", "ib0"}}},
+                   "fd00::2", "/my programs/rondarun"),
+      ElementsAre("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=30", "-o", "ServerAliveInterval=10", "-p",
+                  "2222", "-i", "my key", "fd00::2", "exec '/my programs/rondarun' --agent eth0,ib0"));
 }
 
 TEST(SshPlanTest, UsersAgentTakesThePlaceOfSsh) {
-  EXPECT_THAT(AgentCommand({.agent = "/opt/enter"}, "alpha", "/bin/rondarun"),
+  EXPECT_THAT(AgentCommand({.remote = {.agent = "/opt/enter"}}, "alpha", "/bin/rondarun"),
               ElementsAre("/opt/enter", "alpha", "exec /bin/rondarun --agent"));
+}
+
+TEST(SshPlanTest, AgentsKnowTheNameOfTheJob) {
+  EXPECT_THAT(AgentCommand({.remote = {.agent = "/opt/enter", .network_interfaces = {"eth0"}}, .name = "a&b"}, "alpha",
+                           "/bin/rondarun"),
+              ElementsAre("/opt/enter", "alpha", "exec /bin/rondarun --agent --name 'a&b' eth0"));
 }
 
 LaunchFacts Facts() {

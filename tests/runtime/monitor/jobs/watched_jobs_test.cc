@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/config.h"
+#include "runtime/monitor/jobs/job_control.h"
 #include "runtime/monitor/rank_meter.h"
 #include "tests/testing/process_world.h"
 
@@ -46,7 +47,7 @@ class WatchedJobsTest : public ::testing::Test {
       return found;
     };
     using Search = WatchedJobs::Options::Search;
-    return WatchedJobs({.is_watched = OfJobsThatBeginWith(Prefix() + job),
+    return WatchedJobs({.is_watched = OfJobsNamed(Prefix() + job),
                         .search = job.empty() ? Search::kAlways : Search::kUntilComplete,
                         .find = find,
                         .stopwatch = [this] { return clock_; }});

@@ -24,6 +24,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -47,6 +48,7 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 constexpr char kRondactl[] = "runtime/monitor/rondactl/rondactl";
+constexpr char kMonitor[] = "XDG_RUNTIME_DIR=$TEST_TMPDIR runtime/monitor/serve/ronda-monitor";
 constexpr int kSteps = 20;
 
 std::string OwnJob() { return std::getenv("RONDA_JOB_ID"); }
@@ -60,6 +62,26 @@ std::string Rondactl(const std::string& words) {
   pclose(pipe);
   return text;
 }
+
+// A ronda-monitor of the job that `word` names. It ends with that job.
+class Monitor {
+ public:
+  explicit Monitor(const std::string& word) : output_(popen(absl::StrCat(kMonitor, " ", word, " 2>&1").c_str(), "r")) {}
+  ~Monitor() {
+    if (output_ == nullptr) return;
+    EXPECT_EQ(pclose(output_), 0);
+  }
+  Monitor(Monitor&& other) noexcept : output_(std::exchange(other.output_, nullptr)) {}
+  Monitor& operator=(Monitor&&) = delete;
+
+  std::string ReadLine() {
+    char buffer[1024];
+    return std::fgets(buffer, sizeof(buffer), output_) != nullptr ? buffer : "";
+  }
+
+ private:
+  FILE* output_;
+};
 
 // Asks `why` until the answer has `parts`. Returns the last answer.
 std::string AskWhyUntil(const std::vector<std::string>& parts) {
@@ -413,7 +435,9 @@ TEST(RondactlTest, JobIsFoundByItsNameAndByItsProcesses) {
   const std::string id = run.out().substr(run.out().find("job ") + 4, 8);
   const std::string head = absl::StrCat("job ", name, " (", id, "): 2 of 2 ranks on this host, ");
   const std::string origin = absl::StrCat("ago by rondarun, process ", run.pid(), ": ", self, " --rank_program=");
+  std::vector<Monitor> monitors;
   for (const std::string& word : {name, absl::StrCat(run.pid()), id}) {
+    EXPECT_THAT(monitors.emplace_back(word).ReadLine(), HasSubstr(absl::StrCat("/ shows job ", id)));
     for (const char* command : {"why ", "top --once ", "ranks "}) {
       EXPECT_THAT(Rondactl(command + word), AllOf(HasSubstr(head), HasSubstr(origin), HasSubstr("exit code 0")));
     }

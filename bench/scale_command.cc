@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "bench/harness/arguments.h"
+#include "bench/harness/command.h"
+#include "bench/harness/job.h"
+#include "bench/harness/launch.h"
+#include "bench/harness/machine.h"
+#include "bench/harness/results.h"
+#include "bench/harness/statistics.h"
+#include "client/ronda.hpp"
+#include "runtime/base/files.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ronda::bench {
+namespace {
+
+constexpr char kProcesses[] = "processes";
+constexpr char kThreads[] = "threads";
+
+struct ScaleOptions {
+  std::vector<int> ranks = {2, 16, 64};
+  std::vector<std::string> kinds = {kThreads, kProcesses};
+  Results::Files files;
+};
+
+constexpr char kDescription[] =
+    "What a job of many ranks on this machine costs, with far more ranks than cores:\n"
+    "  start       from the start of the program until the last rank has joined\n"
+    "  negotiated  an allreduce of a few bytes whose name is new, median on the slowest rank\n"
+    "  locked      the same in a locked schedule\n"
+    "  known       from the death of the last rank until the slowest of the others knows it\n"
+    "  ended       from that death until the launcher has ended\n"
+    "  CPU ms      of all cores, for the whole job with its launcher, divided by the ranks: other programs on the\n"
+    "              machine change it less than the times above\n"
+    "  MiB         memory of one rank's own, without memory that ranks share\n"
+    "  descriptors the most open files of one rank\n"
+    "Ranks are processes that rondarun starts, or threads of one process.\n"
+    "\n"
+    "  ronda-bench scale -np 16,64\n";
+
+// The first argument of this program as one rank, or as a process whose threads are the ranks. It is not for users. The
+// file of the records follows, and for threads their number.
+constexpr char kAsRank[] = "--as-rank";
+constexpr char kAsThreads[] = "--as-threads";
+
+// A rank's measurements. Times are on the machine's clock; zero: the rank has not come so far.
+struct Record {
+  double joined_s = 0;
+  double negotiated_s = 0;  // duration
+  double locked_s = 0;      // duration
+  double noticed_s = 0;     // the dying rank's: its death
+  int64_t scheduled = 0;    // buckets that were carried out by a locked schedule
+  int64_t own_kib = 0;
+  int64_t descriptors = 0;
+};
+
+// The records of all ranks: a file, because ranks are killed.
+class RecordFile {
+ public:
+  static absl::StatusOr<RecordFile> Open(const std::string& path, int flags) {
+    RecordFile file;
+    file.fd_.Reset(open(path.c_str(), flags | O_CLOEXEC, S_IRUSR | S_IWUSR));
+    if (!file.fd_.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+    return file;
+  }
+
+  void Write(int rank, const Record& record) const {
+    [[maybe_unused]] const ssize_t written = pwrite(fd_.get(), &record, sizeof(record), OffsetOf(rank));
+  }
+  Record Read(int rank) const {
+    Record record;
+    [[maybe_unused]] const ssize_t read = pread(fd_.get(), &record, sizeof(record), OffsetOf(rank));
+    return record;
+  }
+
+ private:
+  static off_t OffsetOf(int rank) { return static_cast<off_t>(sizeof(Record)) * rank; }
+
+  UniqueFd fd_;
+};
+
+// The processor time of this process's children that have ended, and of theirs.
+double ChildrensCpuSeconds() {
+  rusage usage = {};
+  getrusage(RUSAGE_CHILDREN, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// The number of a line of /proc/self/status such as "RssAnon:     1234 kB".
+int64_t OwnStatus(absl::string_view name) {
+  const std::string status = ReadFile("/proc/self/status").value_or("");
+  for (const absl::string_view line : absl::StrSplit(status, '\n')) {
+    const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(": \t"), absl::SkipEmpty());
+    int64_t number = 0;
+    if (words.size() > 1 && words[0] == name && absl::SimpleAtoi(words[1], &number)) return number;
+  }
+  return 0;
+}
+
+int64_t OwnDescriptors() {
+  std::error_code error;
+  const std::filesystem::directory_iterator all("/proc/self/fd", error);
+  return std::distance(begin(all), end(all));
+}
+
+// The work of a rank that has joined.
+class ScaleRank {
+ public:
+  enum class Kind { kProcess, kThread };
+
+  ScaleRank(const RecordFile* file, Kind kind) : file_(*file), kind_(kind) {}
+
+  // Does not return on the last rank, which dies.
+  void Run() {
+    record_.joined_s = NowSeconds();
+    record_.negotiated_s = MedianOf(kNewNames, [&](int i) { Sum(absl::StrCat("new", i)); });
+    for (int i = 0; i < kStepsBeforeLock; ++i) Sum("step");
+    record_.locked_s = MedianOf(kLockedSteps, [&](int) { Sum("step"); });
+    record_.scheduled = static_cast<int64_t>(ronda::statistics().buckets_scheduled);
+    MeasureMemory();
+    ronda::barrier();
+    ronda::rank() == ronda::size() - 1 ? Die() : AwaitDeath();
+  }
+
+ private:
+  static constexpr int kNewNames = 5;
+  static constexpr int kStepsBeforeLock = 20;
+  static constexpr int kLockedSteps = 10;
+
+  template <typename Step>
+  static double MedianOf(int steps, const Step& step) {
+    std::vector<double> seconds;
+    for (int i = 0; i < steps; ++i) {
+      const double begin = NowSeconds();
+      step(i);
+      seconds.push_back(NowSeconds() - begin);
+    }
+    return Median(seconds);
+  }
+
+  static void Sum(const std::string& name) {
+    float value = 1;
+    ronda::allreduce(ronda::tensor(name, &value), {ronda::Op::Sum});
+    if (value != static_cast<float>(ronda::size())) throw std::logic_error("the sum is wrong");
+  }
+
+  // Of ranks that are threads, each has its share of the process.
+  void MeasureMemory() {
+    const int ranks_here = kind_ == Kind::kThread ? ronda::size() : 1;
+    record_.own_kib = OwnStatus("RssAnon") / ranks_here;
+    record_.descriptors = OwnDescriptors() / ranks_here;
+  }
+
+  void Die() {
+    record_.noticed_s = NowSeconds();
+    file_.Write(ronda::rank(), record_);
+    if (kind_ == Kind::kProcess) raise(SIGKILL);
+    throw std::runtime_error("this rank leaves");
+  }
+
+  void AwaitDeath() {
+    const int rank = ronda::rank();
+    float value = 1;
+    while (ronda::try_allreduce(ronda::tensor("step", &value)).ok()) continue;
+    record_.noticed_s = NowSeconds();
+    file_.Write(rank, record_);
+  }
+
+  const RecordFile& file_;
+  const Kind kind_;
+  Record record_;
+};
+
+int RunAsRank(const RecordFile& file) {
+  std::signal(SIGTERM, SIG_IGN);  // from rondarun, a second after the death: the ranks end by themselves
+  const ronda::Job job;
+  ScaleRank(&file, ScaleRank::Kind::kProcess).Run();
+  return 0;
+}
+
+int RunAsThreads(const RecordFile& file, int ranks) {
+  try {
+    ronda::run_threads(ranks, [&] { ScaleRank(&file, ScaleRank::Kind::kThread).Run(); });
+  } catch (const std::exception&) {  // of the rank that has left
+  }
+  return 0;
+}
+
+// What a job's processes do. nullopt: these are a user's words.
+std::optional<int> RunAsRanks(const std::vector<std::string>& words) {
+  const bool is_rank = words.size() == 2 && words[0] == kAsRank;
+  int threads = 0;
+  const bool are_threads = words.size() == 3 && words[0] == kAsThreads && absl::SimpleAtoi(words[2], &threads);
+  if (!is_rank && !are_threads) return std::nullopt;
+  const absl::StatusOr<RecordFile> file = RecordFile::Open(words[1], O_RDWR);
+  if (!file.ok()) return Explain(file.status());
+  return is_rank ? RunAsRank(*file) : RunAsThreads(*file, threads);
+}
+
+absl::StatusOr<LaunchCommand> PlanScale(const std::string& kind, int ranks, const std::string& path) {
+  if (kind == kThreads) return LaunchCommand{.words = {OwnProgram(), "scale", kAsThreads, path, absl::StrCat(ranks)}};
+  return PlanLaunch({.launcher = Launcher::kRondarun,
+                     .ranks = ranks,
+                     .command = {OwnProgram(), "scale", kAsRank, path},
+                     .options = {"--start-timeout", "300", "--grace-period", "300"}},
+                    FindInstalledProgram());
+}
+
+// The largest value of a field over `records`.
+template <typename Number>
+Number MostOf(const std::vector<Record>& records, Number Record::*field) {
+  Number most = 0;
+  for (const Record& record : records) most = std::max(most, record.*field);
+  return most;
+}
+
+absl::StatusOr<ResultRow> RowOf(const std::string& kind, const std::vector<Record>& records, double begin, double end) {
+  for (size_t rank = 0; rank < records.size(); ++rank) {
+    if (records[rank].noticed_s > 0 && records[rank].scheduled > 0) continue;
+    return absl::InternalError(
+        absl::StrCat(records.size(), " ranks as ", kind, ": rank ", rank,
+                     records[rank].noticed_s > 0 ? " has locked no schedule" : " has not come to the end"));
+  }
+  const double death = records.back().noticed_s;
+  return ResultRow{{"kind", kind},
+                   {"ranks", static_cast<int64_t>(records.size())},
+                   {"start_s", MostOf(records, &Record::joined_s) - begin},
+                   {"negotiated_ms", 1e3 * MostOf(records, &Record::negotiated_s)},
+                   {"locked_ms", 1e3 * MostOf(records, &Record::locked_s)},
+                   {"known_s", MostOf(records, &Record::noticed_s) - death},
+                   {"ended_s", end - death},
+                   {"own_mib", static_cast<double>(MostOf(records, &Record::own_kib)) / 1024},
+                   {"descriptors", MostOf(records, &Record::descriptors)}};
+}
+
+absl::StatusOr<ResultRow> MeasureJob(const std::string& kind, int ranks, const std::string& path) {
+  RONDA_ASSIGN_OR_RETURN(const RecordFile file, RecordFile::Open(path, O_RDWR | O_CREAT | O_TRUNC));
+  RONDA_ASSIGN_OR_RETURN(const LaunchCommand command, PlanScale(kind, ranks, path));
+  const double cpu_before = ChildrensCpuSeconds();
+  const double begin = NowSeconds();
+  RONDA_RETURN_IF_ERROR(RunLaunch(command, [](const OutputMessage&) {}).status());
+  const double end = NowSeconds();
+  std::vector<Record> records;
+  for (int rank = 0; rank < ranks; ++rank) records.push_back(file.Read(rank));
+  RONDA_ASSIGN_OR_RETURN(ResultRow row, RowOf(kind, records, begin, end));
+  row.emplace_back("cpu_ms", 1e3 * (ChildrensCpuSeconds() - cpu_before) / ranks);
+  return row;
+}
+
+absl::Status Measure(const ScaleOptions& options, const std::string& path, Results* results) {
+  const Table table({{.title = "ranks as", .width = 10, .align = Table::Column::Align::kLeft, .field = "kind"},
+                     {.title = "ranks", .field = "ranks"},
+                     {.title = "start s", .width = 8, .field = "start_s"},
+                     {.title = "negotiated", .width = 10, .group = "ms", .field = "negotiated_ms", .digits = 3},
+                     {.title = "locked", .width = 8, .group = "ms", .field = "locked_ms", .digits = 3},
+                     {.title = "known", .width = 8, .group = "s after a death", .field = "known_s", .digits = 3},
+                     {.title = "ended", .width = 8, .group = "s after a death", .field = "ended_s"},
+                     {.title = "CPU ms", .width = 8, .group = "a rank", .field = "cpu_ms", .digits = 1},
+                     {.title = "MiB", .width = 6, .group = "a rank", .field = "own_mib"},
+                     {.title = "descriptors", .group = "a rank", .field = "descriptors"}});
+  std::fputs(table.Header().c_str(), stdout);
+  for (const std::string& kind : options.kinds) {
+    for (const int ranks : options.ranks) {
+      RONDA_ASSIGN_OR_RETURN(const ResultRow row, MeasureJob(kind, ranks, path));
+      std::fputs(table.RowOf(row).c_str(), stdout);
+      std::fflush(stdout);
+      results->Add(row);
+    }
+  }
+  return results->Write(options.files);
+}
+
+int Run(const std::vector<std::string>& words) {
+  if (const std::optional<int> exit_code = RunAsRanks(words)) return *exit_code;
+  ScaleOptions options;
+  Flags flags("scale", kDescription);
+  flags.Add({.names = {"-np", "--ranks"}, .value = "LIST", .help = "Sizes of the jobs (2,16,64)."},
+            IntegerList(&options.ranks, {.min = 2, .max = 1024}));
+  flags.Add({.names = {"--as"}, .value = "LIST", .help = "threads, processes (both)."},
+            ChoiceList(&options.kinds, {kThreads, kProcesses}));
+  AddFileFlags(&flags, &options.files);
+  int exit_code = 0;
+  if (!ParseOrExplain(&flags, words, &exit_code)) return exit_code;
+  Results results("scale", words);
+  const std::string path = absl::StrCat("/tmp/ronda-bench-scale-", getpid());
+  const absl::Status status = Measure(options, path, &results);
+  unlink(path.c_str());
+  return status.ok() ? 0 : Explain(status);
+}
+
+}  // namespace
+
+Command ScaleCommand() {
+  return {.name = "scale", .summary = "start, step and death of jobs with far more ranks than cores", .run = Run};
+}
+
+}  // namespace ronda::bench
