@@ -16,8 +16,8 @@ def ronda_python_test(name, srcs, ranks = 0, needs = [], data = [], tags = [], *
       needs: modules that the tests import, beside the standard library: "numpy", "torch".
       data: files that the tests use.
       tags: as of every test. "asanonly" is added, because the interpreter is built without sanitizers, and only
-        AddressSanitizer can be preloaded. "torch" or "paddle" is added if needed: tests/run_every_test.sh runs these
-        targets with the newest version.
+        AddressSanitizer can be preloaded. "torch", "paddle" or "jax" is added if needed: tests/run_every_test.sh runs
+        these targets with the newest version.
       **kwargs: passed to sh_test; the size is "medium" by default, the timeout at least "long" if torch is needed.
     """
     if type(ranks) != "list":
@@ -40,6 +40,6 @@ def _test(name, srcs, ranks, needs, data, tags, size = "medium", **kwargs):
             "//client/python:package",
             "//tests/python:ronda_test.py",
         ],
-        tags = tags + ["asanonly"] + [module for module in ["torch", "paddle"] if module in needs],
+        tags = tags + ["asanonly"] + [module for module in ["torch", "paddle", "jax"] if module in needs],
         **kwargs
     )

@@ -553,3 +553,10 @@ def group_release(group: int, /) -> None:
         return int(library.ronda_group_release(group))
 
     interruptibly(end)
+
+
+def xla_handler(minor: int, /) -> object:
+    raise ImportError(
+        "ronda.jax needs the extension module ronda._native: install Ronda's wheel, and unset"
+        " RONDA_PYTHON_BINDING"
+    )
