@@ -112,7 +112,7 @@ class FailureTest(unittest.TestCase):
             env={"RONDA_STALL_DEADLINE": "3s", "RONDA_STALL_WARNING": "1s"},
         )
         self.assertRegex(
-            done.err, r"DeadlineError: tensor '(mine|yours)' .*\[allreduce at program.py:1[03]\]"
+            done.err, r"DeadlineError: tensor '(mine|yours)' .*\[allreduce at program.py:1[14]\]"
         )
         self.assertRegex(done.err, "submitted '(mine|yours)' instead")
 
