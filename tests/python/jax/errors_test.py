@@ -38,6 +38,9 @@ class RefusalsTest(Case):
         )
         self.refused("complex64, which Ronda does not know", rj.broadcast, jnp.ones(2, "complex64"))
 
+    def test_keys(self):
+        self.refused(r"key<fry>, .* pass jax.random.key_data", rj.broadcast, jax.random.key(0))
+
     def test_rows_that_are_not_there(self):
         self.refused("allgather: the array is a scalar", rj.allgather, jnp.float32(1))
         if self.size > 1:

@@ -91,16 +91,20 @@ class OperationsTest(Case):
         if self.size == 1:
             return
 
-        def exchange(x):
+        def tree(rank):
+            return {"n": jnp.int32(rank), "x": numbers(rank)}
+
+        def exchange(own):
+            like = jax.tree_util.tree_map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), own)
             if self.rank == 0:  # or all would wait for a message
-                rj.send(x, after, tag=1)
-                return rj.recv(x, before, tag=1)
-            found = rj.recv(x, before, tag=1)
-            rj.send(x, after, tag=1)
+                rj.send(own, after, tag=1)
+                return rj.recv(like, before, tag=1)
+            found = rj.recv(like, before, tag=1)
+            rj.send(own, after, tag=1)
             return found
 
-        for found in both(exchange, numbers(self.rank)):
-            self.assert_same(found, numbers(before))
+        for found in both(exchange, tree(self.rank)):
+            self.assert_same(found, tree(before))
 
     def test_a_process_set_operates_alone(self):
         members = list(range(self.size))[-2:]

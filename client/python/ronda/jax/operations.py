@@ -250,9 +250,11 @@ def _collect(
 
 
 def _bind(arrays: list[Any], call: Call) -> list[Any]:
-    """Calls the primitive: apart for the arrays that have derivatives, and for the others."""
+    """Calls the primitive: apart for the arrays that have derivatives, and for the others. Messages
+    have no derivatives, and the receiver counts on their order.
+    """
     is_inexact = [jnp.issubdtype(each.dtype, jnp.inexact) for each in arrays]
-    if len(set(is_inexact)) < 2:
+    if len(set(is_inexact)) < 2 or call.kind == Kind.SEND:
         return list(collective_p.bind(*arrays, call=call))
     results: list[Any] = [None] * len(arrays)
     for kind in (True, False):
@@ -275,9 +277,14 @@ def _check_name(function: str, name: str | None) -> None:
 
 def _check_leaf(kind: Kind, role: str, leaf: Any, op: ReduceOp | None) -> None:
     """Refuses arrays that Ronda does not know, and what JAX would silently change."""
-    given = np.dtype(getattr(leaf, "dtype", None) or np.result_type(leaf))
+    own = getattr(leaf, "dtype", None)
+    if own is not None and jax.dtypes.issubdtype(own, jax.dtypes.extended):
+        raise InvalidArgumentError(
+            f"{role} is {own}, which Ronda does not know: pass jax.random.key_data(key)"
+        )
+    given = np.result_type(leaf) if own is None else np.dtype(own)
     taken = jnp.result_type(leaf)
-    if given != taken and hasattr(leaf, "dtype"):
+    if given != taken and own is not None:
         raise InvalidArgumentError(
             f"{role} is {given}, which JAX would round to {taken}: call"
             ' jax.config.update("jax_enable_x64", True), or pass'
