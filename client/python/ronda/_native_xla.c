@@ -394,8 +394,19 @@ static int EndInFuture(XlaFrame* frame, Flight* flight) {
   return 1;
 }
 
+/* Whether the structs have at least the fields that are read here. Version 0.1 does not count the last functions in the
+ * size of its XlaApi, so that its number has to tell that they are there. */
+static int FitsLayout(const XlaFrame* frame) {
+  const XlaApi* const api = frame->api;
+  return api->version.major == XLA_MAJOR && api->version.minor >= XLA_FIRST_MINOR &&
+         api->base.struct_size >= offsetof(XlaApi, not_used) && frame->base.struct_size >= offsetof(XlaFrame, future);
+}
+
 static XlaError* RunCall(XlaFrame* frame) {
   Call call;
+  if (!FitsLayout(frame)) {
+    return MakeXlaError(frame->api, RONDA_ERROR_INTERNAL, "Ronda does not know this jaxlib's way to call it", "XLA");
+  }
   if (!ReadAttributes(frame, &call) || call.kind < kAllreduce || call.kind > kBarrier) {
     return MakeXlaError(frame->api, RONDA_ERROR_INTERNAL, "another version of Ronda has compiled the program", "XLA");
   }

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.ffi
 import jax.numpy as jnp
 import numpy as np
-from jax._src import effects  # mpi4jax, too, has to: there is no public name
+from jax._src import effects  # there is no public name
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters.mlir import ir
@@ -31,6 +30,13 @@ from ronda.errors import InvalidArgumentError
 from ronda.jax import _eager
 from ronda.jax._call import NAMELESS, OF_ROWS, REDUCTIONS, Call, Kind
 from ronda.types import ReduceOp
+
+try:
+    import jax.ffi
+except ImportError:
+    raise ImportError(
+        f"ronda.jax needs JAX 0.5.0 or later, and this is {jax.__version__}: pip install -U jax"
+    ) from None
 
 _TARGET = "ronda_collective"
 
@@ -74,8 +80,8 @@ def _register_handler() -> None:
     )
     if version is None or version[1] != "0":
         raise ImportError(
-            f"ronda.jax does not know the interface of jaxlib {jax.lib.__version__} for foreign"
-            " functions: install a newer Ronda"
+            f"ronda.jax does not know the interface of JAX {jax.__version__} for foreign functions:"
+            " install a newer Ronda"
         )
     handler = native.xla_handler(int(version[2]))
     jax.ffi.register_ffi_target(_TARGET, handler, platform="cpu")
@@ -98,11 +104,11 @@ def _name_in(module: Any, call: Call) -> str:
 
 
 def _check_one_device(context: Any, call: Call) -> None:
-    axes = getattr(context.module_context.axis_context, "num_devices", 1)
-    if axes > 1:
+    devices = getattr(context.module_context.axis_context, "num_devices", 1)
+    if devices > 1:
         raise InvalidArgumentError(
-            f"{call.kind.name.lower()} at {call.where}: the program is compiled for {axes} devices:"
-            " a rank of ronda.jax has one device, so start more ranks instead"
+            f"{call.kind.name.lower()} at {call.where}: the program is compiled for {devices}"
+            " devices: a rank of ronda.jax has one device, so start more ranks instead"
         )
 
 
