@@ -60,12 +60,14 @@ Provides-Extra: bench
 Requires-Dist: matplotlib; extra == "bench"
 Provides-Extra: torch
 Requires-Dist: torch>=1.13; extra == "torch"
+Provides-Extra: jax
+Requires-Dist: jax>=0.5.0; extra == "jax"
 Provides-Extra: paddle
 Requires-Dist: paddlepaddle>=2.6; extra == "paddle"
 Description-Content-Type: text/markdown
 
 Ronda runs the collectives of data-parallel training: under the API of horovod.torch, as a backend
-of torch.distributed, under the API of Paddle's Fleet, and on NumPy arrays.
+of torch.distributed, under the API of Paddle's Fleet, for JAX, and on NumPy arrays.
 
     rondarun -np 4 python train.py
 """

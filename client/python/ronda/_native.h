@@ -185,6 +185,7 @@ double MonotonicSeconds(void);
 extern PyMethodDef operation_methods[];
 extern PyMethodDef group_methods[];
 extern PyMethodDef handle_methods[];
+extern PyMethodDef xla_methods[];
 
 #define FAST(name, function) \
   { name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, NULL }

@@ -389,3 +389,10 @@ def group_release(group: int, /) -> None: ...
 # -- Errors of a completed operation, by status, for callbacks --
 
 def error(status: int, message: str, /) -> Exception: ...
+
+# -- XLA --
+
+def xla_handler(minor: int, /) -> object:
+    """A capsule with the handler for jax.ffi.register_ffi_target(). `minor` is the second number of
+    the version of jaxlib's interface.
+    """

@@ -149,7 +149,8 @@ def leave_at_exit() -> None:
     _has_failed = True
 
 
-def _is_ended_by_exception() -> bool:
+def is_ended_by_exception() -> bool:
+    """Whether the interpreter ends with an exception that nothing has caught."""
     # The interpreter sets it when it prints an exception that was not caught. At a prompt it goes
     # on after that.
     return hasattr(sys, "last_type") and not hasattr(sys, "ps1")
@@ -164,7 +165,7 @@ def _end_at_exit() -> None:
     _last_error.leave()
     with _lock:
         _users.clear()
-        if native.is_initialized() and not _has_failed and not _is_ended_by_exception():
+        if native.is_initialized() and not _has_failed and not is_ended_by_exception():
             try:
                 native.shutdown()
             except RuntimeError:

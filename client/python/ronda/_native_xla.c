@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The handler by which programs that XLA has compiled call the C ABI: for ronda.jax.
+ *
+ * XLA calls it on its own threads, without the GIL, and nothing here but XlaHandler() uses Python.
+ *
+ * One call carries out an operation on any number of tensors. Its last argument and its last result are tickets, an
+ * int32 each without a meaning: they put the calls of a program in order. Its attributes are those of kFields below;
+ * ronda/jax/_primitive.py writes them. The ranks may run two programs in different orders. So a call does not hold a
+ * thread of XLA while it waits for other ranks, beyond the short time that most calls take: it returns a future. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/python/ronda/_native.h"
+#include "client/python/ronda/_xla.h"
+
+/* For how long a call waits before it returns a future, which needs a thread. */
+#define INLINE_S 0.002
+
+/* -- The attributes of a call -- */
+
+/* Operations, by the numbers of Kind in ronda/jax/_call.py. */
+enum { kAllreduce, kBroadcast, kAllgather, kReducescatter, kAlltoall, kSend, kReceive, kBarrier };
+
+typedef struct Call {
+  const XlaFrame* frame;
+  int64_t kind;
+  int64_t op;
+  int64_t wire;
+  int64_t error_feedback;
+  int64_t process_set;
+  int64_t peer; /* root, or the other rank of a message */
+  int64_t tag;
+  double prescale;
+  double postscale;
+  XlaText names; /* of the tensors, a line each */
+  XlaText where; /* for error texts: the program's line */
+} Call;
+
+/* Types of attributes; numbers are of xla::PrimitiveType. */
+enum { kXlaNoScalar = 0, kXlaInt64 = 5, kXlaDouble = 12 };
+#define CALL_FIELD(name, dtype) \
+  { #name, sizeof(#name) - 1, dtype, offsetof(Call, name) }
+static const struct {
+  const char* name;
+  size_t length;
+  int dtype; /* kXlaNoScalar: an XlaText */
+  size_t offset;
+} kFields[] = {
+    CALL_FIELD(kind, kXlaInt64),        CALL_FIELD(op, kXlaInt64),        CALL_FIELD(wire, kXlaInt64),
+    CALL_FIELD(peer, kXlaInt64),        CALL_FIELD(tag, kXlaInt64),       CALL_FIELD(error_feedback, kXlaInt64),
+    CALL_FIELD(process_set, kXlaInt64), CALL_FIELD(prescale, kXlaDouble), CALL_FIELD(postscale, kXlaDouble),
+    CALL_FIELD(names, kXlaNoScalar),    CALL_FIELD(where, kXlaNoScalar),
+};
+enum { kFieldCount = sizeof(kFields) / sizeof(*kFields) };
+
+/* Whether attribute `index` of the frame is field `field`, and could be read. */
+static int ReadAttribute(const XlaAttributes* attributes, int64_t index, size_t field, Call* call) {
+  const XlaText* const name = attributes->names[index];
+  if (name->size != kFields[field].length || memcmp(name->data, kFields[field].name, name->size) != 0) return 0;
+  char* const into = (char*)call + kFields[field].offset;
+  if (kFields[field].dtype == kXlaNoScalar) {
+    if (attributes->types[index] != kXlaString) return 0;
+    memcpy(into, attributes->values[index], sizeof(XlaText));
+    return 1;
+  }
+  const XlaScalar* const scalar = attributes->values[index];
+  if (attributes->types[index] != kXlaScalar || scalar->dtype != kFields[field].dtype) return 0;
+  memcpy(into, scalar->value, sizeof(int64_t)); /* or double */
+  return 1;
+}
+
+/* 1; 0 if an attribute is missing, because another version of this package has written the program. */
+static int ReadAttributes(const XlaFrame* frame, Call* call) {
+  size_t found = 0;
+  memset(call, 0, sizeof(*call));
+  call->frame = frame;
+  for (int64_t i = 0; i < frame->attributes.size; ++i) {
+    for (size_t field = 0; field < kFieldCount; ++field) found += ReadAttribute(&frame->attributes, i, field, call);
+  }
+  return found == kFieldCount && frame->args.size > 0 && frame->results.size > 0;
+}
+
+/* -- Errors -- */
+
+enum { kErrorRoom = 4096 };
+
+/* By ronda_status, from RONDA_ERROR_INVALID_ARGUMENT (1) on: XLA's code, and the class of errors.py. */
+static const struct {
+  int code;
+  const char* name;
+} kErrors[] = {
+    {kXlaInvalidArgument, "InvalidArgumentError"},
+    {kXlaInvalidArgument, "NotInitializedError"},
+    {kXlaInvalidArgument, "AlreadyInitializedError"},
+    {kXlaInvalidArgument, "DuplicateNameError"},
+    {kXlaInvalidArgument, "MismatchError"},
+    {kXlaDeadlineExceeded, "DeadlineError"},
+    {kXlaUnavailable, "PeerFailedError"},
+    {kXlaExhausted, "OutOfMemoryError"},
+    {kXlaInternal, "InternalError"},
+    {kXlaUnavailable, "MembershipError"},
+};
+
+static XlaError* MakeXlaError(const XlaApi* api, ronda_status status, const char* text, const char* where) {
+  char message[kErrorRoom + RONDA_MAX_NAME_LENGTH];
+  const size_t index = status >= 1 && status <= RONDA_ERROR_MEMBERSHIP ? status - 1 : RONDA_ERROR_INTERNAL - 1;
+  snprintf(message, sizeof(message), "%s: %s [%s]", kErrors[index].name, text, where);
+  XlaErrorArgs args = {{sizeof(args), NULL}, message, kErrors[index].code};
+  return api->error_create(&args);
+}
+
+/* -- A call in flight -- */
+
+typedef struct Leaf {
+  char* name;
+  const XlaBuffer* in;  /* the frame's, which is gone when the handler has returned; NULL: none, as for a receive */
+  const XlaBuffer* out; /* likewise */
+  int64_t rows;         /* of the output */
+  ronda_handle handle;  /* 0: none */
+} Leaf;
+
+/* One block of memory: the leaves and the texts are behind it. */
+typedef struct Flight {
+  const XlaApi* api;
+  XlaFuture* future;
+  ronda_context context; /* the rank that has called */
+  char* where;
+  ronda_status status; /* the first error */
+  char text[kErrorRoom];
+  int64_t kind;
+  size_t count;
+  Leaf leaves[];
+} Flight;
+
+/* Records the error of this thread's last call, unless there is an earlier one. */
+static void RecordError(Flight* flight, ronda_status status) {
+  if (status == RONDA_OK || flight->status != RONDA_OK) return;
+  flight->status = status;
+  snprintf(flight->text, sizeof(flight->text), "%s", ronda_last_error());
+}
+
+static void RecordText(Flight* flight, ronda_status status, const char* text) {
+  if (flight->status != RONDA_OK) return;
+  flight->status = status;
+  snprintf(flight->text, sizeof(flight->text), "%s", text);
+}
+
+static XlaError* ErrorOfFlight(const Flight* flight) {
+  if (flight->status == RONDA_OK) return NULL;
+  return MakeXlaError(flight->api, flight->status, flight->text, flight->where);
+}
+
+static char* CopyText(char** room, const XlaText* text) {
+  char* const copy = *room;
+  memcpy(copy, text->data, text->size);
+  copy[text->size] = '\0';
+  *room += text->size + 1;
+  return copy;
+}
+
+/* The call with the names and buffers of its leaves; NULL without memory. */
+static Flight* BeginFlight(const Call* call) {
+  const XlaFrame* const frame = call->frame;
+  const size_t tensors = (size_t)frame->results.size - 1; /* without the ticket */
+  const size_t count = tensors == 0 ? 1 : tensors;        /* a barrier may have none */
+  Flight* const flight = malloc(sizeof(Flight) + count * sizeof(Leaf) + call->names.size + 1 + call->where.size + 1);
+  if (flight == NULL) return NULL;
+  char* room = (char*)&flight->leaves[count];
+  flight->api = frame->api;
+  flight->future = NULL;
+  flight->context = ronda_current();
+  flight->status = RONDA_OK;
+  flight->kind = call->kind;
+  flight->count = count;
+  flight->where = CopyText(&room, &call->where);
+  char* rest = CopyText(&room, &call->names);
+  for (size_t i = 0; i < count; ++i) {
+    const XlaBuffer* const in = (int64_t)i < frame->args.size - 1 ? frame->args.values[i] : NULL;
+    const XlaBuffer* const out = i < tensors ? frame->results.values[i] : NULL;
+    const int64_t rows = out != NULL && out->ndim > 0 ? out->shape[0] : 0;
+    flight->leaves[i] = (Leaf){strsep(&rest, "\n"), in, out, rows, 0};
+  }
+  return flight;
+}
+
+/* -- Submission -- */
+
+/* ronda_dtype by xla::PrimitiveType; -1: none. Numbers of 8 bits with a fraction travel as bytes: only operations that
+ * do not compute take them. */
+static int DtypeOf(int xla, int64_t kind) {
+  static const int kDtypes[] = {
+      -1,           RONDA_BOOL,   RONDA_INT8,     RONDA_INT16,   RONDA_INT32,   RONDA_INT64,   RONDA_UINT8,
+      RONDA_UINT16, RONDA_UINT32, RONDA_UINT64,   RONDA_FLOAT16, RONDA_FLOAT32, RONDA_FLOAT64, -1,
+      -1,           -1,           RONDA_BFLOAT16,
+  };
+  static const uint64_t kFloat8 = 1ull << 19 | 1ull << 20 | 1ull << 23 | 1ull << 24 | 1ull << 25 | 1ull << 28 |
+                                  1ull << 29 | 1ull << 33; /* those of DTYPES in ronda/jax/_call.py */
+  if (xla < 0 || xla > 63) return -1;
+  if (kFloat8 >> xla & 1) return kind == kAllreduce || kind == kReducescatter ? -1 : RONDA_UINT8;
+  return xla < (int)(sizeof(kDtypes) / sizeof(*kDtypes)) ? kDtypes[xla] : -1;
+}
+
+static size_t BytesOf(const XlaBuffer* buffer, int dtype) {
+  static const size_t kBytesOfDtype[] = {1, 1, 4, 8, 2, 2, 4, 8, 1, 2, 2, 4, 8}; /* by ronda_dtype */
+  size_t bytes = kBytesOfDtype[dtype];
+  for (int64_t i = 0; i < buffer->ndim; ++i) bytes *= (size_t)buffer->shape[i];
+  return bytes;
+}
+
+static void CopyInput(const Leaf* leaf, int dtype) {
+  if (leaf->in->data != leaf->out->data) memcpy(leaf->out->data, leaf->in->data, BytesOf(leaf->in, dtype));
+}
+
+static ronda_allreduce_args AllreduceArgs(const Call* call, const Leaf* leaf, const ronda_tensor* tensor) {
+  ronda_allreduce_args args = RONDA_ALLREDUCE_ARGS_INIT;
+  args.tensor = *tensor;
+  args.input = leaf->in->data;
+  args.output = leaf->out->data;
+  args.op = (ronda_reduce_op)call->op;
+  args.compression = (ronda_compression)call->wire;
+  args.prescale = call->prescale;
+  args.postscale = call->postscale;
+  args.error_feedback = (int)call->error_feedback;
+  args.call.process_set = (ronda_process_set)call->process_set;
+  return args;
+}
+
+static ronda_status SubmitReducescatter(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
+  ronda_reducescatter_args args = RONDA_REDUCESCATTER_ARGS_INIT;
+  args.tensor = *tensor;
+  args.input = leaf->in->data;
+  args.op = (ronda_reduce_op)call->op;
+  args.compression = (ronda_compression)call->wire;
+  args.prescale = call->prescale;
+  args.postscale = call->postscale;
+  args.call.process_set = (ronda_process_set)call->process_set;
+  args.output = leaf->out->data;
+  args.output_bytes = BytesOf(leaf->out, tensor->dtype);
+  return ronda_reducescatter_async(&args, &leaf->handle);
+}
+
+static ronda_status SubmitBroadcast(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
+  ronda_broadcast_args args = RONDA_BROADCAST_ARGS_INIT;
+  if (ronda_rank() == call->peer) CopyInput(leaf, tensor->dtype);
+  args.tensor = *tensor;
+  args.data = leaf->out->data;
+  args.root = (int)call->peer;
+  args.call.process_set = (ronda_process_set)call->process_set;
+  return ronda_broadcast_async(&args, &leaf->handle);
+}
+
+/* Defines the submission of an operation that fills the rows of the output. */
+#define SUBMIT_ROWS(function, operation, OPERATION)                                        \
+  static ronda_status function(const Call* call, Leaf* leaf, const ronda_tensor* tensor) { \
+    ronda_##operation##_args args = RONDA_##OPERATION##_ARGS_INIT;                         \
+    args.tensor = *tensor;                                                                 \
+    args.input = leaf->in->data;                                                           \
+    args.call.process_set = (ronda_process_set)call->process_set;                          \
+    args.output = leaf->out->data;                                                         \
+    args.output_bytes = BytesOf(leaf->out, tensor->dtype);                                 \
+    return ronda_##operation##_async(&args, &leaf->handle);                                \
+  }
+SUBMIT_ROWS(SubmitAllgather, allgather, ALLGATHER)
+SUBMIT_ROWS(SubmitAlltoall, alltoall, ALLTOALL)
+
+static ronda_status SubmitSend(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
+  ronda_send_args args = RONDA_SEND_ARGS_INIT;
+  CopyInput(leaf, tensor->dtype);
+  args.tensor = *tensor;
+  args.input = leaf->in->data;
+  args.to = (int)call->peer;
+  args.tag = (int)call->tag;
+  args.call.process_set = (ronda_process_set)call->process_set;
+  return ronda_send_async(&args, &leaf->handle);
+}
+
+static ronda_status SubmitReceive(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
+  ronda_recv_args args = RONDA_RECV_ARGS_INIT;
+  args.tensor = *tensor;
+  args.output = leaf->out->data;
+  args.from = (int)call->peer;
+  args.tag = (int)call->tag;
+  args.call.process_set = (ronda_process_set)call->process_set;
+  return ronda_recv_async(&args, &leaf->handle);
+}
+
+static ronda_status SubmitAllreduce(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
+  const ronda_allreduce_args args = AllreduceArgs(call, leaf, tensor);
+  /* A tensor alone: the calling thread carries out the operation itself, which is faster, if the others are there. */
+  if (call->frame->results.size == 2) return ronda_allreduce_for(&args, INLINE_S, &leaf->handle);
+  return ronda_allreduce_async(&args, &leaf->handle);
+}
+
+typedef ronda_status (*SubmitLeaf)(const Call* call, Leaf* leaf, const ronda_tensor* tensor);
+static const SubmitLeaf kSubmits[] = {
+    [kAllreduce] = SubmitAllreduce, [kBroadcast] = SubmitBroadcast,
+    [kAllgather] = SubmitAllgather, [kReducescatter] = SubmitReducescatter,
+    [kAlltoall] = SubmitAlltoall,   [kSend] = SubmitSend,
+    [kReceive] = SubmitReceive,
+};
+
+/* A rank that cannot submit a tensor says so to the others, which would wait for it. */
+static void SubmitOrRefuse(const Call* call, Flight* flight, Leaf* leaf) {
+  const XlaBuffer* const described = leaf->in != NULL ? leaf->in : leaf->out;
+  const int dtype = DtypeOf(described->dtype, call->kind);
+  const ronda_tensor tensor = {leaf->name, (ronda_dtype)dtype, (int)described->ndim, described->shape};
+  if (dtype < 0) {
+    RecordText(flight, RONDA_ERROR_INVALID_ARGUMENT, "Ronda does not know the type of the array's elements");
+  } else {
+    const ronda_status status = kSubmits[call->kind](call, leaf, &tensor);
+    RecordError(flight, status);
+    if (status != RONDA_ERROR_INVALID_ARGUMENT) return;
+  }
+  if (call->kind != kSend && call->kind != kReceive) {
+    ronda_refuse((ronda_process_set)call->process_set, leaf->name, flight->text);
+  }
+}
+
+/* The results are the arguments: what depends on them comes after the barrier. */
+static void SubmitBarrier(const Call* call, Flight* flight) {
+  RecordError(flight,
+              ronda_monitored_barrier_async((ronda_process_set)call->process_set, 0, &flight->leaves[0].handle));
+  for (int64_t i = 0; i < call->frame->args.size - 1; ++i) {
+    const int dtype = DtypeOf(flight->leaves[i].in->dtype, call->kind);
+    if (dtype >= 0) CopyInput(&flight->leaves[i], dtype);
+  }
+}
+
+/* -- The end of a call -- */
+
+/* Whether the rows that have come fill the output, whose size the program has assumed. */
+static void CheckRows(Flight* flight, const Leaf* leaf) {
+  if (flight->kind != kAllgather && flight->kind != kAlltoall && flight->kind != kReducescatter) return;
+  const void* data = NULL;
+  int64_t rows = 0;
+  int members = 0;
+  if (ronda_output(leaf->handle, &data, &rows, NULL, &members) != RONDA_OK) return;
+  if (rows == leaf->rows) return;
+  char text[200 + RONDA_MAX_NAME_LENGTH];
+  snprintf(text, sizeof(text),
+           "'%s': the ranks together have %lld rows, but this rank's program expects %lld: under jit every rank passes "
+           "an array of the same shape",
+           leaf->name, (long long)rows, (long long)leaf->rows);
+  RecordText(flight, RONDA_ERROR_MISMATCH, text);
+}
+
+/* Waits for at most `timeout_s` seconds in all (negative: without end) for the leaves from *next on. Whether all have
+ * ended. */
+static int WaitForLeaves(Flight* flight, size_t* next, double timeout_s) {
+  const double end = MonotonicSeconds() + timeout_s;
+  for (; *next < flight->count; ++*next) {
+    Leaf* const leaf = &flight->leaves[*next];
+    if (leaf->handle == 0) continue;
+    int done = 0;
+    const double rest = timeout_s < 0 ? -1 : end - MonotonicSeconds();
+    const ronda_status status = ronda_synchronize_for(leaf->handle, timeout_s < 0 || rest > 0 ? rest : 0, &done);
+    if (status == RONDA_OK && !done) return 0;
+    RecordError(flight, status);
+    if (status == RONDA_OK) CheckRows(flight, leaf);
+    ronda_release(leaf->handle);
+    leaf->handle = 0;
+  }
+  return 1;
+}
+
+/* The thread of a call that has returned a future. XLA goes on with the program on it. */
+static void* EndLater(void* context) {
+  Flight* const flight = context;
+  size_t next = 0;
+  ronda_make_current(flight->context);
+  WaitForLeaves(flight, &next, -1);
+  XlaFutureArgs args = {{sizeof(args), NULL}, flight->future, ErrorOfFlight(flight)};
+  const XlaApi* const api = flight->api;
+  free(flight);
+  args.error == NULL ? api->future_set_available(&args) : api->future_set_error(&args);
+  return NULL;
+}
+
+/* Leaves the wait to a thread of its own; without one this thread waits. 0 without a future. */
+static int EndInFuture(XlaFrame* frame, Flight* flight) {
+  XlaFutureArgs args = {{sizeof(args), NULL}, NULL, NULL};
+  if (frame->api->future_create(&args) != NULL) return 0;
+  flight->future = args.future;
+  frame->future = args.future;
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, EndLater, flight) == 0) {
+    pthread_detach(thread);
+  } else {
+    EndLater(flight);
+  }
+  return 1;
+}
+
+/* Whether the structs have at least the fields that are read here. Version 0.1 does not count the last functions in the
+ * size of its XlaApi, so that its number has to tell that they are there. */
+static int FitsLayout(const XlaFrame* frame) {
+  const XlaApi* const api = frame->api;
+  return api->version.major == XLA_MAJOR && api->version.minor >= XLA_FIRST_MINOR &&
+         api->base.struct_size >= offsetof(XlaApi, not_used) && frame->base.struct_size >= offsetof(XlaFrame, future);
+}
+
+static XlaError* RunCall(XlaFrame* frame) {
+  Call call;
+  if (!FitsLayout(frame)) {
+    return MakeXlaError(frame->api, RONDA_ERROR_INTERNAL, "Ronda does not know this jaxlib's way to call it", "XLA");
+  }
+  if (!ReadAttributes(frame, &call) || call.kind < kAllreduce || call.kind > kBarrier) {
+    return MakeXlaError(frame->api, RONDA_ERROR_INTERNAL, "another version of Ronda has compiled the program", "XLA");
+  }
+  *(int32_t*)frame->results.values[frame->results.size - 1]->data = 0;
+  Flight* const flight = BeginFlight(&call);
+  if (flight == NULL) return MakeXlaError(frame->api, RONDA_ERROR_OUT_OF_MEMORY, "no memory for the call", "XLA");
+  if (call.kind == kBarrier) {
+    SubmitBarrier(&call, flight);
+  } else {
+    for (size_t i = 0; i < flight->count; ++i) SubmitOrRefuse(&call, flight, &flight->leaves[i]);
+  }
+  size_t next = 0;
+  if (!WaitForLeaves(flight, &next, INLINE_S) && EndInFuture(frame, flight)) return NULL;
+  WaitForLeaves(flight, &next, -1);
+  XlaError* const error = ErrorOfFlight(flight);
+  free(flight);
+  return error;
+}
+
+/* -- The handler -- */
+
+/* XLA's minor version, which the handler says that it has been made for: it uses only what all versions have. */
+static int xla_minor = XLA_FIRST_MINOR;
+
+static XlaError* Handle(XlaFrame* frame) {
+  for (XlaExtension* each = frame->base.extensions; each != NULL; each = each->next) {
+    if (each->type != kXlaMetadata) continue;
+    XlaMetadata* const metadata = ((XlaMetadataExtension*)each)->metadata;
+    metadata->version.major = XLA_MAJOR;
+    metadata->version.minor = xla_minor;
+    metadata->traits = 0;
+    return NULL;
+  }
+  return frame->stage == kXlaExecute ? RunCall(frame) : NULL;
+}
+
+static PyObject* XlaHandler(PyObject* module, PyObject* value) {
+  (void)module;
+  static const Field kMinor = {"minor", kInt, 0, 0};
+  if (ReadField(&kMinor, value, &xla_minor, NULL) != 0) return NULL;
+  return PyCapsule_New((void*)Handle, NULL, NULL);
+}
+
+PyMethodDef xla_methods[] = {
+    ONE("xla_handler", XlaHandler),
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The part of XLA's foreign function interface that Ronda uses: how XLA calls a handler. It is a C ABI, which jaxlib
+ * documents in xla/ffi/api/c_api.h. These are the same layouts under names of Ronda, so that nothing is compiled
+ * against jaxlib. They are those of version 0.1 (jaxlib 0.5.0) to 0.3 (jaxlib 0.10.2). Every struct begins with its
+ * size: XLA has this field only to add others behind the last one. */
+#ifndef RONDA_CLIENT_PYTHON_XLA_H_
+#define RONDA_CLIENT_PYTHON_XLA_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define XLA_MAJOR 0
+#define XLA_FIRST_MINOR 1 /* the first with futures */
+
+typedef struct XlaError XlaError;   /* XLA's own */
+typedef struct XlaFuture XlaFuture; /* likewise */
+
+/* Beginnings of error codes: those of absl::Status. */
+enum { kXlaInvalidArgument = 3, kXlaDeadlineExceeded = 4, kXlaExhausted = 8, kXlaInternal = 13, kXlaUnavailable = 14 };
+
+typedef enum XlaStage { kXlaInstantiate = 0, kXlaPrepare = 1, kXlaInitialize = 2, kXlaExecute = 3 } XlaStage;
+
+/* The beginning of an argument struct. */
+typedef struct XlaBase {
+  size_t struct_size;
+  struct XlaExtension* extensions; /* NULL: none */
+} XlaBase;
+
+typedef struct XlaExtension {
+  size_t struct_size;
+  int type;
+  struct XlaExtension* next;
+} XlaExtension;
+
+typedef struct XlaVersion {
+  XlaBase base;
+  int major;
+  int minor;
+} XlaVersion;
+
+/* An extension of the call with which XLA asks a handler for its version. */
+enum { kXlaMetadata = 1 };
+typedef struct XlaMetadata {
+  size_t struct_size;
+  XlaVersion version; /* out */
+  uint32_t traits;    /* out */
+} XlaMetadata;
+typedef struct XlaMetadataExtension {
+  XlaExtension base;
+  XlaMetadata* metadata;
+} XlaMetadataExtension;
+
+/* -- Functions of XLA -- */
+
+typedef struct XlaErrorArgs {
+  XlaBase base;
+  const char* message; /* XLA copies it */
+  int code;
+} XlaErrorArgs;
+
+typedef struct XlaFutureArgs {
+  XlaBase base;
+  XlaFuture* future; /* out of future_create */
+  XlaError* error;   /* future_set_error only, which takes it over */
+} XlaFutureArgs;
+
+typedef struct XlaApi {
+  XlaBase base;
+  XlaVersion version;
+  const void* internal;
+  XlaError* (*error_create)(XlaErrorArgs*);
+  void (*not_used[12])(void);
+  XlaError* (*future_create)(XlaFutureArgs*);
+  XlaError* (*future_set_available)(XlaFutureArgs*);
+  XlaError* (*future_set_error)(XlaFutureArgs*);
+} XlaApi;
+
+/* -- The call of a handler -- */
+
+typedef struct XlaBuffer {
+  XlaBase base;
+  int dtype; /* of xla::PrimitiveType */
+  void* data;
+  int64_t ndim;
+  int64_t* shape;
+} XlaBuffer;
+
+/* Arguments, or results. */
+typedef struct XlaValues {
+  XlaBase base;
+  int64_t size;
+  int* types; /* kXlaBuffer: the only one that there is */
+  XlaBuffer** values;
+} XlaValues;
+enum { kXlaBuffer = 1 };
+
+typedef struct XlaText { /* without a zero at its end */
+  const char* data;
+  size_t size;
+} XlaText;
+
+typedef struct XlaScalar {
+  int dtype;
+  void* value;
+} XlaScalar;
+
+typedef struct XlaAttributes {
+  XlaBase base;
+  int64_t size;
+  int* types; /* kXlaScalar: an XlaScalar; kXlaString: an XlaText */
+  XlaText** names;
+  void** values;
+} XlaAttributes;
+enum { kXlaScalar = 3, kXlaString = 4 };
+
+typedef struct XlaFrame {
+  XlaBase base;
+  const XlaApi* api; /* NULL in the call that asks for the version, in older versions */
+  void* context;
+  XlaStage stage;
+  XlaValues args;
+  XlaValues results;
+  XlaAttributes attributes;
+  XlaFuture* future; /* out; the handler's work goes on until it is available. struct_size does not count it */
+} XlaFrame;
+
+#endif /* RONDA_CLIENT_PYTHON_XLA_H_ */

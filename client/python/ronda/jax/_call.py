@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a collective call does: the parameter of the primitive."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from ronda import process_sets
+from ronda._library import native
+from ronda.errors import InvalidArgumentError, NotInitializedError
+from ronda.process_sets import ProcessSet
+from ronda.types import DType, ReduceOp, Wire
+
+Shape = tuple[int, ...]
+
+
+class Kind(enum.IntEnum):
+    """Operations, by the numbers that _native_xla.c knows."""
+
+    ALLREDUCE = 0
+    BROADCAST = 1
+    ALLGATHER = 2
+    REDUCESCATTER = 3
+    ALLTOALL = 4
+    SEND = 5
+    RECV = 6
+    BARRIER = 7
+
+
+REDUCTIONS = (Kind.ALLREDUCE, Kind.REDUCESCATTER)
+# Operations on rows: their first dimension is not an element's.
+OF_ROWS = (Kind.ALLGATHER, Kind.REDUCESCATTER, Kind.ALLTOALL)
+# Operations that Ronda matches by order, or by tag, and not by name.
+NAMELESS = (Kind.SEND, Kind.RECV, Kind.BARRIER)
+
+# Types of 8 bits with a fraction, which Ronda moves but does not compute with.
+_FLOAT8 = (
+    "float8_e3m4",
+    "float8_e4m3",
+    "float8_e4m3b11fnuz",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+)
+# By the name of the type of an array.
+DTYPES: dict[str, DType] = {
+    **{dtype.name.lower(): dtype for dtype in DType},
+    **dict.fromkeys(_FLOAT8, DType.UINT8),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One call of an operation, on any number of arrays.
+
+    name: of the arrays together, or None: the program's name and the call's position in it.
+    labels: what is added to the name for each array.
+    where: the program's line, for error texts.
+    peer: the root, or the other rank of a message.
+    rows: of the results, for operations on rows.
+    received: shapes and types of the results of RECV.
+    """
+
+    kind: Kind
+    name: str | None
+    labels: tuple[str, ...]
+    where: str
+    op: ReduceOp = ReduceOp.SUM
+    wire: Wire = Wire.NONE
+    prescale: float = 1.0
+    postscale: float = 1.0
+    error_feedback: bool = False
+    process_set: int = 0
+    peer: int = 0
+    tag: int = 0
+    rows: tuple[int, ...] = ()
+    received: tuple[tuple[Shape, Any], ...] = ()
+
+    def derived(self, suffix: str, **changes: Any) -> Call:
+        """A call with a name of its own, by which a derivative is computed."""
+        name = None if self.name is None else self.name + suffix
+        return dataclasses.replace(self, **{"name": name, "error_feedback": False, **changes})
+
+    def part(self, indices: Sequence[int]) -> Call:
+        """The call for some of its arrays."""
+        return dataclasses.replace(
+            self,
+            labels=tuple(self.labels[i] for i in indices),
+            rows=tuple(self.rows[i] for i in indices) if self.rows else (),
+        )
+
+    def results(self, arrays: Sequence[Any]) -> list[tuple[Shape, Any]]:
+        """Shapes and types of the results for these arrays."""
+        if self.kind == Kind.RECV:
+            return list(self.received)
+        shapes = [each.shape for each in arrays]
+        if self.rows:
+            shapes = [(rows, *shape[1:]) for rows, shape in zip(self.rows, shapes)]
+        return [(shape, each.dtype) for shape, each in zip(shapes, arrays)]
+
+
+# Code in these folders is not the program's.
+_LIBRARIES = tuple(
+    os.path.dirname(path) + os.sep for path in (os.path.dirname(__file__), jax.__file__)
+)
+
+
+def program_line() -> str:
+    """The line of the program that calls this package: "train.py:42"."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def id_of_members(function: str, process_set: ProcessSet) -> int:
+    """The number of a set in which this rank is.
+
+    Raises:
+        NotInitializedError: init() has not been called.
+        InvalidArgumentError: the job does not know the set, or this rank is not in it.
+    """
+    if not native.is_initialized():
+        raise NotInitializedError(f"{function}: call ronda.jax.init() first")
+    id = process_sets.id_of(process_set)
+    if native.process_set_rank(id) < 0:
+        raise InvalidArgumentError(
+            f"{function}: rank {native.rank()} is not in {process_set}: only its members call it"
+        )
+    return id
+
+
+def own_rows(rows: int, process_set: int) -> int:
+    """The rows of this rank, if `rows` are distributed to the members of a set."""
+    count, position = native.process_set_size(process_set), native.process_set_rank(process_set)
+    return rows // count + (position < rows % count)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Collectives outside of jit: on arrays that exist, without a compiled program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ronda import exchanges, reductions
+from ronda._library import native
+from ronda.errors import InvalidArgumentError
+from ronda.handles import Handle
+from ronda.jax._call import DTYPES, Call, Kind
+
+
+def run(*arrays: Any, call: Call) -> list[jax.Array]:
+    """Carries out the call and waits for it.
+
+    Raises:
+        RondaError: the operation's error.
+    """
+    if call.kind == Kind.BARRIER:
+        native.monitored_barrier(call.process_set)
+        return [jnp.asarray(each) for each in arrays]
+    sources = [_in_host_memory(each, call) for each in arrays]
+    if call.kind == Kind.RECV:
+        sources = [np.empty(shape, _carrier(dtype)) for shape, dtype in call.received]
+    handles = [_START[call.kind](call, i, source) for i, source in enumerate(sources)]
+    results = [handle.wait() for handle in handles]
+    if call.kind == Kind.SEND:
+        return [jnp.asarray(each) for each in arrays]
+    return [
+        jnp.asarray(result.view(dtype)) for result, (_, dtype) in zip(results, call.results(arrays))
+    ]
+
+
+def _carrier(dtype: Any) -> np.dtype[Any]:
+    """The type in which Ronda moves an array's elements."""
+    name = np.dtype(dtype).name
+    return np.dtype(np.uint8 if DTYPES[name].name.lower() != name else dtype)
+
+
+def _in_host_memory(array: Any, call: Call) -> np.ndarray[Any, Any]:
+    devices = array.devices() if isinstance(array, jax.Array) else set()
+    if len(devices) > 1 or any(device.platform != "cpu" for device in devices):
+        places = ", ".join(sorted(map(str, devices)))
+        raise InvalidArgumentError(
+            f"{call.kind.name.lower()}: an array is on {places}: ronda.jax is for arrays on one CPU"
+            ' device: call jax.config.update("jax_platforms", "cpu"), or start with'
+            " JAX_PLATFORMS=cpu"
+        )
+    host = np.ascontiguousarray(array).reshape(np.shape(array))
+    return host.view(_carrier(host.dtype))
+
+
+def _name(call: Call, index: int) -> str | None:
+    return None if call.name is None else call.name + call.labels[index]
+
+
+def _reduction(call: Call) -> dict[str, Any]:
+    return {
+        "op": call.op,
+        "compression": call.wire,
+        "prescale": call.prescale,
+        "postscale": call.postscale,
+        "process_set": call.process_set,
+    }
+
+
+def _allreduce(call: Call, index: int, source: Any) -> Handle:
+    return reductions.allreduce_async(
+        source,
+        name=_name(call, index),
+        error_feedback=call.error_feedback,
+        **_reduction(call),
+    )
+
+
+def _reducescatter(call: Call, index: int, source: Any) -> Handle:
+    return reductions.reducescatter_async(source, name=_name(call, index), **_reduction(call))
+
+
+def _exchange(submit: Callable[..., Handle]) -> Callable[[Call, int, Any], Handle]:
+    def start(call: Call, index: int, source: Any) -> Handle:
+        return submit(source, name=_name(call, index), process_set=call.process_set)
+
+    return start
+
+
+def _broadcast(call: Call, index: int, source: Any) -> Handle:
+    return exchanges.broadcast_async(
+        source, call.peer, name=_name(call, index), process_set=call.process_set
+    )
+
+
+def _message(submit: Callable[..., Handle]) -> Callable[[Call, int, Any], Handle]:
+    def start(call: Call, index: int, source: Any) -> Handle:
+        return submit(source, call.peer, tag=call.tag, process_set=call.process_set)
+
+    return start
+
+
+_START: dict[Kind, Callable[[Call, int, Any], Handle]] = {
+    Kind.ALLREDUCE: _allreduce,
+    Kind.REDUCESCATTER: _reducescatter,
+    Kind.ALLGATHER: _exchange(exchanges.allgather_async),
+    Kind.ALLTOALL: _exchange(exchanges.alltoall_async),
+    Kind.BROADCAST: _broadcast,
+    Kind.SEND: _message(exchanges.send_async),
+    Kind.RECV: _message(exchanges.recv_async),
+}

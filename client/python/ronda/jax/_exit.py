@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The end of the job. JAX runs programs behind the program's back, so that some may still run."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import sys
+
+import jax
+
+import ronda
+from ronda import _last_error, job
+
+
+def shutdown() -> None:
+    """Waits for this rank's programs, completes the operations in flight, waits until every rank
+    has called it, and ends the job for this process.
+
+    Raises:
+        RondaError: the job had failed. It has ended all the same.
+    """
+    _wait_for_programs()
+    ronda.shutdown()
+
+
+def _wait_for_programs() -> None:
+    with contextlib.suppress(jax.errors.JaxRuntimeError):  # whoever uses the results gets it
+        jax.effects_barrier()
+
+
+def _end_at_exit() -> None:
+    """Registered after the functions of JAX and of ronda.job, and so called before them.
+
+    JAX waits at exit for programs that still run. Those of a rank that an exception ends may wait
+    for other ranks, which wait for this one: the job fails at once instead.
+    """
+    if not ronda.is_initialized():
+        return
+    if job.is_ended_by_exception():
+        job.abort(f"an exception has ended the rank: {_last_error.describe(sys.last_value)}")
+    else:
+        _wait_for_programs()
+
+
+atexit.register(_end_at_exit)

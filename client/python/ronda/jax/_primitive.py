@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The primitive of JAX by which all collectives are called, and its rules.
+
+Under jit a call becomes a custom call of XLA, with the handler of _native_xla.c. Outside of jit it
+is carried out at once (_eager.py). An effect of JAX, and the side effect of the custom call, keep
+JAX and XLA from removing or repeating a call: the other ranks wait for it.
+"""
+
+from __future__ import annotations
+
+import collections
+import inspect
+import re
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax._src import effects  # there is no public name
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+from jax.interpreters.mlir import ir
+
+from ronda._library import native
+from ronda.errors import InvalidArgumentError
+from ronda.jax import _eager
+from ronda.jax._call import NAMELESS, OF_ROWS, REDUCTIONS, Call, Kind
+from ronda.types import ReduceOp
+
+try:
+    import jax.ffi
+except ImportError:
+    raise ImportError(
+        f"ronda.jax needs JAX 0.5.0 or later, and this is {jax.__version__}: pip install -U jax"
+    ) from None
+
+_TARGET = "ronda_collective"
+
+
+class _Collective(effects.Effect):
+    """Other ranks wait for the call."""
+
+    def __str__(self) -> str:
+        return "Collective"
+
+
+_EFFECT = _Collective()
+for _allowed in (
+    effects.lowerable_effects,
+    effects.control_flow_allowed_effects,
+    effects.custom_derivatives_allowed_effects,
+    effects.remat_allowed_effects,
+):
+    _allowed.add_type(_Collective)
+
+collective_p = Primitive("ronda_collective")
+collective_p.multiple_results = True
+collective_p.def_impl(_eager.run)
+
+
+def _abstract(*avals: Any, call: Call) -> tuple[list[Any], set[effects.Effect]]:
+    results = [jax.core.ShapedArray(shape, dtype) for shape, dtype in call.results(avals)]
+    return results, {_EFFECT}
+
+
+collective_p.def_effectful_abstract_eval(_abstract)
+
+
+# -- Compilation --
+
+
+def _register_handler() -> None:
+    header = Path(jax.ffi.include_dir(), "xla", "ffi", "api", "c_api.h").read_text()
+    version = re.search(
+        r"define XLA_FFI_API_MAJOR (\d+).*define XLA_FFI_API_MINOR (\d+)", header, re.S
+    )
+    if version is None or version[1] != "0":
+        raise ImportError(
+            f"ronda.jax does not know the interface of JAX {jax.__version__} for foreign functions:"
+            " install a newer Ronda"
+        )
+    handler = native.xla_handler(int(version[2]))
+    jax.ffi.register_ffi_target(_TARGET, handler, platform="cpu")
+
+
+# Names that each program's calls have, as MLIR's module, and how often.
+_names: weakref.WeakKeyDictionary[Any, collections.Counter[str]] = weakref.WeakKeyDictionary()
+
+
+def _name_in(module: Any, call: Call) -> str:
+    """The name of a call in a program. The program is the same on all ranks, and so is the name."""
+    name = call.name
+    used = _names.setdefault(module, collections.Counter())
+    if name is None:
+        program = module.operation.attributes["sym_name"].value
+        used[""] += 1  # no name of a caller is empty
+        return f"{program}/{used[''] - 1}"
+    used[name] += 1
+    return name if used[name] == 1 else f"{name}#{used[name]}"
+
+
+def _check_one_device(context: Any, call: Call) -> None:
+    devices = getattr(context.module_context.axis_context, "num_devices", 1)
+    if devices > 1:
+        raise InvalidArgumentError(
+            f"{call.kind.name.lower()} at {call.where}: the program is compiled for {devices}"
+            " devices: a rank of ronda.jax has one device, so start more ranks instead"
+        )
+
+
+def _lower(context: Any, *operands: Any, call: Call) -> Any:
+    _check_one_device(context, call)
+    name = "" if call.kind in NAMELESS else _name_in(context.module_context.module, call)
+    attributes = {
+        "kind": np.int64(call.kind),
+        "op": np.int64(call.op),
+        "wire": np.int64(call.wire),
+        "peer": np.int64(call.peer),
+        "tag": np.int64(call.tag),
+        "error_feedback": np.int64(call.error_feedback),
+        "process_set": np.int64(call.process_set),
+        "prescale": np.float64(call.prescale),
+        "postscale": np.float64(call.postscale),
+        "names": "\n".join(name + label for label in call.labels),
+        "where": f"{call.kind.name.lower()} at {call.where}",
+    }
+    ticket = jax.core.ShapedArray((), np.int32)
+    ticketed = context.replace(
+        avals_in=[*context.avals_in, ticket], avals_out=[*context.avals_out, ticket]
+    )
+    results = _ffi_lowering(ticketed, *operands, _ticket_of_last_call(), **attributes)
+    return results[:-1]
+
+
+def _ticket_of_last_call() -> Any:
+    """The result by which a call comes after the call before it in the same block of the program.
+
+    XLA may run calls that do not depend on each other in any order, one at a time, and in another
+    order on each rank. Two ranks would then wait for each other.
+    """
+    last = None
+    for each in ir.InsertionPoint.current.block.operations:
+        if each.operation.name != "stablehlo.custom_call":
+            continue
+        if ir.StringAttr(each.operation.attributes["call_target_name"]).value == _TARGET:
+            last = each
+    return mlir.ir_constant(np.int32(0)) if last is None else list(last.operation.results)[-1]
+
+
+def _refuse_platform(context: Any, *operands: Any, call: Call) -> Any:
+    platforms = ", ".join(context.module_context.platforms)
+    raise InvalidArgumentError(
+        f"{call.kind.name.lower()} at {call.where}: the program is compiled for {platforms}:"
+        ' ronda.jax is for arrays on CPUs: call jax.config.update("jax_platforms", "cpu"), or start'
+        " with JAX_PLATFORMS=cpu"
+    )
+
+
+_ffi_lowering = jax.ffi.ffi_lowering(_TARGET, has_side_effect=True)
+# Newer versions would lower two equal calls once, with one name.
+_uncached = (
+    {"cacheable": False}
+    if "cacheable" in inspect.signature(mlir.register_lowering).parameters
+    else {}
+)
+mlir.register_lowering(collective_p, _refuse_platform, **_uncached)
+mlir.register_lowering(collective_p, _lower, platform="cpu", **_uncached)
+_register_handler()
+
+
+# -- Derivatives --
+
+
+def _is_linear(call: Call) -> bool:
+    if call.kind in REDUCTIONS:
+        return call.op in (ReduceOp.SUM, ReduceOp.AVERAGE)
+    return call.kind not in (Kind.SEND, Kind.RECV)
+
+
+def _jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, call: Call
+) -> tuple[list[Any], list[Any]]:
+    """REQUIRES: all arrays have floating-point elements."""
+    if not _is_linear(call):
+        op = f" with {call.op.name}" if call.kind in REDUCTIONS else ""
+        raise InvalidArgumentError(
+            f"{call.kind.name.lower()}{op} at {call.where} has no derivative: use Sum or Average,"
+            " or jax.lax.stop_gradient"
+        )
+    results = collective_p.bind(*primals, call=call)
+    # A rank passes every tangent, also one that is zero, so that the ranks' calls agree.
+    given = [ad.instantiate_zeros(each) for each in tangents]
+    return results, collective_p.bind(*given, call=call.derived(".tangent"))
+
+
+def _transpose(cotangents: Sequence[Any], *arguments: Any, call: Call) -> list[Any]:
+    given = [ad.instantiate_zeros(each) for each in cotangents]
+    if call.kind == Kind.BROADCAST:
+        summed = call.derived(".gradient", kind=Kind.ALLREDUCE, op=ReduceOp.SUM)
+        found = collective_p.bind(*given, call=summed)
+        is_root = native.rank() == call.peer
+        return found if is_root else [jnp.zeros_like(each) for each in found]
+    changes: dict[str, Any] = {}
+    if call.kind in (Kind.ALLGATHER, Kind.REDUCESCATTER):
+        changes["rows"] = tuple(each.aval.shape[0] for each in arguments)
+    if call.kind == Kind.ALLGATHER:
+        changes.update(kind=Kind.REDUCESCATTER, op=ReduceOp.SUM)
+    elif call.kind == Kind.REDUCESCATTER:
+        changes.update(kind=Kind.ALLGATHER)
+        members = native.process_set_size(call.process_set) if call.op == ReduceOp.AVERAGE else 1
+        factor = call.prescale * call.postscale / members
+        given = [each * jnp.asarray(factor, each.dtype) for each in given]
+    return collective_p.bind(*given, call=call.derived(".gradient", **changes))
+
+
+ad.primitive_jvps[collective_p] = _jvp
+ad.primitive_transposes[collective_p] = _transpose
+
+
+# -- vmap --
+
+
+def _batch(
+    arrays: Sequence[Any], dimensions: Sequence[Any], *, call: Call
+) -> tuple[list[Any], list[Any]]:
+    if call.op == ReduceOp.ADASUM:
+        raise InvalidArgumentError(
+            f"allreduce at {call.where}: Adasum combines whole arrays: it cannot run under vmap"
+        )
+    # Operations on rows leave the first dimension to the rows.
+    first = 1 if call.kind in OF_ROWS else 0
+    outs = [None if each is None else first for each in dimensions]  # None: not mapped
+    moved = [
+        array if dimension is None else jnp.moveaxis(array, dimension, first)
+        for array, dimension in zip(arrays, dimensions)
+    ]
+    return collective_p.bind(*moved, call=call), outs
+
+
+batching.primitive_batchers[collective_p] = _batch

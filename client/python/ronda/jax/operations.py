@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Collectives on pytrees of arrays, inside and outside of jit, grad, vmap, scan and remat.
+
+Every rank of the process set calls the same operations. Under jit the program is the same on every
+rank; a rank may call operations in another order if they do not depend on each other.
+
+Common arguments:
+    tree: any pytree of arrays of numbers, in the memory of one CPU device. The arrays have the same
+        shapes and types on every rank, unless the function says otherwise.
+    op: how elements are combined; AVERAGE divides by the number of ranks.
+    name: of the arrays, the same on every rank. None means: under jit the name of the program and
+        the call's position in it; outside of jit the order of the calls.
+    compression: the format in which floating-point elements travel (Compression).
+    prescale, postscale: factors of each rank's arrays, and of the results.
+    process_set: the ranks that take part.
+
+Errors of all functions:
+    NotInitializedError, InvalidArgumentError (nothing was submitted).
+    MismatchError (ranks disagree; the job goes on), DeadlineError, PeerFailedError, InternalError.
+    A program under jit raises these as jax.errors.JaxRuntimeError with the same text; error_of()
+    returns Ronda's error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ronda import errors, exchanges
+from ronda._library import native
+from ronda.errors import InvalidArgumentError, RondaError
+from ronda.jax._call import (
+    DTYPES,
+    OF_ROWS,
+    REDUCTIONS,
+    Call,
+    Kind,
+    id_of_members,
+    own_rows,
+    program_line,
+)
+from ronda.jax._primitive import collective_p
+from ronda.process_sets import ProcessSet, global_process_set
+from ronda.types import DType, ReduceOp, Wire
+
+
+class Compression:
+    """Formats of floating-point elements on the wire. Ronda adds in 32 bits and rounds once."""
+
+    none = Wire.NONE
+    fp16 = Wire.FP16
+    bf16 = Wire.BF16
+    fp8 = Wire.FP8_E4M3
+
+
+def allreduce(
+    tree: Any,
+    op: ReduceOp = ReduceOp.AVERAGE,
+    *,
+    name: str | None = None,
+    compression: Wire = Compression.none,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    error_feedback: bool = False,
+) -> Any:
+    """Combines the arrays of all ranks; every rank gets the result. Its derivative, for SUM and
+    AVERAGE, is the allreduce of the derivatives.
+
+    Args:
+        error_feedback: adds rounding errors of the compression to this rank's next array of this
+            name.
+    """
+    return _collect(
+        Kind.ALLREDUCE,
+        tree,
+        name,
+        process_set,
+        op=ReduceOp(op),
+        wire=Wire(compression),
+        prescale=float(prescale),
+        postscale=float(postscale),
+        error_feedback=error_feedback,
+    )
+
+
+def reducescatter(
+    tree: Any,
+    op: ReduceOp = ReduceOp.AVERAGE,
+    *,
+    name: str | None = None,
+    compression: Wire = Compression.none,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """As allreduce(), but each rank gets only its share of the rows: with n rows and m ranks n / m,
+    and the first n % m ranks one more.
+    """
+    return _collect(
+        Kind.REDUCESCATTER,
+        tree,
+        name,
+        process_set,
+        own_rows,
+        op=ReduceOp(op),
+        wire=Wire(compression),
+        prescale=float(prescale),
+        postscale=float(postscale),
+    )
+
+
+def broadcast(
+    tree: Any,
+    root: int = 0,
+    *,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Gives every rank the arrays of `root`."""
+    return _collect(Kind.BROADCAST, tree, name, process_set, peer=root)
+
+
+def allgather(
+    tree: Any, *, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """Concatenates the rows of all ranks, in the order of the ranks, for every rank. Outside of jit
+    the ranks may have different numbers of rows.
+    """
+    return _collect(Kind.ALLGATHER, tree, name, process_set, _all_rows)
+
+
+def alltoall(
+    tree: Any, *, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """Sends equally many rows to every rank, and receives theirs in the order of the ranks."""
+    return _collect(Kind.ALLTOALL, tree, name, process_set, _same_rows)
+
+
+def send(tree: Any, to: int, *, tag: int = 0, process_set: ProcessSet = global_process_set) -> Any:
+    """Sends arrays to rank `to`. The n-th send to that rank with a tag meets its n-th recv() from
+    this rank with that tag. Under jit messages without a dependency have no order: give each its
+    own tag, or let the next one depend on the result.
+
+    Returns:
+        The tree. What is computed from it comes after the message.
+    """
+    return _collect(Kind.SEND, tree, None, process_set, peer=to, tag=tag)
+
+
+def recv(
+    like: Any, source: int, *, tag: int = 0, process_set: ProcessSet = global_process_set
+) -> Any:
+    """Receives arrays from rank `source`.
+
+    Args:
+        like: a tree of arrays, or of jax.ShapeDtypeStruct, of the shapes and types that come.
+    """
+    leaves, structure = jax.tree_util.tree_flatten(like)
+    id = id_of_members("recv", process_set)
+    call = Call(
+        Kind.RECV,
+        None,
+        ("",) * len(leaves),
+        program_line(),
+        process_set=id,
+        peer=source,
+        tag=tag,
+        received=tuple((tuple(np.shape(each)), jnp.result_type(each)) for each in leaves),
+    )
+    return jax.tree_util.tree_unflatten(structure, collective_p.bind(call=call))
+
+
+def barrier(tree: Any = None, *, process_set: ProcessSet = global_process_set) -> Any:
+    """Waits until every rank of the set has called it.
+
+    Returns:
+        The tree. Under jit, what is computed from it comes after the barrier.
+    """
+    return _collect(Kind.BARRIER, tree, None, process_set)
+
+
+def join(process_set: ProcessSet = global_process_set, *, count_absent: bool = False) -> int:
+    """This rank has no more data; outside of jit only. Waits until every rank has called it. Until
+    then the operations of the others go on without this rank, as far as they can.
+
+    Args:
+        count_absent: averages divide by all ranks of the set, not only by those that take part.
+
+    Returns:
+        The last rank that has joined.
+    """
+    jax.effects_barrier()  # this rank's own programs may still run
+    return exchanges.join(process_set, count_absent=count_absent)
+
+
+def error_of(error: BaseException) -> RondaError | None:
+    """Ronda's error in an exception of a program under jit; None if it has none."""
+    if isinstance(error, RondaError):
+        return error
+    found = re.search(r"\b([A-Z]\w+Error): (.*)", str(error), re.S)
+    kind = getattr(errors, found[1], None) if found else None
+    if found is None or not isinstance(kind, type) or not issubclass(kind, RondaError):
+        return None
+    return kind(found[2])
+
+
+def _all_rows(rows: int, process_set: int) -> int:
+    return rows * native.process_set_size(process_set)
+
+
+def _same_rows(rows: int, process_set: int) -> int:
+    size = native.process_set_size(process_set)
+    if rows % size:
+        raise InvalidArgumentError(
+            f"alltoall: {rows} rows cannot be distributed equally to {size} ranks: pad the array"
+        )
+    return rows
+
+
+def _collect(
+    kind: Kind,
+    tree: Any,
+    name: str | None,
+    process_set: ProcessSet,
+    rows_of: Callable[[int, int], int] | None = None,
+    **options: Any,
+) -> Any:
+    """Calls an operation on a tree."""
+    function = kind.name.lower()
+    id = id_of_members(function, process_set)
+    _check_name(function, name)
+    with_paths, structure = jax.tree_util.tree_flatten_with_path(tree)
+    labels = tuple(jax.tree_util.keystr(path) for path, _ in with_paths)
+    leaves = [each for _, each in with_paths]
+    for label, leaf in zip(labels, leaves):
+        _check_leaf(kind, f"{function}: the array {label}".rstrip(), leaf, options.get("op"))
+    rows = tuple(rows_of(np.shape(each)[0], id) for each in leaves) if rows_of else ()
+    if not leaves and kind != Kind.BARRIER:
+        return tree
+    call = Call(kind, name, labels, program_line(), process_set=id, rows=rows, **options)
+    results = _bind([jnp.asarray(each) for each in leaves], call)
+    return jax.tree_util.tree_unflatten(structure, results)
+
+
+def _bind(arrays: list[Any], call: Call) -> list[Any]:
+    """Calls the primitive: apart for the arrays that have derivatives, and for the others. Messages
+    have no derivatives, and the receiver counts on their order.
+    """
+    is_inexact = [jnp.issubdtype(each.dtype, jnp.inexact) for each in arrays]
+    if len(set(is_inexact)) < 2 or call.kind == Kind.SEND:
+        return list(collective_p.bind(*arrays, call=call))
+    results: list[Any] = [None] * len(arrays)
+    for kind in (True, False):
+        indices = [i for i, each in enumerate(is_inexact) if each is kind]
+        found = collective_p.bind(*(arrays[i] for i in indices), call=call.part(indices))
+        for i, result in zip(indices, found):
+            results[i] = result
+    return results
+
+
+def _check_name(function: str, name: str | None) -> None:
+    if name is None:
+        return
+    if not name or "\n" in name or name.startswith("ronda/"):
+        raise InvalidArgumentError(
+            f"{function}: the name {name!r} is empty, has a line break, or begins with 'ronda/':"
+            " choose another one"
+        )
+
+
+def _check_leaf(kind: Kind, role: str, leaf: Any, op: ReduceOp | None) -> None:
+    """Refuses arrays that Ronda does not know, and what JAX would silently change."""
+    own = getattr(leaf, "dtype", None)
+    if own is not None and jax.dtypes.issubdtype(own, jax.dtypes.extended):
+        raise InvalidArgumentError(
+            f"{role} is {own}, which Ronda does not know: pass jax.random.key_data(key)"
+        )
+    given = np.result_type(leaf) if own is None else np.dtype(own)
+    taken = jnp.result_type(leaf)
+    if given != taken and own is not None:
+        raise InvalidArgumentError(
+            f"{role} is {given}, which JAX would round to {taken}: call"
+            ' jax.config.update("jax_enable_x64", True), or pass'
+            f" array.astype({taken.name!r})"
+        )
+    if taken.name not in DTYPES:
+        raise InvalidArgumentError(f"{role} is {taken}, which Ronda does not know: cast it")
+    if op == ReduceOp.AVERAGE and not jnp.issubdtype(taken, jnp.inexact):
+        raise InvalidArgumentError(
+            f"{role} is {taken}, and an average of integers is not exact: use op=Sum, or pass"
+            " array.astype('float32')"
+        )
+    if kind in REDUCTIONS and DTYPES[taken.name] == DType.UINT8 and taken != np.uint8:
+        raise InvalidArgumentError(
+            f"{role} is {taken}, in which Ronda does not add: pass array.astype('bfloat16') with"
+            " compression=Compression.fp8"
+        )
+    if kind in OF_ROWS and np.ndim(leaf) == 0:
+        raise InvalidArgumentError(f"{role} is a scalar: pass one with rows, array.reshape(1)")

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is refused, and how ranks that disagree find out."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import ronda
+import ronda.jax as rj
+from jax_cases import Case, numbers
+
+
+class RefusalsTest(Case):
+    def refused(self, words, function, *args):
+        """Expects the error outside of jit and under jit."""
+        for call in (function, jax.jit(function)):
+            with self.assertRaisesRegex(ronda.InvalidArgumentError, words):
+                call(*args)
+
+    def test_an_average_of_integers(self):
+        self.refused(
+            r"allreduce: the array \['n'\] is int32, .* use op=Sum",
+            lambda x: rj.allreduce({"n": x}),
+            jnp.arange(3),
+        )
+
+    def test_what_jax_would_round(self):
+        with self.assertRaisesRegex(
+            ValueError, "float64, which JAX would round to float32: .*enable_x64"
+        ):
+            rj.allreduce(np.ones(2))
+        with self.assertRaisesRegex(ValueError, r"int64, which .* to int32: .*astype\('int32'\)"):
+            jax.jit(lambda: rj.broadcast(np.arange(2)))()
+
+    def test_types_in_which_ronda_does_not_add(self):
+        self.refused(
+            "float8_e5m2, in which Ronda does not add", rj.allreduce, jnp.ones(2, "float8_e5m2")
+        )
+        self.refused("complex64, which Ronda does not know", rj.broadcast, jnp.ones(2, "complex64"))
+
+    def test_keys(self):
+        self.refused(r"key<fry>, .* pass jax.random.key_data", rj.broadcast, jax.random.key(0))
+
+    def test_rows_that_are_not_there(self):
+        self.refused("allgather: the array is a scalar", rj.allgather, jnp.float32(1))
+        if self.size > 1:
+            self.refused(
+                f"alltoall: 1 rows cannot be distributed equally to {self.size} ranks",
+                rj.alltoall,
+                jnp.ones(1),
+            )
+
+    def test_names(self):
+        for name in ("", "two\nlines", "ronda/x"):
+            self.refused("allreduce: the name", lambda x: rj.allreduce(x, name=name), jnp.ones(2))  # noqa: B023
+
+    def test_a_program_for_gpus(self):
+        traced = jax.jit(rj.allreduce).trace(jnp.ones(2))
+        with self.assertRaisesRegex(
+            ValueError, "compiled for cuda: ronda.jax is for arrays on CPUs"
+        ):
+            traced.lower(lowering_platforms=("cuda",))
+
+    def test_what_is_no_optimizer(self):
+        with self.assertRaisesRegex(ValueError, "float is not a GradientTransformation of Optax"):
+            rj.DistributedOptimizer(0.1)
+
+
+class MismatchTest(Case):
+    def disagreement(self, *functions_of_ranks):
+        """The error of each form of a call in which rank 0 differs from the others."""
+        for wrap in (lambda f: f, jax.jit):
+            function, *args = functions_of_ranks[self.rank != 0]
+            with self.assertRaises((ronda.MismatchError, jax.errors.JaxRuntimeError)) as caught:
+                jax.block_until_ready(wrap(function)(*args))
+            error = rj.error_of(caught.exception)
+            self.assertIsInstance(error, ronda.MismatchError)
+            yield str(error), wrap is jax.jit
+
+    def test_shapes_of_two_ranks(self):
+        if self.size == 1:
+            return
+        reduce = lambda x: rj.allreduce(x, name="grads")  # noqa: E731
+        for text, is_jit in self.disagreement((reduce, jnp.ones(3)), (reduce, jnp.ones(4))):
+            self.assertRegex(text, r"tensor 'grads': rank \d .* says .*, rank \d .* says ")
+            self.assertRegex(text, r"rank 0 [^,]*, pid \d+\) says shape \[3\]")
+            self.assertRegex(text, r"rank [12] [^,]*, pid \d+\) says shape \[4\]")
+            if is_jit:
+                self.assertRegex(text, r"\[allreduce at errors_test.py:\d+\]")
+        self.assert_same(reduce(jnp.ones(2)), np.ones(2))  # the job goes on
+
+    def test_another_operation_at_the_same_place(self):
+        if self.size == 1:
+            return
+
+        def step(x):
+            return rj.allreduce(x) if self.rank == 0 else rj.broadcast(x)
+
+        for text, is_jit in self.disagreement((step, jnp.ones(3)), (step, jnp.ones(3))):
+            self.assertRegex(text, "allreduce.*broadcast|broadcast.*allreduce")
+            if is_jit:
+                where = "allreduce" if self.rank == 0 else "broadcast"
+                self.assertRegex(text, rf"'jit_step/0'.*\[{where} at errors_test.py:\d+\]")
+
+    def test_rows_that_differ_under_jit(self):
+        if self.size == 1:
+            return
+        gather = jax.jit(lambda x: rj.allgather(x, name="rows"))
+        rows = 2 if self.rank == 0 else 3
+        with self.assertRaisesRegex(jax.errors.JaxRuntimeError, "rows"):
+            gather(numbers(self.rank, (rows, 2))).block_until_ready()
+
+    def test_errors_of_others_have_no_error_of_ronda(self):
+        self.assertIsNone(rj.error_of(ValueError("KeyError: x")))
+        error = ronda.PeerFailedError("gone")
+        self.assertIs(rj.error_of(error), error)

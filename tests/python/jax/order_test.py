@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The order in which the ranks run collectives, and the names by which these meet."""
+
+import concurrent.futures
+import re
+
+import jax
+import jax.numpy as jnp
+import ronda.jax as rj
+from jax_cases import Case, numbers
+
+
+def names_in(function, *args) -> "list[str]":
+    """The names of the arrays in the program of a function."""
+    return re.findall(r'names = "([^"]*)"', jax.jit(function).lower(*args).as_text())
+
+
+class OrderTest(Case):
+    def total(self, shape):
+        return sum(numbers(rank, shape) for rank in range(self.size))
+
+    def test_a_program_that_waits_on_a_thread_does_not_keep_others_from_running(self):
+        first = jax.jit(lambda x: rj.allreduce(x, rj.Sum, name="first"))
+        second = jax.jit(lambda x: rj.allreduce(x, rj.Sum, name="second"))
+        x = numbers(self.rank)
+        if self.rank == 0:
+            with concurrent.futures.ThreadPoolExecutor(1) as thread:
+                waiting = thread.submit(first, x)
+                found = second(x)  # the other ranks only go on to the first once this has run
+                waited = waiting.result()
+        else:
+            found = second(x).block_until_ready()
+            waited = first(x)
+        self.assert_same((waited, found), (self.total((6, 2)),) * 2)
+
+    def test_independent_calls_of_a_program_run_in_its_order(self):
+        # XLA may put them in any order. If the ranks' orders differed, they would wait for each
+        # other.
+        root = self.size - 1
+
+        def step(x):
+            return [
+                rj.allgather(x),
+                rj.reducescatter(x, rj.Sum),
+                rj.broadcast(x, root),
+                rj.barrier(x),
+                rj.allreduce(jnp.sort(x, 0), rj.Sum),
+                rj.alltoall(x),
+                *[rj.allreduce(x * i, rj.Sum) for i in range(8)],
+            ]
+
+        for repeat in range(3):
+            found = jax.jit(lambda x, repeat=repeat: step(x + repeat))(numbers(self.rank))
+            expected = sum(numbers(rank) + repeat for rank in range(self.size))
+            for i in range(8):
+                self.assert_same(found[6 + i], expected * i)
+
+    def test_programs_that_differ_around_the_calls(self):
+        @jax.jit
+        def step(x):
+            late = x
+            for _ in range(4 if self.rank == 0 else 0):
+                late = jnp.sort(late[::-1], 0)
+            return rj.allreduce(late.sum(), rj.Sum), rj.allreduce(x, rj.Sum)
+
+        found = step(numbers(self.rank, (100_000,)))
+        self.assert_same(found, (self.total((100_000,)).sum(), self.total((100_000,))), rtol=1e-3)
+
+    def test_names_are_positions_in_the_program(self):
+        def train_step(x):
+            y = rj.allreduce(x)
+            return rj.allreduce({"w": y, "b": [x]}), rj.broadcast(x, name="mine")
+
+        names = names_in(train_step, jnp.ones(2))
+        self.assertEqual(names[0], "jit_train_step/0")
+        self.assertEqual(
+            names[1].replace("\\0A", "\n"), "jit_train_step/1['b'][0]\njit_train_step/1['w']"
+        )
+        self.assertEqual(names[2], "mine")
+        self.assertEqual(names_in(train_step, jnp.ones(3)), names)
+
+    def test_a_name_that_is_used_twice_is_told_apart(self):
+        def step(x):
+            return rj.allreduce(x, rj.Sum, name="twice"), rj.allreduce(x * 2, rj.Sum, name="twice")
+
+        self.assertEqual(names_in(step, jnp.ones(2)), ["twice", "twice#2"])
+        total = self.total((6, 2))
+        self.assert_same(jax.jit(step)(numbers(self.rank)), (total, total * 2))
+
+    def test_equal_calls_are_neither_merged_nor_removed(self):
+        def step(x):
+            rj.allreduce(x)
+            return rj.allreduce(x) + rj.allreduce(x)
+
+        compiled = jax.jit(step).lower(jnp.ones(2)).compile().as_text()
+        self.assertEqual(compiled.count('custom_call_target="ronda_collective"'), 3)
