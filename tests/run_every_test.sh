@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Every test; then those that need PyTorch, which have run with Debian's, once more with the newest that pip offers; then
-# those that need Paddle, likewise. Ends with a line "N passed, N failed[, N skipped]", the sum of the runs. Where a newest
-# version cannot be had, its targets count as skipped.
+# those that need Paddle, and those that need TensorFlow or Keras, likewise. Ends with a line "N passed, N failed[, N
+# skipped]", the sum of the runs. Where a newest version cannot be had, its targets count as skipped.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 log=$(mktemp)
@@ -45,6 +45,7 @@ run_newest() {
 run "Every test" //...
 run_newest torch PyTorch torch
 run_newest paddle Paddle paddlepaddle
+run_newest tensorflow TensorFlow tensorflow-cpu
 
 summary="$passed passed, $failed failed"
 [ "$skipped" -gt 0 ] && summary="$summary, $skipped skipped"
