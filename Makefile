@@ -8,7 +8,7 @@ BAZEL ?= bazel
 # Where the output is no terminal: a line a minute.
 PROGRESS := $(shell [ -t 2 ] || echo --show_progress_rate_limit=60)
 
-.PHONY: help setup demo build test test-torch test-frameworks test-paddle test-jax suites bench chaos simulate fuzz gpu-test gpu-bench gpu-bundle install uninstall wheel deb lint format asan ubsan tsan docs clean
+.PHONY: help setup demo build test test-torch test-frameworks test-paddle test-jax test-tensorflow suites bench chaos simulate fuzz gpu-test gpu-bench gpu-bundle install uninstall wheel deb lint format asan ubsan tsan docs clean
 .DEFAULT_GOAL := help
 
 help: ## list these commands
@@ -26,7 +26,7 @@ build: ## build everything
 	@third_party/install.sh build test bench
 	$(BAZEL) build $(PROGRESS) //...
 
-test: ## run every test, those of PyTorch with Debian's and with pip's newest, those of Paddle and of JAX with pip's newest; ends with "N passed, N failed"
+test: ## run every test, those of PyTorch with Debian's and with pip's newest, those of Paddle, JAX, TensorFlow and Keras with pip's newest; ends with "N passed, N failed"
 	@third_party/install.sh build test bench deb docs
 	@BAZEL=$(BAZEL) tests/run_every_test.sh
 
@@ -45,6 +45,10 @@ test-paddle: ## the tests of ronda.paddle with PyPI's Paddle for CPUs, in a virt
 test-jax: ## the tests of ronda.jax with PyPI's JAX for CPUs, in a virtual environment (JAX=0.5.0; or the newest)
 	@third_party/install.sh build test
 	@BAZEL=$(BAZEL) tools/jax/test_jax.sh "$(or $(JAX),newest)"
+
+test-tensorflow: ## the tests of ronda.tensorflow and ronda.keras with PyPI's TensorFlow for CPUs, in a virtual environment (TENSORFLOW=2.21.0; or the newest)
+	@third_party/install.sh build test
+	@BAZEL=$(BAZEL) tools/tensorflow/test_tensorflow.sh "$(or $(TENSORFLOW),newest)"
 
 suites: RANKS = 3
 suites: ## other people's suites over Ronda: torch's DistributedTest, Horovod's tests (HOROVOD=checkout, PYTHON=python3, RANKS=3, SUITES="...")

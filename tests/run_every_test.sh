@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Every test; then those that need PyTorch, which have run with Debian's, once more with the newest that pip offers; then
-# those that need Paddle or JAX, likewise. Ends with a line "N passed, N failed[, N skipped]", the sum of the runs. Where a newest
-# version cannot be had, its targets count as skipped.
+# those that need Paddle, JAX, and TensorFlow or Keras, likewise. Ends with a line "N passed, N failed[, N skipped]", the
+# sum of the runs. Where a newest version cannot be had, its targets count as skipped.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 log=$(mktemp)
@@ -46,6 +46,7 @@ run "Every test" //...
 run_newest torch PyTorch torch
 run_newest paddle Paddle paddlepaddle
 run_newest jax JAX jax
+run_newest tensorflow TensorFlow tensorflow-cpu
 
 summary="$passed passed, $failed failed"
 [ "$skipped" -gt 0 ] && summary="$summary, $skipped skipped"

@@ -53,6 +53,17 @@ install() {
   fail "$version cannot be had: ${reason:-pip fails to install $*}"
 }
 
+# Installs PyPI's torch as requirement $1, with the requirements from $2 on. It is built for CUDA, but needs neither
+# CUDA's packages nor a GPU here (see tools/torch/stand_ins.py).
+install_torch() {
+  local wanted
+  install --no-deps "$1"
+  mapfile -t wanted < <("$python" tools/torch/requirements.py torch)
+  install "${wanted[@]}" "${@:2}"
+  "$python" tools/torch/stand_ins.py "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" >&2 ||
+    fail "$version cannot be had: stand_ins.py fails"
+}
+
 # Prints the path of a Python that has version $1 of the project, or the newest that pip offers ("newest"). If no such
 # version can be had, the last line of standard error says why, and the script ends with exit code 1.
 print_python() {

@@ -62,12 +62,17 @@ Provides-Extra: torch
 Requires-Dist: torch>=1.13; extra == "torch"
 Provides-Extra: jax
 Requires-Dist: jax>=0.5.0; extra == "jax"
+Provides-Extra: keras
+Requires-Dist: keras>=3; extra == "keras"
+Provides-Extra: tensorflow
+Requires-Dist: tensorflow>=2.16; extra == "tensorflow"
 Provides-Extra: paddle
 Requires-Dist: paddlepaddle>=2.6; extra == "paddle"
 Description-Content-Type: text/markdown
 
 Ronda runs the collectives of data-parallel training: under the API of horovod.torch, as a backend
-of torch.distributed, under the API of Paddle's Fleet, for JAX, and on NumPy arrays.
+of torch.distributed, under the APIs of horovod.tensorflow, horovod.keras and Paddle's Fleet, for
+JAX, and on NumPy arrays.
 
     rondarun -np 4 python train.py
 """

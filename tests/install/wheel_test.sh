@@ -46,7 +46,9 @@ named=$(awk -F '  +' 'table && $3 != "-" { print $3 } /^Project / { table = 1 }'
 difference=$(diff <(echo "$copied") <(echo "$named")) ||
   fail "libraries that the wheel has copies of (<) and that NOTICE names (>) differ: $difference"
 
-[[ -f $library/../paddle/fleet/__init__.py ]] || fail "ronda.paddle.fleet is missing"
+for module in paddle/fleet tensorflow tensorflow/keras keras; do
+  [[ -f $library/../$module/__init__.py ]] || fail "ronda/$module is missing"
+done
 
 venv/bin/python -m ronda.check > check.log || fail "ronda.check: $(< check.log)"
 grep -q "2 ranks on this host: all-reduce works" check.log || fail "ronda.check: $(< check.log)"

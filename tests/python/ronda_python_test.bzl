@@ -2,6 +2,9 @@
 
 """ronda_python_test: tests of the Python package, with unittest, on any number of ranks."""
 
+# The environment for TensorFlow also has torch and jax.
+_FRAMEWORKS = ["tensorflow", "torch", "paddle", "jax"]
+
 def ronda_python_test(name, srcs, ranks = 0, needs = [], data = [], tags = [], **kwargs):
     """Runs the TestCases of `srcs` on `ranks` ranks that rondarun starts; rank 0's results are the test's.
 
@@ -16,9 +19,10 @@ def ronda_python_test(name, srcs, ranks = 0, needs = [], data = [], tags = [], *
       needs: modules that the tests import, beside the standard library: "numpy", "torch".
       data: files that the tests use.
       tags: as of every test. "asanonly" is added, because the interpreter is built without sanitizers, and only
-        AddressSanitizer can be preloaded. "torch", "paddle" or "jax" is added if needed: tests/run_every_test.sh runs
-        these targets with the newest version.
-      **kwargs: passed to sh_test; the size is "medium" by default, the timeout at least "long" if torch or jax is needed.
+        AddressSanitizer can be preloaded. The first of _FRAMEWORKS that is needed is added: tests/run_every_test.sh
+        runs these targets with its newest version.
+      **kwargs: passed to sh_test; the size is "medium" by default, the timeout at least "long" if a framework is
+        needed.
     """
     if type(ranks) != "list":
         _test(name, srcs, ranks, needs, data, tags, **kwargs)
@@ -28,8 +32,9 @@ def ronda_python_test(name, srcs, ranks = 0, needs = [], data = [], tags = [], *
     native.test_suite(name = name, tests = ["%s_np%d" % (name, count) for count in ranks])
 
 def _test(name, srcs, ranks, needs, data, tags, size = "medium", **kwargs):
-    if ("torch" in needs or "jax" in needs) and size != "enormous":
-        kwargs.setdefault("timeout", "long")  # on a busy machine, the import of a new torch or jax takes a minute
+    frameworks = [module for module in _FRAMEWORKS if module in needs]
+    if frameworks and size != "enormous":
+        kwargs.setdefault("timeout", "long")  # on a busy machine, the import of a framework takes a minute
     modules = [source for source in srcs if source.endswith("_test.py")]
     native.sh_test(
         name = name,
@@ -40,6 +45,6 @@ def _test(name, srcs, ranks, needs, data, tags, size = "medium", **kwargs):
             "//client/python:package",
             "//tests/python:ronda_test.py",
         ],
-        tags = tags + ["asanonly"] + [module for module in ["torch", "paddle", "jax"] if module in needs],
+        tags = tags + ["asanonly"] + frameworks[:1],
         **kwargs
     )

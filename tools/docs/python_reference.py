@@ -81,9 +81,12 @@ class Package:
         return parent is None or not set(self.names(module)) <= set(self.names(parent))
 
     def _neighbour(self, module: Module, name: str) -> Module:
-        """The module that `module` has imported as `name`: its own, or one beside it."""
-        parent = module.name.rpartition(".")[0]
-        return self._modules.get(f"{module.name}.{name}") or self._modules[f"{parent}.{name}"]
+        """The module that `module` has imported as `name`: the nearest one in it or in a package
+        around it.
+        """
+        parts = module.name.split(".")
+        places = (".".join([*parts[:n], name]) for n in range(len(parts), 0, -1))
+        return next(self._modules[place] for place in places if place in self._modules)
 
     def find(self, module: Module, name: str, seen: frozenset[str] = frozenset()) -> ast.AST | None:
         """What `name` is in `module`, followed through imports. None for a module."""

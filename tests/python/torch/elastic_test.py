@@ -307,7 +307,7 @@ class ElasticTest(unittest.TestCase):
     def test_a_process_that_has_lost_its_gpu_ends(self) -> None:
         done = ronda_test.run(
             """
-            from ronda import errors
+            from ronda import _elastic, errors
             from ronda.torch import elastic
 
             def reform(reason):
@@ -318,7 +318,7 @@ class ElasticTest(unittest.TestCase):
                 def sync_with_newest(self): pass
                 def restore(self): pass
 
-            elastic.is_elastic, elastic.reform = lambda: True, reform
+            _elastic.is_elastic, _elastic.reform = lambda: True, reform
 
             @elastic.run
             def train(state):

@@ -15,12 +15,13 @@ from typing import Any
 
 import torch
 
+from ronda import _horovod
+from ronda._horovod import Average, reduce_op
 from ronda._in_flight import IN_FLIGHT, first_conflict
 from ronda._library import native
 from ronda._refusals import Told
 from ronda.process_sets import ProcessSet, global_process_set, id_of
-from ronda.torch import _basics, _tensors
-from ronda.torch._basics import Average, reduce_op
+from ronda.torch import _tensors
 from ronda.torch._handles import Handle
 from ronda.torch._watch import mark_changed, watch
 from ronda.types import ReduceOp
@@ -45,7 +46,7 @@ _Use = tuple[torch.Tensor, bool]  # a tensor, and whether the operation writes t
 
 # How many names have been generated, by operation and process set.
 _unnamed: Counter[tuple[str, int]] = Counter()
-_basics.at_shutdown(_unnamed.clear)
+_horovod.at_shutdown(_unnamed.clear)
 
 
 def counted_name(operation: str, name: str | None, process_set: int) -> str:

@@ -23,10 +23,11 @@ from typing import Any
 
 import torch
 
+from ronda import _horovod
 from ronda._library import native
 from ronda.errors import MismatchError, RondaError
 from ronda.process_sets import id_of, is_active
-from ronda.torch import _basics, _changes, _tensors
+from ronda.torch import _changes, _tensors
 from ronda.torch._async_operations import allreduce_async_
 from ronda.torch._gradient import (
     DENSE,
@@ -594,4 +595,4 @@ _TAKEN = (
 _reducers: weakref.WeakSet[GradientReducer] = weakref.WeakSet()
 # The last reducer's Gradient, by the id of each parameter that a reducer watches.
 _reduced: weakref.WeakValueDictionary[int, Gradient] = weakref.WeakValueDictionary()
-_basics.at_shutdown(_end_epoch)
+_horovod.at_shutdown(_end_epoch)

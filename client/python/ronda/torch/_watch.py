@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from ronda.torch import _basics, _tensors
+from ronda import _horovod
+from ronda.torch import _tensors
 
 _VARIABLE = "RONDA_CHECK"
 
@@ -27,7 +28,7 @@ def _forget() -> None:
     _results.clear()
 
 
-_basics.at_shutdown(_forget)
+_horovod.at_shutdown(_forget)
 
 
 def steps_between_checks() -> int:

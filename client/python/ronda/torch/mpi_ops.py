@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ronda._horovod import reduce_op
 from ronda._in_flight import IN_FLIGHT
 from ronda._library import native
 from ronda._refusals import Told
@@ -31,7 +32,7 @@ from ronda.torch._async_operations import (
     reducescatter_async,
 )
 from ronda.torch._basics import *  # noqa: F403
-from ronda.torch._basics import Average, ProcessSet, Sum, global_process_set, rank, reduce_op
+from ronda.torch._basics import Average, ProcessSet, Sum, global_process_set, rank
 from ronda.torch._handles import poll, synchronize
 from ronda.torch._sparse import sparse_allreduce_async
 from ronda.torch._watch import mark_changed

@@ -1,163 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""State of a training program that can be committed, restored, and made equal on all ranks."""
+"""State of a PyTorch program that can be committed, restored, and made equal on all ranks."""
 
 from __future__ import annotations
 
 import copy
-import os
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
-from ronda._library import native
-from ronda.torch._basics import rank, shutdown
+from ronda._elastic import ObjectState
 from ronda.torch.elastic.sampler import ElasticSampler
 from ronda.torch.functions import (
     broadcast_object,
     broadcast_optimizer_state,
     broadcast_parameters,
 )
-
-_REFORM, _LEAVE = 1, 2  # values of ronda_elastic_change
-
-
-def is_elastic() -> bool:
-    """Whether an elastic launcher has started this process."""
-    return "RONDA_MEMBERSHIP_FD" in os.environ
-
-
-class HostsUpdatedInterrupt(RuntimeError):
-    """The training function starts again and keeps its state, because the members of an elastic job
-    change, or because the program requests it.
-    """
-
-    def __init__(self, skip_sync: bool = False) -> None:
-        super().__init__("the hosts have changed")
-        self.skip_sync = skip_sync
-
-
-class State:
-    """Base class of states."""
-
-    def __init__(
-        self,
-        bcast_object: Callable[..., Any] = broadcast_object,
-        get_rank: Callable[[], int] = rank,
-    ) -> None:
-        """
-        Args:
-            bcast_object: copies rank 0's object to all ranks.
-            get_rank: returns this rank.
-        """
-        self._bcast_object = bcast_object
-        self._rank = get_rank
-        self._reset_callbacks: list[Callable[[], object]] = []
-        self._source = 0
-
-    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
-        """Registers functions that are called when the ranks have joined again."""
-        self._reset_callbacks.extend(callbacks)
-
-    def on_reset(self) -> None:
-        """Called when the ranks have joined again."""
-        self.reset()
-        for callback in self._reset_callbacks:
-            callback()
-
-    def commit(self) -> None:
-        """Saves the present state, in memory, for a later restore()."""
-        native.elastic_begin_update()
-        self.save()
-        native.elastic_end_update()
-        self.check_host_updates()
-
-    def check_host_updates(self) -> None:
-        """In an elastic job, checks whether the members change: the same answer on all ranks, which
-        must call it equally often.
-
-        Raises:
-            HostsUpdatedInterrupt: the members change.
-            SystemExit: this rank was asked to leave, and has left.
-        """
-        change = native.elastic_poll() if is_elastic() else 0
-        if change == _REFORM:
-            raise HostsUpdatedInterrupt
-        if change == _LEAVE:
-            shutdown()
-            raise SystemExit(0)
-
-    def sync_with_newest(self) -> None:
-        """Copies the newest commit that any rank has to all ranks."""
-        _, self._source, _, is_behind, _ = native.elastic_sync(-1)
-        if is_behind:
-            native.elastic_begin_update()
-        self.sync()
-        if is_behind:
-            native.elastic_end_update()
-
-    def _root(self) -> tuple[int, ...]:
-        # The program's own functions and handlers, written for Horovod, only know rank 0.
-        return (self._source,) if self._source else ()
-
-    def _broadcast(self, value: Any) -> Any:
-        return self._bcast_object(value, *self._root())
-
-    def save(self) -> None:
-        """Saves the present state."""
-        raise NotImplementedError
-
-    def restore(self) -> None:
-        """Returns to the last saved state."""
-        raise NotImplementedError
-
-    def sync(self) -> None:
-        """Copies rank 0's state to all ranks."""
-        raise NotImplementedError
-
-    def reset(self) -> None:
-        """Called when the ranks have joined again, before sync()."""
-
-
-class ObjectState(State):
-    """Python objects, as attributes."""
-
-    def __init__(
-        self,
-        bcast_object: Callable[..., Any] = broadcast_object,
-        get_rank: Callable[[], int] = rank,
-        **kwargs: Any,
-    ) -> None:
-        """
-        Args:
-            bcast_object: copies rank 0's object to all ranks.
-            get_rank: returns this rank.
-            **kwargs: names and first values of the attributes.
-        """
-        self._saved_state = kwargs
-        self._set_attributes()
-        super().__init__(bcast_object, get_rank)
-
-    def save(self) -> None:
-        """Saves the attributes' values."""
-        self._saved_state = {name: getattr(self, name) for name in self._saved_state}
-
-    def restore(self) -> None:
-        """Sets the attributes to their last saved values."""
-        self._set_attributes()
-
-    def sync(self) -> None:
-        """Copies the last saved values of rank 0, or of the rank with the newest commit, to all
-        ranks.
-        """
-        if self._saved_state:
-            self._saved_state = self._broadcast(self._saved_state)
-            self._set_attributes()
-
-    def _set_attributes(self) -> None:
-        for name, value in self._saved_state.items():
-            setattr(self, name, value)
 
 
 class StateHandler:

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The all-reduce of a step's gradients in TensorFlow: ronda.tensorflow, and tf.distribute.
+
+    rondarun -np 2 python3 bench/python/tensorflow_step.py
+
+Both reduce the same tensors in a tf.function, in turns of a few steps in the same processes:
+Ronda by grouped_allreduce(), tf.distribute by the all_reduce() of a MultiWorkerMirroredStrategy.
+Prints the medians of rank 0 and their ratio. On a busy machine only the ratio means something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import ronda
+
+# Names of cases, and how many floats their tensors have.
+CASES = {
+    "1 KiB": [256],
+    "64 KiB": [1 << 14],
+    "1 MiB": [1 << 18],
+    "16 MiB": [1 << 22],
+    "LeNet, 10 tensors": [150, 6, 2400, 16, 48000, 120, 10080, 84, 840, 10],
+    "100 tensors, 25 MiB": [1 << 16] * 100,
+}
+
+
+def join_cluster() -> None:
+    """Describes the ranks to tf.distribute, in the variable that it reads."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        own = f"127.0.0.1:{listener.getsockname()[1]}"
+        workers = ronda.allgather_object(own)
+    task = {"type": "worker", "index": ronda.rank()}
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": workers}, "task": task})
+
+
+def make_steps(tf: Any, strategy: Any, hvd: Any, sizes: list[int]) -> dict[str, Callable[[], Any]]:
+    """The compared steps. Each returns its tensors."""
+    tensors = [tf.fill([size], ronda.rank() + 1.0) for size in sizes]
+
+    def reduce() -> Any:
+        context = tf.distribute.get_replica_context()
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
+
+    return {
+        "Ronda": tf.function(lambda: hvd.grouped_allreduce(tensors, op=hvd.Sum)),
+        "tf.distribute": tf.function(lambda: strategy.run(reduce)),
+    }
+
+
+def measure(steps: dict[str, Callable[[], Any]], turns: int, length: int) -> dict[str, float]:
+    """Medians in microseconds."""
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    expected = ronda.size() * (ronda.size() + 1) / 2
+    for step in steps.values():
+        for tensor in step():
+            assert (tensor.numpy() == expected).all()
+    for _ in range(turns):
+        for name, step in steps.items():
+            ronda.barrier()
+            for _ in range(length):
+                begin = time.perf_counter()
+                step()[-1].numpy()
+                times[name].append(time.perf_counter() - begin)
+    return {name: statistics.median(each) * 1e6 for name, each in times.items()}
+
+
+def main() -> None:
+    """Measures each case."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=10)
+    parser.add_argument("--length", type=int, default=10, help="steps in a turn")
+    args = parser.parse_args()
+
+    ronda.init()
+    join_cluster()
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before any operation of TensorFlow
+
+    import ronda.tensorflow as hvd
+
+    hvd.init()
+    for name, sizes in CASES.items():
+        medians = measure(make_steps(tf, strategy, hvd, sizes), args.turns, args.length)
+        if ronda.rank() == 0:
+            figures = ", ".join(f"{each} {us:.0f} us" for each, us in medians.items())
+            ratio = medians["tf.distribute"] / medians["Ronda"]
+            print(f"{name}: {figures}; tf.distribute / Ronda {ratio:.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Errors of Ronda that a framework carries out of its graph as errors of its own.
+
+TensorFlow and JAX turn an exception of a function that their graph calls into an exception of
+their own class, with the text of the former. The former is kept here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from ronda.errors import RondaError
+
+_last: RondaError | None = None
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """A context inside a function that a graph calls: keeps the error that leaves it."""
+    global _last
+    try:
+        yield
+    except RondaError as error:
+        _last = type(error)(*error.args)  # without the traceback, which keeps arrays alive
+        raise
+
+
+def original_of(error: BaseException) -> RondaError | None:
+    """The error of Ronda that `error` is, or has carried out of a graph; None for other errors."""
+    if isinstance(error, RondaError):
+        return error
+    return _last if _last is not None and str(_last) in str(error) else None

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Horovod's elastic API, the same for every framework: states of Python objects, and run().
+
+With an elastic launcher, `rondarun --min-np`, ranks may die, join and leave. The remaining ranks
+return to the newest commit that any of them has, new ranks receive it, and then the training
+function runs again. Without such a launcher a job has a fixed number of ranks: its state is
+synchronized at the start, committed and restored. After an error that the job survives, all ranks
+return to the last commit and try again.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from ronda import _carried_errors, errors, exchanges
+from ronda._horovod import init, rank, reform, shutdown
+from ronda._library import native
+from ronda.objects import broadcast_object
+
+_REFORM, _LEAVE = 1, 2  # values of ronda_elastic_change
+
+
+def is_elastic() -> bool:
+    """Whether an elastic launcher has started this process."""
+    return "RONDA_MEMBERSHIP_FD" in os.environ
+
+
+class HostsUpdatedInterrupt(RuntimeError):
+    """The training function starts again and keeps its state, because the members of an elastic job
+    change, or because the program requests it.
+    """
+
+    def __init__(self, skip_sync: bool = False) -> None:
+        super().__init__("the hosts have changed")
+        self.skip_sync = skip_sync
+
+
+class State:
+    """Base class of states."""
+
+    def __init__(
+        self,
+        bcast_object: Callable[..., Any] = broadcast_object,
+        get_rank: Callable[[], int] = rank,
+    ) -> None:
+        """
+        Args:
+            bcast_object: copies rank 0's object to all ranks.
+            get_rank: returns this rank.
+        """
+        self._bcast_object = bcast_object
+        self._rank = get_rank
+        self._reset_callbacks: list[Callable[[], object]] = []
+        self._source = 0
+
+    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
+        """Registers functions that are called when the ranks have joined again."""
+        self._reset_callbacks.extend(callbacks)
+
+    def on_reset(self) -> None:
+        """Called when the ranks have joined again."""
+        self.reset()
+        for callback in self._reset_callbacks:
+            callback()
+
+    def commit(self) -> None:
+        """Saves the present state, in memory, for a later restore()."""
+        native.elastic_begin_update()
+        self.save()
+        native.elastic_end_update()
+        self.check_host_updates()
+
+    def check_host_updates(self) -> None:
+        """In an elastic job, checks whether the members change: the same answer on all ranks, which
+        must call it equally often.
+
+        Raises:
+            HostsUpdatedInterrupt: the members change.
+            SystemExit: this rank was asked to leave, and has left.
+        """
+        change = native.elastic_poll() if is_elastic() else 0
+        if change == _REFORM:
+            raise HostsUpdatedInterrupt
+        if change == _LEAVE:
+            shutdown()
+            raise SystemExit(0)
+
+    def sync_with_newest(self) -> None:
+        """Copies the newest commit that any rank has to all ranks."""
+        _, self._source, _, is_behind, _ = native.elastic_sync(-1)
+        if is_behind:
+            native.elastic_begin_update()
+        self.sync()
+        if is_behind:
+            native.elastic_end_update()
+
+    def _root(self) -> tuple[int, ...]:
+        # The program's own functions and handlers, written for Horovod, only know rank 0.
+        return (self._source,) if self._source else ()
+
+    def _broadcast(self, value: Any) -> Any:
+        return self._bcast_object(value, *self._root())
+
+    def save(self) -> None:
+        """Saves the present state."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Returns to the last saved state."""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Copies rank 0's state to all ranks."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Called when the ranks have joined again, before sync()."""
+
+
+class ObjectState(State):
+    """Python objects, as attributes."""
+
+    def __init__(
+        self,
+        bcast_object: Callable[..., Any] = broadcast_object,
+        get_rank: Callable[[], int] = rank,
+        **kwargs: Any,
+    ) -> None:
+        """
+        Args:
+            bcast_object: copies rank 0's object to all ranks.
+            get_rank: returns this rank.
+            **kwargs: names and first values of the attributes.
+        """
+        self._saved_state = kwargs
+        self._set_attributes()
+        super().__init__(bcast_object, get_rank)
+
+    def save(self) -> None:
+        """Saves the attributes' values."""
+        self._saved_state = {name: getattr(self, name) for name in self._saved_state}
+
+    def restore(self) -> None:
+        """Sets the attributes to their last saved values."""
+        self._set_attributes()
+
+    def sync(self) -> None:
+        """Copies the last saved values of rank 0, or of the rank with the newest commit, to all
+        ranks.
+        """
+        if self._saved_state:
+            self._saved_state = self._broadcast(self._saved_state)
+            self._set_attributes()
+
+    def _set_attributes(self) -> None:
+        for name, value in self._saved_state.items():
+            setattr(self, name, value)
+
+
+_Result = TypeVar("_Result")
+
+# After these errors a job of fixed size no longer has all of its ranks.
+_FATAL = (errors.PeerFailedError, errors.InvalidArgumentError, errors.OutOfMemoryError)
+
+# After these errors the remaining ranks of an elastic job are sound. An error whose class is
+# RondaError itself was raised by the program, as HorovodInternalError.
+_RECOVERABLE = (errors.PeerFailedError, errors.DeadlineError)
+
+
+def run(func: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Decorates a training function whose first argument is a State.
+
+    The state is synchronized before the function runs. If the function raises HorovodInternalError,
+    the state returns to its last commit, the ranks meet again, and the function runs again. In an
+    elastic job this also happens when a rank has died, or when the members change. A rank that
+    SIGTERM asks to leave ends with SystemExit(0) at its next commit. If a job that is not elastic
+    loses a rank, the error passes through: start the job again from a checkpoint.
+    """
+
+    @functools.wraps(func)
+    def wrapper(state: State, *args: Any, **kwargs: Any) -> _Result:
+        attempt = _attempt_elastically if is_elastic() else _attempt
+        meet = _reform if is_elastic() else _rejoin
+        synchronizes = True
+        while True:
+            reason = None
+            try:
+                return attempt(synchronizes, func, state, *args, **kwargs)
+            except HostsUpdatedInterrupt as interrupt:
+                synchronizes = not interrupt.skip_sync
+            except Exception as error:
+                failure = _carried_errors.original_of(error)
+                if failure is None or not _is_recoverable(failure):
+                    raise
+                state.restore()
+                synchronizes = True
+                reason = str(failure)
+            meet(reason)
+            state.on_reset()
+
+    return wrapper
+
+
+def _is_recoverable(error: errors.RondaError) -> bool:
+    if not is_elastic():
+        return not isinstance(error, _FATAL)
+    return isinstance(error, _RECOVERABLE) or type(error) is errors.RondaError
+
+
+def _attempt(
+    synchronizes: bool, func: Callable[..., _Result], state: State, *args: Any, **kwargs: Any
+) -> _Result:
+    if synchronizes:
+        state.sync()
+    return func(state, *args, **kwargs)
+
+
+def _attempt_elastically(
+    synchronizes: bool, func: Callable[..., _Result], state: State, *args: Any, **kwargs: Any
+) -> _Result:
+    del synchronizes  # new ranks always need the state
+    state.sync_with_newest()
+    result = func(state, *args, **kwargs)
+    exchanges.barrier()  # no rank goes on alone while others still have to repeat the last steps
+    return result
+
+
+def _reform(reason: str | None) -> None:
+    while True:
+        try:
+            reform(reason)
+            return
+        except _RECOVERABLE as error:
+            reason = str(error)
+
+
+def _rejoin(reason: str | None) -> None:
+    del reason
+    try:
+        shutdown()
+    except errors.RondaError:
+        pass  # the failure for which the program called this
+    init()

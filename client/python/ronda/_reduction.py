@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How a front end reduces tensors: the arguments that each of its calls passes to Ronda."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ronda.process_sets import ProcessSet, global_process_set
+from ronda.types import ReduceOp, Wire
+
+
+@dataclasses.dataclass(frozen=True)
+class Reduction:
+    """Arguments of reductions.allreduce() that all tensors of a call share."""
+
+    op: ReduceOp = ReduceOp.AVERAGE
+    wire: Wire = Wire.NONE
+    prescale: float = 1.0
+    postscale: float = 1.0
+    process_set: ProcessSet = global_process_set
+
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments for the functions of ronda.reductions."""
+        return {
+            "op": self.op,
+            "compression": self.wire,
+            "prescale": self.prescale,
+            "postscale": self.postscale,
+            "process_set": self.process_set,
+        }
+
+    def check_differentiable(self) -> None:
+        """Raises NotImplementedError if the reduction has no gradient."""
+        if self.op not in (ReduceOp.AVERAGE, ReduceOp.SUM):
+            raise NotImplementedError(
+                f"{self.op.name} has no gradient here: only Average and Sum have one"
+            )
+
+
+def of_gradients(
+    op: ReduceOp, wire: Wire, predivide: float, factor: float, process_set: ProcessSet
+) -> Reduction:
+    """The reduction of an optimizer's gradients.
+
+    Args:
+        op: of the gradients.
+        wire: the format in which they travel.
+        predivide: for an average, the part of the divisor that is applied before the sum.
+        factor: of the result.
+        process_set: the ranks that take part.
+
+    Raises:
+        ValueError: `predivide` is not for this operation.
+    """
+    op = ReduceOp(op)
+    if predivide != 1.0 and op != ReduceOp.AVERAGE:
+        raise ValueError("gradient_predivide_factor is for op=Average: leave it out")
+    return Reduction(op, wire, 1.0 / predivide, predivide * factor, process_set)

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""DistributedOptimizer: an optimizer whose gradients are reduced over the ranks."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import keras
+
+from ronda._horovod import Average, ProcessSet, global_process_set
+from ronda._reduction import of_gradients
+from ronda.keras._backends import GradientReduction, backend_name
+from ronda.keras.compression import Compression
+from ronda.types import ReduceOp, Wire
+
+
+class _Distributed:
+    """Mixed into the class of an optimizer."""
+
+    _reduce_gradients: GradientReduction
+
+    def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
+        """As the optimizer's, with the reduced gradients."""
+        if not self.gradient_accumulation_steps:
+            grads = self._reduce_gradients(list(grads))
+        return super().apply(grads, trainable_variables)
+
+    def _clip_gradients(self, grads: list[Any]) -> list[Any]:
+        # If gradients are accumulated, Keras comes here with their sum over the passes of a step.
+        if self.gradient_accumulation_steps:
+            grads = self._reduce_accumulated(grads)
+        clipped: list[Any] = super()._clip_gradients(grads)
+        return clipped
+
+    def _reduce_accumulated(self, grads: list[Any]) -> list[Any]:
+        if backend_name() != "jax":
+            return self._reduce_gradients(grads)
+        # On JAX Keras also comes here in the other passes, and discards the result.
+        jax = importlib.import_module("jax")
+        is_last = (self._iterations + 1) % self.gradient_accumulation_steps == 0
+        reduced: list[Any] = jax.lax.cond(
+            is_last, lambda: self._reduce_gradients(grads), lambda: list(grads)
+        )
+        return reduced
+
+
+class _DistributedLossScale:
+    """Mixed into LossScaleOptimizer: the gradients are reduced before it looks for infinities, so
+    that all ranks skip the same steps.
+    """
+
+    _reduce_gradients: GradientReduction
+
+    def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
+        """As the optimizer's, with the reduced gradients."""
+        return super().apply(self._reduce_gradients(list(grads)), trainable_variables)
+
+    def stateless_apply(
+        self, optimizer_variables: Any, grads: Any, trainable_variables: Any
+    ) -> Any:
+        """As the optimizer's, with the reduced gradients."""
+        reduced = self._reduce_gradients(list(grads))
+        return super().stateless_apply(optimizer_variables, reduced, trainable_variables)
+
+
+def DistributedOptimizer(
+    optimizer: Any,
+    name: str | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    backward_passes_per_step: int = 1,
+    op: ReduceOp = Average,
+    gradient_predivide_factor: float = 1.0,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Makes an optimizer reduce its gradients over the ranks before it applies them.
+
+        model.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(1e-3 * hvd.size())), loss)
+
+    With the dtype policy mixed_float16 the result is a LossScaleOptimizer, as model.compile() would
+    make it, whose gradients are reduced before it looks for infinities.
+
+    Args:
+        optimizer: of Keras. The result is this object; it gets a class derived from its class, with
+            the same name, so that saved models can be loaded with and without Ronda.
+        name: of the gradients in reports. Two optimizers that reduce at the same time need
+            different names.
+        device_dense: accepted for Horovod's programs, as are device_sparse, num_groups and groups;
+            not used. All dense gradients of a step travel together.
+        compression: Compression.fp16 or .bf16: the format in which dense gradients travel; they are
+            added in 32 bits.
+        sparse_as_dense: turns TensorFlow's IndexedSlices into tensors first.
+        backward_passes_per_step: after how many batches gradients travel and are applied. It sets
+            Keras's gradient_accumulation_steps.
+        op: Average, Sum, Min, Max, Product or Adasum.
+        gradient_predivide_factor: for an average, the part of the divisor that is applied before
+            the sum.
+        average_aggregated_gradients: whether gradients of several passes are averaged, and not
+            added up.
+        process_set: the ranks that take part.
+
+    Raises:
+        ValueError: an argument is wrong, or `optimizer` is distributed already.
+    """
+    del device_dense, device_sparse, num_groups, groups
+    backend_name()
+    optimizer = _checked(optimizer)
+    factor = _set_passes(optimizer, backward_passes_per_step, average_aggregated_gradients)
+    reduce_gradients = GradientReduction(
+        name or "DistributedOptimizer",
+        of_gradients(op, _wire_of(compression), gradient_predivide_factor, factor, process_set),
+        compression,
+        sparse_as_dense,
+    )
+    own = type(optimizer)
+    scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    mixin = _DistributedLossScale if scales else _Distributed
+    saved = keras.saving.serialize_keras_object(optimizer)
+    # In a saved model the class has the name under which Keras finds the optimizer's own class.
+    attributes = {"__module__": saved["module"], "_reduce_gradients": reduce_gradients}
+    optimizer.__class__ = type(saved["class_name"], (mixin, own), attributes)
+    return optimizer
+
+
+def _wire_of(compression: Any) -> Wire:
+    """The format in which Ronda itself sends; NONE if the program's own compressor casts."""
+    wire = getattr(compression, "wire", None)
+    if wire is None and backend_name() != "tensorflow":
+        raise ValueError(
+            f"compression is {compression!r}: on {backend_name()} it must be Compression.none,"
+            " .fp16 or .bf16"
+        )
+    return Wire.NONE if wire is None else wire
+
+
+def _checked(optimizer: Any) -> Any:
+    if isinstance(optimizer, (_Distributed, _DistributedLossScale)):
+        raise ValueError(
+            f"the {type(optimizer).__name__} is a DistributedOptimizer already: wrap it once"
+        )
+    if not isinstance(optimizer, keras.optimizers.Optimizer):
+        raise ValueError(
+            f"{type(optimizer).__name__} is no optimizer of Keras {keras.__version__}: pass one of"
+            " keras.optimizers"
+        )
+    is_scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    if keras.config.dtype_policy().name == "mixed_float16" and not is_scaled:
+        return keras.optimizers.LossScaleOptimizer(optimizer)
+    return optimizer
+
+
+def _set_passes(optimizer: Any, passes: int, averages: bool) -> float:
+    """Sets the number of passes, and returns the factor of the gradients: Keras averages them."""
+    if passes < 1:
+        raise ValueError("backward_passes_per_step must be at least 1")
+    if passes == 1:
+        return 1.0
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        raise ValueError(
+            "backward_passes_per_step is not for a LossScaleOptimizer: set"
+            " gradient_accumulation_steps of its inner optimizer"
+        )
+    if optimizer.built:
+        raise ValueError(
+            "backward_passes_per_step: the optimizer has its variables already: wrap it before the"
+            " first step"
+        )
+    optimizer.gradient_accumulation_steps = passes
+    return 1.0 if averages else float(passes)

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Collectives on values outside the model, and saved models. Results are NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from ronda import exchanges, objects, reductions
+from ronda._horovod import Average, ProcessSet, global_process_set, reduce_op
+from ronda.keras._optimizer import DistributedOptimizer
+from ronda.keras.compression import Compression
+from ronda.types import ReduceOp
+
+
+def _array(value: Any) -> np.ndarray:
+    return np.asarray(keras.ops.convert_to_numpy(value), order="C")
+
+
+def allreduce(
+    value: Any,
+    name: str | None = None,
+    average: bool | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    op: ReduceOp | None = None,
+    compression: Any = Compression.none,
+    process_set: ProcessSet = global_process_set,
+) -> np.ndarray:
+    """Reduces a tensor or a number over the ranks.
+
+    Args:
+        value: of the same shape and dtype on every rank.
+        name: the same on every rank; calls without a name are matched by order.
+        average: deprecated; True is Average, False is Sum.
+        prescale_factor: of the value, before the reduction.
+        postscale_factor: of the result.
+        op: Average (if None), Sum, Min, Max, Product or Adasum.
+        compression: the format in which the value travels.
+        process_set: the ranks that take part.
+    """
+    return reductions.allreduce(
+        _array(value),
+        reduce_op(op, average),
+        name=name,
+        compression=compression.wire,
+        prescale=prescale_factor,
+        postscale=postscale_factor,
+        process_set=process_set,
+    )
+
+
+def allgather(
+    value: Any, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> np.ndarray:
+    """Concatenates the ranks' tensors along the first dimension, which may differ."""
+    return exchanges.allgather(_array(value), name=name, process_set=process_set)
+
+
+def broadcast(
+    value: Any,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> np.ndarray:
+    """The root's tensor, on every rank."""
+    return exchanges.broadcast(_array(value), root_rank, name=name, process_set=process_set)
+
+
+def reducescatter(
+    value: Any,
+    name: str | None = None,
+    op: ReduceOp = Average,
+    process_set: ProcessSet = global_process_set,
+) -> np.ndarray:
+    """Reduces a tensor. Every member gets a part of the rows."""
+    return reductions.reducescatter(_array(value), op, name=name, process_set=process_set)
+
+
+def broadcast_variables(
+    variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set
+) -> None:
+    """Copies the root's values to all ranks.
+
+    Args:
+        variables: of Keras, with the same shapes and dtypes in the same order on every rank.
+        root_rank: the rank in the job, also in a process set.
+        process_set: the ranks that take part.
+    """
+    variables = list(variables)
+    begun = [
+        exchanges.broadcast_async(
+            _array(variable), root_rank, name=f"broadcast_variables.{i}", process_set=process_set
+        )
+        for i, variable in enumerate(variables)
+    ]
+    for variable, handle in zip(variables, begun):
+        variable.assign(handle.wait())
+
+
+def variables_of(model: Any, optimizer: Any) -> list[Any]:
+    """What the ranks have in common. The states of random generators, as those of Dropout, and of
+    metrics stay each rank's own.
+    """
+    return list(model.weights) + (list(optimizer.variables) if optimizer is not None else [])
+
+
+def broadcast_object(
+    obj: Any,
+    root_rank: int = 0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """The root's object, on every rank. It is pickled: only use it among ranks that you trust."""
+    return objects.broadcast_object(obj, root_rank, name=name, process_set=process_set)
+
+
+def load_model(
+    filepath: Any,
+    custom_optimizers: Any = None,
+    custom_objects: dict[str, Any] | None = None,
+    compression: Any = Compression.none,
+    **options: Any,
+) -> Any:
+    """Loads a model, whose optimizer becomes a DistributedOptimizer and keeps its state.
+
+    Args:
+        filepath: of a model that was saved with or without Ronda.
+        custom_optimizers: classes of the program's own optimizers.
+        custom_objects: names and classes of the program's own, as for keras.models.load_model().
+        compression: for the optimizer.
+        **options: for keras.models.load_model().
+    """
+    own = {each.__name__: each for each in custom_optimizers or ()}
+    model = keras.models.load_model(filepath, {**own, **(custom_objects or {})}, **options)
+    if getattr(model, "optimizer", None) is not None:
+        DistributedOptimizer(model.optimizer, compression=compression)
+    return model

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Calls of functions on NumPy arrays, eagerly and inside tf.function.
+
+Inside tf.function a call becomes a tf.numpy_function. The collectives of a traced function run in
+the order of the program, one after the other: tf.function would otherwise run independent ones in
+any order, and with few threads two ranks could each wait in another one. A collective without a
+name gets one from the traced function and from its position there, which are the same on all ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.ops import control_flow_util
+
+from ronda import _carried_errors
+
+# Decorates the functions that programs call: AutoGraph does not rewrite them.
+plain = tf.autograph.experimental.do_not_convert
+
+# Attributes of a graph: how many names it has given, and its last call. They end with the graph.
+_NAMES, _LAST = "_ronda_names_given", "_ronda_last_call"
+
+
+def call(
+    kind: str,
+    name: str | None,
+    run: Callable[..., Sequence[np.ndarray]],
+    tensors: Sequence[tf.Tensor],
+    results: Sequence[tf.TensorSpec],
+) -> list[tf.Tensor]:
+    """Calls `run` with a name and the tensors' arrays.
+
+    Args:
+        kind: the function of the public API, for names and errors.
+        name: the caller's. Without one, `run` gets None in eager mode: matching is then by order.
+        run: returns an array for each of `results`, and must not keep or change its arguments.
+        tensors: the arguments.
+        results: dtypes and static shapes.
+
+    Raises:
+        ValueError: the surrounding tf.function is compiled by XLA.
+        RondaError: from `run`. Inside tf.function it becomes an error of TensorFlow with its text.
+    """
+    if tf.executing_eagerly():
+        arrays = run(name, *(np.asarray(tensor) for tensor in tensors))
+        return [tf.convert_to_tensor(array) for array in arrays]
+    graph = tf.compat.v1.get_default_graph()
+    _check_not_compiled(graph, kind)
+    name = name or _name_in(graph, kind)
+
+    def body(*arrays: np.ndarray) -> list[np.ndarray]:
+        with _carried_errors.kept():
+            return list(run(name, *arrays))
+
+    previous = getattr(graph, _LAST, None)
+    with tf.control_dependencies([] if previous is None else [previous]):
+        made = tf.numpy_function(body, tensors, [each.dtype for each in results])
+    if not results:
+        setattr(graph, _LAST, made)
+        return []
+    setattr(graph, _LAST, made[0].op)
+    for tensor, spec in zip(made, results):
+        tensor.set_shape(spec.shape)
+    return list(made)
+
+
+def _name_in(graph: tf.Graph, kind: str) -> str:
+    # A trace has a graph for each branch and loop, too.
+    trace = graph
+    while getattr(trace, "outer_graph", None) is not None and trace.outer_graph.building_function:
+        trace = trace.outer_graph
+    number = getattr(trace, _NAMES, 0)
+    setattr(trace, _NAMES, number + 1)
+    return f"{kind}.{getattr(trace, 'name', 'graph')}.{number}"
+
+
+def _check_not_compiled(graph: tf.Graph, kind: str) -> None:
+    if control_flow_util.GraphOrParentsInXlaContext(graph):
+        raise ValueError(
+            f"{kind}: the function is compiled by XLA, from which TensorFlow cannot call Ronda: use"
+            " tf.function(jit_compile=False), and for a Keras model"
+            " model.compile(..., jit_compile=False)"
+        )

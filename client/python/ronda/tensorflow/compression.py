@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Compression of tensors that are reduced.
+
+If a program calls a compressor directly, it casts the tensor, as in Horovod. The reductions of
+ronda.tensorflow do not call the compressors of this module: Ronda sends the tensors in the
+compressor's format and adds in 32 bits. They call the program's own compressors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from ronda.types import Wire
+
+
+class Compressor:
+    """Base class of compressors, also of the program's own ones."""
+
+    wire: Wire | None = None  # the format in which Ronda itself sends; None: compress() is called
+
+    @classmethod
+    def compress(cls, tensor: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        """The tensor in its short form, and the context for decompress()."""
+        raise NotImplementedError
+
+    @classmethod
+    def decompress(cls, tensor: tf.Tensor, ctx: Any) -> tf.Tensor:
+        """The tensor in its long form; `ctx` comes from compress()."""
+        raise NotImplementedError
+
+
+class NoneCompressor(Compressor):
+    """No compression."""
+
+    wire = Wire.NONE
+    _dtype: tf.DType | None = None
+
+    @classmethod
+    def compress(cls, tensor: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        """Casts a tensor of floating-point numbers; other tensors stay."""
+        if cls._dtype is None or not tensor.dtype.is_floating:
+            return tensor, None
+        return tf.cast(tensor, cls._dtype), tensor.dtype
+
+    @classmethod
+    def decompress(cls, tensor: tf.Tensor, ctx: Any) -> tf.Tensor:
+        """Casts the tensor back."""
+        return tensor if ctx is None else tf.cast(tensor, ctx)
+
+
+class FP16Compressor(NoneCompressor):
+    """16 bits, IEEE half precision."""
+
+    wire = Wire.FP16
+    _dtype = tf.float16
+
+
+class BF16Compressor(NoneCompressor):
+    """16 bits with the range of 32."""
+
+    wire = Wire.BF16
+    _dtype = tf.bfloat16
+
+
+class Compression:
+    """The compressors, for the argument `compression`."""
+
+    none = NoneCompressor
+    fp16 = FP16Compressor
+    bf16 = BF16Compressor
