@@ -122,7 +122,7 @@ inline Status set_fp16(const SettingsValue& value, Compression* compression) {
 }
 
 // A line per setting: Ronda's options, and the options of Paddle's DistributedStrategy that Ronda also has.
-inline const std::vector<StrategyKey>& strategy_keys() {
+inline const std::vector<StrategyKey>& strategy_keys() {  // #lizard forgives: a table may be long
   static const std::vector<StrategyKey> keys = {
       {"fusion_threshold",
        [](StrategyDraft& d, const SettingsValue& v) { return set_scaled(v, 1, &d.strategy.job.fusion_threshold); }},
