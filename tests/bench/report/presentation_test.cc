@@ -74,7 +74,7 @@ TEST(RunFigures, LatencyIsAHistogramInShares) {
   EXPECT_THAT(chart.series[0].points, ElementsAre(Pair(4, 10), Pair(5, 70), Pair(6, 15), Pair(8, 5)));
 }
 
-TEST(RunFigures, NothingToShowIsNoFigure) {
+TEST(RunFigures, RunsWithoutRowsToCompareGiveNoFigure) {
   EXPECT_TRUE(FiguresOf({}).empty());
   EXPECT_TRUE(FiguresOf({{.command = "collectives", .rows = {RunRow()}}}).empty());
 }
