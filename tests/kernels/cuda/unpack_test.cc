@@ -277,7 +277,7 @@ TEST_F(VoteTest, ZerosOfEitherSignAreEqual) {
   }
 }
 
-TEST_F(VoteTest, NobodyStaysWhereThatIsNoElement) {
+TEST_F(VoteTest, VoteThatIsNoElementMatchesNoRank) {
   EXPECT_EQ(Vote({.dtype = DType::kUint8}, {44}, 300).decision, 2u);  // 300 is 44 in 8 bits
   EXPECT_EQ(Vote({.dtype = DType::kInt32}, {0}, 0.5).decision, 2u);
   EXPECT_EQ(Vote({.dtype = DType::kFloat16}, {2048}, 2049).decision, 2u);

@@ -102,7 +102,7 @@ TEST(VotesTest, TheDecisionComesLastInWhateverOrderTheBlocksRun) {
 }
 
 // ThreadSanitizer reports accesses whose order is left to chance.
-TEST(VotesTest, WhoSeesTheDecisionSeesTheTensors) {
+TEST(VotesTest, ObserverOfTheDecisionSeesTheTensors) {
   constexpr uint32_t kBlocks = 4;  // each has several tiles
   for (int round = 0; round < 20; ++round) {
     VotedBucket bucket(2);
