@@ -200,7 +200,7 @@ TEST_F(LauncherNodesTest, TheJobGoesOnWithoutANodeThatIsKilledAndTakesAnother) {
   EXPECT_EQ(node->Finish(), 0) << node->err();
 }
 
-TEST_F(LauncherNodesTest, NothingIsLeftWhenTheLeaderIsKilled) {
+TEST_F(LauncherNodesTest, ProcessesOfAllNodesEndWhenTheLeaderIsKilled) {
   const auto leader = StartLeader("2:3");
   const auto node = Start("2:3");
   AwaitSize(leader.get(), 2);
