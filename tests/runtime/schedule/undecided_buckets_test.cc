@@ -226,7 +226,7 @@ TEST(UndecidedBucketsModel, StreamsWouldWaitForWhatIsBehindThemOtherwise) {
   EXPECT_GT(Model(Rule::kIgnored).CountStuck(), 0);
 }
 
-TEST(UndecidedBuckets, WhatIsBehindABucketMayBeAwaitedOnceItAndThoseBeforeAreSettled) {
+TEST(UndecidedBuckets, LaterBucketMayBeAwaitedOnceAllEarlierBucketsAreSettled) {
   UndecidedBuckets buckets;
   EXPECT_TRUE(buckets.MayAwait(0));
   const uint64_t first = buckets.Add();

@@ -49,7 +49,7 @@ TEST(FrameLinkTest, FramesOfAnyLengthArriveInOrder) {
   }
 }
 
-TEST(FrameLinkTest, NothingIsUnderWayOnceTheEndHasCome) {
+TEST(FrameLinkTest, LinkIsIdleOnceTheEndHasCome) {
   const auto ends = ConnectFakeMessages(2, /*seed=*/1);
   FrameLink left(*ends[0], 1);
   FrameLink right(*ends[1], 0);
