@@ -8,7 +8,7 @@ BAZEL ?= bazel
 # Where the output is no terminal: a line a minute.
 PROGRESS := $(shell [ -t 2 ] || echo --show_progress_rate_limit=60)
 
-.PHONY: help setup demo build test test-torch test-frameworks test-paddle suites bench chaos simulate fuzz gpu-test gpu-bench gpu-bundle install uninstall wheel deb check check-sources format asan ubsan tsan clean
+.PHONY: help setup demo build test test-torch test-frameworks test-paddle suites bench chaos simulate fuzz gpu-test gpu-bench gpu-bundle install uninstall wheel deb check check-sources format asan ubsan tsan docs clean
 .DEFAULT_GOAL := help
 
 help: ## list these commands
@@ -27,7 +27,7 @@ build: ## build everything
 	$(BAZEL) build $(PROGRESS) //...
 
 test: ## run every test, those of PyTorch with Debian's and with pip's newest, those of Paddle with pip's newest; ends with "N passed, N failed"
-	@third_party/install.sh build test bench deb
+	@third_party/install.sh build test bench deb docs
 	@BAZEL=$(BAZEL) tests/run_every_test.sh
 
 test-torch: ## the tests of the Python package and of ronda/torch.hpp with another PyTorch (TORCH=2.6.0; or the newest)
@@ -102,6 +102,10 @@ deb: ## Debian packages, in dist/: ronda, libronda0, libronda-dev, python3-ronda
 	@third_party/install.sh build bench deb
 	$(BAZEL) build $(PROGRESS) //client/packaging:install $$(client/packaging/optional_parts.sh targets)
 	$(BAZEL) run $(PROGRESS) //client/packaging:deb -- "$(CURDIR)/dist" "$(CURDIR)/.bazel/bin"
+
+docs: ## the site of the documentation: build/docs/html/index.html; warnings are errors
+	@third_party/install.sh docs
+	@tools/docs/build_site.py build/docs
 
 check: ## the rules for sources and docs, types of Python, clang-tidy, thread safety; of what differs from main (ALL=1: of everything)
 	@third_party/install.sh build test bench check lint

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Runs ronda-bench on two hosts whose links are limited: network namespaces of this machine, joined by a bridge. Needs
-# root, iproute2 and Open MPI. docs/benchmarks.md has its results.
+# root, iproute2 and Open MPI. bench/results/ has its results.
 #
 #   bench/limited_links.sh step ["RATE..."]   the step time of ResNet-50 against the bandwidth, in three wire formats,
 #                                             beside the prediction for the link, measured in the same run

@@ -5,7 +5,7 @@
 #   build   compiler, Bazel and libraries        test    what the tests need besides
 #   bench   the peers that benchmarks run against    check   what make check-sources needs
 #   lint    clang and clang-tidy, for make check     fuzz    clang with the runtime of its fuzzer and sanitizers
-#   deb     the tools for Debian packages
+#   deb     the tools for Debian packages          docs    MkDocs, for the site of the documentation
 # Packages that are there already are left alone; with nothing to do it says so and returns at once.
 set -euo pipefail
 
@@ -20,6 +20,7 @@ check=(clang-format-14 git python3-venv)
 lint=(clang-14 clang-tidy-14)
 fuzz=(clang-14 libclang-rt-14-dev)
 deb=(dpkg-dev file lintian)
+docs=(mkdocs mkdocs-material)
 
 wanted=()
 for group in "$@"; do
@@ -31,8 +32,9 @@ for group in "$@"; do
     lint) wanted+=("${lint[@]}") ;;
     fuzz) wanted+=("${fuzz[@]}") ;;
     deb) wanted+=("${deb[@]}") ;;
+    docs) wanted+=("${docs[@]}") ;;
     *)
-      echo "install.sh: no group '$group'; there are build, test, bench, check, lint, fuzz and deb" >&2
+      echo "install.sh: no group '$group'; there are build, test, bench, check, lint, fuzz, deb and docs" >&2
       exit 2
       ;;
   esac

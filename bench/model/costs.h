@@ -75,7 +75,7 @@ struct CoordinationCosts {
   double submission_bytes = 0;  // of the report and the list together, per rank and tensor
 };
 
-// Measured by the negotiation's benchmark; docs/scaling.md has the figures. REQUIRES: not kLocked.
+// Measured by the negotiation's benchmark; docs/scaling_model.md has the figures. REQUIRES: not kLocked.
 CoordinationCosts MeasuredCosts(Coordination coordination);
 
 // Seconds for which rank 0 is busy with one round in which `ranks` ranks agree on `tensors` tensors. A round of a
@@ -86,7 +86,7 @@ double RoundBusyTime(Coordination coordination, const LogGP& network, int ranks,
 double RoundLatency(Coordination coordination, const LogGP& network, int ranks);
 
 // Measured: ranks of one host, over shared memory, for messages that do not stay in the caches. The least-squares fit
-// to tests/bench/model/testdata/allreduce_2_ranks.txt (docs/scaling.md).
+// to tests/bench/model/testdata/allreduce_2_ranks.txt (docs/scaling_model.md).
 LogGP MeasuredHost();
 
 // Assumed: the share of a link's nominal bandwidth that large messages get. Calibrated with a published figure

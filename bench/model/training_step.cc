@@ -11,7 +11,7 @@ namespace {
 constexpr double kFloatBytes = 4;
 constexpr double kMiB = 1 << 20;
 constexpr double kLargestMinBucket = 256 * kMiB;
-// Measured on one core, s for each byte of fp32: additions and conversions (docs/scaling.md).
+// Measured on one core, s for each byte of fp32: additions and conversions (docs/scaling_model.md).
 constexpr double kSumWork = 0.03e-9;
 constexpr double kFp16Work = 0.10e-9;
 constexpr double kFp8Work = 0.18e-9;

@@ -21,8 +21,8 @@ class Block:
     text: str
 
     def begins(self, words: str) -> bool:
-        """Whether these are its first words; any white space separates words."""
-        return " ".join(self.text.split()).startswith(words)
+        """Whether these are its first words; any white space separates words. The last is <end>."""
+        return f"{' '.join(self.text.split())} <end>".startswith(words)
 
 
 def blocks_of(page: str, text: str) -> Iterator[Block]:

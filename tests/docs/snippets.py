@@ -105,6 +105,7 @@ _DDP_STEP = _STEP.replace("optimizer.step()", "torch.optim.SGD(model.parameters(
 PYTHON = [
     Snippet("import torch, torch.distributed, ronda.torch.c10d ", _TORCH, _DDP_STEP),
     Snippet("import ronda.torch.c10d # makes", _TORCH, _DDP_STEP),
+    Snippet("import ronda.torch.c10d # new", _TORCH, _DDP_STEP),
     Snippet("import ronda.torch as hvd # in", _TORCH, _STEP),
     Snippet(
         "import ronda.torch as hvd hvd.init() ",
@@ -262,7 +263,7 @@ SHELL = [
     ShellSnippet("export WORLD_SIZE=2 MASTER_PORT=29500", port="29500"),
     ShellSnippet("rondarun -np 4 --min-np 2 ./trainer ", dry=True),
     ShellSnippet(
-        "rondarun --check -H alpha:4,beta:4 ",
+        "rondarun --check -H alpha:4,beta:4 # can",
         dry=True,
         without={"rondarun --check": _HOSTS, "salloc": _SLURM, "mpirun": _MPI},
     ),
@@ -277,6 +278,8 @@ SHELL = [
     ),
     ShellSnippet("rondarun --check # this host", without={"rondarun --check -H": _HOSTS}),
     ShellSnippet("rondarun -np 2 --timeline-filename trace.json "),
+    ShellSnippet("RONDA_STALL_WARNING=5s RONDA_STALL_DEADLINE=30s rondarun"),
+    ShellSnippet("rondarun --check-numbers -np 4"),
     ShellSnippet("rondarun -np 2 python3 train.py "),
     ShellSnippet("RONDA_REPLACE_BACKEND=gloo,nccl rondarun -np 2 python3"),
 ]
@@ -294,13 +297,11 @@ _PROJECT = "needs another project: tests/python/frameworks runs such a program"
 # The first words of blocks, and why no test of this folder runs them.
 NOT_RUN = {
     "make demo #": "builds the project: tests/examples runs the trainer",
-    "make wheel python3": _PACKAGED,
+    "python3 -m venv": _PACKAGED,
     "make wheel #": _PACKAGED,
     "make install PREFIX=": _PACKAGED,
     "ronda-bench collectives -np 2 --peer": _MINUTES,
     "mkdir sweep": _MINUTES,
-    "valgrind --tool=callgrind": "needs valgrind and a program of the reader",
-    "export RONDA_CUDA_PLUGIN=": "needs valgrind",
     "ronda-bench advise --ranks 2,4 --batch 16": _MINUTES,
     "make suites": "takes hours",
     "make simulate SECONDS=600": "takes minutes; tests/simulation runs scenarios",
@@ -317,6 +318,8 @@ NOT_RUN = {
     "$ rondactl jobs": _OUTPUT,
     "$ rondactl trace on": _OUTPUT,
     "rondactl jobs ": _SUBSET,
+    "rondactl why <end>": _SUBSET,
+    "rondarun --check -H alpha:4,beta:4 <end>": _HOSTS,
     "rondarun --monitor -np 4": _SUBSET,
     "node2$ ronda-monitor": _EXAMPLE_HOSTS,
     "export RONDA_JOB_SECRET=$(openssl rand -hex 32) srun -N 4": _SLURM,

@@ -33,7 +33,7 @@ done
 
 readonly package=$PWD/client/python/package
 unset RONDA_HOSTS_PLUGIN  # the package has it
-# With this variable, Paddle 3.3.1 damages its heap at the end of a process (docs/python.md, "Paddle's Fleet").
+# With this variable, Paddle 3.3.1 damages its heap at the end of a process (docs/fleet.md).
 if [[ $needs == *paddle* ]]; then unset TEST_TMPDIR; fi
 
 # If libronda.so is built with AddressSanitizer (bazel test --config=asan), AddressSanitizer also checks Python's

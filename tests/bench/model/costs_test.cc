@@ -107,7 +107,7 @@ struct Sample {
 constexpr int kTensors = 161;
 const LogGP kNetwork = {.latency = 3e-6, .overhead = 1e-6, .gap = 2e-6, .gap_per_byte = 1e-9};
 
-// Ranks and seconds of rank 0's CPU for a step of 161 tensors: docs/design.md, "Negotiation".
+// Ranks and seconds of rank 0's CPU for a step of 161 tensors: docs/protocol.md.
 std::vector<Sample> Measured(Coordination coordination) {
   if (coordination == Coordination::kNegotiated) {
     return {{2, 395e-6}, {64, 4520e-6}, {1024, 66400e-6}, {10240, 717000e-6}};

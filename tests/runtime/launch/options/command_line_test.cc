@@ -2,6 +2,7 @@
 
 #include "runtime/launch/options/command_line.h"
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -190,10 +191,13 @@ TEST(HelpTextTest, FitsATerminal) {
   EXPECT_THAT(HelpText(), StartsWith(UsageLine() + "\n"));
 }
 
-// The manual has every option, also those that are refused.
+// The pages of the manual, docs/rondarun*.md, have every option, also those that are refused.
 TEST(HelpTextTest, TheManualKnowsEveryOption) {
-  std::ifstream file("docs/rondarun.md");
-  const std::string manual((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string manual;
+  for (const std::filesystem::directory_entry& page : std::filesystem::directory_iterator("docs")) {
+    std::ifstream file(page.path());
+    manual.append(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  }
   ASSERT_FALSE(manual.empty());
   for (const Option& option : Table().options()) {
     for (const absl::string_view name : option.names) {

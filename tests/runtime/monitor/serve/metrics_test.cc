@@ -160,7 +160,7 @@ TEST(MetricsText, TheManualKnowsEveryMetricAndTheDashboardNoOther) {
   for (const absl::string_view line : absl::StrSplit(TextOf(MakeJob("j", 1)), '\n')) {
     if (absl::StartsWith(line, "# TYPE ")) metrics.insert(std::vector<std::string>(absl::StrSplit(line, ' '))[2]);
   }
-  const std::set<std::string> in_manual = NamesIn(ReadFile("docs/monitor.md"));
+  const std::set<std::string> in_manual = NamesIn(ReadFile("docs/metrics.md"));
   for (const std::string& metric : metrics) EXPECT_TRUE(in_manual.contains(metric)) << metric;
   const nlohmann::json dashboard = nlohmann::json::parse(ReadFile("docs/monitor_dashboard.json"));
   std::set<std::string> in_dashboard;

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The reference of the C and C++ headers, made of their declarations and the comments above them.
+
+The headers are as clang-format leaves them. Bodies of functions, private members and the namespaces
+`detail` are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from comment_text import fence, markdown
+
+_STRING = r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\''
+_COMMENT = r"//[^\n]*|/\*.*?\*/"
+_TOKEN = re.compile(rf"{_COMMENT}|{_STRING}|[(){{}};]|\n|[^(){{}};\"'/\n]+|.", re.S)
+
+
+class Item(NamedTuple):
+    """Declarations that share a comment."""
+
+    comment: str
+    code: str
+
+    def names(self) -> list[str]:
+        """What the item declares, each once."""
+        plain = re.sub(_COMMENT, "", self.code, flags=re.S)
+        found = [_name(statement) for statement in _statements(plain)]
+        return list(dict.fromkeys(name for name in found if name))
+
+
+class _Reader:
+    """Reads a header, token by token."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens = _TOKEN.findall(text)
+        self.at = 0
+
+    def more(self) -> bool:
+        return self.at < len(self.tokens)
+
+    def peek(self) -> str:
+        return self.tokens[self.at] if self.more() else ""
+
+    def take(self) -> str:
+        self.at += 1
+        return self.tokens[self.at - 1]
+
+    def take_until(self, ends: str) -> str:
+        """The text up to and with the first of the tokens `ends` that is in no parenthesis."""
+        depth, text = 0, ""
+        while self.more():
+            token = self.take()
+            text += token
+            depth += (token == "(") - (token == ")")
+            if depth == 0 and token in ends:
+                break
+        return text
+
+    def take_block(self) -> str:
+        """The text up to the brace that closes the one that was just taken."""
+        depth, text = 1, ""
+        while self.more() and depth:
+            token = self.take()
+            text += token
+            depth += (token == "{") - (token == "}")
+        return text
+
+    def take_line_rest(self) -> str:
+        """The blanks and the comment between here and the end of the line."""
+        start = self.at
+        text = ""
+        while self.more() and self.peek() != "\n":
+            token = self.take()
+            text += token
+            if token.strip() and not re.fullmatch(_COMMENT, token, re.S):
+                self.at = start
+                return ""
+        return text.rstrip()
+
+
+def pages(headers: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """The pages of the reference, by the names of their headers. The list of pages is at "index".
+
+    Args:
+        headers: the texts of headers, by their names in an #include.
+
+    Returns:
+        The name of each page's file, and its text.
+    """
+    result = {}
+    index = []
+    for header, text in headers.items():
+        items = declarations(text)
+        if not items and header.count("/") > 1:
+            continue  # only parts that programs do not call
+        page = header.replace("/", "_").replace(".", "_") + ".md"
+        result[header] = page, _page(header, text, items)
+        names = ", ".join(f"`{name}`" for item in items for name in item.names()[:1])
+        index.append(f"| [`{header}`]({page}) | {names} |")
+    result["index"] = (
+        "index.md",
+        "# C and C++\n\nThese pages are made of the headers' declarations and comments.\n\n"
+        "| header | declares |\n|---|---|\n" + "\n".join(index) + "\n",
+    )
+    return result
+
+
+def declarations(text: str) -> list[Item]:
+    """The public declarations of a header, in its order."""
+    # Of the preprocessor's lines, only macros with a value are declarations.
+    text = re.sub(r"(?m)^#(?!define \w+ ).*\n", "", text)
+    body = re.sub(r"(?m)^#define(?:.*\\\n)*.*\n", lambda macro: _define(macro[0]), text)
+    items = _items(_Reader(body), "public")
+    return [item for item in items if not re.fullmatch(r"(class|struct) \w+;", item.code)]
+
+
+def _define(line: str) -> str:
+    """A macro as a statement, so that the reader needs no further case."""
+    return line.rstrip("\n").replace("{", "\x01").replace("}", "\x02").replace(";", "\x03") + ";\n"
+
+
+def _undefine(code: str) -> str:
+    code = code.replace("\x01", "{").replace("\x02", "}").replace("\x03", ";")
+    return re.sub(r"(?m)(^#define[^\n]*(?:\\\n[^\n]*)*);$", r"\1", code)
+
+
+def _page(header: str, text: str, items: list[Item]) -> str:
+    lead = re.match(r"(?:(?://|/\*) SPDX.*\n\n)?((?://.*\n)+|/\*[\s\S]*?\*/)", text)
+    parts = [f"# `{header}`\n", markdown(_plain(lead[1]) if lead else "", "cpp")]
+    for item in items:
+        names = item.names()
+        parts.append("## " + (", ".join(f"`{name}`" for name in names[:4]) or "Others") + "\n")
+        parts.append(fence(item.code, "c" if header.endswith(".h") else "cpp"))
+        if item.comment:
+            parts.append(markdown(_plain(item.comment), "cpp"))
+    return "\n".join(parts)
+
+
+def _plain(comment: str) -> str:
+    """The text of a comment, without its marks."""
+    comment = re.sub(r"(?m)^\s*//+ ?", "", comment)
+    comment = re.sub(r"\A\s*/\* ?(?:-- )?|(?: ?--)?\s*\*/\s*\Z", "", comment)
+    comment = re.sub(r"(?m)^ \* ?", "", comment)
+    return re.sub(r"(?m)^(Errors?|Thread-safety|REQUIRES):", r"\n\1:", comment)
+
+
+def _items(reader: _Reader, access: str) -> list[Item]:
+    """The items up to the brace that ends the scope."""
+    items: list[Item] = []
+    comment, shown, apart = "", access == "public", True
+    while reader.more():
+        token = reader.take()
+        if token == "}":
+            break
+        if token == "\n":
+            # A comment above an empty line belongs to nothing below it.
+            if reader.peek() == "\n":
+                comment, apart = "", True
+        elif re.fullmatch(_COMMENT, token, re.S):
+            comment, apart = f"{comment}\n{token}".lstrip(), True
+        elif label := re.match(r"\s*(public|protected|private):\s*$", token):
+            shown = label[1] == "public"
+        elif token.strip() and token != ";":
+            reader.at -= 1
+            inner, code = _statement(reader)
+            items += inner
+            if code and shown and items and not apart:
+                items[-1] = items[-1]._replace(code=f"{items[-1].code}\n{code}")
+            elif code and shown:
+                items.append(Item(comment, code))
+            comment, apart = "", False
+    return items
+
+
+def _statement(reader: _Reader) -> tuple[list[Item], str]:
+    """The items of a namespace; or the text of one declaration, without bodies of functions."""
+    head = reader.take_until("{;")
+    plain = re.sub(_COMMENT, "", head, flags=re.S).strip()
+    if head.endswith(";"):
+        return [], _undefine(head + reader.take_line_rest())
+    if match := re.match(r'(?:inline )?namespace\s*([\w:]*)|extern "C"', plain):
+        inner = _items(reader, "private" if match[1] == "detail" else "public")
+        return ([] if match[1] == "detail" else inner), ""
+    if re.match(r"(class|struct)\s[^()=]*{$", _without_angles(plain)):
+        return [], _class(reader, head)
+    if _is_function(plain):
+        return [], _function(reader, head)
+    block = head + reader.take_block()
+    return [], block + reader.take_until(";") + reader.take_line_rest()
+
+
+def _without_angles(head: str) -> str:
+    """The head of a declaration without the arguments of templates, and without attributes."""
+    head, again = re.sub(r"\[\[\w+\]\] ", "", head), 1
+    while again:
+        head, again = re.subn(r"(template\s*)?<[^<>]*>", " ", head)
+    return head.lstrip()
+
+
+def _is_function(plain: str) -> bool:
+    return "(" in plain and not re.match(r"typedef|enum", plain) and not plain.endswith("= {")
+
+
+def _function(reader: _Reader, head: str) -> str:
+    """The declaration of a function whose body, or list of initialisers, has just begun."""
+    reader.take_block()
+    while True:
+        start = reader.at
+        blanks = ""
+        while reader.more() and not reader.peek().strip():
+            blanks += reader.take()
+        if reader.peek().startswith(","):
+            reader.take_until("{")
+        elif reader.peek() != "{" or "\n" in blanks:
+            reader.at = start
+            break
+        else:
+            reader.take()
+        reader.take_block()
+    declaration = _without_initialisers(head.rstrip("{").rstrip())
+    return declaration + ";" + reader.take_line_rest()
+
+
+def _without_initialisers(head: str) -> str:
+    """The head of a constructor up to the list that initialises members."""
+    depth = 0
+    for match in re.finditer(r"[()]|:(?!:)(?<!::)", head):
+        depth += (match[0] == "(") - (match[0] == ")")
+        before = head[: match.start()].rstrip()
+        if match[0] == ":" and depth == 0 and before.endswith((")", "noexcept")):
+            return before
+    return head
+
+
+def _class(reader: _Reader, head: str) -> str:
+    """A class with its public members and their comments."""
+    is_class = _without_angles(head).startswith("class")
+    outer = head[: len(head) - len(head.lstrip())]
+    indent = outer + "  "
+    members = []
+    for item in _items(reader, "private" if is_class else "public"):
+        lines = [line.strip() for line in item.comment.split("\n") if line.strip()]
+        members.append("\n".join(indent + line for line in [*lines, item.code.lstrip()]))
+    opening = head + (f"\n{outer} public:" if is_class and members else "")
+    end = reader.take_until(";") + reader.take_line_rest()
+    return opening + "\n" + "\n\n".join(members) + f"\n{outer}}}{end}"
+
+
+def _statements(plain: str) -> list[str]:
+    """The declarations of an item, each without what is in its braces."""
+    depth, statements = 0, [""]
+    for token in _TOKEN.findall(plain):
+        depth += (token == "{") - (token == "}")
+        if depth == 0 and token == ";":
+            statements.append("")
+        elif depth == 0 or (depth == 1 and token == "{"):
+            statements[-1] += token
+    return [" ".join(statement.split()) for statement in statements if statement.strip()]
+
+
+def _name(statement: str) -> str:
+    """What a declaration declares."""
+    patterns = (
+        r"#define (\w+)",
+        r"using (\w+) =",
+        r"(?:class|struct|enum(?: class)?) (\w+)",
+        r"typedef .*?(\w+)$",
+        r".*?(operator\s?[^\s(]+|\w+)\(",
+        r".*?(\w+)(?: =.*)?$",
+    )
+    plain = _without_angles(statement)
+    return next((found[1] for pattern in patterns if (found := re.match(pattern, plain))), "")
