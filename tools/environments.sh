@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Sourced by <name>/environment.sh. Makes a virtual environment in ~/.cache/ronda with one version of a project on PyPI.
-# The calling script sets `name`, `project` as PyPI spells it, and `module` if it is not imported by `name`. Its
-# make_environment() installs into $folder, whose
-# Python is $python.
+# The calling script sets `name`, `project` as PyPI spells it, and `module` if programs do not import it as `name`. Its
+# make_environment() installs into $folder, whose Python is $python.
 
 readonly cache=${XDG_CACHE_HOME:-$HOME/.cache}/ronda
 

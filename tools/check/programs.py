@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import pathlib
 import shutil
 import subprocess
@@ -83,25 +82,20 @@ def check_types(sources: Sources) -> Iterator[Finding]:
     yield from _complaints("mypy", _mypy(*tools), sources.root / "tools/check")
 
 
-def _torch_python() -> pathlib.Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(cache) / "ronda" / f"torch-{_TORCH}" / "bin" / "python"
-
-
 def check_torch_types(sources: Sources) -> Iterator[Finding]:
     """The types of ronda.torch and ronda.apex agree with those of one version of PyTorch."""
     if not [path for path in sources.chosen(*PYTHON) if path.startswith("client/python/")]:
         return
-    done = _run(["tools/torch/environment.sh", _TORCH], sources.root)
+    command = ["tools/torch/environment.sh", _TORCH]
+    done = subprocess.run(command, cwd=sources.root, text=True, stdout=subprocess.PIPE)
     if done.returncode != 0:
-        reason = done.stderr.strip().splitlines()[-1:]
-        raise CheckError(f"PyTorch {_TORCH}, with which mypy checks ronda.torch: {reason}")
+        raise CheckError(f"PyTorch {_TORCH} cannot be had, as said above: run this with a network")
     # PyTorch's own functions have types only in part. The frameworks over it are not installed.
     command = _mypy(
         "--allow-untyped-calls",
         "--no-warn-return-any",
         "--disable-error-code=import-not-found",
-        f"--python-executable={_torch_python()}",
+        f"--python-executable={done.stdout.strip()}",
         "ronda/torch",
         "ronda/apex",
     )

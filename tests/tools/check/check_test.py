@@ -19,6 +19,7 @@ sys.path.insert(0, "tools/check")
 
 import check  # noqa: E402
 import commits  # noqa: E402
+import compiled  # noqa: E402
 import links  # noqa: E402
 import programs  # noqa: E402
 import text_rules  # noqa: E402
@@ -240,6 +241,25 @@ class ProgramsTest(FilesTest):
         self.assertEqual(
             [each for each in found if "." in each[0]], [("a.cu", 7), ("b.proto", 7), ("c.c", 7)]
         )
+
+    def test_complaint_of_clang_tidy_is_told(self) -> None:
+        self.program("clang-tidy-14", 'case $2 in bad*) echo "$2 is bad"; exit 1; esac')
+        bazel = self.program("bazel", "echo generated")
+        variables = {"BAZEL": bazel, "PATH": f"{self.root}/bin:{os.environ['PATH']}"}
+        with mock.patch.dict(os.environ, variables):
+            sources = self.sources(
+                bad_dot_cc="int x;\n",
+                good_dot_cc="",
+                bad_grpc_dot_cc="#include <grpcpp/grpcpp.h>\n",
+            )
+            found = list(compiled.check_clang_tidy(sources))
+        self.assertEqual([str(each) for each in found], ["bad.cc:1: \nbad.cc is bad"])
+
+    def test_failed_build_is_an_error(self) -> None:
+        bazel = self.program("bazel", "exit 1")
+        with mock.patch.dict(os.environ, BAZEL=bazel):
+            with self.assertRaisesRegex(CheckError, "bazel build .* fails"):
+                list(compiled.check_clang_tidy(self.sources(a_dot_cc="")))
 
     def test_complaint_of_ruff_is_told(self) -> None:
         python = self.program("python", 'echo "$* is bad"; exit 1')
