@@ -15,7 +15,7 @@ build=(g++ make git pkg-config zlib1g-dev libssl-dev libhwloc-dev libyaml-dev
   patchelf python3-dev)
 test=(cmake iproute2 libgmock-dev libgtest-dev libtorch-dev openssh-client openssh-server procps prometheus util-linux
   python3-cloudpickle python3-numpy python3-torch python3-venv)
-bench=(libbenchmark-dev libgloo-dev libmpich-dev libopenmpi-dev mpich openmpi-bin)
+bench=(libbenchmark-dev libgloo-dev libmpich-dev libopenmpi-dev mpich openmpi-bin python3-matplotlib)
 check=(clang-format-14 git python3-venv)
 lint=(clang-14 clang-tidy-14)
 fuzz=(clang-14 libclang-rt-14-dev)

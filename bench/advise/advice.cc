@@ -102,24 +102,4 @@ size_t BestWire(const Forecast& forecast) {
   return best;
 }
 
-Figure SpeedupFigure(const std::vector<WireOnLink>& wires, const std::vector<Forecast>& forecasts) {
-  LineChart chart = {.id = "advise",
-                     .title = "How many times as fast as one rank",
-                     .x_label = "ranks",
-                     .y_label = "times as fast",
-                     .x_axis = Axis::kLogarithmic,
-                     .y_axis = Axis::kLogarithmic};
-  LineChart::Series ideal = {.name = "ideal", .points = {{1, 1}}};
-  for (const Forecast& forecast : forecasts) ideal.points.emplace_back(forecast.plan.ranks, forecast.plan.ranks);
-  chart.series.push_back(std::move(ideal));
-  for (size_t i = 0; i < wires.size(); ++i) {
-    LineChart::Series series = {.name = wires[i].name, .points = {{1, 1}}};
-    for (const Forecast& forecast : forecasts) {
-      series.points.emplace_back(forecast.plan.ranks, forecast.plan.ranks * forecast.wires[i].efficiency);
-    }
-    chart.series.push_back(std::move(series));
-  }
-  return chart;
-}
-
 }  // namespace ronda::bench

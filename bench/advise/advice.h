@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "bench/advise/profile.h"
-#include "bench/report/figure.h"
 
 namespace ronda::bench {
 
@@ -88,9 +87,6 @@ struct Forecast {
 // The format with the shortest steps. If the first format, which rounds nothing, is at most 3 % slower, it is the
 // first.
 size_t BestWire(const Forecast& forecast);
-
-// How many times as fast as one rank many ranks are, per format, and the ideal.
-Figure SpeedupFigure(const std::vector<WireOnLink>& wires, const std::vector<Forecast>& forecasts);
 
 }  // namespace ronda::bench
 

@@ -38,7 +38,6 @@
 #include "bench/harness/launch.h"
 #include "bench/harness/machine.h"
 #include "bench/harness/results.h"
-#include "bench/report/figure.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
@@ -57,7 +56,6 @@ struct AdviseOptions {
   absl::Duration link_latency;
   absl::Duration limit = absl::Seconds(20);
   int batch = 0;
-  std::string plot;
   Results::Files files;
 };
 
@@ -100,8 +98,6 @@ void AddFlags(Flags* flags, AdviseOptions* options) {
              Duration(&options->limit));
   flags->Add({.names = {"--batch"}, .value = "N", .help = "The program's batch, to name the batches that pay."},
              Integer(&options->batch, any));
-  flags->Add({.names = {"--plot"}, .value = "FILE", .help = "Draw the speed by ranks into FILE, an SVG."},
-             Text(&options->plot));
   AddFileFlags(flags, &options->files);
 }
 
@@ -443,14 +439,9 @@ absl::Status Advise(const AdviseOptions& options, const std::vector<std::string>
   PrintProfile(options, advices.front().program);
   PrintTable(advices);
   Results results("advise", words);
-  std::vector<Forecast> forecasts;
   for (const Advice& advice : advices) {
     PrintAdvice(advice, options.batch);
     AddRows(advice, &results);
-    forecasts.push_back(advice.forecast);
-  }
-  if (!options.plot.empty()) {
-    RONDA_RETURN_IF_ERROR(WriteFile(options.plot, SvgOf(SpeedupFigure(advices.front().wires, forecasts))));
   }
   return results.Write(options.files);
 }

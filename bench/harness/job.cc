@@ -17,7 +17,7 @@
 #include "bench/harness/machine.h"
 #include "runtime/backends/registry.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/launch/options/local_host.h"
+#include "runtime/options/local_host.h"
 
 namespace ronda::bench {
 namespace {

@@ -149,6 +149,12 @@ std::string Table::RowOf(const ResultRow& row) const {
 
 std::string Fixed(double number, int digits) { return absl::StrFormat("%.*f", digits, number); }
 
+std::string Short(double number) {
+  constexpr double kLeastWithExponent = 1e6;
+  const bool is_whole = std::abs(number) >= 1000 && std::abs(number) < kLeastWithExponent;
+  return is_whole ? Fixed(number, 0) : absl::StrFormat("%.3g", number);
+}
+
 std::string EncodeRow(const ResultRow& row) { return Compact(JsonOf(row)); }
 
 absl::StatusOr<ResultRow> DecodeRow(const std::string& line) {

@@ -61,6 +61,9 @@ class Table {
 // A number as a cell: with `digits` after the point.
 std::string Fixed(double number, int digits);
 
+// A number with three significant digits: "0.00123", "12.3", "1.23e+06"; between 1,000 and a million all of its digits.
+std::string Short(double number);
+
 // Encodes a row as one line of JSON, for the process that started the ranks and writes the files. Numbers keep every
 // bit. A number that is not finite becomes NaN, because JSON and CSV cannot distinguish such numbers.
 std::string EncodeRow(const ResultRow& row);

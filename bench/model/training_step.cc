@@ -65,7 +65,7 @@ class StepSimulation {
     return bytes;
   }
 
-  // As SchedulePlanner (runtime/schedule).
+  // As SchedulePlanner (runtime/negotiation).
   std::vector<Batch> PlanBuckets() const {
     std::vector<Batch> buckets;
     double bytes = 0;

@@ -128,7 +128,7 @@ build libronda0 libs "" "collective communication for data-parallel training" "$
 build libronda-dev libdevel "libronda0 (= $version)" "collective communication for data-parallel training: headers" \
   "$what These are the files for programs in C and C++." "Multi-Arch: same"
 build ronda science "libronda0 (= $version)" "collective communication for data-parallel training: launcher" \
-  "$what These are the launcher rondarun, rondactl and ronda-monitor, which look at running jobs, and the benchmark ronda-bench." "Recommends: openssh-client\nSuggests: libgloo0, mpich, openmpi-bin"
+  "$what These are the launcher rondarun, rondactl and ronda-monitor, which look at running jobs, and the benchmark ronda-bench." "Recommends: openssh-client\nSuggests: libgloo0, mpich, openmpi-bin, python3, python3-matplotlib"
 build python3-ronda python "python3 (>= 3.10), ronda (= $version)" \
   "collective communication for data-parallel training: Python" \
   "$what This is the package for Python, with the API of Horovod and a backend of torch.distributed." \

@@ -67,6 +67,7 @@ copy 644 client/packaging/man1/* share/man/man1
 copy 644 client/packaging/completions/* share/bash-completion/completions
 copy 755 runtime/net/libronda_hosts.so lib
 copy 644 bench/peers/torchrun_elastic.py lib/ronda
+copy 755 bench/ronda-bench-report lib/ronda
 for_each_optional_part add_optional_part
 
 # Horovod's own program may be here: it stays.

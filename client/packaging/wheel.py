@@ -56,6 +56,8 @@ Provides-Extra: run
 Requires-Dist: cloudpickle; extra == "run"
 Provides-Extra: numpy
 Requires-Dist: numpy; extra == "numpy"
+Provides-Extra: bench
+Requires-Dist: matplotlib; extra == "bench"
 Provides-Extra: torch
 Requires-Dist: torch>=1.13; extra == "torch"
 Provides-Extra: paddle

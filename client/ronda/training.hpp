@@ -14,7 +14,6 @@
 #include "training/meters.hpp"
 #include "training/power_sgd.hpp"
 #include "training/sampler.hpp"
-#include "training/strategy.hpp"
 #include "training/top_k.hpp"
 
 #endif  // RONDA_CLIENT_RONDA_TRAINING_HPP_

@@ -3,19 +3,13 @@
 #ifndef RONDA_EXAMPLES_LENET_MNIST_FLAGS_H_
 #define RONDA_EXAMPLES_LENET_MNIST_FLAGS_H_
 
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "examples/lenet_mnist/flag_list.h"
 #include "examples/lenet_mnist/trainer.h"
 
 namespace lenet {
-
-// A command line that cannot be used; what() has the reason.
-class UsageError : public std::invalid_argument {
- public:
-  using std::invalid_argument::invalid_argument;
-};
 
 struct Flags {
   enum class Action { kTrain, kShowHelp };
@@ -26,9 +20,7 @@ struct Flags {
   TrainingOptions training;
 };
 
-// Reads "--name value" and "--name=value"; `arguments` do not include the program's name.
-//
-// Throws UsageError that names the flag and the values that it takes.
+// `arguments` do not include the program's name. Throws UsageError, as ReadFlags().
 Flags ParseFlags(const std::vector<std::string>& arguments);
 
 // The text of --help in the program of this name.

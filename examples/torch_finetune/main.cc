@@ -28,7 +28,6 @@ namespace {
 namespace nn = torch::nn;
 using torch_lenet::Digits;
 using torch_lenet::Example;
-using torch_lenet::Flag;
 
 // A convolution and a normalization, which halve the pixels in each direction.
 struct BlockImpl : nn::Module {
@@ -219,18 +218,17 @@ int Main(const std::vector<std::string>& arguments) {
     Options options;
     options.flags.epochs = 3;
     options.flags.learning_rate = 0.02;
-    std::vector<Flag> table = torch_lenet::FlagsOf(&options.flags);
+    std::vector<lenet::Flag> table = torch_lenet::FlagsOf(&options.flags);
     constexpr std::int64_t kMillion = 1'000'000;
-    table.push_back(torch_lenet::NumberFlag<std::int64_t>("--first-epochs", 1, kMillion, &options.first_epochs,
-                                                          "the same for the first task, even digits and odd ones"));
+    table.push_back(lenet::NumberFlag<std::int64_t>("--first-epochs", 1, kMillion, &options.first_epochs,
+                                                    "the same for the first task, even digits and odd ones"));
     table.push_back(
-        torch_lenet::NumberFlag<std::int64_t>("--steps", 0, kMillion, &options.max_steps, "stop a task after so many"));
-    table.push_back(
-        torch_lenet::NumberFlag<double>("--clip", 1e-9, 1e9, &options.clip, "largest norm of the gradients"));
-    table.push_back(torch_lenet::TextFlag("--checkpoints", &options.checkpoints,
-                                          "folder to save in after each epoch, and to go on from (default: none)"));
-    if (!torch_lenet::ParseFlags(table, arguments)) {
-      std::cout << torch_lenet::Usage(
+        lenet::NumberFlag<std::int64_t>("--steps", 0, kMillion, &options.max_steps, "stop a task after so many"));
+    table.push_back(lenet::NumberFlag<double>("--clip", 1e-9, 1e9, &options.clip, "largest norm of the gradients"));
+    table.push_back(lenet::TextFlag("--checkpoints", "a folder", &options.checkpoints,
+                                    "folder to save in after each epoch, and to go on from (default: none)"));
+    if (!lenet::ReadFlags(table, arguments)) {
+      std::cout << lenet::HelpText(
           "Fine-tunes a network for MNIST digits with libtorch, on all ranks of the job it is started in:\n"
           "  rondarun -np 2 torch_finetune [flags]\n\n",
           table);

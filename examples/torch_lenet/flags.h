@@ -5,25 +5,12 @@
 #define RONDA_EXAMPLES_TORCH_LENET_FLAGS_H_
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "examples/lenet_mnist/flag_list.h"
+
 namespace torch_lenet {
-
-// A flag that takes a value. `set` throws std::invalid_argument that names the flag and the values that it takes.
-struct Flag {
-  std::string name;
-  std::string help;  // a line
-  std::function<void(const std::string& value)> set;
-};
-
-// A number from `least` to `most`; the current value of *number is appended to `help`. For std::int64_t, std::uint64_t
-// and double.
-template <class Number>
-Flag NumberFlag(const std::string& name, Number least, Number most, Number* number, const std::string& help);
-
-Flag TextFlag(const std::string& name, std::string* text, const std::string& help);
 
 // The flags that all these programs share.
 struct Flags {
@@ -34,15 +21,8 @@ struct Flags {
   std::uint64_t seed = 1;  // of the weights and of the order of the digits
 };
 
-// --data, --epochs, --batch-size, --lr and --seed.
-std::vector<Flag> FlagsOf(Flags* flags);
-
-// Reads "--name value" and "--name=value"; `arguments` do not include the program's name. False: --help is among them.
-// Throws std::invalid_argument that names the flag.
-bool ParseFlags(const std::vector<Flag>& flags, const std::vector<std::string>& arguments);
-
-// The text of --help: `head`, and a line for each flag.
-std::string Usage(const std::string& head, const std::vector<Flag>& flags);
+// --data, --epochs, --batch-size, --lr and --seed, which write to *flags.
+std::vector<lenet::Flag> FlagsOf(Flags* flags);
 
 }  // namespace torch_lenet
 

@@ -74,9 +74,9 @@ void Train(const Flags& flags, const Digits& digits, LeNet& net, lenet::Reporter
 int Main(const std::vector<std::string>& arguments) {
   return lenet::ExitCodeOf("torch_lenet", [&] {
     Flags flags;
-    const std::vector<Flag> table = FlagsOf(&flags);
-    if (!ParseFlags(table, arguments)) {
-      std::cout << Usage(
+    const std::vector<lenet::Flag> table = FlagsOf(&flags);
+    if (!lenet::ReadFlags(table, arguments)) {
+      std::cout << lenet::HelpText(
           "Trains LeNet on MNIST digits with libtorch, on all ranks of the job it is started in:\n"
           "  rondarun -np 2 torch_lenet [flags]\n\n",
           table);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -34,29 +35,48 @@ const DeviceFacts& FactsOf(const DeviceSituation& situation, RankId rank) {
   return situation.facts[static_cast<size_t>(rank)];
 }
 
-// Two ranks that share a device, or nullopt. They share it according to NCCL, or in reality: in containers, for
-// example, whose names differ, NCCL would accept them, and its kernels would wait for each other.
-std::optional<std::pair<RankId, RankId>> RanksThatShare(const DeviceSituation& situation,
-                                                        absl::Span<const RankId> ranks) {
-  std::map<std::pair<absl::string_view, absl::string_view>, RankId> rank_of_place;
+// The first version of NCCL that compares the devices of ranks by their UUIDs, which the parts of a GPU (MIG) have,
+// too. Earlier ones compare the PCI bus, which all parts share.
+constexpr char kTellsPartsApart[] = "2.30.7";
+
+std::vector<int> NumbersOf(absl::string_view version) {
+  std::vector<int> numbers;
+  for (const absl::string_view part : absl::StrSplit(version, '.')) {
+    if (!absl::SimpleAtoi(part, &numbers.emplace_back())) return {};
+  }
+  return numbers;
+}
+
+// Why NCCL cannot connect two ranks, whose devices are one; empty: all have different ones. They are one according to
+// NCCL, or in reality: in containers, for example, whose names differ, NCCL would accept them, and its kernels would
+// wait for each other.
+std::string ObjectionToDevices(const DeviceSituation& situation, absl::Span<const RankId> ranks) {
+  const auto object = [](RankId rank, RankId other, absl::string_view what) {
+    return absl::StrCat("ranks ", rank, " and ", other, " ", what);
+  };
+  constexpr absl::string_view kShare = "share a GPU, which NCCL does not let them";
+  std::map<std::vector<absl::string_view>, RankId> rank_of_place;
   std::map<absl::string_view, RankId> rank_of_uuid;
   for (const RankId rank : ranks) {
     const DeviceFacts& facts = FactsOf(situation, rank);
-    const auto [there, is_new_place] = rank_of_place.try_emplace({facts.host, facts.pci_bus}, rank);
-    if (!is_new_place) return std::pair(there->second, rank);
-    if (facts.uuid.empty()) continue;
-    const auto [same, is_new_device] = rank_of_uuid.try_emplace(facts.uuid, rank);
-    if (!is_new_device) return std::pair(same->second, rank);
+    if (!facts.uuid.empty()) {
+      const auto [same, is_new] = rank_of_uuid.try_emplace(facts.uuid, rank);
+      if (!is_new) return object(same->second, rank, kShare);
+    }
+    std::vector<absl::string_view> place = {facts.host, facts.pci_bus};
+    if (NumbersOf(facts.nccl) >= NumbersOf(kTellsPartsApart)) place.push_back(facts.uuid);
+    const auto [there, is_new] = rank_of_place.try_emplace(std::move(place), rank);
+    if (is_new) continue;
+    if (facts.uuid.empty()) return object(there->second, rank, kShare);
+    return object(there->second, rank,
+                  absl::StrCat("have parts of one GPU (MIG), which NCCL lets them from ", kTellsPartsApart, " on"));
   }
-  return std::nullopt;
+  return "";
 }
 
 // Why the ranks cannot use NCCL together; empty if they can.
 std::string ObjectionToNccl(const DeviceSituation& situation, absl::Span<const RankId> ranks) {
-  if (const auto sharing = RanksThatShare(situation, ranks)) {
-    return absl::StrCat("ranks ", sharing->first, " and ", sharing->second,
-                        " share a GPU, which NCCL does not let them");
-  }
+  if (std::string objection = ObjectionToDevices(situation, ranks); !objection.empty()) return objection;
   const RankId first = ranks.front();
   for (const RankId rank : ranks) {
     const DeviceFacts& facts = FactsOf(situation, rank);

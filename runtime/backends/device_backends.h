@@ -24,8 +24,8 @@ namespace ronda {
 // The facts about its device that a rank sends to the others, for the choice of a backend.
 struct DeviceFacts {
   std::string host;         // by the name that NCCL gives it
-  std::string pci_bus;      // NCCL refuses two ranks with the same one on the same host
-  std::string uuid;         // of the device, the same in every container; empty: not to be compared
+  std::string pci_bus;      // before 2.30.7, NCCL refuses two ranks with the same one on the same host
+  std::string uuid;         // of the device or its part, the same in every container; empty: not to be compared
   std::string nccl;         // the version of NCCL; empty: none can be used
   std::string why_no_nccl;  // the reason, if none can be used
   std::string wanted;       // RONDA_DEVICE_BACKEND; rank 0's applies

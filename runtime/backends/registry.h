@@ -17,9 +17,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "runtime/base/types.h"
-#include "runtime/collectives/messages/point_to_point.h"
 #include "runtime/collectives/nccl/nccl_library.h"
 #include "runtime/collectives/transport.h"
+#include "runtime/point_to_point/point_to_point.h"
 
 namespace ronda {
 

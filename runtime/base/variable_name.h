@@ -53,7 +53,6 @@ inline constexpr absl::string_view kVariables[] = {
     "RONDA_NEGOTIATION_LOG",
     "RONDA_NETWORK_INTERFACE",
     "RONDA_OUTPUT_IS_TERMINAL",
-    "RONDA_PYTHON_BINDING",
     "RONDA_RANK",
     "RONDA_REPLACE_BACKEND",
     "RONDA_REPRODUCIBLE",

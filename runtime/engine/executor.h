@@ -33,8 +33,8 @@
 #include "runtime/engine/tensor_log.h"
 #include "runtime/engine/tensor_queue.h"
 #include "runtime/monitor/statistics.h"
+#include "runtime/negotiation/locked_schedule.h"
 #include "runtime/negotiation/messages.h"
-#include "runtime/schedule/locked_schedule.h"
 
 namespace ronda {
 

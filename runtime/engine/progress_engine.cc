@@ -102,9 +102,13 @@ void ProgressEngine::Disconnect() {
 void ProgressEngine::LeaveSeat() {
   Steps* const steps = steps_;
   const bool must_ring = std::exchange(must_ring_, false);
+  const bool returns_at_once = std::exchange(returns_at_once_, false);
   ringing_.fetch_add(1, std::memory_order_relaxed);
-  const bool has_word = seat_.Leave() != Seat::Word::kNone;
-  if (steps != nullptr && (must_ring || has_word)) steps->Wake();
+  const Seat::Word word = seat_.Leave();
+  // A thread that returns at once would be found driving again, and would ring again when it leaves, and so on. Its
+  // next step finds what the background thread came for, or that thread does after its nap.
+  const bool is_called = word == Seat::Word::kSleeps || (word == Seat::Word::kNaps && !returns_at_once);
+  if (steps != nullptr && (must_ring || is_called)) steps->Wake();
   if (ringing_.fetch_sub(1, std::memory_order_release) == 1) ringing_.notify_all();
 }
 
@@ -141,9 +145,16 @@ ProgressEngine::Attempt ProgressEngine::Drive(absl::FunctionRef<bool()> done) {
   if (!is_counted) {
     const uint64_t now = CheapTicks(), before = driven_ticks_.load(std::memory_order_relaxed);
     driven_ticks_.store(before + now - std::min(now, began), std::memory_order_relaxed);
+    NoteCallLocked(began, now);
   }
   LeaveSeat();
   return Attempt::kDriven;
+}
+
+void ProgressEngine::NoteCallLocked(uint64_t began, uint64_t ended) {
+  returns_at_once_ = began - last_call_ended_ <= last_call_took_;
+  last_call_took_ = ended - began;
+  last_call_ended_ = ended;
 }
 
 void ProgressEngine::DriveLocked(absl::FunctionRef<bool()> done) {

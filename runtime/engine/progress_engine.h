@@ -169,6 +169,9 @@ class ProgressEngine {
   // Drives as soon as no other thread does, if that happens soon.
   void DriveSoon(absl::FunctionRef<bool()> done);
   void DriveLocked(absl::FunctionRef<bool()> done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(seat_);
+  // A blocking call drove from `began` to `ended`, in CheapTicks(). Guesses whether the program makes the next one at
+  // once: it does if it spent less time outside the last two calls than in the first of them.
+  void NoteCallLocked(uint64_t began, uint64_t ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(seat_);
   void TakeNoteLocked(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(seat_);
   // The thread stops driving; its last step returned `progress`.
   void StopDrivingLocked(Steps::Progress progress) ABSL_EXCLUSIVE_LOCKS_REQUIRED(seat_);
@@ -181,6 +184,10 @@ class ProgressEngine {
   absl::Time sleeps_until_ ABSL_GUARDED_BY(seat_) = absl::InfinitePast();
   bool must_ring_ ABSL_GUARDED_BY(seat_) = false;  // when the seat is given back
   bool driven_ ABSL_GUARDED_BY(seat_) = false;     // by another thread, since the background thread's last look
+  // Of the last blocking call, in CheapTicks().
+  uint64_t last_call_ended_ ABSL_GUARDED_BY(seat_) = 0;
+  uint64_t last_call_took_ ABSL_GUARDED_BY(seat_) = 0;
+  bool returns_at_once_ ABSL_GUARDED_BY(seat_) = false;  // the thread that gives back the seat will drive again
   Habit habit_;
   std::atomic<int> ringing_{0};  // threads that have given back the seat, or are about to, and may still ring
   std::atomic<int> waiting_{0};

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,7 +12,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -26,10 +24,10 @@
 #include "runtime/base/types.h"
 #include "runtime/collectives/transport.h"
 #include "runtime/engine/callback_thread.h"
-#include "runtime/engine/coordinator_role.h"
+#include "runtime/engine/coordination_loop.h"
 #include "runtime/engine/device/device_lane.h"
 #include "runtime/engine/device/rank_device.h"
-#include "runtime/engine/executor.h"
+#include "runtime/engine/guarded_steps.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/progress_engine.h"
 #include "runtime/engine/submission.h"
@@ -39,7 +37,6 @@
 #include "runtime/monitor/rank_request.h"
 #include "runtime/monitor/statistics.h"
 #include "runtime/monitor/timeline/timeline.h"
-#include "runtime/negotiation/reporter.h"
 
 namespace ronda {
 
@@ -47,10 +44,8 @@ namespace ronda {
 // ranks agree on. The work is done by a background thread, or by a thread that waits for it (progress_engine.h).
 // Nothing here is global: several ranks can live in one process.
 //
-// Trainer threads fill the queue, and steps empty it. A step moves submissions to the negotiation, or carries out the
-// coordinator's last response list, or the next bucket of the locked schedule. While a schedule is locked, the ranks
-// send no control messages. Every error and every exception in a step fails the job: it is recorded for all ranks,
-// every handle in flight completes with it, and the job is over.
+// Trainer threads fill the queue, and the steps of CoordinationLoop empty it. An error in a step fails the job
+// (GuardedSteps): every handle in flight completes with it, and the job is over.
 //
 //   std::unique_ptr<Runtime> runtime = Runtime::Create({}, topology, std::move(transport));
 //   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime->Submit({.name = "loss", ...}));
@@ -58,7 +53,7 @@ namespace ronda {
 //
 // Thread-safe; the progress thread makes the steps (progress_engine.h). Owns the rank's transport. If a runtime is
 // destroyed without a shutdown, the other ranks see that as a failure of this rank.
-class Runtime : private ProgressEngine::Steps {
+class Runtime {
  public:
   struct Options {
     Tunables tunables;
@@ -74,7 +69,7 @@ class Runtime : private ProgressEngine::Steps {
   // Starts the background thread.
   static std::unique_ptr<Runtime> Create(Options options, Topology topology, Transport transport);
 
-  ~Runtime() override;
+  ~Runtime();
 
   const Topology& topology() const { return topology_; }
 
@@ -168,20 +163,13 @@ class Runtime : private ProgressEngine::Steps {
   void AnnounceExit();
 
   // The job's failure, as far as this rank knows; OK if it has not failed.
-  absl::Status failure() const { return control_->failure(); }
+  absl::Status failure() const { return transport_.control->failure(); }
 
  private:
-  // A response list that is being carried out.
-  struct Orders {
-    Reporter::Work work;
-    size_t next_bucket = 0;
-
-    bool has_buckets() const { return next_bucket < work.buckets.size(); }
-  };
-
   Runtime(Options options, Topology topology, Transport transport);
   CallbackThread::Hooks MakeHooks();
   DeviceLanes::Options MakeDeviceOptions();
+  std::unique_ptr<CoordinationLoop> MakeLoop();
 
   // Sleeps in ControlPlane::Wait until a submission, a message or a deadline gives it work. Returns when the job has
   // ended.
@@ -199,69 +187,17 @@ class Runtime : private ProgressEngine::Steps {
   // operation and waits for it, until `deadline` at the latest.
   void Announce(absl::Time now);
   void CarryOut(const Handle& handle, absl::Duration deadline = absl::InfiniteDuration());
-  // Rings the doorbell: the background thread wakes up and looks for work.
-  void Wake() override { transport_.control->Wake(); }
+  void Wake() { transport_.control->Wake(); }
   // Called when something has ended for which a shutdown may wait.
   void WakeForShutdown();
-
-  // Called by the progress engine. Errors and exceptions end here.
-  Progress Advance() override;
-  Progress TakeNote(absl::Time now) override;
-  absl::Time NextDeadline() override;
-  // Also in a locked schedule, because another rank may call it off.
-  bool StartPolling() override { return control_->StartPolling(); }
-  bool KeepPolling() override { return control_->KeepPolling(); }
-  void StopPolling() override { control_->StopPolling(); }
-
-  // Makes `step`; if it returns an error or throws, the job fails.
-  Progress Guard(absl::FunctionRef<absl::StatusOr<Progress>()> step);
-  absl::StatusOr<Progress> StepOrCatch(absl::FunctionRef<absl::StatusOr<Progress>()> step);
-  void End();
-  absl::Status Fail(const absl::Status& cause);
-  absl::Status FailOrRetry(const absl::Status& cause);
-  // If one of Abseil's hash tables found no memory to grow, it cannot be destroyed. So the state with such tables is
-  // leaked; the job is over and no longer needs it.
-  void AbandonState();
 
   // Carries out a request that a user of rondactl makes to this rank.
   absl::StatusOr<std::string> CarryOutRequest(const TimelineRequest& request);
 
-  // Does the next thing that is ready; kOver once every rank has shut down.
-  absl::StatusOr<Progress> Step();
-  absl::Status ReportFresh(absl::Time now);
-  // Whether the program waits. The coordinator needs this to find ranks that wait for each other.
-  absl::Time NextLookAtProgram() const;
-  void LookAtProgram(absl::Time now);
-  void TakeFresh(absl::Time now);
-  void ShutDownIfDone(absl::Time now);
-  // Reports, once, that this rank will submit nothing more, after everything that it has submitted is reported.
-  void Drain();
-  void Report(TensorEntry& entry);
-  // Reports again the tensors that could not be reported before.
-  void ReportHeld();
-  // A schedule has begun or was unlocked: submits the tensors in flight to the reporter again.
-  void ReportAnew();
-  void ReportWhatWaited(absl::Time now);
-
-  // kNone if no bucket of the locked schedule is ready.
-  absl::StatusOr<Progress> FollowSchedule(absl::Time now);
-
-  absl::StatusOr<Progress> Listen(absl::Time now);
-  absl::Status Coordinate(absl::Time now);
-
-  absl::StatusOr<Progress> CarryOutNext();
-  absl::Status Begin(const std::string& list);
-  void ApplySettings(const JobSettings& settings);
-  void RecordOrders(const std::vector<AgreedBucket>& buckets);
-  absl::Status Answer(const TensorError& error);
-  absl::StatusOr<Progress> Conclude();
-
   const Topology topology_;
   const Options options_;
   Transport transport_;
-  ControlPlane* const control_;  // owned by the transport
   std::atomic<bool> shutdown_requested_{false};
-  std::atomic<bool> ended_{false};  // in an orderly way
   const std::shared_ptr<ProgressEngine> progress_;
   const std::shared_ptr<CallbackThread> callbacks_;
   ProcessSets process_sets_;
@@ -271,32 +207,13 @@ class Runtime : private ProgressEngine::Steps {
   TensorLog log_;
   TensorQueue queue_;
   RankDevice device_;
-  // The rest belongs to the progress thread.
-  DeviceLanes devices_;
-  absl::Duration cycle_time_;  // as the coordinator sets it, once known
-  AnswerWatch answers_;
-  std::unique_ptr<Reporter> reporter_;
-  std::unique_ptr<Executor> executor_;
-  std::unique_ptr<CoordinatorRole> role_;  // on the coordinator
-  std::unique_ptr<ScheduleRunner> schedule_;
-  bool started_ = false;
-  absl::Time look_at_program_ = absl::InfiniteFuture();
-  std::vector<TensorEntry*> held_;       // taken, to be reported when Executor::MayGive allows it
-  std::vector<ControlMessage> reports_;  // on the coordinator: received, not processed
-  std::deque<std::string> lists_;        // received, not started
-  std::optional<Orders> orders_;         // started, not finished
-  enum class Departure { kNotYet, kDraining, kReported } departure_ = Departure::kNotYet;
-  absl::Status outcome_;  // once the job is over: OK after a shutdown of all ranks, else the job's failure
-  // Created in advance, because there is no memory for it when it is needed.
-  const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory in the progress engine");
-  const absl::Status shut_down_ = absl::CancelledError("the job has been shut down");
-  std::unique_ptr<std::byte[]> emergency_memory_;  // freed when memory runs out, so that the error can be reported
+  DeviceLanes devices_;  // belongs to the progress thread
+  GuardedSteps steps_;
 
   std::thread background_thread_;
   mutable Mutex mu_;
   CondVar job_ended_;
   bool is_over_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status result_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace ronda

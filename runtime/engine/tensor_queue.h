@@ -25,9 +25,9 @@
 #include "runtime/engine/progress_engine.h"
 #include "runtime/engine/submission.h"
 #include "runtime/engine/tensor_log.h"
+#include "runtime/negotiation/locked_schedule.h"
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/tensor_request.h"
-#include "runtime/schedule/locked_schedule.h"
 
 namespace ronda {
 

@@ -28,8 +28,6 @@
 #include "runtime/launch/job_observer.h"
 #include "runtime/launch/node.h"
 #include "runtime/launch/node_numbers.h"
-#include "runtime/launch/options/arguments.h"
-#include "runtime/launch/options/local_host.h"
 #include "runtime/launch/output/output_sinks.h"
 #include "runtime/launch/plan/job_plan.h"
 #include "runtime/launch/preflight/build_report.h"
@@ -38,6 +36,8 @@
 #include "runtime/launch/supervise/poll_set.h"
 #include "runtime/launch/supervise/supervisor.h"
 #include "runtime/net/endpoint.h"
+#include "runtime/options/arguments.h"
+#include "runtime/options/local_host.h"
 
 namespace ronda {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "runtime/launch/options/launch_options.h"
+#include "runtime/options/launch_options.h"
 
 namespace ronda {
 

@@ -20,13 +20,13 @@
 #include "runtime/base/version.h"
 #include "runtime/launch/elastic/node_connection.h"
 #include "runtime/launch/job_runner.h"
-#include "runtime/launch/options/hosts.h"
-#include "runtime/launch/options/local_host.h"
 #include "runtime/launch/plan/node_plan.h"
 #include "runtime/launch/remote_agent.h"
 #include "runtime/launch/supervise/supervisor.h"
 #include "runtime/net/endpoint.h"
 #include "runtime/net/sockets.h"
+#include "runtime/options/hosts.h"
+#include "runtime/options/local_host.h"
 
 namespace ronda {
 namespace {

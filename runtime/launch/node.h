@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/launch/elastic/node_connection.h"
 #include "runtime/launch/elastic/node_list.h"
-#include "runtime/launch/options/launch_options.h"
+#include "runtime/options/launch_options.h"
 
 namespace ronda {
 

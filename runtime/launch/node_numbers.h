@@ -4,7 +4,7 @@
 #define RONDA_RUNTIME_LAUNCH_NODE_NUMBERS_H_
 
 #include "absl/status/statusor.h"
-#include "runtime/launch/options/launch_options.h"
+#include "runtime/options/launch_options.h"
 
 namespace ronda {
 

@@ -34,8 +34,6 @@
 #include "runtime/launch/elastic/agent_members.h"
 #include "runtime/launch/elastic/member_processes.h"
 #include "runtime/launch/job_runner.h"
-#include "runtime/launch/options/launch_options.h"
-#include "runtime/launch/options/local_host.h"
 #include "runtime/launch/output/output_sinks.h"
 #include "runtime/launch/plan/launch_plan.h"
 #include "runtime/launch/plan/node_plan.h"
@@ -47,6 +45,8 @@
 #include "runtime/launch/supervise/poll_set.h"
 #include "runtime/launch/supervise/supervisor.h"
 #include "runtime/net/endpoint.h"
+#include "runtime/options/launch_options.h"
+#include "runtime/options/local_host.h"
 
 namespace ronda {
 namespace {

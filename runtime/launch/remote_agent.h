@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "runtime/launch/options/launch_options.h"
+#include "runtime/options/launch_options.h"
 
 namespace ronda {
 

@@ -14,11 +14,11 @@
 #include "runtime/base/version.h"
 #include "runtime/launch/elastic/node_connection.h"
 #include "runtime/launch/job_runner.h"
-#include "runtime/launch/options/arguments.h"
-#include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/preflight/build_report.h"
 #include "runtime/launch/preflight/host_probe.h"
 #include "runtime/launch/preflight/preflight.h"
+#include "runtime/options/arguments.h"
+#include "runtime/options/launch_options.h"
 
 namespace ronda {
 namespace {

@@ -15,8 +15,8 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/types.h"
-#include "runtime/collectives/messages/point_to_point.h"
 #include "runtime/mpi/plugin.h"
+#include "runtime/point_to_point/point_to_point.h"
 
 namespace ronda {
 

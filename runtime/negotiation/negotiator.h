@@ -20,7 +20,7 @@
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/pending_tensors.h"
 #include "runtime/negotiation/response_cache.h"
-#include "runtime/schedule/schedule_planner.h"
+#include "runtime/negotiation/schedule_planner.h"
 
 namespace ronda {
 

@@ -11,19 +11,19 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
+#include "runtime/negotiation/locked_schedule.h"
 #include "runtime/negotiation/membership.h"
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/response_cache.h"
-#include "runtime/schedule/locked_schedule.h"
 
 namespace ronda {
 
 // A rank's side of the negotiation. It turns submissions into reports, by id if the response cache knows them, and
 // response lists into work.
 //
-// While a schedule is locked (runtime/schedule/locked_schedule.h), the caller submits nothing here and takes no report.
-// When a schedule begins, submissions made here are forgotten. When it is unlocked, the caller submits everything in
-// flight here again, in the original order.
+// While a schedule is locked (runtime/negotiation/locked_schedule.h), the caller submits nothing here and takes no
+// report. When a schedule begins, submissions made here are forgotten. When it is unlocked, the caller submits
+// everything in flight here again, in the original order.
 //
 // A pure state machine; the Negotiator is its counterpart on the coordinator. Thread-compatible.
 class Reporter {

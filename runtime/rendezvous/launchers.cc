@@ -16,8 +16,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "runtime/base/config.h"
+#include "runtime/base/slurm_variables.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/rendezvous/slurm_variables.h"
 
 namespace ronda {
 namespace {

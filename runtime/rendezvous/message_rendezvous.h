@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "runtime/collectives/messages/point_to_point.h"
 #include "runtime/control/mpi/frame_link.h"
+#include "runtime/point_to_point/point_to_point.h"
 #include "runtime/rendezvous/rendezvous_table.h"
 
 namespace ronda {

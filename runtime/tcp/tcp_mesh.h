@@ -13,8 +13,8 @@
 #include "absl/time/time.h"
 #include "runtime/base/peer.h"
 #include "runtime/base/types.h"
-#include "runtime/collectives/messages/point_to_point.h"
 #include "runtime/net/endpoint.h"
+#include "runtime/point_to_point/point_to_point.h"
 #include "runtime/tcp/tcp_handshake.h"
 #include "runtime/tcp/tcp_listener.h"
 

@@ -16,7 +16,7 @@
 #include "absl/types/span.h"
 #include "runtime/base/types.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/collectives/messages/point_to_point.h"
+#include "runtime/point_to_point/point_to_point.h"
 
 namespace ronda {
 
@@ -88,6 +88,7 @@ class TcpMessages : public PointToPoint {
   absl::StatusOr<bool> Test(absl::Span<Request> requests) override;
 
   void Rest(absl::Duration longest) override;
+  bool rest_ends_with_data() const override { return true; }
 
  private:
   struct Connection {

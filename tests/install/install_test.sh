@@ -89,6 +89,11 @@ grep -q "2 ranks, started by rondarun" "$work/bench.log" || fail "ronda-bench: $
 grep -q "beside Gloo" "$work/peer.log" || fail "ronda-bench --peer gloo: $(cat "$work/peer.log")"
 [[ -x $prefix/lib/ronda/openmpi_first_allreduce ]] || fail "the program of ronda-bench startup is not installed"
 
+# And the program of its report.
+mkdir "$work/no-results"
+if output=$("$prefix/bin/ronda-bench" report "$work/no-results" 2>&1); then fail "there is a report of no results"; fi
+[[ $output == *"no-results: there is no file *.json in this folder"* ]] || fail "ronda-bench report: $output"
+
 # The plugins lie where libronda.so looks for them, and can be loaded.
 for plugin in libronda_mpi.so libronda_mpi_mpich.so; do
   [[ -x $prefix/lib/$plugin ]] || fail "$plugin is not installed"

@@ -76,6 +76,9 @@ done
 for name in rondarun horovodrun rondactl ronda-monitor ronda-bench; do
   [[ -s venv/share/man/man1/$name.1 && -s venv/share/bash-completion/completions/$name ]] || fail "the manual page or the completion of $name"
 done
+mkdir no-results
+if output=$(venv/bin/ronda-bench report no-results 2>&1); then fail "there is a report of no results"; fi
+[[ $output == *"no-results: there is no file *.json in this folder"* ]] || fail "ronda-bench report: $output"
 output=$(venv/bin/rondarun --monitor --dry-run -np 1 true) || fail "rondarun --monitor: $output"
 [[ $output == *"/ronda/lib/ronda-monitor --wait --port 0 "* ]] || fail "rondarun --monitor: $output"
 echo "all is well: $(< wheel.log)"

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Handles of the low-level binding: references that they keep, threads, signals, leaks and fork().
-
-RONDA_PYTHON_BINDING selects which of the two implementations is tested.
-"""
+"""Handles of the low-level binding: references that they keep, threads, signals, leaks, fork()."""
 
 import gc
 import multiprocessing

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Operations without a name, and sets that are removed, on any number of ranks.
-
-RONDA_PYTHON_BINDING selects which of the two implementations is tested.
-"""
+"""Operations without a name, and sets that are removed, on any number of ranks."""
 
 import os
 import time

@@ -247,34 +247,27 @@ say("again")
 
 
 class LibraryTest(unittest.TestCase):
-    """The choice of the binding."""
+    """The import of the binding."""
 
-    def module(self, binding):
-        env = {**ronda_test.environment(), "RONDA_PYTHON_BINDING": binding}
-        source = "from ronda._library import native; print(native.__name__)"
-        return subprocess.run(
-            [sys.executable, "-c", source], env=env, capture_output=True, text=True, check=False
-        )
-
-    def test_choices(self):
-        self.assertEqual(self.module("native").stdout, "ronda._native\n")
-        self.assertEqual(self.module("ctypes").stdout, "ronda._fallback\n")
-        self.assertEqual(self.module("").stdout, "ronda._native\n")
-        self.assertIn(
-            "RONDA_PYTHON_BINDING is 'rust': it must be native or ctypes",
-            self.module("rust").stderr,
-        )
-
-    def test_both_have_the_same_functions(self):
-        source = """
-from ronda import _native, _fallback
-print(sorted(set(vars(_native)) - set(vars(_fallback))))
-"""
-        env = ronda_test.environment()
+    def test_free_threaded_python_is_refused(self):
         result = subprocess.run(
-            [sys.executable, "-c", source], env=env, capture_output=True, text=True, check=False
+            [sys.executable, "-c", "import sys; sys.abiflags += 't'; import ronda"],
+            env=ronda_test.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
         )
-        self.assertEqual(result.stdout, "['_close']\n", result.stderr)
+        self.assertEqual(result.returncode, 1)
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        self.assertIn(
+            f"ImportError: ronda: {sys.executable} is a free-threaded Python, which Ronda does not "
+            "support",
+            result.stderr,
+        )
+        self.assertIn(
+            f"Run the program with the Python {version} that has a GIL (python{version}).",
+            result.stderr,
+        )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The functions of the low-level binding and their errors, on any number of ranks.
-
-RONDA_PYTHON_BINDING selects which of the two implementations is tested.
-"""
+"""The functions of the low-level binding and their errors, on any number of ranks."""
 
 import array
 import os

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "runtime/collectives/messages/point_to_point.h"
+#include "runtime/point_to_point/point_to_point.h"
 #include "tests/simulation/virtual_threads.h"
 
 namespace ronda::simulation {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "runtime/collectives/host_map.h"
-#include "runtime/collectives/messages/point_to_point.h"
 #include "runtime/collectives/transport.h"
+#include "runtime/point_to_point/point_to_point.h"
 #include "runtime/tcp/tcp_listener.h"
 #include "runtime/tcp/tcp_mesh.h"
 

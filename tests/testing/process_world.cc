@@ -21,7 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "runtime/base/clock.h"
-#include "runtime/launch/options/local_host.h"
+#include "runtime/options/local_host.h"
 
 namespace ronda::testing {
 namespace {

@@ -19,6 +19,7 @@ from commits import check_commits
 from compiled import check_clang, check_clang_tidy
 from links import check_links
 from programs import (
+    check_circles,
     check_clang_format,
     check_function_length,
     check_ruff,
@@ -44,6 +45,7 @@ _WITHOUT_BUILD: dict[str, Check] = {
     "words of identifiers": check_words,
     "calls": check_calls,
     "names of C++ types": check_type_names,
+    "circles of folders": check_circles,
     "links": check_links,
     "commit messages": check_commits,
     "formatting of C, C++, CUDA and Proto": check_clang_format,

@@ -102,6 +102,11 @@ def check_torch_types(sources: Sources) -> Iterator[Finding]:
     yield from _complaints("mypy with PyTorch", command, sources.root / "client/python")
 
 
+def check_circles(sources: Sources) -> Iterator[Finding]:
+    """No folders of the C++ sources include each other in a circle."""
+    yield from _complaints("circles", [sys.executable, "tools/layers/circles.py"], sources.root)
+
+
 def check_function_length(sources: Sources) -> Iterator[Finding]:
     """A function has at most 60 lines of code."""
     paths = sources.chosen(*CPP, ".py")

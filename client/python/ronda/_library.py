@@ -1,28 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Chooses the binding of the C ABI: the extension module, or ctypes, which every interpreter has.
-
-RONDA_PYTHON_BINDING sets the choice: "native" or "ctypes".
-"""
+"""Loads the binding of the C ABI: the extension module, which `_native.pyi` documents."""
 
 from __future__ import annotations
 
-import os
+import sys
 
 from ronda import errors
 
-_choice = os.environ.get("RONDA_PYTHON_BINDING", "")
-if _choice not in ("", "native", "ctypes"):
-    raise ValueError(f"RONDA_PYTHON_BINDING is '{_choice}': it must be native or ctypes")
+if "t" in sys.abiflags:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    raise ImportError(
+        f"ronda: {sys.executable} is a free-threaded Python, which Ronda does not support: its "
+        "extension module uses CPython's limited API of 3.10, which such an interpreter does not "
+        f"have. Run the program with the Python {version} that has a GIL (python{version})."
+    )
 
-try:
-    if _choice == "ctypes":
-        raise ImportError
-    from ronda import _native as native
-except ImportError:
-    if _choice == "native":
-        raise
-    from ronda import _fallback as native  # type: ignore[no-redef]
+from ronda import _native as native
 
 native.set_error_types(errors.BY_STATUS)
 

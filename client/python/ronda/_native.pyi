@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The C ABI, as Python calls it: an extension module over libronda.so, or its substitute by ctypes.
+"""The C ABI, as Python calls it: an extension module over libronda.so.
 
 It is deliberately low-level: buffers are addresses, enumerations are the numbers of ronda.h, and
 nothing is checked twice. Every function that may wait releases the GIL. Functions that wait for

@@ -86,7 +86,8 @@ absl::StatusOr<bool> MessageLink::IsComplete(Transfer& transfer) {
 }
 
 absl::Status MessageLink::WaitFor(Transfer& transfer, const RunningCollective& running) {
-  for (int i = 0; i < kLooks; ++i) {
+  const int looks = sleeps_at_once() ? 1 : kLooks;
+  for (int i = 0; i < looks; ++i) {
     RONDA_ASSIGN_OR_RETURN(const bool is_complete, IsComplete(transfer));
     if (is_complete) return absl::OkStatus();
   }
@@ -97,18 +98,22 @@ absl::Status MessageLink::WaitLonger(Transfer& transfer, const RunningCollective
   const absl::Duration start = MonotonicTime();
   WaitWatch watch(running, *options_.flights);
   for (;;) {
+    Sleep(MonotonicTime() - start);
     for (int i = 0; i < kLooksPerRound; ++i) {
-      if (!keeps_core_) sched_yield();
       RONDA_ASSIGN_OR_RETURN(const bool is_complete, IsComplete(transfer));
       if (is_complete) return absl::OkStatus();
-      if (MonotonicTime() - start > kLookOn) break;
+      if (sleeps_at_once() || MonotonicTime() - start > kLookOn) break;
+      if (!keeps_core_) sched_yield();
     }
     RONDA_RETURN_IF_ERROR(failure());
     RONDA_RETURN_IF_ERROR(watch.Check(options_.peers[static_cast<size_t>(transfer.peer)]));
     if (watch.has_warned() && running.late_call != nullptr) running.late_call->Make();
-    const absl::Duration waited = MonotonicTime() - start;
-    if (waited > kLookOn) options_.messages->Rest(std::min(waited / kSleepShare, kLongestSleep));
   }
+}
+
+void MessageLink::Sleep(absl::Duration waited) {
+  if (sleeps_at_once()) return options_.messages->Rest(kLongestSleep);
+  if (waited > kLookOn) options_.messages->Rest(std::min(waited / kSleepShare, kLongestSleep));
 }
 
 absl::Status MessageLink::Explain(const absl::Status& error, RankId peer) const {

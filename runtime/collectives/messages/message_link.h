@@ -13,9 +13,9 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/peer.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/messages/point_to_point.h"
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/monitor/wait_watch.h"
+#include "runtime/point_to_point/point_to_point.h"
 
 namespace ronda {
 
@@ -34,9 +34,10 @@ class TransferSet {
 // One rank's messages to and from the others, and its waits for them.
 //
 // A wait always knows the rank that it waits for: it handles the transfers one after the other, while all of them make
-// progress. A wait begins with a number of polls. If ranks outnumber cores, it yields the core between them. A long
-// wait sleeps between polls, each time for a small part of the time it has waited: a sleeping rank moves no messages,
-// and not all messages wake a rank.
+// progress. A wait begins with a number of polls. A long wait sleeps between polls, each time for a small part of the
+// time it has waited: a sleeping rank moves no messages, and not all messages wake a rank. If ranks outnumber cores,
+// the rank that is late may need this rank's core. Then a wait sleeps at once if the messages wake the rank, as those
+// over TCP do; otherwise it yields the core between its polls.
 //
 // Thread-compatible.
 class MessageLink {
@@ -57,6 +58,8 @@ class MessageLink {
   absl::Status failure() const { return options_.job_failure(); }
   // Whether a wait keeps its core between polls: this host has a core for each of its ranks.
   bool keeps_core() const { return keeps_core_; }
+  // Whether a wait sleeps at once.
+  bool sleeps_at_once() const { return !keeps_core_ && options_.messages->rest_ends_with_data(); }
 
   // Describes the collective that this rank runs, for waits. With `steps` ranks between the late rank and this one, all
   // of which wait, this rank's deadline is a little later. So the rank that waits for the late rank itself is the first
@@ -77,6 +80,8 @@ class MessageLink {
   absl::StatusOr<bool> IsComplete(Transfer& transfer);
   absl::Status WaitFor(Transfer& transfer, const RunningCollective& running);
   absl::Status WaitLonger(Transfer& transfer, const RunningCollective& running);
+  // In a wait that has lasted for `waited`: sleeps if it is time to.
+  void Sleep(absl::Duration waited);
   // Returns `error`, or the job's failure if that is its cause.
   absl::Status Explain(const absl::Status& error, RankId peer) const;
 

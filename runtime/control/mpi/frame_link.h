@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/types.h"
-#include "runtime/collectives/messages/point_to_point.h"
+#include "runtime/point_to_point/point_to_point.h"
 
 namespace ronda {
 

@@ -15,9 +15,9 @@
 #include "absl/time/time.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/types.h"
-#include "runtime/collectives/messages/point_to_point.h"
 #include "runtime/control/mpi/frame_link.h"
 #include "runtime/control/tree/frame_stream.h"
+#include "runtime/point_to_point/point_to_point.h"
 
 namespace ronda {
 

@@ -12,9 +12,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "runtime/base/peer.h"
-#include "runtime/collectives/messages/point_to_point.h"
 #include "runtime/control/control_plane.h"
 #include "runtime/monitor/flight_recorder.h"
+#include "runtime/point_to_point/point_to_point.h"
 
 namespace ronda {
 

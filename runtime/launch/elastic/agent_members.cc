@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "runtime/base/clock.h"
-#include "runtime/launch/options/local_host.h"
+#include "runtime/options/local_host.h"
 
 namespace ronda {
 namespace {

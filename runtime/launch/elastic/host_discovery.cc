@@ -9,9 +9,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/launch/options/hosts.h"
 #include "runtime/launch/supervise/child_process.h"
 #include "runtime/launch/supervise/verdict.h"
+#include "runtime/options/hosts.h"
 
 namespace ronda {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
-#include "runtime/launch/options/hosts.h"
+#include "runtime/options/hosts.h"
 
 namespace ronda {
 namespace {

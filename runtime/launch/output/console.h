@@ -13,10 +13,10 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/types.h"
-#include "runtime/launch/options/arguments.h"
-#include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/output/last_error.h"
 #include "runtime/launch/output/output_sinks.h"
+#include "runtime/options/arguments.h"
+#include "runtime/options/launch_options.h"
 
 namespace ronda {
 

@@ -15,7 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/types.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/launch/options/launch_options.h"
+#include "runtime/options/launch_options.h"
 
 namespace ronda {
 

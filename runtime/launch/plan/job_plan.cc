@@ -18,8 +18,6 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/elastic/membership.h"
 #include "runtime/launch/elastic/member_processes.h"
-#include "runtime/launch/options/hosts.h"
-#include "runtime/launch/options/shell_words.h"
 #include "runtime/launch/plan/launch_plan.h"
 #include "runtime/launch/plan/mpirun_command.h"
 #include "runtime/launch/plan/node_plan.h"
@@ -28,6 +26,8 @@
 #include "runtime/launch/supervise/mpirun_part.h"
 #include "runtime/launch/supervise/supervisor.h"
 #include "runtime/net/endpoint.h"
+#include "runtime/options/hosts.h"
+#include "runtime/options/shell_words.h"
 
 namespace ronda {
 namespace {

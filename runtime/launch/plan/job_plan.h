@@ -16,13 +16,13 @@
 #include "runtime/base/types.h"
 #include "runtime/launch/elastic/elastic_job.h"
 #include "runtime/launch/elastic/node_list.h"
-#include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/plan/launch_plan.h"
 #include "runtime/launch/plan/mpirun_command.h"
 #include "runtime/launch/supervise/job_part.h"
 #include "runtime/launch/supervise/shutdown_schedule.h"
 #include "runtime/launch/supervise/supervisor.h"
 #include "runtime/net/endpoint.h"
+#include "runtime/options/launch_options.h"
 
 namespace ronda {
 

@@ -14,9 +14,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/base/peer.h"
-#include "runtime/launch/options/hosts.h"
-#include "runtime/launch/options/launch_options.h"
-#include "runtime/launch/options/local_host.h"
+#include "runtime/options/hosts.h"
+#include "runtime/options/launch_options.h"
+#include "runtime/options/local_host.h"
 
 namespace ronda {
 

@@ -19,9 +19,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/launch/options/shell_words.h"
 #include "runtime/launch/plan/place_variables.h"
 #include "runtime/launch/supervise/mpirun_part.h"
+#include "runtime/options/shell_words.h"
 
 namespace ronda {
 namespace {

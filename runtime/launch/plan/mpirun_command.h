@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "runtime/launch/options/hosts.h"
-#include "runtime/launch/options/launch_options.h"
+#include "runtime/options/hosts.h"
+#include "runtime/options/launch_options.h"
 
 namespace ronda {
 

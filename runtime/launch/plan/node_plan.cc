@@ -11,10 +11,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/launch/elastic/agent_host.h"
-#include "runtime/launch/options/shell_words.h"
 #include "runtime/launch/plan/launch_plan.h"
 #include "runtime/launch/plan/ssh_plan.h"
 #include "runtime/launch/supervise/agent.h"
+#include "runtime/options/shell_words.h"
 
 namespace ronda {
 namespace {

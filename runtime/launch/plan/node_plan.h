@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/plan/job_plan.h"
+#include "runtime/options/launch_options.h"
 
 namespace ronda {
 

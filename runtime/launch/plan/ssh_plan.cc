@@ -16,11 +16,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/launch/options/hosts.h"
-#include "runtime/launch/options/shell_words.h"
 #include "runtime/launch/plan/launch_plan.h"
 #include "runtime/launch/plan/place_variables.h"
 #include "runtime/launch/supervise/agent.h"
+#include "runtime/options/hosts.h"
+#include "runtime/options/shell_words.h"
 
 namespace ronda {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/plan/job_plan.h"
+#include "runtime/options/launch_options.h"
 
 namespace ronda {
 

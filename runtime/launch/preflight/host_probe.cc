@@ -34,10 +34,10 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
 #include "runtime/collectives/nccl/nccl_library.h"
-#include "runtime/launch/options/local_host.h"
 #include "runtime/launch/plan/mpirun_command.h"
 #include "runtime/launch/preflight/build_report.h"
 #include "runtime/net/endpoint.h"
+#include "runtime/options/local_host.h"
 
 namespace ronda {
 namespace {

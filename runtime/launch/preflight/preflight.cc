@@ -28,10 +28,10 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/launch/options/hosts.h"
-#include "runtime/launch/options/local_host.h"
 #include "runtime/launch/plan/ssh_plan.h"
 #include "runtime/launch/preflight/host_probe.h"
+#include "runtime/options/hosts.h"
+#include "runtime/options/local_host.h"
 
 namespace ronda {
 namespace {

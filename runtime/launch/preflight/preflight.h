@@ -14,8 +14,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/preflight/preflight_report.h"
+#include "runtime/options/launch_options.h"
 
 namespace ronda {
 

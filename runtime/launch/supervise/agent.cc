@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/version.h"
-#include "runtime/launch/options/hosts.h"
+#include "runtime/options/hosts.h"
 
 namespace ronda {
 namespace {

@@ -13,10 +13,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/output/console.h"
 #include "runtime/launch/supervise/job_part.h"
 #include "runtime/launch/supervise/members.h"
+#include "runtime/options/launch_options.h"
 
 namespace ronda {
 

@@ -13,9 +13,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/supervise/guard.h"
 #include "runtime/launch/supervise/poll_set.h"
+#include "runtime/options/launch_options.h"
 
 namespace ronda {
 

@@ -14,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/environment.h"
-#include "runtime/launch/options/shell_words.h"
+#include "runtime/options/shell_words.h"
 
 namespace ronda {
 namespace {

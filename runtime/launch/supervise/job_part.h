@@ -14,12 +14,12 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/types.h"
-#include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/output/console.h"
 #include "runtime/launch/output/output_sinks.h"
 #include "runtime/launch/supervise/child_process.h"
 #include "runtime/launch/supervise/error_file.h"
 #include "runtime/launch/supervise/verdict.h"
+#include "runtime/options/launch_options.h"
 
 namespace ronda {
 

@@ -17,7 +17,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "runtime/launch/options/hosts.h"
+#include "runtime/options/hosts.h"
 
 namespace ronda {
 namespace {

@@ -18,7 +18,6 @@
 #include "absl/time/time.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/types.h"
-#include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/output/output_sinks.h"
 #include "runtime/launch/supervise/guard.h"
 #include "runtime/launch/supervise/job_part.h"
@@ -26,6 +25,7 @@
 #include "runtime/launch/supervise/poll_set.h"
 #include "runtime/launch/supervise/shutdown_schedule.h"
 #include "runtime/launch/supervise/terminal.h"
+#include "runtime/options/launch_options.h"
 
 namespace ronda {
 

@@ -14,9 +14,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/files.h"
-#include "runtime/launch/options/arguments.h"
-#include "runtime/launch/options/shell_words.h"
 #include "runtime/monitor/peer_monitor.h"
+#include "runtime/options/arguments.h"
+#include "runtime/options/shell_words.h"
 
 namespace ronda {
 namespace {

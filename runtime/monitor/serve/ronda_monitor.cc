@@ -29,8 +29,6 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/base/version.h"
-#include "runtime/launch/options/command_line.h"
-#include "runtime/launch/options/option.h"
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/monitor/jobs/job_control.h"
 #include "runtime/monitor/jobs/job_sampler.h"
@@ -48,6 +46,8 @@
 #include "runtime/monitor/serve/proved_calls.h"
 #include "runtime/net/endpoint.h"
 #include "runtime/net/message_streams.h"
+#include "runtime/options/command_line.h"
+#include "runtime/options/option.h"
 
 namespace ronda {
 namespace {

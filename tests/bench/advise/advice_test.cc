@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <variant>
 
 #include "bench/advise/advice.h"
 #include "bench/advise/link.h"
@@ -132,17 +131,6 @@ TEST(BestWireTest, RoundingHasToBeWorthIt) {
   EXPECT_EQ(BestWire(forecast), 1u);
   forecast.wires[2].step = 0.8;
   EXPECT_EQ(BestWire(forecast), 2u);
-}
-
-TEST(SpeedupFigureTest, HasTheIdealAndALineForEachFormat) {
-  const std::vector<WireOnLink> wires = {Wire("none"), Wire("fp16")};
-  const Figure figure =
-      SpeedupFigure(wires, {{.plan = {.ranks = 2}, .wires = {{.efficiency = 0.5}, {.efficiency = 0.75}}}});
-  const auto& series = std::get<LineChart>(figure).series;
-  ASSERT_EQ(series.size(), 3u);
-  EXPECT_EQ(series[0].points.back(), std::pair(2.0, 2.0));
-  EXPECT_EQ(series[2].name, "fp16");
-  EXPECT_EQ(series[2].points.back(), std::pair(2.0, 1.5));
 }
 
 TEST(LinkFromNumbersTest, NarrowFormatsAreFasterOnASlowLink) {

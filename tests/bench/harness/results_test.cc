@@ -50,6 +50,13 @@ TEST(TableTest, AColumnMayShowAFieldOfARow) {
   EXPECT_EQ(table.RowOf(ResultRow{{"us", 1.25}, {"op", "sum"}, {"bytes", int64_t{4}}}), "  sum     4   1.2\n");
 }
 
+TEST(ShortTest, HasThreeSignificantDigits) {
+  EXPECT_EQ(Short(0.0012345), "0.00123");
+  EXPECT_EQ(Short(12.345), "12.3");
+  EXPECT_EQ(Short(12345), "12345");
+  EXPECT_EQ(Short(12345678), "1.23e+07");
+}
+
 TEST(FixedTest, RoundsToDigits) {
   EXPECT_EQ(Fixed(2.345, 1), "2.3");
   EXPECT_EQ(Fixed(10, 0), "10");

@@ -201,3 +201,44 @@ class StreamsTest(unittest.TestCase):
         for future in futures:
             future.wait()
         self.assertFalse(uses_the_first_device())
+
+
+class GraphsTest(unittest.TestCase):
+    def setUp(self) -> None:
+        on_device(float(RANK + 1))
+        self.source, self.target = on_device(1.0).clone(), on_device(-1.0).clone()
+        self.graph = torch.cuda.CUDAGraph()
+
+    def check_replays(self) -> None:
+        self.assertEqual(values(self.target), [-1.0], "captured work is not done")
+        for value in (2.0, 3.0):
+            self.source.copy_(on_device(value))
+            self.graph.replay()
+            self.assertEqual(values(self.target), [value])
+
+    def test_a_graph_repeats_what_was_captured(self):
+        with torch.cuda.graph(self.graph):
+            self.target.copy_(self.source)
+        self.check_replays()
+
+    def test_a_refused_operation_leaves_the_capture_valid(self):
+        tensor = on_device(float(RANK + 1)).clone()
+        with torch.cuda.graph(self.graph):
+            with self.assertRaisesRegex(RuntimeError, "captured"):
+                dist.all_reduce(tensor)
+            self.target.copy_(self.source)
+        self.check_replays()
+        dist.all_reduce(tensor)
+        self.assertEqual(values(tensor), [SIZE * (SIZE + 1) / 2])
+
+    def test_polls_leave_the_capture_valid(self):
+        tensor = on_device(-1.0).clone()
+        torch.cuda.synchronize()
+        fill_late(tensor, float(RANK + 1))
+        work = dist.all_reduce(tensor, async_op=True)
+        with torch.cuda.graph(self.graph, capture_error_mode="global"):
+            self.target.copy_(self.source)
+            self.assertFalse(work.is_completed(), "the graph would repeat the copies")
+        self.check_replays()
+        work.wait()
+        self.assertEqual(values(tensor.clone()), [SIZE * (SIZE + 1) / 2])

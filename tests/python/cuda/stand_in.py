@@ -35,13 +35,14 @@ def _load(name: str) -> ctypes.CDLL:
 
 _IS_LOADED = _is_asked_for()
 if _IS_LOADED:
-    os.environ["RONDA_CUDA_PLUGIN"] = str(_FAKES / "fake_cuda" / "libfake_cuda.so")
+    os.environ["FAKE_CUDA_LIBRARY"] = str(_FAKES / "fake_cuda" / "libfake_cuda.so")
+    os.environ["RONDA_CUDA_PLUGIN"] = str(_FAKES / "fake_cudart" / "libronda_cuda_on_fakes.so")
     os.environ["RONDA_NCCL_LIBRARY"] = str(_FAKES / "fake_nccl" / "libfake_nccl.so")
     os.environ.setdefault("FAKE_CUDA_DEVICES", "3")
     os.environ.setdefault("FAKE_CUDA_DELAY_SEED", "1")
     _runtime, _driver = _load(_RUNTIME), _load(_DRIVER)
     _runtime.fake_cudart_dropped_kernels.restype = ctypes.c_uint64
-    _fake = ctypes.CDLL(os.environ["RONDA_CUDA_PLUGIN"])
+    _fake = ctypes.CDLL(os.environ["FAKE_CUDA_LIBRARY"])
 
 
 def require() -> None:

@@ -54,12 +54,26 @@ TEST(DeviceBackendsTest, DevicesWithOneUuidAreOneWhateverTheirHostsAreCalled) {
   EXPECT_THAT(Rate(facts), HasSubstr("nccl (no: ranks 0 and 1 share a GPU"));
 }
 
-// Parts of a GPU (MIG) have their own UUIDs, but NCCL refuses them.
-TEST(DeviceBackendsTest, PartsOfOneGpuAreStaged) {
-  std::vector<DeviceFacts> facts = {Facts("a", "1b"), Facts("a", "1b")};
+// Parts of a GPU (MIG) have its PCI bus and their own UUIDs.
+TEST(DeviceBackendsTest, PartsOfOneGpuUseTheFirstNcclThatTellsThemApart) {
+  for (const auto& [version, backend] : {std::pair("2.28.9", "staged"), std::pair("2.30.4", "staged"),
+                                         std::pair("2.30.7", "nccl"), std::pair("2.100.0", "nccl")}) {
+    std::vector<DeviceFacts> facts = {Facts("a", "1b", version), Facts("a", "1b", version)};
+    EXPECT_EQ(Choose(facts), "staged") << "nothing tells them apart";
+    facts[0].uuid = "part1";
+    facts[1].uuid = "part2";
+    EXPECT_EQ(Choose(facts), backend) << version;
+    facts[1].uuid = "part1";
+    EXPECT_EQ(Choose(facts), "staged") << "one part";
+  }
+}
+
+TEST(DeviceBackendsTest, ObjectionToPartsNamesTheVersionThatAcceptsThem) {
+  std::vector<DeviceFacts> facts = {Facts("a", "1b"), Facts("a", "1c"), Facts("a", "1b")};
   facts[0].uuid = "part1";
-  facts[1].uuid = "part2";
-  EXPECT_EQ(Choose(facts), "staged");
+  facts[2].uuid = "part2";
+  EXPECT_THAT(Rate(facts),
+              HasSubstr("nccl (no: ranks 0 and 2 have parts of one GPU (MIG), which NCCL lets them from 2.30.7 on)"));
 }
 
 TEST(DeviceBackendsTest, NcclHasToBeThereOnAllRanksInOneVersion) {

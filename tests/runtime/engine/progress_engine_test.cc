@@ -246,6 +246,23 @@ TEST_F(ProgressEngineTest, WordLeftBeforeAStepIsNotRungFor) {
   EXPECT_EQ(steps_.rung, 0) << "the step has done what it came for";
 }
 
+// Otherwise each call would ring for the background thread, which would find the next call under way, and so on.
+TEST_F(ProgressEngineTest, BlockingCallsInARowLeaveTheBackgroundThreadToItsNap) {
+  progress_.DriveUntilIdle();
+  const auto call_and_meet_background_thread = [&] {
+    steps_.left = 1;
+    steps_.during = [&] { std::thread([&] { progress_.DriveUntilIdle(); }).join(); };
+    progress_.Drive([&] { return AllDone(); });
+  };
+  call_and_meet_background_thread();
+  EXPECT_EQ(steps_.rung, 1) << "the program may do something else now";
+  // The time between two calls is much shorter than a call, unless this thread loses its core just there.
+  for (int rung = 0; rung != steps_.rung;) {
+    rung = steps_.rung;
+    call_and_meet_background_thread();
+  }
+}
+
 TEST_F(ProgressEngineTest, ProgramThatWaitsAtOnceIsLeftToItself) {
   SubmitAndWait();
   EXPECT_EQ(progress_.DriveUntilIdle(), absl::InfiniteFuture());

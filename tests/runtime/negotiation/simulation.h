@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "runtime/negotiation/locked_schedule.h"
 #include "runtime/negotiation/negotiator.h"
 #include "runtime/negotiation/pending_tensors.h"
 #include "runtime/negotiation/recording.h"
 #include "runtime/negotiation/reporter.h"
-#include "runtime/schedule/locked_schedule.h"
 
 namespace ronda {
 

@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/logging.h"
+#include "tests/testing/fake_cuda/fake_calls.h"
 #include "tests/testing/fake_cuda/fake_kernels.h"
 #include "tests/testing/fake_cuda/fake_machine.h"
 
@@ -23,9 +24,8 @@ namespace {
 
 // CUDA's functions take no object, so neither do the fake's: the process has one machine.
 std::atomic<FakeMachine*> the_machine{nullptr};
-thread_local int this_threads_device = 0;
-thread_local size_t this_threads_waits = 0;
-thread_local size_t this_threads_changes = 0;
+
+}  // namespace
 
 FakeMachine& Machine() {
   FakeMachine* const machine = the_machine.load();
@@ -33,35 +33,13 @@ FakeMachine& Machine() {
   return *machine;
 }
 
-int CurrentError() { return Machine().ErrorOf(this_threads_device); }
-
-// Calls `action`, which returns an error, with the stream of a handle.
-template <typename Action>
-int WithStream(void* handle, const Action& action) {
-  if (const int error = CurrentError(); error != 0) return error;
-  const std::shared_ptr<FakeStream> stream = Machine().StreamOf(handle, this_threads_device);
-  return stream == nullptr ? kCudaInvalidHandle : action(*stream);
-}
+namespace {
 
 template <typename Action>
 int WithEvent(void* handle, const Action& action) {
   if (const int error = CurrentError(); error != 0) return error;
   const std::shared_ptr<FakeEvent> event = Machine().EventOf(handle);
   return event == nullptr ? kCudaInvalidHandle : action(event);
-}
-
-// For functions that make an object on this thread's device. CUDA makes a context for them.
-int ErrorOfOpening() {
-  const int error = CurrentError();
-  if (error == kCudaSuccess) Machine().OpenContext(this_threads_device);
-  return error;
-}
-
-int Enqueue(void* handle, std::function<void()> task) {
-  return WithStream(handle, [&](FakeStream& stream) {
-    stream.Enqueue(std::move(task));
-    return kCudaSuccess;
-  });
 }
 
 const char* Library() { return "fake CUDA runtime"; }
@@ -86,6 +64,21 @@ void ErrorText(int error, char* text, size_t size) {
       break;
     case kCudaInvalidHandle:
       known = "invalid resource handle";
+      break;
+    case kCudaCaptureUnsupported:
+      known = "operation not permitted when stream is capturing";
+      break;
+    case kCudaCaptureInvalidated:
+      known = "operation failed due to a previous error during capture";
+      break;
+    case kCudaCaptureIsolation:
+      known = "dependency created on uncaptured work in another stream";
+      break;
+    case kCudaCaptureImplicit:
+      known = "operation would make the legacy stream depend on a capturing blocking stream";
+      break;
+    case kCudaCapturedEvent:
+      known = "operation not permitted on an event last recorded in a capturing stream";
       break;
     case kCudaLaunchTimeout:
       known = "the launch timed out and was terminated";
@@ -113,9 +106,11 @@ int Describe(int device, ronda_cuda_device* description) {
                   .capability_minor = 0,
                   .multiprocessors = 2,
                   .memory_bytes = Machine().options().memory_bytes};
-  // No UUID: tests may treat the fakes of several processes as those of several hosts.
+  const int parts = Machine().options().parts;
   std::snprintf(description->name, sizeof(description->name), "fake GPU");
-  std::snprintf(description->pci_bus, sizeof(description->pci_bus), "0000:%02x:00.0", device);
+  std::snprintf(description->pci_bus, sizeof(description->pci_bus), "0000:%02x:00.0", device / parts);
+  // Whole GPUs have no UUID: tests may treat the fakes of several processes as those of several hosts.
+  if (parts > 1) std::snprintf(description->uuid, sizeof(description->uuid), "fa4e0000-0000-4000-8000-%012d", device);
   return kCudaSuccess;
 }
 
@@ -153,19 +148,27 @@ int OwnerOf(ronda_cuda_memory kind) {
   return kind == RONDA_CUDA_DEVICE_MEMORY ? this_threads_device : FakeMemory::kPinnedHost;
 }
 
+// `waiting` counts the calls that wait here.
+void WaitForDevice(std::atomic<int>& waiting) {
+  ++this_threads_waits;
+  waiting.fetch_add(1);
+  Machine().AwaitDevice(this_threads_device);
+  waiting.fetch_sub(1);
+}
+
 int Allocate(ronda_cuda_memory kind, size_t bytes, void** memory) {
   *memory = nullptr;
   if (const int error = ErrorOfOpening(); error != 0) return error;
+  if (Machine().options().allocations == FakeCuda::Options::Allocations::kWaitForTheDevice) {
+    WaitForDevice(Machine().calls().waiting_allocations);
+  }
   *memory = Machine().memory().Allocate(OwnerOf(kind), bytes);
   return *memory == nullptr ? kCudaOutOfMemory : kCudaSuccess;
 }
 
 void WaitBeforeFree() {
   if (Machine().options().frees != FakeCuda::Frees::kWaitForTheDevice) return;
-  ++this_threads_waits;
-  Machine().calls().waiting_frees.fetch_add(1);
-  Machine().AwaitDevice(this_threads_device);
-  Machine().calls().waiting_frees.fetch_sub(1);
+  WaitForDevice(Machine().calls().waiting_frees);
 }
 
 int Release(ronda_cuda_memory kind, void* memory) {
@@ -185,13 +188,17 @@ int DestroyStream(void* stream) { return Machine().DestroyStream(stream) ? Curre
 
 int IsCapturing(void* handle, int* capturing) {
   return WithStream(handle, [&](FakeStream& stream) {
-    *capturing = stream.capturing();
+    const bool is_default = handle == nullptr;
+    const bool is_captured =
+        is_default ? Machine().CaptureBesideDefaultStream(stream.device()) != nullptr : stream.capture() != nullptr;
+    *capturing = is_captured ? 1 : stream.capturing();
     return kCudaSuccess;
   });
 }
 
 int StreamId(void* handle, uint64_t* id) {
   return WithStream(handle, [&](FakeStream& stream) {
+    if (stream.capture() != nullptr) return kCudaCaptureUnsupported;
     *id = stream.id();
     return kCudaSuccess;
   });
@@ -208,18 +215,51 @@ int DestroyEvent(void* event) { return Machine().DestroyEvent(event) ? CurrentEr
 
 int RecordEvent(void* handle, void* stream) {
   return WithEvent(handle, [stream](const std::shared_ptr<FakeEvent>& event) {
-    return WithStream(stream, [&](FakeStream& known) -> int {
+    return WithStreamForWork(stream, [&](FakeStream& known) -> int {
       if (known.device() != event->device()) return kCudaInvalidHandle;
-      known.Enqueue([event, recording = event->Record()] { event->Pass(recording); });
-      return kCudaSuccess;
+      if (auto capture = known.capture()) {
+        if (!capture->is_valid()) return kCudaCaptureInvalidated;
+        event->RecordCaptured({.capture = capture, .nodes = capture->EndsOf(known.id())});
+        return kCudaSuccess;
+      }
+      return known.Enqueue([event, recording = event->Record()] { event->Pass(recording); });
     });
   });
 }
 
-int WaitEvent(void* stream, void* handle) {
-  return WithEvent(handle, [stream](const std::shared_ptr<FakeEvent>& event) {
-    return Enqueue(stream, [event, recording = event->last_recording()] { event->AwaitPassing(recording); });
+// A wait of which the stream or the event belongs to a capture.
+int WaitWithinCapture(FakeStream& stream, const FakeEvent& event, const FakeEvent::Captured& captured) {
+  const std::shared_ptr<FakeCapture> own = stream.capture();
+  if (captured.capture == nullptr) {
+    return event.last_recording() == 0 ? kCudaSuccess : own->Invalidate(kCudaCaptureIsolation);
+  }
+  if (captured.capture->is_over()) return kCudaCapturedEvent;
+  if (own != nullptr && own != captured.capture) {
+    captured.capture->Invalidate(kCudaCaptureMerge);
+    return own->Invalidate(kCudaCaptureMerge);
+  }
+  const int error = captured.capture->Join(stream.id(), captured.nodes);
+  if (error == kCudaSuccess && own == nullptr) stream.set_capture(captured.capture);
+  return error;
+}
+
+int WaitEvent(void* handle_of_stream, void* handle) {
+  return WithEvent(handle, [handle_of_stream](const std::shared_ptr<FakeEvent>& event) {
+    return WithStreamForWork(handle_of_stream, [&](FakeStream& stream) {
+      const FakeEvent::Captured captured = event->captured();
+      if (captured.capture != nullptr || stream.capture() != nullptr) {
+        return WaitWithinCapture(stream, *event, captured);
+      }
+      const auto wait = [event, recording = event->last_recording()] { event->AwaitPassing(recording); };
+      return stream.Enqueue(wait, FakeStream::Task::kWait);
+    });
   });
+}
+
+// For calls that ask for the end of an event's work, or wait for it. A captured event has no such end.
+int ErrorOfAsking(const FakeEvent& event) {
+  const std::shared_ptr<FakeCapture> capture = event.captured().capture;
+  return capture == nullptr ? CurrentError() : capture->Invalidate(kCudaCapturedEvent);
 }
 
 int QueryEvent(void* handle, int* done) {
@@ -227,7 +267,7 @@ int QueryEvent(void* handle, int* done) {
     *done = event->IsPassed(event->last_recording()) ? 1 : 0;
     if (*done == 0) ++this_threads_waits;
     // Work of the stream before the event may have failed.
-    return CurrentError();
+    return ErrorOfAsking(*event);
   });
 }
 
@@ -235,7 +275,7 @@ int SynchronizeEvent(void* handle) {
   ++this_threads_waits;
   return WithEvent(handle, [](const std::shared_ptr<FakeEvent>& event) {
     event->AwaitPassing(event->last_recording());
-    return CurrentError();
+    return ErrorOfAsking(*event);
   });
 }
 
@@ -262,20 +302,19 @@ uint32_t* ViewOfWord(int device, const uint32_t* word) {
 }
 
 int WaitWord(void* handle, const uint32_t* word, uint32_t value) {
-  return WithStream(handle, [&](FakeStream& stream) -> int {
+  return WithStreamForWork(handle, [&](FakeStream& stream) -> int {
     const uint32_t* const view = ViewOfWord(stream.device(), word);
-    if (view == nullptr || stream.capturing() != 0) return kCudaInvalidValue;
-    stream.Enqueue([=, device = stream.device()] { Machine().AwaitWord(device, view, value); });
-    return kCudaSuccess;
+    if (view == nullptr || stream.capturing() != 0 || stream.capture() != nullptr) return kCudaInvalidValue;
+    const auto wait = [=, device = stream.device()] { Machine().AwaitWord(device, view, value); };
+    return stream.Enqueue(wait, FakeStream::Task::kWait);
   });
 }
 
 int WriteWord(void* handle, uint32_t* word, uint32_t value) {
-  return WithStream(handle, [&](FakeStream& stream) -> int {
+  return WithStreamForWork(handle, [&](FakeStream& stream) -> int {
     uint32_t* const view = ViewOfWord(stream.device(), word);
     if (view == nullptr) return kCudaInvalidValue;
-    stream.Enqueue([=] { __atomic_store_n(view, value, __ATOMIC_RELEASE); });
-    return kCudaSuccess;
+    return stream.Enqueue([=] { __atomic_store_n(view, value, __ATOMIC_RELEASE); });
   });
 }
 
@@ -287,34 +326,32 @@ int SharesQueues(void* handle, int* shares) {
 }
 
 int Copy(void* dst, const void* src, size_t bytes, void* handle) {
-  return WithStream(handle, [&](FakeStream& stream) -> int {
+  return WithStreamForWork(handle, [&](FakeStream& stream) -> int {
     if (bytes == 0) return kCudaSuccess;
     void* const to = Machine().memory().ViewOf(stream.device(), dst, bytes);
     const void* const from = Machine().memory().ViewOf(stream.device(), src, bytes);
     if (to == nullptr || from == nullptr) return kCudaInvalidValue;
-    stream.Enqueue([=, device = stream.device()] {
+    return stream.Enqueue([=, device = stream.device()] {
       if (Machine().MayUse(device, {dst, src})) std::memcpy(to, from, bytes);
     });
-    return kCudaSuccess;
   });
 }
 
 int FillZero(void* dst, size_t bytes, void* handle) {
-  return WithStream(handle, [&](FakeStream& stream) -> int {
+  return WithStreamForWork(handle, [&](FakeStream& stream) -> int {
     if (bytes == 0) return kCudaSuccess;
     void* const to = Machine().memory().ViewOf(stream.device(), dst, bytes);
     if (to == nullptr) return kCudaInvalidValue;
-    stream.Enqueue([=, device = stream.device()] {
+    return stream.Enqueue([=, device = stream.device()] {
       if (Machine().MayUse(device, {dst})) std::memset(to, 0, bytes);
     });
-    return kCudaSuccess;
   });
 }
 
 // Any of the kernels. As with a launch, the parameters are read now, and the work is done when the stream reaches it.
 template <typename Call>
 int Launch(const Call* call, void* handle) {
-  return WithStream(handle, [&](FakeStream& stream) -> int {
+  return WithStreamForWork(handle, [&](FakeStream& stream) -> int {
     if (stream.device() != this_threads_device) return kCudaInvalidHandle;
     PreparedKernel kernel = PrepareKernel(*call, stream.device(), Machine().memory());
     if (kernel.run == nullptr) return kCudaInvalidValue;
@@ -322,12 +359,11 @@ int Launch(const Call* call, void* handle) {
       ++this_threads_waits;
       Machine().AwaitDevice(stream.device());
     }
-    stream.Enqueue([kernel = std::move(kernel), device = stream.device()] {
+    return stream.Enqueue([kernel = std::move(kernel), device = stream.device()] {
       if (!Machine().MayUse(device, kernel.memory)) return;
       kernel.run();
       Machine().calls().finished_kernels.fetch_add(1);
     });
-    return kCudaSuccess;
   });
 }
 
@@ -410,7 +446,7 @@ FakeCuda::FakeCuda(const Options& options) {
 
 // The streams end first. They use the machine until then.
 FakeCuda::~FakeCuda() {
-  while (waiting_frees() > 0) absl::SleepFor(absl::Microseconds(50));
+  while (waiting_frees() + waiting_allocations() > 0) absl::SleepFor(absl::Microseconds(50));
   delete the_machine.load();
   the_machine.store(nullptr);
 }
@@ -441,6 +477,7 @@ size_t FakeCuda::calls() const { return Machine().calls().all; }
 size_t FakeCuda::HostWaitsOfThisThread() { return this_threads_waits; }
 size_t FakeCuda::DeviceChangesOfThisThread() { return this_threads_changes; }
 int FakeCuda::waiting_frees() const { return Machine().calls().waiting_frees; }
+int FakeCuda::waiting_allocations() const { return Machine().calls().waiting_allocations; }
 std::vector<std::string> FakeCuda::TakeRanges() { return Machine().TakeRanges(); }
 std::string FakeCuda::Leaks() const { return Machine().Leaks(); }
 
@@ -482,6 +519,7 @@ int fake_cuda_enqueue(void* stream, void (*function)(void*), void* context) {
 
 void* fake_cuda_view(const void* address) { return ronda::testing::Machine().memory().AnyViewOf(address); }
 int fake_cuda_device_of(const void* address) { return ronda::testing::Machine().memory().DeviceOf(address); }
+int fake_cuda_is_pinned(const void* address) { return ronda::testing::Machine().memory().IsPinned(address) ? 1 : 0; }
 
 void fake_cuda_wait_before_free() { ronda::testing::WaitBeforeFree(); }
 

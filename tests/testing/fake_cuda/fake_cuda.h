@@ -33,6 +33,9 @@ __attribute__((visibility("default"))) int fake_cuda_device_of(const void* addre
 // their own memory.
 __attribute__((visibility("default"))) void fake_cuda_wait_before_free();
 
+// Whether `address` is in pinned memory of the host.
+__attribute__((visibility("default"))) int fake_cuda_is_pinned(const void* address);
+
 // Whether `stream` has completed all work that it has been given.
 __attribute__((visibility("default"))) int fake_cuda_is_idle(void* stream, int* idle);
 
@@ -57,8 +60,18 @@ enum FakeCudaError : int {
   kCudaNoDevice = 100,
   kCudaInvalidDevice = 101,
   kCudaInvalidHandle = 400,
+  kCudaIllegalState = 401,
   kCudaIllegalAddress = 700,
   kCudaLaunchTimeout = 702,
+  kCudaCaptureUnsupported = 900,
+  kCudaCaptureInvalidated = 901,
+  kCudaCaptureMerge = 902,
+  kCudaCaptureUnmatched = 903,
+  kCudaCaptureUnjoined = 904,
+  kCudaCaptureIsolation = 905,
+  kCudaCaptureImplicit = 906,
+  kCudaCapturedEvent = 907,
+  kCudaCaptureWrongThread = 908,
 };
 
 // The devices of this process, while the object lives. One object at a time.
@@ -69,12 +82,17 @@ enum FakeCudaError : int {
 // program crashes if anything except a stream reads or writes memory of a device.
 //
 // Thread-safe. Before it is destroyed, all streams must have completed their work, or be about to. The destructor waits
-// for calls that wait for a device before they free memory.
+// for calls that wait for a device before they free or allocate memory.
 class FakeCuda {
  public:
   enum class Frees { kReturnAtOnce, kWaitForTheDevice };
+  // What the driver uses unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise, and the most that it may say.
+  static constexpr int kQueues = 8;
+  static constexpr int kMostQueues = 32;
   struct Options {
     int devices = 8;  // 0: a driver without devices
+    // The devices of one GPU, which have its PCI bus, as parts of a GPU (MIG) do. If more than 1, each has a UUID.
+    int parts = 1;
     size_t memory_bytes = size_t{1} << 30;
     int driver_error = kCudaSuccess;  // of every call, as on a machine without a driver
     uint64_t delay_seed = 0;          // not 0: streams sometimes pause
@@ -87,6 +105,11 @@ class FakeCuda {
     absl::Duration word_deadline = absl::Seconds(60);
     // CUDA waits for the device before it frees memory. If the device is stuck, this wait never ends.
     Frees frees = Frees::kReturnAtOnce;
+    // CUDA may also wait for the device before it allocates memory on it, or pins memory of the host.
+    enum class Allocations { kReturnAtOnce, kWaitForTheDevice } allocations = Allocations::kReturnAtOnce;
+    // The queues of each device, which its streams share: a blocked wait of a stream holds up the later work of all
+    // streams in its queue.
+    int queues = kMostQueues;
   };
 
   explicit FakeCuda(const Options& options);
@@ -128,7 +151,8 @@ class FakeCuda {
   size_t looks_at_streams() const;
 
   // How often the calling thread has waited for a device so far, or asked whether it had to: calls of
-  // synchronize_event, launches and frees that wait, and calls of query_event that found the work unfinished.
+  // synchronize_event, launches, frees and allocations that wait, and calls of query_event that found the work
+  // unfinished.
   static size_t HostWaitsOfThisThread();
 
   // How often the calling thread has changed its device so far: calls of use_device and restore_device.
@@ -137,8 +161,9 @@ class FakeCuda {
   // The names in calls of begin_range since the last call, on all threads.
   std::vector<std::string> TakeRanges();
 
-  // The calls that currently wait for a device before they free memory.
+  // The calls that currently wait for a device before they free memory, and before they allocate it.
   int waiting_frees() const;
+  int waiting_allocations() const;
 
   // The objects that have not been released or destroyed: "2 streams, 1 event"; empty if there are none.
   std::string Leaks() const;

@@ -20,10 +20,31 @@ std::atomic<uint64_t> streams_so_far{0};
 
 }  // namespace
 
-FakeStream::FakeStream(int device, uint64_t delay_seed)
-    : device_(device), id_(++streams_so_far), random_(delay_seed), delay_seed_(delay_seed), thread_([this] {
-        Run();
-      }) {}
+uint64_t FakeQueue::Enter() {
+  const MutexLock lock(&mu_);
+  return entered_++;
+}
+
+void FakeQueue::AwaitTurn(uint64_t place) {
+  const MutexLock lock(&mu_);
+  while (left_ != place) changed_.Wait(&mu_);
+}
+
+void FakeQueue::Leave() {
+  {
+    const MutexLock lock(&mu_);
+    ++left_;
+  }
+  changed_.NotifyAll();
+}
+
+FakeStream::FakeStream(int device, std::shared_ptr<FakeQueue> queue, uint64_t delay_seed)
+    : device_(device),
+      queue_(std::move(queue)),
+      id_(++streams_so_far),
+      random_(delay_seed),
+      delay_seed_(delay_seed),
+      thread_([this] { Run(); }) {}
 
 FakeStream::~FakeStream() {
   {
@@ -34,12 +55,24 @@ FakeStream::~FakeStream() {
   thread_.join();
 }
 
-void FakeStream::Enqueue(std::function<void()> task) {
+int FakeStream::Enqueue(std::function<void()> run, Task task) {
   {
     const MutexLock lock(&mu_);
-    tasks_.push_back(std::move(task));
+    if (capture_ != nullptr && !capture_->is_over()) return capture_->Add(id_, std::move(run));
+    tasks_.push_back({.run = std::move(run), .task = task, .place = queue_->Enter()});
   }
   changed_.NotifyAll();
+  return kCudaSuccess;
+}
+
+std::shared_ptr<FakeCapture> FakeStream::capture() const {
+  const MutexLock lock(&mu_);
+  return capture_ != nullptr && !capture_->is_over() ? capture_ : nullptr;
+}
+
+void FakeStream::set_capture(std::shared_ptr<FakeCapture> capture) {
+  const MutexLock lock(&mu_);
+  capture_ = std::move(capture);
 }
 
 bool FakeStream::IsIdle() const {
@@ -59,19 +92,26 @@ int FakeStream::capturing() const {
 
 void FakeStream::Run() {
   while (true) {
-    std::function<void()> task;
+    Entry entry;
     {
       const MutexLock lock(&mu_);
       while (tasks_.empty() && !is_closing_) changed_.Wait(&mu_);
       if (tasks_.empty()) return;
-      task = tasks_.front();
+      entry = tasks_.front();
     }
-    Pause();
-    task();
-    task = nullptr;
+    RunEntry(entry);
+    entry.run = nullptr;
     const MutexLock lock(&mu_);
     tasks_.pop_front();
   }
+}
+
+void FakeStream::RunEntry(const Entry& entry) {
+  queue_->AwaitTurn(entry.place);
+  if (entry.task == Task::kWork) queue_->Leave();
+  Pause();
+  entry.run();
+  if (entry.task == Task::kWait) queue_->Leave();
 }
 
 // Sleeps up to 0.2 ms, before about every fourth task.
@@ -80,8 +120,19 @@ void FakeStream::Pause() {
   absl::SleepFor(absl::Microseconds(random_() % 200));
 }
 
+void FakeEvent::RecordCaptured(Captured captured) {
+  const MutexLock lock(&mu_);
+  captured_ = std::move(captured);
+}
+
+FakeEvent::Captured FakeEvent::captured() const {
+  const MutexLock lock(&mu_);
+  return captured_;
+}
+
 uint64_t FakeEvent::Record() {
   const MutexLock lock(&mu_);
+  captured_ = {};
   return ++recorded_;
 }
 
@@ -130,7 +181,11 @@ FakeMachine::FakeMachine(const FakeCuda::Options& options)
       errors_(options.devices),
       have_kernels_(options.devices),
       have_contexts_(options.devices),
+      queues_(options.devices),
       default_streams_(options.devices) {
+  for (Queues& queues : queues_) {
+    for (int i = 0; i < options.queues; ++i) queues.all.push_back(std::make_shared<FakeQueue>());
+  }
   for (std::atomic<bool>& has_kernels : have_kernels_) {
     has_kernels.store(options.loading == FakeCuda::Options::Loading::kEager);
   }
@@ -198,10 +253,15 @@ bool FakeMachine::AreStreamsIdle(std::optional<int> device) const {
          std::all_of(streams_.begin(), streams_.end(), [&](const auto& entry) { return is_idle(entry.second); });
 }
 
+std::shared_ptr<FakeStream> FakeMachine::NewStreamLocked(int device) {
+  Queues& queues = queues_[device];
+  return std::make_shared<FakeStream>(device, queues.all[queues.next++ % queues.all.size()], options_.delay_seed);
+}
+
 void* FakeMachine::CreateStream(int device) {
-  auto stream = std::make_shared<FakeStream>(device, options_.delay_seed);
   std::vector<std::shared_ptr<FakeStream>> idle;  // joined after the lock is released
   const MutexLock lock(&mu_);
+  std::shared_ptr<FakeStream> stream = NewStreamLocked(device);
   std::erase_if(destroyed_streams_, [&](std::shared_ptr<FakeStream>& old) {
     if (!old->IsIdle()) return false;
     idle.push_back(std::move(old));
@@ -225,8 +285,45 @@ std::shared_ptr<FakeStream> FakeMachine::StreamOf(void* handle, int current_devi
   const MutexLock lock(&mu_);
   if (handle != nullptr) return Find(streams_, handle);
   std::shared_ptr<FakeStream>& stream = default_streams_[current_device];
-  if (stream == nullptr) stream = std::make_shared<FakeStream>(current_device, options_.delay_seed);
+  if (stream == nullptr) stream = NewStreamLocked(current_device);
   return stream;
+}
+
+void FakeMachine::AddCapture(const std::shared_ptr<FakeCapture>& capture) {
+  const MutexLock lock(&mu_);
+  std::erase_if(captures_, [](const auto& earlier) { return earlier->is_over(); });
+  captures_.push_back(capture);
+}
+
+std::vector<std::shared_ptr<FakeCapture>> FakeMachine::captures() const {
+  const MutexLock lock(&mu_);
+  return captures_;
+}
+
+std::shared_ptr<FakeCapture> FakeMachine::CaptureBesideDefaultStream(int device) const {
+  const MutexLock lock(&mu_);
+  for (const auto& [handle, stream] : streams_) {
+    if (stream->device() != device || !stream->is_blocking()) continue;
+    if (std::shared_ptr<FakeCapture> capture = stream->capture()) return capture;
+  }
+  return nullptr;
+}
+
+void* FakeMachine::AddGraph(std::shared_ptr<const FakeGraph> graph) {
+  const MutexLock lock(&mu_);
+  void* const handle = reinterpret_cast<void*>(++graphs_so_far_);  // any unique number
+  graphs_[handle] = std::move(graph);
+  return handle;
+}
+
+std::shared_ptr<const FakeGraph> FakeMachine::GraphOf(void* handle) {
+  const MutexLock lock(&mu_);
+  return Find(graphs_, handle);
+}
+
+bool FakeMachine::DestroyGraph(void* handle) {
+  const MutexLock lock(&mu_);
+  return graphs_.erase(handle) == 1;
 }
 
 void* FakeMachine::CreateEvent(int device, bool has_times) {
@@ -258,6 +355,7 @@ std::string FakeMachine::Leaks() const {
   std::vector<std::string> leaks;
   if (!streams_.empty()) leaks.push_back(absl::StrCat(streams_.size(), " streams"));
   if (!events_.empty()) leaks.push_back(absl::StrCat(events_.size(), " events"));
+  if (!graphs_.empty()) leaks.push_back(absl::StrCat(graphs_.size(), " graphs"));
   if (memory_.live() > 0) leaks.push_back(absl::StrCat(memory_.live(), " allocations"));
   return absl::StrJoin(leaks, ", ");
 }

@@ -22,28 +22,62 @@
 #include "absl/time/time.h"
 #include "runtime/base/mutex.h"
 #include "runtime/cuda/plugin.h"
+#include "tests/testing/fake_cuda/fake_capture.h"
 #include "tests/testing/fake_cuda/fake_cuda.h"
 #include "tests/testing/fake_cuda/fake_memory.h"
 
 namespace ronda::testing {
+
+// A queue of a device. Streams put their tasks into it, in the order of the calls; the device takes them out in the
+// same order. A task leaves the queue when its stream begins it. So a task whose stream is busy holds up all tasks
+// behind it, of other streams, too: the false dependencies of CUDA's programming guide.
+//
+// Thread-safe.
+class FakeQueue {
+ public:
+  // Returns the place of a new task at the end.
+  uint64_t Enter();
+  // Returns when the task at `place` is the first.
+  void AwaitTurn(uint64_t place);
+  // Removes the first task.
+  void Leave();
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  uint64_t entered_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t left_ ABSL_GUARDED_BY(mu_) = 0;
+};
 
 // A stream of a device: its thread carries out the stream's tasks one after the other, while the caller goes on.
 //
 // Thread-safe.
 class FakeStream {
  public:
+  // kWait: a wait for another stream or for a word, which stays in the queue until it is over.
+  enum class Task { kWork, kWait };
+
   // `delay_seed`: if not 0, the stream sometimes pauses before a task, depending on the seed.
-  FakeStream(int device, uint64_t delay_seed);
+  FakeStream(int device, std::shared_ptr<FakeQueue> queue, uint64_t delay_seed);
 
   // Waits until everything is done.
   ~FakeStream();
 
   int device() const { return device_; }
   uint64_t id() const { return id_; }  // different for every stream
-  void Enqueue(std::function<void()> task);
+  // If the stream is being captured, the work goes into the capture's graph. Returns 0, or the capture's error.
+  int Enqueue(std::function<void()> run, Task task = Task::kWork);
 
   // Whether all enqueued work is done.
   bool IsIdle() const;
+
+  // nullptr: none is in progress.
+  std::shared_ptr<FakeCapture> capture() const;
+  void set_capture(std::shared_ptr<FakeCapture> capture);
+
+  // Whether CUDA would order the stream with the default stream.
+  bool is_blocking() const { return is_blocking_.load(); }
+  void set_blocking() { is_blocking_.store(true); }
 
   void SetCapturing(int capturing);
   int capturing() const;
@@ -51,19 +85,29 @@ class FakeStream {
   bool shares_queues() const { return shares_queues_.load(); }
 
  private:
+  struct Entry {
+    std::function<void()> run;
+    Task task;
+    uint64_t place;  // in the queue
+  };
+
   void Run();
+  void RunEntry(const Entry& entry);
   void Pause();
 
   const int device_;
+  const std::shared_ptr<FakeQueue> queue_;
   const uint64_t id_;
   std::atomic<bool> shares_queues_{false};
+  std::atomic<bool> is_blocking_{false};
   std::minstd_rand random_;  // of the thread; unused without pauses
   const uint64_t delay_seed_;
   mutable Mutex mu_;
   CondVar changed_;
-  std::deque<std::function<void()>> tasks_ ABSL_GUARDED_BY(mu_);  // the first one is running
+  std::deque<Entry> tasks_ ABSL_GUARDED_BY(mu_);  // the first one is running
   bool is_closing_ ABSL_GUARDED_BY(mu_) = false;
   int capturing_ ABSL_GUARDED_BY(mu_) = 0;
+  std::shared_ptr<FakeCapture> capture_ ABSL_GUARDED_BY(mu_);
   std::thread thread_;  // last: uses the others
 };
 
@@ -78,6 +122,14 @@ class FakeEvent {
   int device() const { return device_; }
   // Whether the time between two such events is available.
   bool has_times() const { return has_times_; }
+
+  // The point of a stream that is being captured. A capture of nullptr: the last recording is of no such stream.
+  struct Captured {
+    std::shared_ptr<FakeCapture> capture;
+    FakeGraph::Nodes nodes;
+  };
+  void RecordCaptured(Captured captured);
+  Captured captured() const;
 
   // Returns the number of a new recording. Pass() completes it later.
   uint64_t Record();
@@ -94,6 +146,7 @@ class FakeEvent {
   const bool has_times_;
   mutable Mutex mu_;
   mutable CondVar changed_;
+  Captured captured_ ABSL_GUARDED_BY(mu_);
   uint64_t recorded_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t passed_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Time passed_at_ ABSL_GUARDED_BY(mu_) = absl::UnixEpoch();
@@ -127,6 +180,7 @@ class FakeMachine {
     std::array<std::atomic<size_t>, sizeof(ronda_cuda_plugin) / sizeof(void*)> of_function{};
     std::atomic<size_t> finished_kernels{0};
     std::atomic<int> waiting_frees{0};
+    std::atomic<int> waiting_allocations{0};
   };
   Calls& calls() { return calls_; }
 
@@ -150,6 +204,16 @@ class FakeMachine {
   // nullptr: no such stream. The default stream's handle is nullptr; its device is the calling thread's.
   std::shared_ptr<FakeStream> StreamOf(void* handle, int current_device);
 
+  // The captures in progress.
+  void AddCapture(const std::shared_ptr<FakeCapture>& capture);
+  std::vector<std::shared_ptr<FakeCapture>> captures() const;
+  // The capture of a stream that is ordered with the device's default stream, if there is one.
+  std::shared_ptr<FakeCapture> CaptureBesideDefaultStream(int device) const;
+
+  void* AddGraph(std::shared_ptr<const FakeGraph> graph);
+  std::shared_ptr<const FakeGraph> GraphOf(void* handle);
+  bool DestroyGraph(void* handle);
+
   void* CreateEvent(int device, bool has_times);
   bool DestroyEvent(void* handle);
   std::shared_ptr<FakeEvent> EventOf(void* handle);
@@ -158,6 +222,8 @@ class FakeMachine {
   std::string Leaks() const;
 
  private:
+  std::shared_ptr<FakeStream> NewStreamLocked(int device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   // For all devices, or for one.
   bool AreStreamsIdle(std::optional<int> device = std::nullopt) const;
 
@@ -170,7 +236,16 @@ class FakeMachine {
   mutable Mutex mu_;
   std::map<void*, std::shared_ptr<FakeEvent>> events_ ABSL_GUARDED_BY(mu_);
   size_t created_events_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<std::shared_ptr<FakeCapture>> captures_ ABSL_GUARDED_BY(mu_);
+  std::map<void*, std::shared_ptr<const FakeGraph>> graphs_ ABSL_GUARDED_BY(mu_);
+  uint64_t graphs_so_far_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<std::string> ranges_ ABSL_GUARDED_BY(mu_);
+  // The streams of a device take its queues in turn.
+  struct Queues {
+    std::vector<std::shared_ptr<FakeQueue>> all;
+    size_t next = 0;
+  };
+  std::vector<Queues> queues_ ABSL_GUARDED_BY(mu_);  // one entry per device
   // Declared last, so destroyed first: their threads use the other members.
   std::vector<std::shared_ptr<FakeStream>> default_streams_
       ABSL_GUARDED_BY(mu_);  // one per device; nullptr: not used yet

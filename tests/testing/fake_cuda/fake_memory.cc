@@ -109,6 +109,12 @@ int FakeMemory::DeviceOf(const void* address) const {
   return block == nullptr ? kPinnedHost : block->device;
 }
 
+bool FakeMemory::IsPinned(const void* address) const {
+  const MutexLock lock(&mu_);
+  const Block* const block = FindLocked(address, 1);
+  return block != nullptr && block->device == kPinnedHost;
+}
+
 void* FakeMemory::ViewOf(int device, const void* address, size_t bytes) const {
   const MutexLock lock(&mu_);
   const Block* const block = FindLocked(address, bytes);

@@ -47,6 +47,9 @@ class FakeMemory {
   // The device that has memory at this address; kPinnedHost also for all other memory.
   int DeviceOf(const void* address) const;
 
+  // Whether pinned memory of the host is at this address.
+  bool IsPinned(const void* address) const;
+
   // The address at which the device sees these bytes. nullptr if they are not all in one allocation, of this device or
   // pinned.
   void* ViewOf(int device, const void* address, size_t bytes) const;

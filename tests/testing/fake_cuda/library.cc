@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // libfake_cuda.so: the devices of a process, as its environment defines them (FAKE_CUDA_DEVICES,
-// FAKE_CUDA_DRIVER_ERROR, FAKE_CUDA_DELAY_SEED). With FAKE_CUDA_STRICT=1, freeing memory and launching a kernel that is
-// not loaded wait for the device, as CUDA's programming guide describes for implicit synchronization and lazy loading.
+// FAKE_CUDA_DRIVER_ERROR, FAKE_CUDA_DELAY_SEED, FAKE_CUDA_PARTS, and CUDA's own CUDA_DEVICE_MAX_CONNECTIONS). With
+// FAKE_CUDA_STRICT=1, freeing memory and launching a kernel that is not loaded wait for the device, as CUDA's
+// programming guide describes for implicit synchronization and lazy loading; with FAKE_CUDA_STRICT=2, allocating memory
+// does so, too.
+#include <algorithm>
 #include <cstdlib>
 
 #include "tests/testing/fake_cuda/fake_cuda.h"
@@ -16,13 +19,18 @@ int NumberFromEnvironment(const char* name, int otherwise) {
 }
 
 FakeCuda::Options OptionsFromEnvironment() {
-  const bool is_strict = NumberFromEnvironment("FAKE_CUDA_STRICT", 0) != 0;
+  const int strictness = NumberFromEnvironment("FAKE_CUDA_STRICT", 0);
   using Loading = FakeCuda::Options::Loading;
+  using Allocations = FakeCuda::Options::Allocations;
   return {.devices = NumberFromEnvironment("FAKE_CUDA_DEVICES", 8),
+          .parts = std::max(NumberFromEnvironment("FAKE_CUDA_PARTS", 1), 1),
           .driver_error = NumberFromEnvironment("FAKE_CUDA_DRIVER_ERROR", kCudaSuccess),
           .delay_seed = static_cast<uint64_t>(NumberFromEnvironment("FAKE_CUDA_DELAY_SEED", 0)),
-          .loading = is_strict ? Loading::kLazy : Loading::kEager,
-          .frees = is_strict ? FakeCuda::Frees::kWaitForTheDevice : FakeCuda::Frees::kReturnAtOnce};
+          .loading = strictness > 0 ? Loading::kLazy : Loading::kEager,
+          .frees = strictness > 0 ? FakeCuda::Frees::kWaitForTheDevice : FakeCuda::Frees::kReturnAtOnce,
+          .allocations = strictness > 1 ? Allocations::kWaitForTheDevice : Allocations::kReturnAtOnce,
+          .queues = std::clamp(NumberFromEnvironment("CUDA_DEVICE_MAX_CONNECTIONS", FakeCuda::kQueues), 1,
+                               FakeCuda::kMostQueues)};
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// libcuda.so.1 beside the fake libcudart.so.13: the functions that PyTorch calls in the driver directly. All others
-// return "not supported" (refused_driver.cc).
+// libcuda.so.1 beside the fake libcudart.so.13: the functions that PyTorch and Ronda's plugin call in the driver
+// directly. All others return "not supported" (refused_driver.cc).
 #include <cuda.h>
+
+#include <cstdio>
+#include <cstring>
 
 #include "tests/testing/fake_cudart/fake_device.h"
 
@@ -10,16 +13,39 @@ namespace {
 
 using ronda::testing::FakeDevices;
 
+const ronda_cuda_plugin& Table() { return *FakeDevices::Get().table; }
+
 }  // namespace
 
-EXPORTED CUresult cuInit(unsigned int) { return CUDA_SUCCESS; }
+EXPORTED CUresult cuInit(unsigned int) {
+  int count = 0;
+  return static_cast<CUresult>(Table().device_count(&count));
+}
 
 EXPORTED CUresult cuDeviceGet(CUdevice* device, int number) {
   *device = number;
   return CUDA_SUCCESS;
 }
 
+// The header renames some functions to their second versions (cuDeviceGetUuid_v2).
+EXPORTED CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
+  ronda_cuda_device description{};
+  if (const int error = Table().describe(device, &description); error != 0) return static_cast<CUresult>(error);
+  const char* text = description.uuid;
+  if (*text == '\0') return CUDA_ERROR_NOT_SUPPORTED;
+  for (char& byte : uuid->bytes) {
+    if (*text == '-') ++text;
+    unsigned value = 0;
+    std::sscanf(text, "%2x", &value);
+    byte = static_cast<char>(value);
+    text += 2;
+  }
+  return CUDA_SUCCESS;
+}
+
 EXPORTED CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int* flags, int* is_active) {
+  int count = 0;
+  if (Table().device_count(&count) != 0 || device >= count) return CUDA_ERROR_INVALID_DEVICE;
   *flags = 0;
   *is_active = FakeDevices::Get().has_context(device);
   return CUDA_SUCCESS;
@@ -28,4 +54,54 @@ EXPORTED CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int* flag
 EXPORTED CUresult cuGetErrorString(CUresult, const char** text) {
   *text = "the fake CUDA driver lacks this function";
   return CUDA_SUCCESS;
+}
+
+EXPORTED CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
+  *value = 0;
+  return attribute == CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
+             ? static_cast<CUresult>(Table().has_words(value))
+             : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+EXPORTED CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr pointer) {
+  const FakeDevices& devices = FakeDevices::Get();
+  const auto* const address = reinterpret_cast<const void*>(pointer);
+  int device = -1;
+  if (const int error = Table().device_of(address, &device); error != 0) return static_cast<CUresult>(error);
+  if (device < 0 && devices.is_pinned(address) == 0) return CUDA_ERROR_INVALID_VALUE;
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      *static_cast<unsigned*>(data) = device < 0 ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      *static_cast<int*>(data) = device;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
+EXPORTED CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags) {
+  if (flags != CU_STREAM_WAIT_VALUE_GEQ) return CUDA_ERROR_NOT_SUPPORTED;
+  return static_cast<CUresult>(Table().wait_word(stream, reinterpret_cast<const uint32_t*>(address), value));
+}
+
+EXPORTED CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int) {
+  return static_cast<CUresult>(Table().write_word(stream, reinterpret_cast<uint32_t*>(address), value));
+}
+
+EXPORTED CUresult cuStreamCreate(CUstream* stream, unsigned int flags) {
+  void** const made = reinterpret_cast<void**>(stream);
+  return static_cast<CUresult>(flags == CU_STREAM_DEFAULT ? FakeDevices::Get().create_blocking_stream(made)
+                                                          : Table().create_stream(made));
+}
+EXPORTED CUresult cuStreamDestroy(CUstream stream) { return static_cast<CUresult>(Table().destroy_stream(stream)); }
+EXPORTED CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
+  return static_cast<CUresult>(FakeDevices::Get().begin_capture(stream, mode));
+}
+EXPORTED CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+  return static_cast<CUresult>(FakeDevices::Get().end_capture(stream, reinterpret_cast<void**>(graph)));
+}
+EXPORTED CUresult cuGraphDestroy(CUgraph graph) {
+  return static_cast<CUresult>(FakeDevices::Get().destroy_graph(graph));
 }

@@ -15,20 +15,34 @@
 
 namespace ronda::testing {
 
-// libfake_cuda.so, from RONDA_CUDA_PLUGIN. If it cannot be loaded, prints the reason and ends the process.
+// libfake_cuda.so, from FAKE_CUDA_LIBRARY. If it cannot be loaded, prints the reason and ends the process.
 struct FakeDevices {
   const ronda_cuda_plugin* table;
-  int (*enqueue)(void* stream, void (*function)(void*), void* context);
+  int (*enqueue_owned)(void* stream, void (*function)(void*), void* context, void (*release)(void*));
   void* (*view)(const void* address);
+  int (*is_pinned)(const void* address);
   int (*is_idle)(void* stream, int* idle);
   void (*wait_for_device)();
   int (*has_context)(int device);
+  int (*begin_unsafe_call)();
+  int (*begin_wait_for_stream)(void* stream);
+  int (*create_blocking_stream)(void** stream);
+  int (*begin_capture)(void* stream, int mode);
+  int (*end_capture)(void* stream, void** graph);
+  int (*capture_state)(void* stream, int* state, uint64_t* id);
+  int (*exchange_capture_mode)(int* mode);
+  int (*copy_graph)(void* graph, void** copy);
+  int (*launch_graph)(void* graph, void* stream);
+  int (*destroy_graph)(void* graph);
 
   static const FakeDevices& Get();
 
-  // Returns 0, or an error as the table's functions do.
+  // `work` may be captured, and so be done several times. Returns 0, or an error as the table's functions do.
   int Enqueue(void* stream, std::function<void()> work) const;
 };
+
+// The calling thread's last error, as a number.
+int& LastError();
 
 }  // namespace ronda::testing
 

@@ -7,7 +7,6 @@
 
 REFUSED(cuCtxGetCurrent)
 REFUSED(cuCtxSetCurrent)
-REFUSED(cuDeviceGetAttribute)
 REFUSED(cuDevicePrimaryCtxRetain)
 REFUSED(cuFuncGetAttribute)
 REFUSED(cuFuncSetAttribute)
@@ -23,5 +22,4 @@ REFUSED(cuModuleLoadData)
 REFUSED(cuModuleLoadDataEx)
 REFUSED(cuModuleUnload)
 REFUSED(cuOccupancyMaxActiveBlocksPerMultiprocessor)
-REFUSED(cuPointerGetAttribute)
 REFUSED(cuTensorMapEncodeTiled)

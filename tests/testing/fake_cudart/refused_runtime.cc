@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Functions that PyTorch's libraries need in order to load, and that the fake CUDA runtime does not have: graphs,
-// memory pools, memory of other processes, libraries of kernels. CUDA's header, which declares them in full, is not
-// included.
+// Functions that PyTorch's libraries need in order to load, and that the fake CUDA runtime does not have: nodes of
+// graphs, memory pools, memory of other processes, libraries of kernels. CUDA's header, which declares them in full, is
+// not included.
 #define REFUSED(name) \
   extern "C" __attribute__((visibility("default"))) int name() { return 801; /* cudaErrorNotSupported */ }
 
@@ -14,12 +14,6 @@ REFUSED(cudaFreeAsync)
 REFUSED(cudaGetSymbolAddress)
 REFUSED(cudaGraphAddNode)
 REFUSED(cudaGraphConditionalHandleCreate)
-REFUSED(cudaGraphDestroy)
-REFUSED(cudaGraphExecDestroy)
-REFUSED(cudaGraphGetNodes)
-REFUSED(cudaGraphInstantiate)
-REFUSED(cudaGraphInstantiateWithFlags)
-REFUSED(cudaGraphLaunch)
 REFUSED(cudaGraphNodeGetDependencies)
 REFUSED(cudaGraphRetainUserObject)
 REFUSED(cudaHostRegister)
@@ -47,9 +41,7 @@ REFUSED(cudaMemPoolSetAttribute)
 REFUSED(cudaMemPoolTrimTo)
 REFUSED(cudaMemcpy2DAsync)
 REFUSED(cudaMemcpyToSymbol)
-REFUSED(cudaStreamBeginCapture)
 REFUSED(cudaStreamBeginCaptureToGraph)
-REFUSED(cudaStreamEndCapture)
 REFUSED(cudaStreamUpdateCaptureDependencies)
 REFUSED(cudaUserObjectCreate)
 REFUSED(cudaUserObjectRelease)
@@ -59,7 +51,7 @@ REFUSED(cudaUserObjectRelease)
 extern "C" __attribute__((visibility("default"))) int cudaGetDriverEntryPointByVersion(const char*, void** function,
                                                                                        unsigned int, unsigned long long,
                                                                                        int* result) {
-  *function = reinterpret_cast<void*>(cudaGraphLaunch);
+  *function = reinterpret_cast<void*>(cudaGraphAddNode);
   if (result != nullptr) *result = 0;
   return 0;
 }

@@ -6,32 +6,32 @@
 
 #include <cstdio>
 #include <cstring>
+#include <future>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "tests/testing/fake_cudart/fake_device.h"
-#include "tests/testing/fake_cudart/waiting.h"
+#include "tests/testing/fake_cudart/results.h"
 
 namespace {
 
+using ronda::testing::DefaultOr;
 using ronda::testing::FakeDevices;
-using ronda::testing::HostMemory;
-using ronda::testing::WaitForStream;
+using ronda::testing::LastError;
+using ronda::testing::Result;
 
 constexpr int kVersion = 13000;
 
-thread_local cudaError_t last_error = cudaSuccess;
-
 const ronda_cuda_plugin& Table() { return *FakeDevices::Get().table; }
 
-cudaError_t Result(int error) {
-  if (error != cudaSuccess) last_error = static_cast<cudaError_t>(error);
-  return static_cast<cudaError_t>(error);
-}
-
-// The fake has one default stream per device; CUDA has names for its two kinds.
-void* Handle(cudaStream_t stream) {
-  return stream == cudaStreamLegacy || stream == cudaStreamPerThread ? nullptr : stream;
+// For functions that a capture of this or another thread may forbid.
+template <typename Call>
+cudaError_t Unsafe(const Call& call) {
+  const int refused = FakeDevices::Get().begin_unsafe_call();
+  return Result(refused != cudaSuccess ? refused : call());
 }
 
 int CurrentDevice() {
@@ -48,7 +48,41 @@ size_t MemoryBytes(int device) {
 bool IsPageable(const void* address) {
   int device = -1;
   Table().device_of(address, &device);
-  return device < 0 && !HostMemory::IsPinned(address);
+  return device < 0 && FakeDevices::Get().is_pinned(address) == 0;
+}
+
+// The priorities of the streams that this runtime has created; 0 for others. A handle that comes again has the last
+// one.
+class Priorities {
+ public:
+  static void Set(cudaStream_t stream, int priority) {
+    const std::lock_guard<std::mutex> lock(mu());
+    of_stream()[stream] = priority;
+  }
+  static int Get(cudaStream_t stream) {
+    const std::lock_guard<std::mutex> lock(mu());
+    const auto found = of_stream().find(stream);
+    return found == of_stream().end() ? 0 : found->second;
+  }
+
+ private:
+  static std::mutex& mu() {
+    static auto* const mu = new std::mutex;
+    return *mu;
+  }
+  static std::map<cudaStream_t, int>& of_stream() {
+    static auto* const priorities = new std::map<cudaStream_t, int>;
+    return *priorities;
+  }
+};
+
+// Returns when the stream has completed its work so far: 0, or an error as the table's functions do.
+int WaitForStream(void* stream) {
+  if (const int error = FakeDevices::Get().begin_wait_for_stream(stream); error != cudaSuccess) return error;
+  const auto done = std::make_shared<std::promise<void>>();
+  const int error = FakeDevices::Get().Enqueue(stream, [done] { done->set_value(); });
+  if (error == 0) done->get_future().wait();
+  return error;
 }
 
 // If the host may overwrite memory after the call, the call reads it first. If the host may read memory, the data is
@@ -57,6 +91,7 @@ int Copy(void* dst, const void* src, size_t bytes, void* stream) {
   if (bytes == 0) return cudaSuccess;
   const FakeDevices& devices = FakeDevices::Get();
   if (!IsPageable(dst) && !IsPageable(src)) return Table().copy(dst, src, bytes, stream);
+  if (const int error = devices.begin_wait_for_stream(stream); error != cudaSuccess) return error;
   if (IsPageable(dst)) {
     const void* const from = devices.view(src);
     const int error = devices.Enqueue(stream, [=] { std::memcpy(dst, from, bytes); });
@@ -113,7 +148,7 @@ EXPORTED cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int dev
   properties->maxGridSize[0] = 2147483647;
   properties->unifiedAddressing = 1;
   properties->concurrentKernels = 1;
-  properties->pciBusID = device;
+  std::sscanf(description.pci_bus, "%*x:%x", reinterpret_cast<unsigned*>(&properties->pciBusID));
   return cudaSuccess;
 }
 
@@ -158,8 +193,10 @@ EXPORTED cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
 }
 
 EXPORTED cudaError_t cudaDeviceSynchronize() {
-  FakeDevices::Get().wait_for_device();
-  return cudaSuccess;
+  return Unsafe([] {
+    FakeDevices::Get().wait_for_device();
+    return cudaSuccess;
+  });
 }
 
 EXPORTED cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
@@ -173,12 +210,8 @@ EXPORTED cudaError_t cudaProfilerStop() { return cudaSuccess; }
 
 // -- Errors --
 
-EXPORTED cudaError_t cudaPeekAtLastError() { return last_error; }
-EXPORTED cudaError_t cudaGetLastError() {
-  const cudaError_t error = last_error;
-  last_error = cudaSuccess;
-  return error;
-}
+EXPORTED cudaError_t cudaPeekAtLastError() { return static_cast<cudaError_t>(LastError()); }
+EXPORTED cudaError_t cudaGetLastError() { return static_cast<cudaError_t>(std::exchange(LastError(), 0)); }
 EXPORTED const char* cudaGetErrorString(cudaError_t error) {
   thread_local char text[256];
   if (error == cudaErrorNotSupported) return "the fake CUDA runtime lacks this function";
@@ -190,11 +223,12 @@ EXPORTED const char* cudaGetErrorName(cudaError_t error) { return cudaGetErrorSt
 // -- Memory --
 
 EXPORTED cudaError_t cudaMalloc(void** memory, size_t bytes) {
-  return Result(Table().allocate(RONDA_CUDA_DEVICE_MEMORY, bytes, memory));
+  return Unsafe([=] { return Table().allocate(RONDA_CUDA_DEVICE_MEMORY, bytes, memory); });
 }
 
 EXPORTED cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
+  if (const int refused = FakeDevices::Get().begin_unsafe_call(); refused != cudaSuccess) return Result(refused);
   // The memory's device may differ from the thread's.
   int device = 0;
   Table().device_of(memory, &device);
@@ -206,16 +240,13 @@ EXPORTED cudaError_t cudaFree(void* memory) {
 }
 
 EXPORTED cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned int) {
-  const int error = Table().allocate(RONDA_CUDA_PINNED_HOST_MEMORY, bytes, memory);
-  if (error == cudaSuccess) HostMemory::Add(*memory, bytes);
-  return Result(error);
+  return Unsafe([=] { return Table().allocate(RONDA_CUDA_PINNED_HOST_MEMORY, bytes, memory); });
 }
 
 EXPORTED cudaError_t cudaMallocHost(void** memory, size_t bytes) { return cudaHostAlloc(memory, bytes, 0); }
 
 EXPORTED cudaError_t cudaFreeHost(void* memory) {
-  HostMemory::Remove(memory);
-  return Result(Table().release(RONDA_CUDA_PINNED_HOST_MEMORY, memory));
+  return Unsafe([=] { return Table().release(RONDA_CUDA_PINNED_HOST_MEMORY, memory); });
 }
 
 EXPORTED cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* all_bytes) {
@@ -228,9 +259,8 @@ EXPORTED cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes,
   if (const int error = Table().device_of(pointer, &device); error != cudaSuccess) return Result(error);
   *attributes = {};
   attributes->device = device;
-  attributes->type = device >= 0                     ? cudaMemoryTypeDevice
-                     : HostMemory::IsPinned(pointer) ? cudaMemoryTypeHost
-                                                     : cudaMemoryTypeUnregistered;
+  const bool is_pinned = FakeDevices::Get().is_pinned(pointer) != 0;
+  attributes->type = device >= 0 ? cudaMemoryTypeDevice : is_pinned ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
   if (attributes->type == cudaMemoryTypeUnregistered) return cudaSuccess;
   attributes->devicePointer = const_cast<void*>(pointer);
   if (device < 0) attributes->hostPointer = const_cast<void*>(pointer);
@@ -238,32 +268,38 @@ EXPORTED cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes,
 }
 
 EXPORTED cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-  return Result(Copy(dst, src, bytes, Handle(stream)));
+  return Result(Copy(dst, src, bytes, DefaultOr(stream)));
 }
 
 EXPORTED cudaError_t cudaMemcpyPeerAsync(void* dst, int, const void* src, int, size_t bytes, cudaStream_t stream) {
   const FakeDevices& devices = FakeDevices::Get();
   return Result(devices.Enqueue(
-      Handle(stream), [=, to = devices.view(dst), from = devices.view(src)] { std::memcpy(to, from, bytes); }));
+      DefaultOr(stream), [=, to = devices.view(dst), from = devices.view(src)] { std::memcpy(to, from, bytes); }));
 }
 
 EXPORTED cudaError_t cudaMemcpy(void* dst, const void* src, size_t bytes, cudaMemcpyKind) {
-  const int error = Copy(dst, src, bytes, nullptr);
-  return Result(error == cudaSuccess ? WaitForStream(nullptr) : error);
+  return Unsafe([=] {
+    const int error = Copy(dst, src, bytes, nullptr);
+    return error == cudaSuccess ? WaitForStream(nullptr) : error;
+  });
 }
 
 EXPORTED cudaError_t cudaMemsetAsync(void* dst, int value, size_t bytes, cudaStream_t stream) {
-  return Result(Fill(dst, value, bytes, Handle(stream)));
+  return Result(Fill(dst, value, bytes, DefaultOr(stream)));
 }
 
-EXPORTED cudaError_t cudaMemset(void* dst, int value, size_t bytes) { return Result(Fill(dst, value, bytes, nullptr)); }
+EXPORTED cudaError_t cudaMemset(void* dst, int value, size_t bytes) {
+  return Unsafe([=] { return Fill(dst, value, bytes, nullptr); });
+}
 
 // -- Streams --
 
-EXPORTED cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int, int) {
+EXPORTED cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags, int priority) {
   void* made = nullptr;
-  const int error = Table().create_stream(&made);
+  const bool is_blocking = (flags & cudaStreamNonBlocking) == 0;
+  const int error = is_blocking ? FakeDevices::Get().create_blocking_stream(&made) : Table().create_stream(&made);
   *stream = static_cast<cudaStream_t>(made);
+  if (error == cudaSuccess) Priorities::Set(*stream, priority);
   return Result(error);
 }
 EXPORTED cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
@@ -271,41 +307,40 @@ EXPORTED cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned in
 }
 EXPORTED cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithPriority(stream, 0, 0); }
 EXPORTED cudaError_t cudaStreamDestroy(cudaStream_t stream) { return Result(Table().destroy_stream(stream)); }
-EXPORTED cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) {
-  *priority = 0;
+EXPORTED cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+  *priority = Priorities::Get(stream);
   return cudaSuccess;
 }
-EXPORTED cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return Result(WaitForStream(Handle(stream))); }
+EXPORTED cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
+  uint64_t number = 0;
+  const int error = Table().stream_id(DefaultOr(stream), &number);
+  *id = number;
+  return Result(error);
+}
+EXPORTED cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return Unsafe([=] { return WaitForStream(DefaultOr(stream)); });
+}
 
 EXPORTED cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  int is_idle = 0;
-  const int error = FakeDevices::Get().is_idle(Handle(stream), &is_idle);
-  return Result(error != cudaSuccess || is_idle != 0 ? error : int{cudaErrorNotReady});
+  return Unsafe([=] {
+    int is_idle = 0;
+    int error = FakeDevices::Get().begin_wait_for_stream(DefaultOr(stream));
+    if (error == cudaSuccess) error = FakeDevices::Get().is_idle(DefaultOr(stream), &is_idle);
+    return error != cudaSuccess || is_idle != 0 ? error : int{cudaErrorNotReady};
+  });
 }
 
 EXPORTED cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int) {
-  return Result(Table().wait_event(Handle(stream), event));
+  return Result(Table().wait_event(DefaultOr(stream), event));
 }
 
 EXPORTED cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* context) {
-  return Result(FakeDevices::Get().Enqueue(Handle(stream), [=] { function(context); }));
+  return Result(FakeDevices::Get().Enqueue(DefaultOr(stream), [=] { function(context); }));
 }
 EXPORTED cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function, void* context,
                                            unsigned int) {
-  return Result(FakeDevices::Get().Enqueue(Handle(stream), [=] { function(stream, cudaSuccess, context); }));
+  return Result(FakeDevices::Get().Enqueue(DefaultOr(stream), [=] { function(stream, cudaSuccess, context); }));
 }
-
-EXPORTED cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  *status = cudaStreamCaptureStatusNone;
-  return cudaSuccess;
-}
-EXPORTED cudaError_t cudaStreamGetCaptureInfo(cudaStream_t, cudaStreamCaptureStatus* status, unsigned long long*,
-                                              cudaGraph_t*, const cudaGraphNode_t**, const cudaGraphEdgeData**,
-                                              size_t*) {
-  *status = cudaStreamCaptureStatusNone;
-  return cudaSuccess;
-}
-EXPORTED cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
 
 // -- Events --
 
@@ -318,17 +353,21 @@ EXPORTED cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int f
 EXPORTED cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
 EXPORTED cudaError_t cudaEventDestroy(cudaEvent_t event) { return Result(Table().destroy_event(event)); }
 EXPORTED cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  return Result(Table().record_event(event, Handle(stream)));
+  return Result(Table().record_event(event, DefaultOr(stream)));
 }
 EXPORTED cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int) {
   return cudaEventRecord(event, stream);
 }
 EXPORTED cudaError_t cudaEventQuery(cudaEvent_t event) {
-  int is_done = 0;
-  const int error = Table().query_event(event, &is_done);
-  return Result(error != cudaSuccess || is_done != 0 ? error : int{cudaErrorNotReady});
+  return Unsafe([=] {
+    int is_done = 0;
+    const int error = Table().query_event(event, &is_done);
+    return error != cudaSuccess || is_done != 0 ? error : int{cudaErrorNotReady};
+  });
 }
-EXPORTED cudaError_t cudaEventSynchronize(cudaEvent_t event) { return Result(Table().synchronize_event(event)); }
+EXPORTED cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  return Unsafe([=] { return Table().synchronize_event(event); });
+}
 EXPORTED cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
   return Result(Table().elapsed_ms(begin, end, ms));
 }

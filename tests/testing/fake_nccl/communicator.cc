@@ -3,6 +3,8 @@
 #include "tests/testing/fake_nccl/communicator.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -14,6 +16,21 @@
 #include "tests/testing/fake_nccl/reports.h"
 
 namespace ronda::testing {
+
+namespace {
+
+DevicePlace PlaceOf(const ronda_cuda_plugin* plugin, int device) {
+  DevicePlace place = {};
+  ronda_cuda_device description = {};
+  if (plugin != nullptr) plugin->describe(device, &description);
+  const char* const host = std::getenv("NCCL_HOSTID");
+  std::snprintf(place.host, sizeof(place.host), "%s", host == nullptr ? "" : host);
+  std::snprintf(place.pci_bus, sizeof(place.pci_bus), "%s", description.pci_bus);
+  std::snprintf(place.uuid, sizeof(place.uuid), "%s", description.uuid);
+  return place;
+}
+
+}  // namespace
 
 FakeNcclCommunicator::FakeNcclCommunicator(std::shared_ptr<Mailboxes> mailboxes, int rank, int ranks,
                                            const fake_nccl_faults& faults, const fake_nccl_cuda& cuda, int device,
@@ -31,7 +48,7 @@ FakeNcclCommunicator::FakeNcclCommunicator(std::shared_ptr<Mailboxes> mailboxes,
   if (HasFault(faults_.fail_init)) {
     Fail("no network device is usable");
   } else if (!HasFault(faults_.hang_init)) {
-    mailboxes_->Join();
+    mailboxes_->Join(rank_, PlaceOf(cuda_.plugin, device_));
   }
 }
 
@@ -51,6 +68,10 @@ NcclResult FakeNcclCommunicator::Progress() {
   const MutexLock lock(&mu_);
   if (!error_.empty()) return HasFault(faults_.fail_init) ? NcclResult::kSystemError : NcclResult::kRemoteError;
   if (!mailboxes_->AllHaveJoined()) return NcclResult::kInProgress;
+  if (std::string objection = ObjectionToDevices(); !objection.empty()) {
+    error_ = std::move(objection);
+    return NcclResult::kInvalidUsage;
+  }
   if (unborn_ != nullptr) {
     if (!unborn_->mailboxes_->AllHaveJoined()) return NcclResult::kInProgress;
     std::exchange(made_, nullptr)(std::exchange(unborn_, nullptr));
@@ -65,7 +86,23 @@ NcclResult FakeNcclCommunicator::Progress() {
   return NcclResult::kInProgress;
 }
 
+// From 2.30.7 on, NCCL compares UUIDs, before that the PCI bus.
+std::string FakeNcclCommunicator::ObjectionToDevices() const {
+  const DevicePlace& own = mailboxes_->PlaceOf(rank_);
+  for (int other = 0; other < ranks_; ++other) {
+    const DevicePlace& place = mailboxes_->PlaceOf(other);
+    const bool has_uuids = faults_.version >= 23007 && own.uuid[0] != '\0' && place.uuid[0] != '\0';
+    const bool is_same = has_uuids ? std::strcmp(own.uuid, place.uuid) == 0
+                                   : own.pci_bus[0] != '\0' && std::strcmp(own.pci_bus, place.pci_bus) == 0;
+    if (other != rank_ && is_same && std::strcmp(own.host, place.host) == 0) {
+      return absl::StrCat("ranks ", rank_, " and ", other, " use the same GPU");
+    }
+  }
+  return "";
+}
+
 bool FakeNcclCommunicator::Enqueue(std::unique_ptr<Work> owned) {
+  if (cuda_.is_captured(owned->stream) != 0) return Capture(std::move(owned));
   running_.fetch_add(1);
   Work* const work = owned.release();
   work->turn = turns_.Add(mailboxes_->name(), work->stream, GroupOf(work->operations));
@@ -74,6 +111,21 @@ bool FakeNcclCommunicator::Enqueue(std::unique_ptr<Work> owned) {
   running_.fetch_sub(1);
   delete work;
   return false;
+}
+
+bool FakeNcclCommunicator::Capture(std::unique_ptr<Work> work) const {
+  void* const stream = work->stream;
+  return cuda_.enqueue_owned(stream, &RunCaptured, work.release(),
+                             [](void* captured) { delete static_cast<Work*>(captured); }) == 0;
+}
+
+void FakeNcclCommunicator::RunCaptured(void* context) {
+  const Work& work = *static_cast<const Work*>(context);
+  FakeNcclCommunicator& communicator = *work.communicator;
+  communicator.running_.fetch_add(1);
+  communicator.Run(communicator.turns_.Add(communicator.mailboxes_->name(), work.stream, GroupOf(work.operations)),
+                   work.operations);
+  communicator.running_.fetch_sub(1);
 }
 
 NcclResult FakeNcclCommunicator::EnsureReady() {

@@ -104,8 +104,13 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
     DeviceTurns::Place turn = {};
   };
 
+  // Why NCCL does not accept the devices of the ranks; empty: it does.
+  std::string ObjectionToDevices() const;
   // Puts a group onto its stream.
   bool Enqueue(std::unique_ptr<Work> work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Puts it into the graph that is being captured from the stream. It is launched when the graph comes to it.
+  bool Capture(std::unique_ptr<Work> work) const;
+  static void RunCaptured(void* work);
   NcclResult SubmitAndWait(std::unique_ptr<Work> work);
   // False: the communicator was aborted.
   bool AwaitPeers(const std::vector<NcclOperation>& group);

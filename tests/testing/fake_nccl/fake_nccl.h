@@ -36,10 +36,12 @@ struct fake_nccl_faults {
   int stop_peers;  // not 0: until it is 0 again, ncclCommDeregister waits as for a stopped peer; for all communicators
 };
 
-// The functions that put work onto a stream, and that find the device's memory for it: fake_cuda.h. Without this call
-// the library looks for them in the process, and in the library that RONDA_CUDA_PLUGIN names.
+// The functions that put work onto a stream, and that find the device's memory for it: fake_cuda.h and fake_capture.h.
+// Without this call the library looks for them in the process, and in the library that RONDA_CUDA_PLUGIN names.
 struct fake_nccl_cuda {
   int (*enqueue)(void* stream, void (*function)(void*), void* context);
+  int (*enqueue_owned)(void* stream, void (*function)(void*), void* context, void (*release)(void*));
+  int (*is_captured)(void* stream);
   void* (*view)(const void* address);
   int (*device_of)(const void* address);
   void (*wait_before_free)();       // called before an aborted communicator frees memory of the device

@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "runtime/collectives/nccl/nccl_library.h"
 #include "runtime/cuda/device.h"
+#include "tests/testing/fake_cuda/fake_capture.h"
 #include "tests/testing/fake_cuda/fake_cuda.h"
 #include "tests/testing/fake_nccl/load_fake_nccl.h"
 
@@ -474,6 +475,80 @@ TEST_F(FakeNcclSplitTest, AbortOfTheChildInTheMiddleOfItsCallIsReported) {
       nccl_.CommAbort(child);
     }
   });
+}
+
+TEST_F(FakeNcclTest, GraphRepeatsTheOperationsOfAllRanks) {
+  OnRanks(2, [&](int i, Rank& rank) {
+    const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, sizeof(int32_t), "a test");
+    const int32_t own = 1 + i;
+    WriteDevice(memory.data(), absl::string_view(reinterpret_cast<const char*>(&own), sizeof(own)));
+    const auto with_device = [&](const auto& call) {
+      EXPECT_EQ(rank.device->Call("a test", [&](const ronda_cuda_plugin&) { return call(); }), absl::OkStatus());
+    };
+    constexpr int kThreadLocal = 1;
+    void* graph = nullptr;
+    with_device([&] { return fake_cuda_begin_capture(rank.stream->handle(), kThreadLocal); });
+    EXPECT_EQ(nccl_.AllReduce(memory.data(), memory.data(), 1, NcclDataType::kInt32, NcclRedOp::kSum, rank.handle,
+                              rank.stream->handle()),
+              NcclResult::kInProgress);
+    AwaitReady(rank);
+    with_device([&] { return fake_cuda_end_capture(rank.stream->handle(), &graph); });
+    const auto value = [&] {
+      int32_t read = 0;
+      std::memcpy(&read, ReadDevice(memory.data(), sizeof(read)).data(), sizeof(read));
+      return read;
+    };
+    rank.Finish();
+    EXPECT_EQ(value(), own);
+    for (const int32_t sum : {3, 6, 12}) {
+      with_device([&] { return fake_cuda_launch_graph(graph, rank.stream->handle()); });
+      rank.Finish();
+      EXPECT_EQ(value(), sum);
+    }
+    with_device([&] { return fake_cuda_destroy_graph(graph); });
+  });
+}
+
+// Connects ranks on these devices, of which every two are parts of one GPU. Returns the state in which all ranks end.
+NcclResult StateOfRanksOn(int version, const std::vector<int>& devices) {
+  const FakeCuda cuda({.devices = 4, .parts = 2});
+  const std::shared_ptr<const NcclLibrary> library = LoadFakeNccl(cuda.table());
+  const NcclFunctions& nccl = library->functions;
+  fake_nccl_faults faults = kNoFaults;
+  faults.version = version;
+  SetFakeNcclFaults(faults);
+  NcclUniqueId id;
+  EXPECT_EQ(nccl.GetUniqueId(&id), NcclResult::kSuccess);
+  std::vector<NcclHandle> handles(devices.size());
+  NcclConfig config = {};
+  for (size_t rank = 0; rank < devices.size(); ++rank) {
+    EXPECT_EQ(cuda.table()->use_device(devices[rank]), kCudaSuccess);
+    EXPECT_EQ(
+        nccl.CommInitRankConfig(&handles[rank], static_cast<int>(devices.size()), id, static_cast<int>(rank), &config),
+        NcclResult::kInProgress);
+  }
+  EXPECT_EQ(cuda.table()->use_device(0), kCudaSuccess);
+  std::vector<NcclResult> states(devices.size());
+  for (size_t rank = 0; rank < devices.size(); ++rank) {
+    EXPECT_EQ(nccl.CommGetAsyncError(handles[rank], &states[rank]), NcclResult::kSuccess);
+    EXPECT_EQ(states[rank], states[0]);
+    nccl.CommDestroy(handles[rank]);
+  }
+  SetFakeNcclFaults(kNoFaults);
+  return states[0];
+}
+
+TEST(FakeNcclDevicesTest, RanksOnOneDeviceAreRefused) {
+  for (const int version : {22809, 23004, 23007}) {
+    EXPECT_EQ(StateOfRanksOn(version, {0, 2}), NcclResult::kSuccess) << version;
+    EXPECT_EQ(StateOfRanksOn(version, {1, 1}), NcclResult::kInvalidUsage) << version;
+  }
+}
+
+TEST(FakeNcclDevicesTest, PartsOfOneGpuAreRefusedByItsBusUntilNcclComparesUuids) {
+  EXPECT_EQ(StateOfRanksOn(22809, {0, 1}), NcclResult::kInvalidUsage);
+  EXPECT_EQ(StateOfRanksOn(23004, {0, 1}), NcclResult::kInvalidUsage);
+  EXPECT_EQ(StateOfRanksOn(23007, {0, 1}), NcclResult::kSuccess);
 }
 
 }  // namespace

@@ -55,8 +55,9 @@ fake_nccl_faults FaultsOfEnvironment() {
 // The fake CUDA of this process: in the program, or in a library that it has loaded.
 void* FindSymbol(const char* name) {
   if (void* const symbol = dlsym(RTLD_DEFAULT, name)) return symbol;
-  const char* const plugin = std::getenv("RONDA_CUDA_PLUGIN");
-  void* const library = plugin == nullptr ? nullptr : dlopen(plugin, RTLD_NOW | RTLD_NOLOAD);
+  const char* path = std::getenv("FAKE_CUDA_LIBRARY");  // below Ronda's own plugin
+  if (path == nullptr) path = std::getenv("RONDA_CUDA_PLUGIN");
+  void* const library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_NOLOAD);
   return library == nullptr ? nullptr : dlsym(library, name);
 }
 
@@ -81,6 +82,8 @@ fake_nccl_cuda Cuda() {
   fake_nccl_cuda& cuda = TheSettings().cuda;
   if (cuda.enqueue == nullptr) {
     cuda.enqueue = reinterpret_cast<decltype(cuda.enqueue)>(FindSymbol("fake_cuda_enqueue"));
+    cuda.enqueue_owned = reinterpret_cast<decltype(cuda.enqueue_owned)>(FindSymbol("fake_cuda_enqueue_owned"));
+    cuda.is_captured = reinterpret_cast<decltype(cuda.is_captured)>(FindSymbol("fake_cuda_is_captured"));
     cuda.view = reinterpret_cast<decltype(cuda.view)>(FindSymbol("fake_cuda_view"));
     cuda.device_of = reinterpret_cast<decltype(cuda.device_of)>(FindSymbol("fake_cuda_device_of"));
     cuda.wait_before_free = reinterpret_cast<decltype(cuda.wait_before_free)>(FindSymbol("fake_cuda_wait_before_free"));
@@ -408,15 +411,20 @@ FAKE_NCCL_EXPORT const char* ncclGetLastError(NcclHandle comm) {
 FAKE_NCCL_EXPORT NcclResult ncclMemAlloc(void** memory, size_t bytes) {
   const fake_nccl_cuda cuda = Cuda();
   if (cuda.plugin == nullptr) return NcclResult::kUnhandledCudaError;
-  const ronda::MutexLock lock(&TheRegistrations().mu);
-  ++TheRegistrations().allocations;
+  {
+    const ronda::MutexLock lock(&TheRegistrations().mu);
+    ++TheRegistrations().allocations;
+  }
+  // Without the lock: this may wait for the device.
   return cuda.plugin->allocate(RONDA_CUDA_DEVICE_MEMORY, bytes, memory) == 0 ? NcclResult::kSuccess
                                                                              : NcclResult::kUnhandledCudaError;
 }
 
 FAKE_NCCL_EXPORT NcclResult ncclMemFree(void* memory) {
-  const ronda::MutexLock lock(&TheRegistrations().mu);
-  for (const auto& live : TheRegistrations().live) RONDA_CHECK(live.second.begin != memory);
+  {
+    const ronda::MutexLock lock(&TheRegistrations().mu);
+    for (const auto& live : TheRegistrations().live) RONDA_CHECK(live.second.begin != memory);
+  }
   return Cuda().plugin->release(RONDA_CUDA_DEVICE_MEMORY, memory) == 0 ? NcclResult::kSuccess
                                                                        : NcclResult::kInvalidArgument;
 }

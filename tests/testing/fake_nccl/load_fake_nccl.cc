@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include "tests/testing/fake_cuda/fake_capture.h"
 #include "tests/testing/fake_cuda/fake_cuda.h"
 
 namespace ronda::testing {
@@ -25,6 +26,8 @@ std::shared_ptr<const NcclLibrary> LoadFakeNccl(const ronda_cuda_plugin* plugin)
   EXPECT_EQ(library.status(), absl::OkStatus());
   if (!library.ok()) return nullptr;
   const fake_nccl_cuda cuda = {.enqueue = &fake_cuda_enqueue,
+                               .enqueue_owned = &fake_cuda_enqueue_owned,
+                               .is_captured = &fake_cuda_is_captured,
                                .view = &fake_cuda_view,
                                .device_of = &fake_cuda_device_of,
                                .wait_before_free = &fake_cuda_wait_before_free,

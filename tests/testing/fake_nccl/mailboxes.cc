@@ -54,7 +54,7 @@ std::string ToString(const TransferHead& head) { return absl::StrCat(PathText(he
 
 size_t Mailboxes::BytesFor(int ranks) {
   const auto n = static_cast<size_t>(ranks);
-  return 64 + n * 64 + n * n * sizeof(Ring);
+  return 64 + n * 64 + n * n * sizeof(Ring) + n * sizeof(DevicePlace);
 }
 
 std::shared_ptr<Mailboxes> Mailboxes::Open(const std::string& name, int ranks) {
@@ -78,7 +78,8 @@ Mailboxes::~Mailboxes() {
   munmap(memory_, BytesFor(ranks_));
 }
 
-void Mailboxes::Join() {
+void Mailboxes::Join(int rank, const DevicePlace& place) {
+  PlaceOf(rank) = place;
   if (header().joined.fetch_add(1) + 1 == ranks_) shm_unlink(name_.c_str());
 }
 
@@ -95,6 +96,11 @@ Doorbell& Mailboxes::BellOf(int rank) const {
 Mailboxes::Ring& Mailboxes::RingOf(int from, int to) const {
   auto* const rings = reinterpret_cast<Ring*>(static_cast<char*>(memory_) + 64 + static_cast<size_t>(ranks_) * 64);
   return rings[from * ranks_ + to];
+}
+
+DevicePlace& Mailboxes::PlaceOf(int rank) const {
+  auto* const places = reinterpret_cast<DevicePlace*>(&RingOf(ranks_, 0));  // behind the last ring
+  return places[rank];
 }
 
 void Mailboxes::WakeUp(int rank) { BellOf(rank).Ring(); }

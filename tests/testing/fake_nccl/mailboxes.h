@@ -23,6 +23,13 @@ struct TransferHead {
 };
 std::string ToString(const TransferHead& head);
 
+// Where a rank's device is, as NCCL knows it.
+struct DevicePlace {
+  char host[64];  // NCCL_HOSTID; empty: this machine
+  char pci_bus[16];
+  char uuid[40];  // empty: not known
+};
+
 // One end of a transfer between two ranks of a communicator.
 struct Transfer {
   enum class Way : uint8_t { kSend, kReceive } way = Way::kSend;
@@ -45,9 +52,11 @@ class Mailboxes {
 
   const std::string& name() const { return name_; }
 
-  // Reports that one more rank has arrived; the last one removes the name.
-  void Join();
+  // Reports that one more rank has arrived, and its device; the last one removes the name.
+  void Join(int rank, const DevicePlace& place);
   bool AllHaveJoined() const;
+  // The device of a rank that has joined.
+  DevicePlace& PlaceOf(int rank) const;
   void Finalize();
   bool AllHaveFinalized() const;
   // Connect(): one more rank connects. AllHaveConnected(): whether all ranks have connected `nth` times.

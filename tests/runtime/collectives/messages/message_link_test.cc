@@ -93,6 +93,50 @@ TEST(MessageLinkTest, RankAmongMoreThanThereAreCoresHandsItsCoreOver) {
   }
 }
 
+// Messages of which the one that is awaited comes during the first Rest.
+class MessagesThatComeDuringRest : public PointToPoint {
+ public:
+  MessagesThatComeDuringRest(bool rest_ends_with_data, int* tests)
+      : rest_ends_with_data_(rest_ends_with_data), tests_(tests) {}
+
+  RankId rank() const override { return 0; }
+  int size() const override { return 2; }
+  absl::StatusOr<Request> Send(const void*, size_t, RankId) override { return Request{}; }
+  absl::StatusOr<Request> Receive(void*, size_t, RankId) override { return Request{}; }
+  absl::StatusOr<bool> Test(absl::Span<Request>) override {
+    ++*tests_;
+    return has_come_;
+  }
+  void Rest(absl::Duration) override { has_come_ = true; }
+  bool rest_ends_with_data() const override { return rest_ends_with_data_; }
+
+ private:
+  const bool rest_ends_with_data_;
+  int* const tests_;
+  bool has_come_ = false;
+};
+
+// Polls would keep the late rank from its core.
+TEST(MessageLinkTest, RankAmongMoreThanThereAreCoresSleepsAtOnceIfDataWakesIt) {
+  for (const bool wakes : {false, true}) {
+    int tests = 0;
+    MessageLink link({.messages = std::make_unique<MessagesThatComeDuringRest>(wakes, &tests),
+                      .peers = {LinkPeer(0), LinkPeer(1)},
+                      .flights = std::make_shared<FlightBoard>(12),
+                      .job_failure = [] { return absl::OkStatus(); },
+                      .ranks_on_host = 1 << 20});
+    TransferSet transfers;
+    char byte = 0;
+    ASSERT_EQ(link.Receive(&byte, 1, 1, transfers), absl::OkStatus());
+    ASSERT_EQ(link.Wait(transfers, link.Running(Info(), 1)), absl::OkStatus());
+    if (wakes) {
+      EXPECT_EQ(tests, 2);
+    } else {
+      EXPECT_GT(tests, 2);
+    }
+  }
+}
+
 // The end of a peer first appears as an error of the messages. The job learns of the end a little later.
 TEST(MessageLinkTest, FailureOfTheJobExplainsAnErrorOfTheLibrary) {
   int times_asked = 0;

@@ -9,7 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/launch/options/local_host.h"
+#include "runtime/options/local_host.h"
 
 namespace ronda {
 namespace {

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The result documents of ronda-bench (bench/harness/results.h), and names for their rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import pathlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+class ReportError(Exception):
+    """There is no report. The text names the file and the reason."""
+
+
+class Row(dict[str, Any]):
+    """A measurement: values by the names of their fields. A null stands for no finite number."""
+
+    def number(self, name: str) -> float:
+        """NaN if there is none."""
+        value = self.get(name)
+        return float(value) if isinstance(value, (int, float)) else math.nan
+
+    def text(self, name: str) -> str:
+        """ "" if there is none."""
+        value = self.get(name)
+        return value if isinstance(value, str) else ""
+
+    def numbers(self, name: str) -> list[float]:
+        """[] if there is no list."""
+        value = self.get(name)
+        if not isinstance(value, list):
+            return []
+        return [math.nan if each is None else float(each) for each in value]
+
+
+@dataclasses.dataclass
+class Run:
+    """One run of ronda-bench."""
+
+    name: str  # of its file, without folder and ".json"
+    command: str
+    rows: list[Row]
+    version: str = ""
+    arguments: list[str] = dataclasses.field(default_factory=list)
+    date: str = ""
+    cpu: str = ""
+    cores: int = 0
+    memory_gib: float = 0.0
+    kernel: str = ""
+    peers: list[str] = dataclasses.field(default_factory=list)  # with their versions
+    busy_cores: list[float] = dataclasses.field(default_factory=lambda: [0, 0])  # before and after
+    core_distance_ns: list[float] = dataclasses.field(default_factory=lambda: [0, 0])  # 0: unknown
+
+    def command_line(self) -> str:
+        """Such as "ronda-bench step --preset resnet50"."""
+        return " ".join(["ronda-bench", self.command, *self.arguments])
+
+
+# -- Reading --
+
+_TEXTS = ("version", "command", "date")
+_PAIRS = ("core_distance_ns", "busy_cores")
+
+
+def _check(is_right: bool, what: str) -> None:
+    if not is_right:
+        raise ValueError(what)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _run_of(document: dict[str, Any], name: str) -> Run:
+    # Earlier versions did not write these two.
+    document = {"peers": [], "busy_cores": [0, 0], **document}
+    machine = document["machine"]
+    for field in _TEXTS:
+        _check(isinstance(document[field], str), f"{field} is no text")
+    for field in _PAIRS:
+        pair = document[field]
+        _check(len(pair) == 2 and all(map(_is_number, pair)), f"{field} are not two numbers")
+    for field in ("cores", "memory_gib"):
+        _check(_is_number(machine[field]), f"machine.{field} is no number")
+    return Run(
+        name=name,
+        rows=[Row(row) for row in document["rows"]],
+        cpu=str(machine["cpu"]),
+        cores=int(machine["cores"]),
+        memory_gib=machine["memory_gib"],
+        kernel=str(machine["kernel"]),
+        arguments=[str(each) for each in document["arguments"]],
+        peers=[str(each) for each in document["peers"]],
+        **{field: document[field] for field in (*_TEXTS, *_PAIRS)},
+    )
+
+
+def parse_run(text: str, file: str) -> Run:
+    """Raises:
+    ReportError: the text, which is that of `file`, is no result of ronda-bench.
+    """
+    refused = f"{file}: not a result of ronda-bench"
+    try:
+        document = json.loads(text)
+        if not isinstance(document, dict) or document.get("tool") != "ronda-bench":
+            raise ReportError(refused)
+        return _run_of(document, pathlib.Path(file).stem)
+    except KeyError as error:
+        raise ReportError(f"{refused}: it has no {error}") from error
+    except (TypeError, ValueError) as error:
+        raise ReportError(f"{refused}: {error}") from error
+
+
+def read_runs(directory: pathlib.Path) -> list[Run]:
+    """The runs of all files *.json in a folder, by name.
+
+    Raises:
+        ReportError: a file is no result, or there is none.
+        OSError: a file or the folder cannot be read.
+    """
+    files = sorted(file for file in directory.iterdir() if file.suffix == ".json")
+    if not files:
+        raise ReportError(f"{directory}: there is no file *.json in this folder")
+    return [parse_run(file.read_text(errors="replace"), str(file)) for file in files]
+
+
+# -- Names --
+
+
+def format_size(count: float) -> str:
+    """Bytes as people write them: "64 KiB"."""
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while count >= 1024 and len(units) > 1:
+        count /= 1024
+        units.pop(0)
+    return f"{count:.4g} {units[0]}"
+
+
+def ranks_text(row: Row) -> str:
+    return f"{row.number('ranks'):g} ranks"
+
+
+def fusion_text(threshold: float) -> str:
+    return "no fusion" if threshold == 0 else f"fusion {format_size(threshold)}"
+
+
+def wire_text(wire: str) -> str:
+    return "fp32" if wire == "none" else wire
+
+
+def implementation_name(row: Row) -> str:
+    """The implementation of a row of `collectives`, `latency` or `startup`, and the wire format
+    unless it is fp32: "ronda client, fp16", "openmpi".
+    """
+    name = row.text("contestant")
+    # The layers of Ronda have names of their own.
+    if row.text("kind") == "ronda" and not name.startswith("ronda"):
+        name = f"ronda {name}"
+    return name if row.text("wire") in ("", "none") else f"{name}, {row.text('wire')}"
+
+
+def case_label(row: Row) -> str:
+    """The case of a row of `step`: "resnet50, 2 ranks, 100 ms of backward (spin)"."""
+    compute = row.number("compute_ms")
+    computation = f"{compute:g} ms of backward ({row.text('compute_kind')})"
+    return f"{row.text('preset')}, {ranks_text(row)}, " + (
+        computation if compute > 0 else "no computation"
+    )
+
+
+# The settings of a row of `step` by their fields, as people write them.
+_SETTINGS: dict[str, Callable[[Row], str]] = {
+    "fusion_threshold": lambda row: fusion_text(row.number("fusion_threshold")),
+    "wire": lambda row: wire_text(row.text("wire")),
+    "cycle_time_us": lambda row: f"cycle {row.number('cycle_time_us'):g} us",
+    "backend": lambda row: row.text("backend"),
+    "lock": lambda row: f"lock {row.text('lock')}",
+}
+
+
+def implementation_labels(rows: list[Row]) -> list[str]:
+    """A label for each row of one run of `step`: the implementation, and the settings that the run
+    varies: "ronda fp16, lock off".
+    """
+    settings = [
+        {field: tell(row) for field, tell in _SETTINGS.items() if row.get(field) is not None}
+        for row in rows
+    ]
+    varied = [field for field in _SETTINGS if len({s[field] for s in settings if field in s}) > 1]
+    texts = (", ".join(own[field] for field in varied if field in own) for own in settings)
+    return [f"{row.text('contestant')} {text}".strip() for row, text in zip(rows, texts)]
+
+
+def grouped(rows: Iterable[Row], title: Callable[[Row], str]) -> dict[str, list[Row]]:
+    """The rows by their titles, in the order in which these first appear. Rows with an empty title
+    are left out.
+    """
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        if name := title(row):
+            groups.setdefault(name, []).append(row)
+    return groups

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The flags of a command line, as the example programs read and explain them.
+#ifndef RONDA_EXAMPLES_LENET_MNIST_FLAG_LIST_H_
+#define RONDA_EXAMPLES_LENET_MNIST_FLAG_LIST_H_
+
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace lenet {
+
+// A command line that cannot be used; what() has the reason.
+class UsageError : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
+// A flag with a value. `set` stores the value, or returns false if `takes` does not describe it.
+struct Flag {
+  std::string name;
+  std::string takes;
+  std::string help;  // a line
+  std::function<bool(const std::string& value)> set;
+};
+
+// A number from `least` to `most`. In the help, `initially` is the default; if it is empty, the current value of
+// *number. For std::int64_t, std::uint64_t and double.
+template <class Number>
+Flag NumberFlag(const std::string& name, Number least, Number most, Number* number, const std::string& help,
+                const std::string& initially = "");
+
+// A text that is not empty.
+Flag TextFlag(const std::string& name, const std::string& takes, std::string* text, const std::string& help);
+
+// Reads "--name value" and "--name=value"; `arguments` do not include the program's name. False: --help is among them.
+//
+// Throws UsageError that names the flag and the values that it takes.
+bool ReadFlags(const std::vector<Flag>& flags, const std::vector<std::string>& arguments);
+
+// The text of --help: `head`, and a line for each flag.
+std::string HelpText(const std::string& head, const std::vector<Flag>& flags);
+
+}  // namespace lenet
+
+#endif  // RONDA_EXAMPLES_LENET_MNIST_FLAG_LIST_H_

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "runtime/engine/coordination_loop.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/negotiation/messages.h"
+
+namespace ronda {
+namespace {
+
+// A program that waits and has neither submitted anything nor been answered for this long reports that to the
+// coordinator.
+constexpr absl::Duration kQuiet = absl::Seconds(1);
+
+std::string Identity(const Topology& topology) { return absl::StrCat("host ", topology.hostname, ", pid ", getpid()); }
+
+std::unique_ptr<CoordinatorRole> MakeRole(const CoordinationLoop::Parts& parts) {
+  if (parts.topology->rank != kCoordinatorRank) return nullptr;
+  return std::make_unique<CoordinatorRole>(*parts.tunables, parts.topology->size, parts.transport->flights, parts.log);
+}
+
+}  // namespace
+
+CoordinationLoop::CoordinationLoop(Parts parts)
+    : parts_(std::move(parts)),
+      cycle_time_(parts_.tunables->cycle_time),
+      answers_(parts_.queue, parts_.transport->flights.get(), LimitsOf(*parts_.tunables)),
+      reporter_(
+          {.rank = parts_.topology->rank, .world_size = parts_.topology->size, .identity = Identity(*parts_.topology)}),
+      executor_({.communicator = parts_.transport->communicator.get(),
+                 .queue = parts_.queue,
+                 .process_sets = parts_.process_sets,
+                 .log = parts_.log,
+                 .devices = parts_.devices},
+                LimitsOf(*parts_.tunables)),
+      role_(MakeRole(parts_)),
+      schedule_({.control = &control(),
+                 .progress = parts_.progress,
+                 .queue = parts_.queue,
+                 .executor = &executor_,
+                 .role = role_.get(),
+                 .log = parts_.log,
+                 .counters = &parts_.meter->counters()}),
+      lists_({.rank = parts_.topology->rank,
+              .reporter = &reporter_,
+              .executor = &executor_,
+              .queue = parts_.queue,
+              .log = parts_.log,
+              .counters = &parts_.meter->counters(),
+              .apply_settings = [this](const JobSettings& settings) { ApplySettings(settings); }}) {}
+
+absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::Step() {
+  if (role_ && !std::exchange(has_started_, true)) RONDA_RETURN_IF_ERROR(role_->Start());
+  parts_.meter->counters().exposed_nanoseconds.Set(parts_.progress->exposed_ticks());
+  if (HasRequest(parts_.meter->request())) {
+    TakeRequest(parts_.carry_out_request, &parts_.meter->request());
+  }
+  // The coordinator sends a list only after it has unlocked the schedule. This rank also unlocks before it carries out
+  // the list.
+  if (lists_.has_waiting()) schedule_.RequestUnlock();
+  // First, because the coordinator must finish its lists before it listens again.
+  if (lists_.has_begun() || (lists_.has_waiting() && !schedule_.locked())) return FollowList();
+  const absl::Time now = parts_.clock->Now();
+  RONDA_RETURN_IF_ERROR(ReportFresh(now));
+  if (schedule_.locked()) {
+    RONDA_ASSIGN_OR_RETURN(const Progress progress, FollowSchedule(now));
+    if (progress != Progress::kNone) return progress;
+  }
+  return Listen(now);
+}
+
+absl::Status CoordinationLoop::TakeNote(absl::Time now) {
+  if (!schedule_.locked() || lists_.has_begun()) return absl::OkStatus();
+  RONDA_RETURN_IF_ERROR(TakeFresh(now));
+  schedule_.CheckPatience(now);
+  schedule_.NoteDemand();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::FollowSchedule(absl::Time now) {
+  RONDA_ASSIGN_OR_RETURN(const ScheduleRunner::Outcome outcome, schedule_.RunNext(now));
+  if (outcome == ScheduleRunner::Outcome::kNotReady) return Progress::kNone;
+  if (outcome == ScheduleRunner::Outcome::kUnlocked) {
+    const absl::Time unlocked = parts_.clock->Now();
+    answers_.Heard(unlocked);
+    if (schedule_.is_misfit()) reporter_.NoteMisfit();
+    RONDA_RETURN_IF_ERROR(ReportWhatWaited(unlocked));
+  }
+  return Progress::kSome;
+}
+
+absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::FollowList() {
+  RONDA_ASSIGN_OR_RETURN(std::optional<ListRunner::End> end, lists_.RunNext());
+  if (!end) return Progress::kSome;
+  const absl::Time now = parts_.clock->Now();
+  answers_.Heard(now);
+  look_at_program_ = now + kQuiet;
+  if (end->schedule) {
+    parts_.meter->counters().schedules_begun.Add();
+    schedule_.Begin(*std::move(end->schedule), now);
+    RONDA_RETURN_IF_ERROR(ReportAnew());
+  }
+  return end->job == ResponseList::Job::kGoesOn ? Progress::kSome : Progress::kOver;
+}
+
+void CoordinationLoop::ApplySettings(const JobSettings& settings) {
+  executor_.set_limits(settings.limits);
+  answers_.set_limits(settings.limits);
+  cycle_time_ = settings.cycle_time;
+  parts_.transport->communicator->Tune({.chunk_bytes = settings.chunk_bytes});
+}
+
+absl::Status CoordinationLoop::ReportFresh(absl::Time now) {
+  // Read before the queue is examined: so every submission that was accepted before the request is found.
+  const bool shutting_down = parts_.shutdown_requested->load();
+  if (!held_.empty()) RONDA_RETURN_IF_ERROR(ReportHeld());
+  if (shutting_down || schedule_.locked() || now - parts_.queue->OldestFresh() >= cycle_time_) {
+    RONDA_RETURN_IF_ERROR(TakeFresh(now));
+  }
+  if (shutting_down) ShutDownIfDone(now);
+  if (schedule_.locked()) return absl::OkStatus();
+  if (now >= NextLookAtProgram()) LookAtProgram(now);
+  if (!reporter_.has_news()) return absl::OkStatus();
+  parts_.meter->counters().reports_sent.Add();
+  return control().SendToCoordinator(Encode(reporter_.TakeReport()));
+}
+
+absl::Time CoordinationLoop::NextLookAtProgram() const {
+  return parts_.queue->empty() ? absl::InfiniteFuture() : look_at_program_;
+}
+
+// A callback may submit something. A device may have work whose end another thread waits for.
+void CoordinationLoop::LookAtProgram(absl::Time now) {
+  const bool waits = parts_.progress->waiting() > 0 && parts_.callbacks->idle() && parts_.devices->idle();
+  reporter_.NoteProgram(waits ? RankReport::Program::kWaits : RankReport::Program::kRuns);
+  look_at_program_ = now + kQuiet;
+}
+
+absl::Status CoordinationLoop::TakeFresh(absl::Time now) {
+  for (TensorEntry* entry : parts_.queue->TakeFresh(now)) RONDA_RETURN_IF_ERROR(Report(*entry));
+  return absl::OkStatus();
+}
+
+void CoordinationLoop::ShutDownIfDone(absl::Time now) {
+  // Tensors in flight may be in a bucket that will never be complete.
+  schedule_.RequestUnlock();
+  if (departure_ == Departure::kReported) return;
+  if (!parts_.queue->has_only_removals()) return Drain();
+  // In this order, because operations that a device completes have callbacks.
+  if (!parts_.devices->idle() || !parts_.callbacks->idle()) return;
+  reporter_.ShutDown();
+  departure_ = Departure::kReported;
+  answers_.ExpectEnd(now);
+}
+
+// Other ranks may wait for tensors that this rank will never submit, and so keep it waiting for its own operations.
+void CoordinationLoop::Drain() {
+  if (departure_ != Departure::kNotYet || parts_.queue->has_followers() || !held_.empty()) return;
+  reporter_.Drain();
+  departure_ = Departure::kDraining;
+}
+
+absl::Status CoordinationLoop::Report(TensorEntry& entry) {
+  if (schedule_.SubmitAgain(entry)) return absl::OkStatus();
+  const TensorRequest& request = entry.submission.request;
+  if (reporter_.process_sets().Find(request.process_set) == nullptr) {
+    return executor_.Refuse(
+        &entry, absl::FailedPreconditionError(
+                    absl::StrCat("tensor '", request.name, "': process set ", request.process_set, " was removed")));
+  }
+  reporter_.NoteCompletions(entry.learned_of);
+  if (schedule_.locked()) {
+    schedule_.Submit(entry, reporter_.Find(request));
+    return absl::OkStatus();
+  }
+  if (!executor_.MayGive(entry)) {
+    held_.push_back(&entry);
+    return absl::OkStatus();
+  }
+  reporter_.Submit(request);
+  look_at_program_ = entry.taken + kQuiet;
+  entry.reported = parts_.log->Reported(request);
+  answers_.Expect(entry);
+  return absl::OkStatus();
+}
+
+absl::Status CoordinationLoop::ReportHeld() {
+  std::vector<TensorEntry*> held;
+  held.swap(held_);
+  for (TensorEntry* entry : held) RONDA_RETURN_IF_ERROR(Report(*entry));
+  return absl::OkStatus();
+}
+
+absl::Status CoordinationLoop::ReportAnew() {
+  held_.clear();
+  for (TensorEntry* entry : parts_.queue->Taken()) RONDA_RETURN_IF_ERROR(Report(*entry));
+  return absl::OkStatus();
+}
+
+// Submissions that have come meanwhile are reported together with the others, so that one age applies to all: deadlines
+// begin at the submission.
+absl::Status CoordinationLoop::ReportWhatWaited(absl::Time now) {
+  static_cast<void>(parts_.queue->TakeFresh(now));  // so that Taken() includes them
+  absl::Time newest = absl::InfinitePast();
+  for (const TensorEntry* entry : parts_.queue->Taken()) newest = std::max(newest, entry->since);
+  if (newest < now && newest != absl::InfinitePast()) reporter_.SetAge(now - newest);
+  return ReportAnew();
+}
+
+absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::Listen(absl::Time now) {
+  RONDA_ASSIGN_OR_RETURN(ControlPlane::Inbox inbox, control().Receive());
+  parts_.meter->counters().reports_received.Add(inbox.to_coordinator.size());
+  parts_.meter->counters().lists_received.Add(inbox.broadcasts.size());
+  std::move(inbox.to_coordinator.begin(), inbox.to_coordinator.end(), std::back_inserter(reports_));
+  for (std::string& list : inbox.broadcasts) lists_.Add(std::move(list));
+  if (schedule_.NoteCallOff(inbox.called_off)) return Progress::kSome;
+  if (role_) RONDA_RETURN_IF_ERROR(Coordinate(now));
+  if (!inbox.to_coordinator.empty() || lists_.has_waiting()) return Progress::kSome;
+  // Checked last, because a rank that was stopped for long finds its answers in the inbox.
+  if (!role_ && !schedule_.locked()) RONDA_RETURN_IF_ERROR(answers_.Check(now));
+  return Progress::kNone;
+}
+
+absl::Status CoordinationLoop::Coordinate(absl::Time now) {
+  // A rank that has left the schedule may report before this rank has left it, or even before this rank has begun it.
+  // Its report can wait until then.
+  if (role_->locked()) return absl::OkStatus();
+  RONDA_RETURN_IF_ERROR(role_->Take(reports_, now));
+  reports_.clear();
+  RONDA_RETURN_IF_ERROR(role_->Inspect(now));
+  const std::string list = role_->TakeBroadcast(now);
+  if (list.empty()) return absl::OkStatus();
+  parts_.meter->counters().lists_sent.Add();
+  return control().Broadcast(list);
+}
+
+absl::Time CoordinationLoop::NextDeadline() const {
+  if (lists_.has_begun() || lists_.has_waiting()) return absl::InfinitePast();
+  const absl::Time fresh = parts_.queue->OldestFresh();
+  if (schedule_.ready()) return absl::InfinitePast();
+  if (schedule_.locked()) return std::min(fresh, schedule_.NextDeadline());
+  const absl::Time look = role_ ? role_->next_inspection() : answers_.next_check();
+  return std::min({fresh + cycle_time_, look, NextLookAtProgram()});
+}
+
+}  // namespace ronda

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_RUNTIME_ENGINE_COORDINATION_LOOP_H_
+#define RONDA_RUNTIME_ENGINE_COORDINATION_LOOP_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/config.h"
+#include "runtime/base/group.h"
+#include "runtime/base/peer.h"
+#include "runtime/base/types.h"
+#include "runtime/collectives/transport.h"
+#include "runtime/engine/callback_thread.h"
+#include "runtime/engine/coordinator_role.h"
+#include "runtime/engine/device/device_lane.h"
+#include "runtime/engine/executor.h"
+#include "runtime/engine/list_runner.h"
+#include "runtime/engine/progress_engine.h"
+#include "runtime/engine/tensor_log.h"
+#include "runtime/engine/tensor_queue.h"
+#include "runtime/monitor/rank_meter.h"
+#include "runtime/monitor/rank_request.h"
+#include "runtime/negotiation/reporter.h"
+
+namespace ronda {
+
+// The loop of one rank, step by step. A step takes submissions from the queue to the negotiation, or carries out the
+// next bucket of the coordinator's response list or of the locked schedule. On rank 0 a step also makes the
+// coordinator's decisions. While a schedule is locked, the ranks send no control messages.
+//
+// An error of a step is the end of the job. GuardedSteps tells the other ranks.
+//
+// Thread-compatible: used by the progress thread (progress_engine.h).
+class CoordinationLoop {
+ public:
+  // None of the pointers is owned; all must outlive the loop.
+  struct Parts {
+    const Topology* topology;
+    const Tunables* tunables;
+    Clock* clock;
+    const Transport* transport;
+    const ProgressEngine* progress;
+    const CallbackThread* callbacks;
+    ProcessSets* process_sets;
+    RankMeter* meter;
+    TensorLog* log;
+    TensorQueue* queue;
+    DeviceLanes* devices;
+    const std::atomic<bool>* shutdown_requested;
+    // Carries out a request that a user of rondactl makes to this rank.
+    std::function<absl::StatusOr<std::string>(const TimelineRequest&)> carry_out_request;
+  };
+
+  explicit CoordinationLoop(Parts parts);
+
+  using Progress = ProgressEngine::Steps::Progress;
+
+  // Does the next thing that is ready; kOver once every rank has shut down.
+  absl::StatusOr<Progress> Step();
+
+  // Takes submissions that are new at `now` to the locked schedule. Does nothing if the next step has more to do.
+  absl::Status TakeNote(absl::Time now);
+
+  // When to call Step again at the latest, even if nothing has been submitted and no message has come.
+  absl::Time NextDeadline() const;
+
+ private:
+  absl::Status ReportFresh(absl::Time now);
+  // Whether the program waits. The coordinator needs this to find ranks that wait for each other.
+  absl::Time NextLookAtProgram() const;
+  void LookAtProgram(absl::Time now);
+  absl::Status TakeFresh(absl::Time now);
+  void ShutDownIfDone(absl::Time now);
+  // Reports, once, that this rank will submit nothing more, after everything that it has submitted is reported.
+  void Drain();
+  absl::Status Report(TensorEntry& entry);
+  // Reports again the tensors that could not be reported before.
+  absl::Status ReportHeld();
+  // A schedule has begun or was unlocked: submits the tensors in flight to the reporter again.
+  absl::Status ReportAnew();
+  absl::Status ReportWhatWaited(absl::Time now);
+
+  // kNone if no bucket of the locked schedule is ready.
+  absl::StatusOr<Progress> FollowSchedule(absl::Time now);
+  absl::StatusOr<Progress> FollowList();
+  void ApplySettings(const JobSettings& settings);
+
+  absl::StatusOr<Progress> Listen(absl::Time now);
+  absl::Status Coordinate(absl::Time now);
+
+  ControlPlane& control() const { return *parts_.transport->control; }
+
+  const Parts parts_;
+  absl::Duration cycle_time_;  // as the coordinator sets it, once known
+  AnswerWatch answers_;
+  Reporter reporter_;
+  Executor executor_;
+  std::unique_ptr<CoordinatorRole> role_;  // on the coordinator
+  ScheduleRunner schedule_;
+  ListRunner lists_;
+  bool has_started_ = false;
+  absl::Time look_at_program_ = absl::InfiniteFuture();
+  std::vector<TensorEntry*> held_;       // taken, to be reported when Executor::MayGive allows it
+  std::vector<ControlMessage> reports_;  // on the coordinator: received, not processed
+  enum class Departure { kNotYet, kDraining, kReported } departure_ = Departure::kNotYet;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ENGINE_COORDINATION_LOOP_H_

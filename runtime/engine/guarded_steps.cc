@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "runtime/engine/guarded_steps.h"
+
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/float_environment.h"
+#include "runtime/base/logging.h"
+#include "runtime/base/out_of_memory.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+// Enough memory to record a failure and to complete the handles with it.
+constexpr size_t kEmergencyBytes = size_t{256} << 10;
+
+}  // namespace
+
+GuardedSteps::GuardedSteps(const Parts& parts, std::unique_ptr<CoordinationLoop> loop)
+    : parts_(parts), loop_(std::move(loop)), emergency_memory_(new std::byte[kEmergencyBytes]) {}
+
+ProgressEngine::Steps::Progress GuardedSteps::Advance() {
+  return Guard([this] { return loop_->Step(); });
+}
+
+ProgressEngine::Steps::Progress GuardedSteps::TakeNote(absl::Time now) {
+  return Guard([this, now]() -> absl::StatusOr<Progress> {
+    RONDA_RETURN_IF_ERROR(loop_->TakeNote(now));
+    return Progress::kNone;
+  });
+}
+
+ProgressEngine::Steps::Progress GuardedSteps::Guard(Step step) {
+  const absl::StatusOr<Progress> progress = StepOrCatch(step);
+  if (progress.ok() && *progress != Progress::kOver) return *progress;
+  if (progress.ok()) {
+    End();
+  } else {
+    outcome_ = FailOrRetry(progress.status());
+  }
+  return Progress::kOver;
+}
+
+// Only the standard library throws, mostly when memory runs out. Unfinished work does not matter, because the job is
+// over.
+absl::StatusOr<ProgressEngine::Steps::Progress> GuardedSteps::StepOrCatch(Step step) {
+  try {
+    // On any thread, because all ranks must get the same bits.
+    const ScopedFloatEnvironment default_environment;
+    return step();
+  } catch (const std::bad_alloc&) {
+    // Otherwise trainer threads that still submit would take the reserve.
+    parts_.queue->Refuse(out_of_memory_);
+    emergency_memory_.reset();
+    static_cast<void>(loop_.release());
+    return out_of_memory_;
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat("exception in the progress engine: ", error.what()));
+  }
+}
+
+void GuardedSteps::End() {
+  has_ended_.store(true);
+  parts_.control->Depart();
+  parts_.devices->Close(absl::OkStatus());
+  parts_.queue->Close(shut_down_);
+}
+
+// Recording a failure takes a little memory, and other threads may take the freed memory first. Their submissions are
+// refused by now, so that memory becomes free again.
+absl::Status GuardedSteps::FailOrRetry(const absl::Status& cause) {
+  return UntilMemoryIsFound([&] { return Fail(cause); });
+}
+
+absl::Status GuardedSteps::Fail(const absl::Status& cause) {
+  parts_.control->Fail(cause);
+  absl::Status failure = parts_.control->failure();
+  Log(LogLevel::kError, parts_.rank, failure.message());
+  // In this order, because ending the work under way on a device may take long, and no thread should wait for that.
+  parts_.queue->Close(failure);
+  parts_.devices->Close(failure);
+  return failure;
+}
+
+}  // namespace ronda

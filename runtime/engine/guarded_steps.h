@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_RUNTIME_ENGINE_GUARDED_STEPS_H_
+#define RONDA_RUNTIME_ENGINE_GUARDED_STEPS_H_
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "runtime/base/types.h"
+#include "runtime/control/control_plane.h"
+#include "runtime/engine/coordination_loop.h"
+#include "runtime/engine/device/device_lane.h"
+#include "runtime/engine/progress_engine.h"
+#include "runtime/engine/tensor_queue.h"
+
+namespace ronda {
+
+// Makes the steps of a loop, and ends the job on this rank. Every error and every exception of a step fails the job: it
+// is recorded for all ranks, every handle in flight completes with it, and no further step is made.
+//
+// Thread-safe as ProgressEngine::Steps demands: the progress thread makes the steps, and any thread may ring.
+class GuardedSteps : public ProgressEngine::Steps {
+ public:
+  // None is owned; all must outlive this object.
+  struct Parts {
+    RankId rank;
+    ControlPlane* control;
+    TensorQueue* queue;
+    DeviceLanes* devices;
+  };
+
+  GuardedSteps(const Parts& parts, std::unique_ptr<CoordinationLoop> loop);
+
+  Progress Advance() override;
+  Progress TakeNote(absl::Time now) override;
+  absl::Time NextDeadline() override { return loop_->NextDeadline(); }
+  // The background thread wakes up and looks for work.
+  void Wake() override { parts_.control->Wake(); }
+  // Also in a locked schedule, because another rank may call it off.
+  bool StartPolling() override { return parts_.control->StartPolling(); }
+  bool KeepPolling() override { return parts_.control->KeepPolling(); }
+  void StopPolling() override { parts_.control->StopPolling(); }
+
+  // Whether all ranks have shut down. After that nothing may be recorded as a failure: other ranks may still be reading
+  // that their job has ended. Any thread may ask.
+  bool has_ended() const { return has_ended_.load(); }
+
+  // OK after a shutdown of all ranks, else the job's failure.
+  // REQUIRES: a step has returned kOver.
+  const absl::Status& outcome() const { return outcome_; }
+
+ private:
+  using Step = absl::FunctionRef<absl::StatusOr<Progress>()>;
+
+  // Makes `step`; if it returns an error or throws, the job fails.
+  Progress Guard(Step step);
+  absl::StatusOr<Progress> StepOrCatch(Step step);
+  void End();
+  absl::Status Fail(const absl::Status& cause);
+  absl::Status FailOrRetry(const absl::Status& cause);
+
+  const Parts parts_;
+  // Leaked after an exception for lack of memory: one of Abseil's hash tables that found no memory to grow cannot be
+  // destroyed.
+  std::unique_ptr<CoordinationLoop> loop_;
+  std::atomic<bool> has_ended_{false};
+  absl::Status outcome_;
+  // Created in advance, because there is no memory for them when they are needed.
+  const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory in the progress engine");
+  const absl::Status shut_down_ = absl::CancelledError("the job has been shut down");
+  std::unique_ptr<std::byte[]> emergency_memory_;  // freed when memory runs out, so that the error can be reported
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ENGINE_GUARDED_STEPS_H_

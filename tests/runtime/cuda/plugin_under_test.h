@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_TESTS_RUNTIME_CUDA_PLUGIN_UNDER_TEST_H_
+#define RONDA_TESTS_RUNTIME_CUDA_PLUGIN_UNDER_TEST_H_
+
+#include <string>
+
+namespace ronda::testing {
+
+// The plugin that plugin_test.cc tests: as it is installed (installed_plugin.cc), or on the stand-ins for CUDA's
+// libraries (stand_in_plugin.cc).
+std::string PluginUnderTest();
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_RUNTIME_CUDA_PLUGIN_UNDER_TEST_H_

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the plugin's functions (fake_cuda.cc) and those for captures (fake_capture.cc) have in common.
+#ifndef RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_CALLS_H_
+#define RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_CALLS_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "tests/testing/fake_cuda/fake_capture.h"
+#include "tests/testing/fake_cuda/fake_machine.h"
+
+namespace ronda::testing {
+
+// The machine of this process.
+FakeMachine& Machine();
+
+inline thread_local int this_threads_device = 0;
+inline thread_local int this_threads_capture_mode = 0;
+inline thread_local size_t this_threads_waits = 0;
+inline thread_local size_t this_threads_changes = 0;
+
+inline int CurrentError() { return Machine().ErrorOf(this_threads_device); }
+
+// For functions that make an object on this thread's device. CUDA makes a context for them.
+inline int ErrorOfOpening() {
+  const int error = CurrentError();
+  if (error == kCudaSuccess) Machine().OpenContext(this_threads_device);
+  return error;
+}
+
+// Calls `action`, which returns an error, with the stream of a handle.
+template <typename Action>
+int WithStream(void* handle, const Action& action) {
+  if (const int error = CurrentError(); error != 0) return error;
+  const std::shared_ptr<FakeStream> stream = Machine().StreamOf(handle, this_threads_device);
+  return stream == nullptr ? kCudaInvalidHandle : action(*stream);
+}
+
+// As WithStream, for calls that give the stream work. The default stream takes none while a stream that is ordered with
+// it is being captured.
+template <typename Action>
+int WithStreamForWork(void* handle, const Action& action) {
+  if (handle == nullptr) {
+    const auto capture = Machine().CaptureBesideDefaultStream(this_threads_device);
+    if (capture != nullptr) return capture->Invalidate(kCudaCaptureImplicit);
+  }
+  return WithStream(handle, action);
+}
+
+inline int Enqueue(void* handle, std::function<void()> run) {
+  return WithStreamForWork(handle, [&](FakeStream& stream) { return stream.Enqueue(std::move(run)); });
+}
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_CALLS_H_

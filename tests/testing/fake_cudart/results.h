@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the functions of the runtime have in common.
+#ifndef RONDA_TESTS_TESTING_FAKE_CUDART_RESULTS_H_
+#define RONDA_TESTS_TESTING_FAKE_CUDART_RESULTS_H_
+
+#include <cuda_runtime_api.h>
+
+#include "tests/testing/fake_cudart/fake_device.h"
+
+namespace ronda::testing {
+
+// Remembers an error as the thread's last one.
+inline cudaError_t Result(int error) {
+  if (error != cudaSuccess) LastError() = error;
+  return static_cast<cudaError_t>(error);
+}
+
+// The fake has one default stream per device; CUDA has names for its two kinds.
+inline void* DefaultOr(cudaStream_t stream) {
+  return stream == cudaStreamLegacy || stream == cudaStreamPerThread ? nullptr : stream;
+}
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_FAKE_CUDART_RESULTS_H_
