@@ -8,7 +8,7 @@ BAZEL ?= bazel
 # Where the output is no terminal: a line a minute.
 PROGRESS := $(shell [ -t 2 ] || echo --show_progress_rate_limit=60)
 
-.PHONY: help setup demo build test test-torch test-frameworks test-paddle test-jax test-tensorflow suites bench chaos simulate fuzz gpu-test gpu-bench gpu-bundle install uninstall wheel deb lint format asan ubsan tsan docs clean
+.PHONY: help setup demo build test test-torch test-frameworks test-paddle test-jax test-tensorflow suites bench chaos simulate fuzz gpu-test gpu-bench gpu-bundle install uninstall wheel deb check check-sources format asan ubsan tsan docs clean
 .DEFAULT_GOAL := help
 
 help: ## list these commands
@@ -115,12 +115,18 @@ docs: ## the site of the documentation: build/docs/html/index.html; warnings are
 	@third_party/install.sh docs
 	@tools/docs/build_site.py build/docs
 
-lint: ## formatting, types of Python, clang-tidy, and clang's thread-safety analysis
-	@third_party/install.sh build test bench lint
-	@tools/lint.sh
+check: ## the rules for sources and docs, types of Python, clang-tidy, thread safety; of what differs from main (ALL=1: of everything)
+	@third_party/install.sh build test bench check lint
+	@BAZEL=$(BAZEL) tools/check/check.sh $(if $(ALL),--all)
 
-format: ## reformat the C++ sources
-	@git ls-files '*.cc' '*.h' '*.hpp' | xargs clang-format-14 -i
+check-sources: ## the part of make check that builds nothing: seconds (ALL=1: of everything)
+	@third_party/install.sh check
+	@tools/check/check.sh --no-build $(if $(ALL),--all)
+
+format: ## reformat the sources in C, C++, CUDA, Proto and Python
+	@third_party/install.sh check
+	@git ls-files '*.c' '*.cc' '*.cu' '*.cuh' '*.h' '*.hpp' '*.proto' | xargs clang-format-14 -i
+	@$$(tools/check/environment.sh) -m ruff format --quiet client bench examples tests tools
 
 asan: ## every test under the address and undefined-behaviour sanitizers
 	@third_party/install.sh build test bench

@@ -3,9 +3,9 @@
 
 # Installs Debian packages that Ronda is built from: install.sh GROUP...
 #   build   compiler, Bazel and libraries        test    what the tests need besides
-#   bench   the peers that benchmarks run against    lint    clang, clang-format, clang-tidy
-#   fuzz    clang with the runtime of its fuzzer and sanitizers    deb     the tools for Debian packages
-#   docs    MkDocs, for the site of the documentation
+#   bench   the peers that benchmarks run against    check   what make check-sources needs
+#   lint    clang and clang-tidy, for make check     fuzz    clang with the runtime of its fuzzer and sanitizers
+#   deb     the tools for Debian packages          docs    MkDocs, for the site of the documentation
 # Packages that are there already are left alone; with nothing to do it says so and returns at once.
 set -euo pipefail
 
@@ -16,7 +16,8 @@ build=(g++ make git pkg-config zlib1g-dev libssl-dev libhwloc-dev libyaml-dev
 test=(cmake iproute2 libgmock-dev libgtest-dev libtorch-dev openssh-client openssh-server procps prometheus util-linux
   python3-cloudpickle python3-numpy python3-torch python3-venv)
 bench=(libbenchmark-dev libgloo-dev libmpich-dev libopenmpi-dev mpich openmpi-bin python3-matplotlib)
-lint=(clang-14 clang-format-14 clang-tidy-14 mypy)
+check=(clang-format-14 git python3-venv)
+lint=(clang-14 clang-tidy-14)
 fuzz=(clang-14 libclang-rt-14-dev)
 deb=(dpkg-dev file lintian)
 docs=(mkdocs mkdocs-material)
@@ -27,12 +28,13 @@ for group in "$@"; do
     build) wanted+=("${build[@]}") ;;
     test) wanted+=("${test[@]}") ;;
     bench) wanted+=("${bench[@]}") ;;
+    check) wanted+=("${check[@]}") ;;
     lint) wanted+=("${lint[@]}") ;;
     fuzz) wanted+=("${fuzz[@]}") ;;
     deb) wanted+=("${deb[@]}") ;;
     docs) wanted+=("${docs[@]}") ;;
     *)
-      echo "install.sh: no group '$group'; there are build, test, bench, lint, fuzz, deb and docs" >&2
+      echo "install.sh: no group '$group'; there are build, test, bench, check, lint, fuzz, deb and docs" >&2
       exit 2
       ;;
   esac

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Sourced by <name>/environment.sh. Makes a virtual environment in ~/.cache/ronda with one version of a project on PyPI.
-# The calling script sets `name`, and `project` as PyPI spells it; its make_environment() installs into $folder, whose
-# Python is $python.
+# The calling script sets `name`, `project` as PyPI spells it, and `module` if programs do not import it as `name`. Its
+# make_environment() installs into $folder, whose Python is $python.
 
 readonly cache=${XDG_CACHE_HOME:-$HOME/.cache}/ronda
 
@@ -80,7 +80,7 @@ print_python() {
     say "$version is installed in $folder; this takes minutes"
     make_venv "$folder"
     make_environment
-    "$python" -c "import $name" || fail "$version cannot be had: Python fails to import it"
+    "$python" -c "import ${module:-$name}" || fail "$version cannot be had: Python fails to import it"
     touch "$folder/complete"
   fi
   echo "$python"

@@ -119,8 +119,8 @@ def main() -> None:
                 trainer.step(images, labels)
             buckets[name] = buckets_of(before, native.statistics(), options.steps)
     if dist.get_rank() == 0:
-        card, ranks = torch.cuda.get_device_name(), dist.get_world_size()
-        print(f"# {card}, {ranks} ranks, torch {torch.__version__}")
+        device, ranks = torch.cuda.get_device_name(), dist.get_world_size()
+        print(f"# {device}, {ranks} ranks, torch {torch.__version__}")
         head = f"{'ResNet-50':12} {'step ms':>8} {'best':>8} {'CPU ms':>8}"
         print(f"{head}  Ronda's buckets: scheduled + negotiated")
         for row, each in trainers.items():

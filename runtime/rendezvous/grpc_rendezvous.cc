@@ -194,11 +194,12 @@ class RendezvousServer::Impl {
 
   absl::StatusOr<Membership> Await() {
     absl::StatusOr<Membership> membership = service_.Await();
-    const int64_t strangers = server_->unauthenticated();
-    if (!absl::IsDeadlineExceeded(membership.status()) || strangers == 0) return membership;
-    return absl::DeadlineExceededError(absl::StrCat(
-        membership.status().message(), "; port ", port(), " had ", strangers,
-        strangers == 1 ? " connection that did" : " connections that did", " not authenticate as a rank of this job"));
+    const int64_t unauthenticated = server_->unauthenticated();
+    if (!absl::IsDeadlineExceeded(membership.status()) || unauthenticated == 0) return membership;
+    return absl::DeadlineExceededError(
+        absl::StrCat(membership.status().message(), "; port ", port(), " had ", unauthenticated,
+                     unauthenticated == 1 ? " connection that did" : " connections that did",
+                     " not authenticate as a rank of this job"));
   }
 
  private:

@@ -267,7 +267,7 @@ TEST(CGroupsTest, MistakesAreNamedAndTheStepGoesOn) {
   });
 }
 
-TEST(CGroupsTest, WhatCannotBePreparedIsRefused) {
+TEST(CGroupsTest, InvalidGroupIsRefused) {
   RunRanks([] {
     if (ronda_rank() != 0) return;
     Gradients gradients(3);

@@ -109,7 +109,7 @@ TEST(DefaultRuntimeTest, WhileOneThreadStartsAnotherIsRefused) {
   EXPECT_TRUE(runtime.Stop().ok());
 }
 
-TEST(DefaultRuntimeTest, WhoStillHoldsAStoppedSessionCanSubmitNothing) {
+TEST(DefaultRuntimeTest, StoppedSessionRefusesSubmissions) {
   DefaultRuntime runtime;
   ASSERT_TRUE(runtime.Start(OneRank).ok());
   const std::shared_ptr<Session> held = runtime.Get();

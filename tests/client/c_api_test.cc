@@ -250,7 +250,7 @@ TEST_F(CApiTest, HandlesThatDoNotExistAreRefused) {
   }
 }
 
-TEST_F(CApiTest, WhatAnOperationDoesNotHaveIsRefused) {
+TEST_F(CApiTest, ResultThatTheOperationLacksIsRefused) {
   ASSERT_EQ(ronda_init(nullptr), RONDA_OK);
   ASSERT_EQ(ronda_allreduce_async(&allreduce_, &handle_), RONDA_OK);
   ASSERT_EQ(ronda_synchronize(handle_), RONDA_OK);

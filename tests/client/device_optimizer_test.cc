@@ -149,7 +149,7 @@ TEST_P(DeviceOptimizerTest, AlsoCompressedAndInGroups) {
   ExpectTheSameBits(options);
 }
 
-TEST_P(DeviceOptimizerTest, WhatWasNotAnnouncedIsZeroOnTheDevice) {
+TEST_P(DeviceOptimizerTest, UnannouncedGradientIsZeroOnTheDevice) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream stream(ronda::rank());
     DeviceModel model(stream);

@@ -192,7 +192,7 @@ TEST_F(DeviceTest, AHandleThatIsKeptTellsHowItEndedOnTheDevice) {
 }
 
 // By then, step() has returned.
-TEST_F(DeviceTest, WhatFailsOnTheDeviceAfterAStepTheOptimizerTells) {
+TEST_F(DeviceTest, OptimizerReportsAFailureOnTheDeviceAfterAStep) {
   struct Descent {
     void step() { ++steps; }
     int steps = 0;

@@ -160,7 +160,7 @@ TEST(HandleTableTest, FindsWhatWasAddedUntilItIsRemoved) {
   EXPECT_FALSE(table.Remove(id).exists());
 }
 
-TEST(HandleTableTest, WhatAStreamWaitsForIsRememberedWithTheHandleAlone) {
+TEST(HandleTableTest, OrderOnAStreamBelongsToTheHandle) {
   HandleTable table;
   const auto operation = NewOperation();
   const ronda_handle ordered = table.Add(operation), other = table.Add(operation);

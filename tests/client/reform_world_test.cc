@@ -361,7 +361,7 @@ TEST_P(ReformTest, AMemberThatDiesWhileTheyMeetIsLeftBehind) {
 }
 
 // In every epoch one of three members is killed and replaced. The first member survives, with another rank each time.
-TEST_P(ReformTest, NothingOfAnEpochIsLeftInASurvivor) {
+TEST_P(ReformTest, SurvivorKeepsNoStateOfAnEarlierEpoch) {
   constexpr int kWarmUp = 5;
   const char* const wanted = std::getenv("REFORM_EPOCHS");
   const int epochs = wanted == nullptr ? 30 : std::atoi(wanted);

@@ -85,7 +85,7 @@ void StartsAgainAfterAFailureThatAllSurvive() {
 }
 
 // Process sets and handles of one job do not exist in the next.
-void NothingIsLeftOfAnEarlierJob() {
+void RestartedProcessKeepsNoStateOfAnEarlierJob() {
   ronda::Options options;
   options.process_sets = {{0}, {0, 1}};
   for (int round = 0; round < 3; ++round) {
@@ -113,7 +113,7 @@ const std::vector<ronda::testing::RankProgram> kPrograms = {
     {"StartsAgainWithoutTheRankThatDied", StartsAgainWithoutTheRankThatDied},
     {"StartsAgainAfterADeadline", StartsAgainAfterADeadline},
     {"StartsAgainAfterAFailureThatAllSurvive", StartsAgainAfterAFailureThatAllSurvive},
-    {"NothingIsLeftOfAnEarlierJob", NothingIsLeftOfAnEarlierJob},
+    {"RestartedProcessKeepsNoStateOfAnEarlierJob", RestartedProcessKeepsNoStateOfAnEarlierJob},
     {"StartsAgainAfterProcessSetsThatCannotBe", StartsAgainAfterProcessSetsThatCannotBe},
 };
 
@@ -132,8 +132,8 @@ TEST(RestartWorldTest, AJobFollowsOneThatFailedWithAllRanksAlive) {
   ronda::testing::ExpectRankProgramSucceeds("StartsAgainAfterAFailureThatAllSurvive", 3);
 }
 
-TEST(RestartWorldTest, NothingIsLeftOfAnEarlierJob) {
-  ronda::testing::ExpectRankProgramSucceeds("NothingIsLeftOfAnEarlierJob", 2);
+TEST(RestartWorldTest, RestartedProcessKeepsNoStateOfAnEarlierJob) {
+  ronda::testing::ExpectRankProgramSucceeds("RestartedProcessKeepsNoStateOfAnEarlierJob", 2);
 }
 
 TEST(RestartWorldTest, AJobFollowsOneWhoseProcessSetsWereRefused) {

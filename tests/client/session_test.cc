@@ -145,7 +145,7 @@ TEST(NumberSequenceTest, CountsWhatIsTaken) {
   EXPECT_EQ(sequence.Next(), 1u);
 }
 
-TEST(NumberSequenceTest, WhatNobodyCameToIsHeldAgain) {
+TEST(NumberSequenceTest, NumberOfAnUnattendedOperationIsHeldAgain) {
   NumberSequence sequence;
   const auto first = Operation(), second = Operation();
   Begin(sequence, first);

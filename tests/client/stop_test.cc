@@ -51,7 +51,7 @@ std::vector<int> CallsThatSayStop(int size, RankId asked, int when, int calls) {
   return of_ranks.front();
 }
 
-TEST(StopAgreementTest, NobodyStopsWhomNobodyHasAsked) {
+TEST(StopAgreementTest, RanksGoOnWithoutARequestToStop) {
   EXPECT_THAT(CallsThatSayStop(3, /*asked=*/-1, 0, 10), ::testing::IsEmpty());
 }
 

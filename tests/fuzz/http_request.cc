@@ -9,7 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "tests/fuzz/fuzz_input.h"
-#include "tests/runtime/monitor/serve/memory_stream.h"
+#include "tests/runtime/monitor/serve/memory_byte_stream.h"
 
 namespace ronda {
 namespace {
@@ -22,7 +22,7 @@ void AnswerBytes(absl::string_view request, size_t piece) {
     fuzz::Require(absl::StartsWith(path, "/") || !path.empty(), "a page is asked for by a path");
     return path == "/" ? std::optional(Page{.type = "text/plain", .body = kBody}) : std::nullopt;
   });
-  testing::MemoryStream stream(request, piece);
+  testing::MemoryByteStream stream(request, piece);
   site->Answer(&stream);
   fuzz::Require(request.size() - stream.unread() <= HttpSite::kMostRequestBytes, "requests are within their bounds");
   const bool has_page = absl::StrContains(stream.written(), kBody);

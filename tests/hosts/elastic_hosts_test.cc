@@ -232,7 +232,7 @@ TEST_F(ElasticHostsTest, AStoppedMemberIsKilledAndReplaced) {
   EXPECT_EQ(Finish(run.get()), 0) << run->out() << run->err();
 }
 
-TEST_F(ElasticHostsTest, NothingIsLeftWhenTheLauncherIsKilled) {
+TEST_F(ElasticHostsTest, ProcessesOfAllHostsEndWhenTheLauncherIsKilled) {
   const auto run = Start(Joined({"-np", "4", "--min-np", "2"}, OnBoth(2)));
   AwaitSize(run.get(), 4);
   run->Signal(SIGKILL);

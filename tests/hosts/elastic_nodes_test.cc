@@ -109,7 +109,7 @@ TEST_F(ElasticNodesTest, ANodeWithAnotherSecretIsRefused) {
   EXPECT_EQ(Finish(leader.get()), 0) << leader->out() << leader->err();
 }
 
-TEST_F(ElasticNodesTest, NothingIsLeftWhenTheLeaderIsKilled) {
+TEST_F(ElasticNodesTest, ProcessesOfAllNodesEndWhenTheLeaderIsKilled) {
   const auto leader = StartLeader("2:3");
   const auto node = Start(1, "2:3");
   AwaitSize(leader.get(), 4);

@@ -74,7 +74,7 @@ TEST_F(NetworkHostsTest, CablesCanBePulledAndRatesLimited) {
               HasSubstr("rate 100Mbit"));
 }
 
-TEST_F(NetworkHostsTest, NothingIsLeftBehindNotEvenByTestsThatWereKilled) {
+TEST_F(NetworkHostsTest, KilledTestsLeaveNoNetworkBehind) {
   const pid_t dead = fork();
   if (dead == 0) _exit(0);
   waitpid(dead, nullptr, 0);

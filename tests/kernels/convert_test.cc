@@ -350,7 +350,7 @@ TEST_P(FeedbackTest, InPlaceWhereTheSizesAreEqual) {
   }
 }
 
-TEST_P(FeedbackTest, WhatIsSentAndWhatIsKeptAddUp) {
+TEST_P(FeedbackTest, SentAndKeptPartsAddUp) {
   constexpr size_t kCount = 100;
   std::vector<float> src(kCount);
   for (DType to : kNarrowDTypes) {

@@ -221,7 +221,7 @@ TEST_P(Fp8Test, ABlockOfNothingFinite) {
   EXPECT_EQ(ScaleOf(Encoded({kInfinity, kNan})), 1.0f);
 }
 
-TEST_P(Fp8Test, WhatRoundsAboveTheLargestCodeOverflows) {
+TEST_P(Fp8Test, ValueThatRoundsAboveTheLargestCodeOverflows) {
   const float largest = 1.75f * 0x1p127f;
   const float tie = format_ == Fp8Format::kE4M3 ? 1.8125f * 0x1p127f : 1.875f * 0x1p127f;
   const float max = std::numeric_limits<float>::max();

@@ -277,7 +277,7 @@ TEST_P(LauncherElasticTest, SignalsToRondarunEndTheWholeJob) {
   EXPECT_THAT(run->err(), Not(HasSubstr("epoch 1")));
 }
 
-TEST_P(LauncherElasticTest, NothingIsLeftWhenRondarunIsKilled) {
+TEST_P(LauncherElasticTest, MembersEndWhenRondarunIsKilled) {
   ElasticRun run(Options({"-np", "3", "--min-np", "2", "--verbose"}));
   run.AwaitEpoch(0, 3);
   run.Signal(1, 0, SIGKILL);

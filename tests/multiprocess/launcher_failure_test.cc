@@ -89,7 +89,7 @@ TEST(LauncherFailureTest, RanksThatFinishEarlyAreNoFailure) {
   EXPECT_EQ(run.out(), "[1]<stdout>: late\n");
 }
 
-TEST(LauncherFailureTest, WhatARankStartedDiesWithIt) {
+TEST(LauncherFailureTest, ChildrenOfARankDieWithIt) {
   LauncherRun run(Shell(2, "sleep 1000 & echo child$RONDA_RANK=$!; exit $RONDA_RANK"));
   EXPECT_EQ(run.Finish(), 1);
   for (const char* label : {"child0=", "child1="}) {

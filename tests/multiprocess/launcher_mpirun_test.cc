@@ -234,7 +234,7 @@ TEST_P(LauncherMpirunTest, UsersParametersReplaceTheLaunchers) {
   EXPECT_EQ(run.out(), "[0]<stdout>: ran\n");
 }
 
-TEST_P(LauncherMpirunTest, WhatMpirunSaysIsShownIfNothingElseExplainsTheFailure) {
+TEST_P(LauncherMpirunTest, MpirunsOutputIsShownIfItAloneExplainsTheFailure) {
   LauncherRun run({"-np", "2", "--mpi", "--mpi-args", "--no-such-option", "true"}, Options());
   EXPECT_NE(run.Finish(), 0);
   EXPECT_THAT(run.err(), HasSubstr("rondarun: mpirun: "));
@@ -268,7 +268,7 @@ TEST_P(LauncherMpirunTest, SharedMemoryThatRanksLeaveOnThisHostIsRemoved) {
   }
 }
 
-TEST_P(LauncherMpirunTest, NothingOutlivesALauncherThatIsKilled) {
+TEST_P(LauncherMpirunTest, ProcessesEndWhenTheLauncherIsKilled) {
   LauncherRun run(OnThisHost(2, "echo pid$RANK=$$; exec sleep 600"), Options());
   run.WaitForOut("pid0=");
   run.WaitForOut("pid1=");

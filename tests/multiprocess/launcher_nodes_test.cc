@@ -200,7 +200,7 @@ TEST_F(LauncherNodesTest, TheJobGoesOnWithoutANodeThatIsKilledAndTakesAnother) {
   EXPECT_EQ(node->Finish(), 0) << node->err();
 }
 
-TEST_F(LauncherNodesTest, NothingIsLeftWhenTheLeaderIsKilled) {
+TEST_F(LauncherNodesTest, ProcessesOfAllNodesEndWhenTheLeaderIsKilled) {
   const auto leader = StartLeader("2:3");
   const auto node = Start("2:3");
   AwaitSize(leader.get(), 2);
@@ -241,10 +241,10 @@ TEST_F(LauncherNodesTest, ASignalToANodeMakesItsMembersLeave) {
 TEST_F(LauncherNodesTest, AWrongSecretIsRefusedAndTheJobGoesOn) {
   const auto leader = StartLeader("1:3", {}, {"RONDA_JOB_SECRET=f00d"});
   for (const Words& environment : {Words{"RONDA_JOB_SECRET=cafe"}, Words{}}) {
-    const auto stranger = Start("1:3", {}, environment);
-    EXPECT_EQ(stranger->Finish(), 1);
+    const auto intruder = Start("1:3", {}, environment);
+    EXPECT_EQ(intruder->Finish(), 1);
     EXPECT_EQ(
-        stranger->LastLine(),
+        intruder->LastLine(),
         absl::StrCat("rondarun: cannot join the job at ", Address(),
                      ": the rondarun there has another RONDA_JOB_SECRET: set it to the same value on every node"));
   }

@@ -29,7 +29,7 @@ void ExpectDaemonGone(const LauncherRun& run) {
   WaitUntil([&] { return !IsRunning(daemon); }, absl::StrCat("the end of process ", daemon));
 }
 
-TEST(OrphansTest, WhatARankHasStartedEndsWithTheJob) {
+TEST(OrphansTest, ChildrenOfARankEndWithTheJob) {
   for (const std::string end : {"exit 0", "exit 3", "kill -9 $$"}) {
     LauncherRun run(Shell(1, absl::StrCat("eval \"$DAEMON\"; ", end)), WithDaemon("job " + end));
     run.Finish();
@@ -37,7 +37,7 @@ TEST(OrphansTest, WhatARankHasStartedEndsWithTheJob) {
   }
 }
 
-TEST(OrphansTest, WhatARankHasStartedEndsWithThatRank) {
+TEST(OrphansTest, ChildrenOfARankEndWithThatRank) {
   LauncherRun run({"-np", "2", "--min-np", "1", "sh", "-c",
                    "[ $RONDA_LOCAL_RANK = 0 ] && exec sleep 1000; eval \"$DAEMON\"; exit 0"},
                   WithDaemon("rank"));
@@ -45,7 +45,7 @@ TEST(OrphansTest, WhatARankHasStartedEndsWithThatRank) {
   ExpectDaemonGone(run);
 }
 
-TEST(OrphansTest, WhatARankHasStartedEndsWhenTheLauncherIsKilled) {
+TEST(OrphansTest, ChildrenOfARankEndWhenTheLauncherIsKilled) {
   LauncherRun run(Shell(1, "eval \"$DAEMON\"; sleep 1000"), WithDaemon("killed"));
   run.WaitForOut("daemon ");
   run.Signal(SIGKILL);

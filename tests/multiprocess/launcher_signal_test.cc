@@ -104,7 +104,7 @@ TEST(LauncherSignalTest, RanksHaveTheSignalHandlingOfTheLaunchersParent) {
   }
 }
 
-TEST(LauncherSignalTest, NothingSurvivesTheLaunchersViolentDeath) {
+TEST(LauncherSignalTest, ProcessesEndWithAKilledLauncher) {
   // Every rank, a child of it, and a grandchild that ignores polite signals.
   LauncherRun run(Shell(4,
                         "sh -c 'trap \"\" TERM HUP INT; sleep 1000 & echo pid=$!; echo pid=$$; wait' & "

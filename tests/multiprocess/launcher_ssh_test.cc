@@ -174,7 +174,7 @@ TEST_F(LauncherSshTest, SignalsArePassedToAllRanks) {
   run.WaitForOut("told", 3);
 }
 
-TEST_F(LauncherSshTest, NothingOutlivesALauncherThatIsKilled) {
+TEST_F(LauncherSshTest, ProcessesEndWhenTheLauncherIsKilled) {
   LauncherRun run(OnTwoHosts("echo pid$RONDA_RANK=$$; exec sleep 600"));
   for (const char* label : {"pid0=", "pid1=", "pid2="}) run.WaitForOut(label);
   run.Signal(SIGKILL);

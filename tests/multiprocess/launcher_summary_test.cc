@@ -87,7 +87,7 @@ TEST(LauncherSummaryTest, CauseOfAFailureStaysTheLastLine) {
   EXPECT_THAT(run.LastLine(), HasSubstr("exited with code 3"));
 }
 
-TEST(LauncherSummaryTest, NothingIsSaidUnlessAsked) {
+TEST(LauncherSummaryTest, SummaryIsPrintedOnlyOnRequest) {
   std::vector<std::string> words = WithSummary("steps_for_a_second");
   words.erase(words.begin());
   LauncherRun run(words);

@@ -382,7 +382,8 @@ TEST(LauncherUsageTest, TerminalInputIsAnErrorInsteadOfAStoppedMember) {
     ioctl(STDOUT_FILENO, TIOCSCTTY, 0);
     dup2(STDOUT_FILENO, STDIN_FILENO);
   };
-  LauncherRun run({"--min-np", "1", "-np", "1", "--elastic-timeout", "1", "sh", "-c", "cat"}, {.output = LauncherRun::Output::kTerminal, .in_child = take_terminal});
+  LauncherRun run({"--min-np", "1", "-np", "1", "--elastic-timeout", "1", "sh", "-c", "cat"},
+                  {.output = LauncherRun::Output::kTerminal, .in_child = take_terminal});
   EXPECT_EQ(run.Finish(), 1);
   EXPECT_THAT(run.out(), HasSubstr("Input/output error"));
 }

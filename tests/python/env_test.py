@@ -22,7 +22,7 @@ def exported(env):
 
 
 class LauncherTest(unittest.TestCase):
-    def test_nothing_without_a_launcher(self):
+    def test_process_without_a_launcher_exports_no_variables(self):
         self.assertEqual(exported({"HOME": "/"}), {})
 
     def test_rondarun(self):

@@ -53,7 +53,7 @@ class HandlesTest(JobTest):
             self.assertTrue(native.synchronize(handle, 30.0))
             native.release(handle)
 
-    def test_what_is_kept(self):
+    def test_handle_keeps_its_buffer(self):
         buffer = floats(1)
         gone = weakref.ref(buffer)
         handle = allreduce_async("x", buffer)
@@ -86,7 +86,7 @@ class HandlesTest(JobTest):
             with self.assertRaises(errors.InvalidArgumentError):
                 native.poll(handle)
 
-    def test_what_a_group_keeps(self):
+    def test_group_keeps_its_buffers(self):
         buffer = floats(1)
         gone = weakref.ref(buffer)
         group = native.prepare_group(

@@ -122,7 +122,7 @@ class RefusalTest(SeveralRanksTest):
                 finish(native.recv_async(INT, (0,), 0, None, 0, 0))
             finish(native.recv_async(INT, (0,), 0, None, 0, 0))
 
-    def test_whose_words_are_long_or_odd(self):
+    def test_long_or_odd_reason_is_shortened(self):
         words = ["x" * 5000, "two\nlines", "\N{GREEK SMALL LETTER MU}" * 2000, ""]
         said = ["x{1024}$", "two lines$", "\N{GREEK SMALL LETTER MU}{512}$", "gives no reason$"]
         for word, pattern in zip(words, said):
@@ -209,7 +209,7 @@ class ReceiveTest(SeveralRanksTest):
                 finish(native.recv_async(FLOAT, (2,), buffer.address, buffer, -1, self.TAG))
             self.assertEqual(self.end(self.begin(1)), (1, 2))
 
-    def test_whose_deadline_passes(self):
+    def test_receive_whose_deadline_passes(self):
         if native.rank() == 0:
             with self.assertRaisesRegex(errors.DeadlineError, "from any rank .*missing: rank 1 "):
                 buffer = floats(1)

@@ -27,7 +27,7 @@ namespace ronda {
 // The members of an elastic job on an agent's host. Carries out the launcher's orders, and reports events to it.
 //
 // Thread-compatible; belongs to the agent's Supervisor.
-class AgentMembers final : public Members, private MemberListener {
+class AgentMembers final : public SupervisedMembers, private MemberListener {
  public:
   struct Options {
     MemberProcesses::MakeMember make_member;

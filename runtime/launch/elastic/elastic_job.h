@@ -32,7 +32,7 @@ namespace ronda {
 // host.
 //
 // Thread-compatible; belongs to a Supervisor.
-class ElasticJob final : public Members, private HostListener {
+class ElasticJob final : public SupervisedMembers, private HostListener {
  public:
   struct Options {
     JobMembership::Options membership;

@@ -28,7 +28,7 @@ constexpr absl::Duration kAcceptPause = absl::Seconds(1);
 constexpr size_t kMaxRefusalsSaid = 20;
 
 // The time for nodes to receive the end of the job.
-constexpr absl::Duration kFarewellTimeout = absl::Seconds(2);
+constexpr absl::Duration kLeaveTimeout = absl::Seconds(2);
 
 std::string Count(int count, absl::string_view what) { return absl::StrCat(count, " ", what, count == 1 ? "" : "s"); }
 
@@ -248,7 +248,7 @@ void NodeList::Dismiss(const std::function<AgentMessage(int node)>& message) {
     [[maybe_unused]] const ssize_t sent = send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     shutdown(socket, SHUT_WR);
   }
-  const absl::Time deadline = SteadyNow() + kFarewellTimeout;
+  const absl::Time deadline = SteadyNow() + kLeaveTimeout;
   while (!nodes_.empty() && SteadyNow() < deadline) {
     PollSet poll;
     for (const Node& node : nodes_) {

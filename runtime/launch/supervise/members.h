@@ -33,9 +33,9 @@ struct MemberSupervision {
 
 // The members of an elastic job that this launcher, or this agent, looks after. They come and go while their supervisor
 // runs; its loop calls this interface. The listener knows a member by its number, as its RankId.
-class Members {
+class SupervisedMembers {
  public:
-  virtual ~Members() = default;
+  virtual ~SupervisedMembers() = default;
 
   // The supervisor's loop begins.
   virtual void Begin() = 0;

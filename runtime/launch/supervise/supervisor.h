@@ -75,7 +75,7 @@ class Supervisor final : private JobListener {
   void Repeat(std::function<absl::Duration()> on_time);
 
   // Adds members that come and go to the parts of Run. The signals of the surroundings must include SIGCHLD.
-  using MakeMembers = std::function<std::unique_ptr<Members>(MemberSupervision supervision)>;
+  using MakeMembers = std::function<std::unique_ptr<SupervisedMembers>(MemberSupervision supervision)>;
   void MakeElastic(const MakeMembers& make_members);
 
   // Starts `parts`, and runs until those that carry the job have ended. Reports important events to the user.
@@ -162,7 +162,7 @@ class Supervisor final : private JobListener {
   ShutdownSchedule schedule_;
 
   std::vector<std::unique_ptr<JobPart>> parts_;
-  std::unique_ptr<Members> members_;  // nullptr: the job keeps its ranks
+  std::unique_ptr<SupervisedMembers> members_;  // nullptr: the job keeps its ranks
   std::optional<Watched> watched_;
   std::optional<Repeated> repeated_;
   absl::Time start_deadline_ = absl::InfiniteFuture();

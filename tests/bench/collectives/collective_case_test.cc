@@ -23,7 +23,7 @@ TEST(MakeCasesTest, SizesGrowByTheFactor) {
   EXPECT_EQ(BytesOf(MakeCases(ranges, 2)), (std::vector<size_t>{8, 32, 128, 512}));
 }
 
-TEST(MakeCasesTest, NothingIsSmallerThanAnElement) {
+TEST(MakeCasesTest, SizesBelowAnElementBecomeOneElement) {
   const CaseRanges ranges = {.min_bytes = 1, .max_bytes = 8, .factor = 2};
   EXPECT_EQ(BytesOf(MakeCases(ranges, 2)), (std::vector<size_t>{4, 8}));
 }

@@ -28,7 +28,7 @@ TEST(SummarizeTest, SortsFirst) {
   EXPECT_DOUBLE_EQ(summary.max, 5);
 }
 
-TEST(SummarizeTest, NothingIsAllZeros) {
+TEST(SummarizeTest, SummaryOfNoSamplesIsZero) {
   const Summary summary = Summarize({});
   EXPECT_EQ(summary.count, 0u);
   EXPECT_EQ(summary.max, 0);
@@ -78,7 +78,7 @@ TEST(HistogramTest, TextLeavesEmptyBinsOut) {
                                   "\n  ...\n     861.08 -   1024.00         1  25.00 % " + std::string(17, '#') + "\n");
 }
 
-TEST(HistogramTest, NothingHasNoText) { EXPECT_EQ(Histogram().Text(), ""); }
+TEST(HistogramTest, EmptyHistogramHasNoText) { EXPECT_EQ(Histogram().Text(), ""); }
 
 }  // namespace
 }  // namespace ronda::bench

@@ -77,7 +77,7 @@ TEST(TrainingStepTest, TensorsReadyTogetherTravelTogether) {
   EXPECT_EQ(SimulateStep(gradients, TwoRanks()).buckets, 2);
 }
 
-TEST(TrainingStepTest, WhatBecomesReadyMeanwhileTravelsNext) {
+TEST(TrainingStepTest, GradientsThatBecomeReadyMeanwhileTravelNext) {
   TrainingStepOptions options = TwoRanks();
   options.bucketing = Bucketing::kWhileBusy;
   // The first gradient takes 5 ms. Meanwhile the next four become ready, 1 ms apart. The last one is alone.

@@ -151,7 +151,7 @@ TEST_F(ElasticRunTest, WithoutALauncherAFailureOfTheJobPassesThroughAndSaysWhy) 
   }
 }
 
-TEST_F(ElasticRunTest, WhatIsNoFailureOfTheJobPassesThrough) {
+TEST_F(ElasticRunTest, ExceptionsThatAreNoFailureOfTheJobPassThrough) {
   ronda::elastic::State state({ronda::tensor("w", weights_)});
   EXPECT_THROW(ronda::elastic::run(state, [](const auto&) { throw std::logic_error("a bug"); }), std::logic_error);
   EXPECT_THROW(

@@ -298,7 +298,7 @@ TEST(LibtorchOptimizerTest, ParametersInAnotherMemoryFormatTrainAsInOneProcess) 
   });
 }
 
-TEST(LibtorchOptimizerTest, WhatCannotBeReducedIsNamed) {
+TEST(LibtorchOptimizerTest, ParameterThatCannotBeReducedIsNamed) {
   ronda::run_threads(1, [] {
     Net net, other;
     Sgd sgd(other->parameters(), 0.1);

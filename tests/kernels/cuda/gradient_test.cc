@@ -104,7 +104,7 @@ TEST_F(GradientTest, LargestFiniteNumbersAreFinite) {
   EXPECT_EQ(RunCall(NonFiniteCall{}), 0);
 }
 
-TEST_F(GradientTest, WhatIsNoFloatingPointIsAnError) {
+TEST_F(GradientTest, IntegerDtypeIsAnError) {
   const SharedBytes bytes(8);
   const Extent extent = {.data = bytes.data(), .count = 1};
   const NonFiniteCall find = {.tensors = &extent, .tensor_count = 1, .dtype = DType::kInt32, .found = bytes.data() + 4};

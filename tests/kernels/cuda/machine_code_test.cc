@@ -164,7 +164,7 @@ TEST_F(MachineCodeTest, EveryKernelIsLoadedAheadOnEveryGpu) {
 
 // If the registers do not suffice, values are kept in memory, which costs bandwidth. A launch also waits for the device
 // if it needs more such memory than all earlier launches.
-TEST_F(MachineCodeTest, NothingIsKeptInMemory) {
+TEST_F(MachineCodeTest, KernelsKeepAllVariablesInRegisters) {
   for (const auto& [gpu, bodies] : ReadUsage()) {
     for (const auto& [body, usage] : bodies) {
       EXPECT_EQ(usage.stack, 0) << gpu << ", " << body;

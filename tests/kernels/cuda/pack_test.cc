@@ -293,12 +293,12 @@ TEST_F(PackTest, FeedbackIsTheCpus) {
   }
 }
 
-TEST_F(PackTest, NothingToDoIsNoError) {
+TEST_F(PackTest, EmptyCallSucceeds) {
   EXPECT_EQ(RunCall(PackCall{}), 0);
   EXPECT_EQ(Check({DType::kFloat32, {.dtype = DType::kFloat16}, kNoScale}, {{0, 0}, {0, 0}}), "");
 }
 
-TEST_F(PackTest, WhatDoesNotExistIsAnError) {
+TEST_F(PackTest, UnsupportedCallIsAnError) {
   const SharedBytes memory(256);
   PackSegment segment = {.input = memory.data(), .count = 1};
   PackCall call = {.segments = &segment, .segment_count = 1, .buffer = memory.data()};

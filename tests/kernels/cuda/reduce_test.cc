@@ -149,7 +149,7 @@ TEST_F(ReduceTest, BlocksAreTheCpus) {
   }
 }
 
-TEST_F(ReduceTest, WhatDoesNotExistIsAnError) {
+TEST_F(ReduceTest, UnsupportedCallIsAnError) {
   const SharedBytes memory(64);
   ReduceCall call = {.sources = memory.data(),
                      .source_count = 1,

@@ -96,7 +96,7 @@ class ParallelTest(unittest.TestCase):
             for _ in range(3):
                 self.check(gradients(each, RANK), expected)
 
-    def test_what_is_not_there(self):
+    def test_missing_argument_names_an_alternative(self):
         with self.assertRaisesRegex(NotImplementedError, "retain_allreduce_buffers"):
             apex.parallel.DistributedDataParallel(network(), retain_allreduce_buffers=True)
         for name, value, remedy in (

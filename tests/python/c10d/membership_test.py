@@ -243,7 +243,7 @@ class ReconfigureTest(MembershipTest):
             },
         )
 
-    def test_what_does_not_fit(self):
+    def test_unsuitable_handle_is_refused(self):
         self.check(
             """
     from datetime import timedelta

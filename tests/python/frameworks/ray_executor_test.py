@@ -220,7 +220,7 @@ class RayExecutorTest(unittest.TestCase):
         results = ray.get(job.options(scheduling_strategy=strategy).remote())
         self.assertEqual(([(0, 3), (1, 3)], 1), results)
 
-    def test_what_the_cluster_has_not_is_named(self) -> None:
+    def test_missing_resource_of_the_cluster_is_named(self) -> None:
         settings = RondaExecutor.create_settings(placement_group_timeout_s=1)
         executor = RondaExecutor(settings, num_workers=64)
         with self.assertRaisesRegex(

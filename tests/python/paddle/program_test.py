@@ -103,7 +103,7 @@ class StrategyTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "has no k_step; is it k_steps"):
             strategy.gradient_merge_configs = {"k_step": 2}
 
-    def test_what_is_not_there_says_what_to_do(self):
+    def test_missing_setting_names_a_remedy(self):
         strategy = DistributedStrategy()
         with self.assertRaisesRegex(ValueError, "dgc is not there: .* in C"):
             strategy.dgc = True

@@ -178,7 +178,7 @@ class ChangedWhileRunningTest(unittest.TestCase):
             tensor = torch.ones(2)
             torch.testing.assert_close(hvd.synchronize(hvd.allreduce_async(tensor)), tensor)
 
-    def test_nothing_is_said_without_the_checked_mode(self):
+    def test_unchecked_mode_reports_no_difference(self):
         with mock.patch.dict(os.environ, {"RONDA_CHECK": "0"}):
             self.setUp()
             tensor = torch.ones(2)

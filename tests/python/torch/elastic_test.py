@@ -253,7 +253,7 @@ class ElasticTest(unittest.TestCase):
         self.assertEqual(len({each[2] for each in results}), 1)
         self.assertEqual(results[0][2], weights_of_one_rank())
 
-    def test_what_was_wrapped_by_one_member_averages_when_the_job_has_grown(self) -> None:
+    def test_optimizer_of_a_single_member_averages_when_the_job_has_grown(self) -> None:
         launcher = Launcher(command=[ronda_test.program(GROWING)])
         launcher.start()
         finished = launcher.run(lambda size: launcher.start() if size == 1 else None)

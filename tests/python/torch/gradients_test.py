@@ -129,7 +129,7 @@ class WholeTest(TrainingCase):
         torch.testing.assert_close(weights(model), weights(whole))
         self.assertEqual(scalers[0].get_scale(), scalers[1].get_scale())
 
-    def test_what_a_rank_lacks_is_whole_at_step(self):
+    def test_gradient_that_a_rank_lacks_is_complete_at_step(self):
         for options in ({}, {"groups": 2}):
             model = WithExtra()
             optimizer = self.wrap(model, **options)

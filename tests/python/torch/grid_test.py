@@ -402,7 +402,7 @@ class JoinTest(GridCase):
             self.assertNotEqual(last, first)
             self.assertEqual(hvd.broadcast(torch.tensor(last), 0).item(), last)
 
-    def test_what_needs_a_rank_that_has_joined_fails(self):
+    def test_operation_that_needs_a_joined_rank_fails(self):
         needs_other_ranks(self)
         size, rank = hvd.size(), hvd.rank()
         if rank > 0:

@@ -130,7 +130,7 @@ class SparseTest(unittest.TestCase):
             got = self.reduced(own, f"empty {op.name}", op)
             torch.testing.assert_close(got[: hvd.size()], torch.tensor(want))
 
-    def test_what_does_not_add_up_is_refused(self):
+    def test_sparse_operation_other_than_a_sum_is_refused(self):
         for op in (hvd.Min, hvd.Max, hvd.Product, hvd.Adasum):
             with self.assertRaisesRegex(ValueError, f"{op.name}: use to_dense"):
                 hvd.sparse_allreduce_async(sparse([0], [1.0]), op.name, op)
@@ -222,7 +222,7 @@ class RefusalTest(unittest.TestCase):
         )  # fmt: skip
         self.assertEqual(hvd.allreduce(good, name="refused", op=hvd.Sum)[0, 0].item(), size)
 
-    def test_what_is_no_tensor_is_named(self):
+    def test_argument_that_is_no_tensor_is_named(self):
         for value in (1.0, None, "text", [1.0]):
             for function in (
                 hvd.allreduce,

@@ -120,7 +120,7 @@ TEST(DeviceBackendsTest, TwoLevelsHaveToBeThere) {
   }
 }
 
-TEST(DeviceBackendsTest, WhatIsWantedIsTakenOrRefused) {
+TEST(DeviceBackendsTest, RequestedBackendIsTakenOrRefused) {
   EXPECT_EQ(Choose({Facts("a", "1b"), Facts("a", "1c")}, "staged"), "staged");
   EXPECT_THAT(Choose({Facts("a", "1b"), Facts("a", "1b")}, "nccl"),
               AllOf(HasSubstr("RONDA_DEVICE_BACKEND=\"nccl\" cannot"), HasSubstr("share a GPU")));

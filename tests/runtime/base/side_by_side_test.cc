@@ -24,7 +24,7 @@ TEST(SideBySideTest, CallsMayWaitForEachOther) {
   EXPECT_EQ(returned, 3);
 }
 
-TEST(SideBySideTest, NothingToCallIsDone) { EXPECT_TRUE(SideBySide({}).Run()); }
+TEST(SideBySideTest, EmptyListOfCallsSucceeds) { EXPECT_TRUE(SideBySide({}).Run()); }
 
 TEST(SideBySideTest, AnExceptionReachesTheCallerWhenAllHaveReturned) {
   std::atomic<bool> has_returned{false};
@@ -41,7 +41,7 @@ TEST(SideBySideTest, AnExceptionReachesTheCallerWhenAllHaveReturned) {
   EXPECT_TRUE(has_returned);
 }
 
-TEST(SideBySideTest, WhatTheCallsOwnIsGoneWhenTheyHaveReturned) {
+TEST(SideBySideTest, ObjectsOfTheCallsAreGoneWhenTheyHaveReturned) {
   auto owned = std::make_shared<int>(1);
   const std::weak_ptr<int> watched = owned;
   SideBySide calls({[owned = std::move(owned)] { EXPECT_EQ(*owned, 1); }});

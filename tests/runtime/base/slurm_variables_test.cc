@@ -36,7 +36,7 @@ TEST(SlurmListsTest, HostsOfEveryForm) {
   }
 }
 
-TEST(SlurmListsTest, WhatIsNoListOfHosts) {
+TEST(SlurmListsTest, InvalidListOfHostsIsRefused) {
   for (const char* list : {"",
                            ",",
                            "a,",
@@ -76,7 +76,7 @@ TEST(SlurmListsTest, CountsOfTasks) {
   EXPECT_THAT(SlurmTaskCounts("1,0,12(x2)").value(), ElementsAre(1, 0, 12, 12));
 }
 
-TEST(SlurmListsTest, WhatIsNoListOfCounts) {
+TEST(SlurmListsTest, InvalidListOfCountsIsRefused) {
   for (const char* list : {"", "2,", "x", "-1", "2(3)", "2(x)", "2(x0)", "2(x-1)", "2(x3", "1(x1048576),1",
                            "1(x2147483647),1(x2147483647)", "99999999999"}) {
     EXPECT_EQ(SlurmTaskCounts(list), std::nullopt) << list;

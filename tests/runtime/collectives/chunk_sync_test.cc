@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kChunk = 4096;
 
-TEST(DataStreamTest, NothingTakesNoRoom) {
+TEST(DataStreamTest, EmptyDataTakesNoRoom) {
   DataStream stream(kChunk);
   const ChunkSequence chunks = stream.Take(0);
   EXPECT_EQ(chunks.count, 0u);

@@ -212,7 +212,7 @@ TEST(DeviceTest, EventsThatWereGivenBackAreUsedAgain) {
   EXPECT_EQ(cuda.Leaks(), "");
 }
 
-TEST(DeviceTest, WhatWentWrongOnTheDeviceIsTheEventsError) {
+TEST(DeviceTest, EventHasTheErrorOfTheDevice) {
   FakeCuda cuda({});
   const auto device = Open(cuda, 1);
   const auto stream = NewStream(*device);

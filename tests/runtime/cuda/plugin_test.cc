@@ -135,7 +135,7 @@ TEST_F(DevicePluginTest, KernelsReachPinnedMemory) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(floats[i], static_cast<float>(3 * i));
 }
 
-TEST_F(DevicePluginTest, NothingIsCapturedUnlessAsked) {
+TEST_F(DevicePluginTest, StreamCapturesOnlyOnRequest) {
   int capturing = -1;
   EXPECT_EQ(plugin_->is_capturing(stream_->handle(), &capturing), 0);
   EXPECT_EQ(capturing, 0);

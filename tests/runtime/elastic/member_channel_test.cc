@@ -59,7 +59,7 @@ TEST_F(MemberChannelTest, AMemberThatJoinsWaitsForItsPlace) {
   EXPECT_EQ(*place, PlaceIn(4));
 }
 
-TEST_F(MemberChannelTest, WhatTheLauncherHearsIsWhatTheMemberSaid) {
+TEST_F(MemberChannelTest, LauncherReceivesTheMembersMessages) {
   Say(PlaceIn(4));
   EXPECT_TRUE(member_->Join({.last_epoch = 3, .step = 7, .reason = "a rank died"}, kPatience).ok());
   EXPECT_EQ(Hear(), "join 3 7 a rank died");
@@ -179,7 +179,7 @@ TEST(MemberChannelOpenTest, TheDescriptorIsNotInherited) {
   EXPECT_EQ(fcntl(pair[0], F_GETFD), FD_CLOEXEC);
 }
 
-TEST(MemberChannelOpenTest, WhatIsNoSocketOfALauncherIsRefused) {
+TEST(MemberChannelOpenTest, DescriptorThatIsNoSocketOfALauncherIsRefused) {
   const UniqueFd file(open("/dev/null", O_RDONLY | O_CLOEXEC));
   for (const std::string& value :
        {absl::StrCat(file.get()), std::string("-1"), std::string("x"), std::string("100000")}) {

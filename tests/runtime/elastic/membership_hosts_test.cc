@@ -188,19 +188,19 @@ TEST(JobMembershipHostsTest, MembersOfALostHostGetNoPlaceBeforeTheirEndsAreTold)
   EXPECT_EQ(job.LoseHost("alpha", {0, 1}), "");
 }
 
-TEST(JobMembershipHostsTest, NobodyIsAskedToLeaveForTheSakeOfMembersThatAreLost) {
+TEST(JobMembershipHostsTest, LostMembersMakeNoOtherMemberLeave) {
   Job job = OnTwoHosts();
   EXPECT_EQ(job.LoseHost("beta", {}), "");
   EXPECT_EQ(job.SetHosts({{.name = "beta", .slots = 2}}), "");
 }
 
-TEST(JobMembershipHostsTest, NobodyIsAskedToLeaveForTheSakeOfMembersThatWereAskedToo) {
+TEST(JobMembershipHostsTest, LeavingMembersMakeNoOtherMemberLeave) {
   Job job = OnTwoHosts();
   EXPECT_EQ(job.SetHosts({{.name = "beta", .slots = 2}}), "ask 0, ask 1");
   EXPECT_EQ(job.SetHosts({{.name = "alpha", .slots = 2}}), "") << "0 and 1 are about to leave";
 }
 
-TEST(JobMembershipHostsTest, NobodyIsAskedToLeaveAJobThatIsAtItsEnd) {
+TEST(JobMembershipHostsTest, EndingJobAsksNoMemberToLeave) {
   Job job = OnTwoHosts();
   job.Finish(2);
   EXPECT_EQ(job.SetHosts({{.name = "alpha", .slots = 2}, {.name = "beta", .slots = 1}}), "");

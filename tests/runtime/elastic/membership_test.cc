@@ -175,7 +175,7 @@ TEST(JobMembershipTest, TheJobGrowsToItsMaximum) {
   EXPECT_EQ(job.Gather({0, 1}, 1, 3), "0 is 0/3 of 1, 1 is 1/3 of 1, 2 is 2/3 of 1");
 }
 
-TEST(JobMembershipTest, NobodyIsStartedOrLetInOnceAMemberHasEndedWell) {
+TEST(JobMembershipTest, JobStartsNoMemberOnceOneHasEndedWell) {
   Job job = Running();
   job.Die(1);
   job.Gather({0, 2, 3}, 1, 7, "1 died");

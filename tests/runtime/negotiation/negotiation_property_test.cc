@@ -15,7 +15,7 @@ using ::testing::IsEmpty;
 
 class NegotiationProperty : public ::testing::TestWithParam<World> {};
 
-TEST_P(NegotiationProperty, WhatAllPresentRanksSubmittedCompletesOnceInOneOrderAndNothingElseDoes) {
+TEST_P(NegotiationProperty, OnlyTensorsOfAllPresentRanksCompleteOnceInOneOrder) {
   Simulation simulation(GetParam());
   simulation.Run(6000);
   ASSERT_THAT(simulation.violations(), IsEmpty());

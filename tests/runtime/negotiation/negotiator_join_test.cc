@@ -64,7 +64,7 @@ TEST(Join, LastRankToJoinIsToldAndAllArePresentAgain) {
   EXPECT_TRUE(negotiator.Responses().empty());
 }
 
-TEST(Join, WhatTheLastToJoinHadSubmittedRunsBeforeTheJoin) {
+TEST(Join, TensorsOfTheLastRankToJoinRunBeforeTheJoin) {
   NegotiatorDriver negotiator(2);
   negotiator.Submit(0, {JoinOf()});
   negotiator.Submit(1, {Allreduce("a"), JoinOf()});

@@ -114,7 +114,7 @@ TEST_F(NegotiatorScheduleTest, OneRankThatMayHaveWaitedIsEnoughToKeepTensorsApar
   EXPECT_THAT(last.schedule->buckets, ElementsAre(ElementsAre(1), ElementsAre(2)));
 }
 
-TEST_F(NegotiatorScheduleTest, WhatSomeRanksHaveSubmittedOfTheNextStepIsPartOfIt) {
+TEST_F(NegotiatorScheduleTest, EarlySubmissionsAreAPartOfTheNextStep) {
   Step();
   Step();
   for (RankId rank : {0, 1}) Take(rank, {.cached = {1, 2}});
@@ -216,7 +216,7 @@ TEST_F(NegotiatorScheduleTest, ReportsFromBeforeTheScheduleCountForNothing) {
   EXPECT_THAT(negotiator_.TakeResponses().buckets, SizeIs(1)) << "rank 1 has not left";
 }
 
-TEST_F(NegotiatorScheduleTest, WhoARankIsCountsWheneverItSaysSo) {
+TEST_F(NegotiatorScheduleTest, IdentityOfARankCountsInAStaleReport) {
   Lock();
   TakeStale(1, {.identity = "host h, pid 7"});
   EXPECT_THAT(negotiator_.Describe(1), HasSubstr("host h, pid 7"));

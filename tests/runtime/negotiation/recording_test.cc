@@ -115,7 +115,7 @@ TEST(Recording, MissingReportIsNoticed) {
   EXPECT_FALSE(Replay(recording).ok());
 }
 
-TEST(Recording, WhatWasCutOffInTheMiddleOfAnEventIsLeftOut) {
+TEST(Recording, IncompleteEventIsLeftOut) {
   const Recording recording = Simulated(300);
   const std::string bytes = Encoded(recording);
   for (size_t cut : {1, 10, 20}) {

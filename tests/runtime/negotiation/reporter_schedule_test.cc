@@ -103,7 +103,7 @@ TEST_F(ReporterScheduleTest, EverythingElseIsACauseToUnlock) {
   }
 }
 
-TEST_F(ReporterScheduleTest, WhatWasReportedBeforeIsForgotten) {
+TEST_F(ReporterScheduleTest, EarlierReportIsForgotten) {
   Submit(Allreduce("a"));
   reporter_.TakeReport();
   Submit(Allreduce("b"));
@@ -120,7 +120,7 @@ TEST_F(ReporterScheduleTest, WhatWasReportedBeforeIsForgotten) {
   EXPECT_THAT(reporter_.TakeReport().cached, ElementsAre(3));
 }
 
-TEST_F(ReporterScheduleTest, WhatIsSubmittedOnceMoreAfterTheScheduleIsReported) {
+TEST_F(ReporterScheduleTest, TensorSubmittedAgainAfterTheScheduleIsReported) {
   reporter_.TakeReport();
   Apply(Begin({{1, 2}}));
   Submit(Allreduce("a"));

@@ -124,7 +124,7 @@ TEST_F(ReporterTest, EvictedIdThatTheSameListAnswersIsNotRepeated) {
   EXPECT_FALSE(reporter_.has_news());
 }
 
-TEST_F(ReporterTest, NothingIsReportedByIdAfterAJoinUntilAllHaveJoined) {
+TEST_F(ReporterTest, ReportsAfterAJoinHaveNoIdsUntilAllHaveJoined) {
   Apply({{{Of(Allreduce("a"))}}});
   reporter_.Submit(JoinOf());
   reporter_.Submit(Allreduce("a"));

@@ -103,7 +103,7 @@ TEST_F(StallInspectorTest, ShortestOfTheSubmittedLimitsHolds) {
   EXPECT_EQ(inspector_.Inspect(negotiator_.waiting(), kStart + absl::Seconds(3)).at(0).verdict, Verdict::kFail);
 }
 
-TEST_F(StallInspectorTest, WhatTheLateRankDidLastIsSaid) {
+TEST_F(StallInspectorTest, LastActionOfTheLateRankIsReported) {
   StallInspector informed({.last_activity = [](RankId rank) {
     return rank == 1 ? std::string("did last, 9 s ago: started allreduce 'w'") : "";
   }});

@@ -136,11 +136,11 @@ TEST_F(ConnectionLimiterTest, AConnectionCountsUntilItsClientHasAuthenticated) {
 
 TEST_F(ConnectionLimiterTest, AClientThatDoesNotAuthenticateIsReplaced) {
   Start({.limit = 1, .until = Until::kAuthenticated, .grace = kAtOnce});
-  const UniqueFd stranger = Client("stranger");
-  EXPECT_THAT(HandedOver(1), ElementsAre("stranger"));
+  const UniqueFd other = Client("other");
+  EXPECT_THAT(HandedOver(1), ElementsAre("other"));
   const UniqueFd honest = Client("honest");
   EXPECT_THAT(HandedOver(1), ElementsAre("honest"));
-  AwaitEnd(stranger);
+  AwaitEnd(other);
   EXPECT_EQ(limiter_->unauthenticated(), 2);
 }
 

@@ -102,8 +102,8 @@ TEST(MessageStreamsTest, MessagesGoBothWaysAndTheServersWordCloses) {
   Client client(call("/join"), {"one", "", binary, large});
   EXPECT_EQ(client.Run(), absl::AbortedError("that was all"));
   EXPECT_THAT(client.answers(), ElementsAre(absl::StrCat("<one><><", binary, "><", large, ">")));
-  Client stranger(call("/split"), {"one"});
-  EXPECT_EQ(stranger.Run(), absl::UnimplementedError("there is no such call"));
+  Client other(call("/split"), {"one"});
+  EXPECT_EQ(other.Run(), absl::UnimplementedError("there is no such call"));
 }
 
 // Authenticates every client of the method "/prove", and answers all.

@@ -201,7 +201,7 @@ TEST(ArgumentsTest, MpiIsHadOnOneHostToo) {
   EXPECT_THAT(options.notes, IsEmpty());
 }
 
-TEST(ArgumentsTest, WhatOnlyMpirunCanDoIsNotedWhereItDoesNotStartTheRanks) {
+TEST(ArgumentsTest, OptionsOfMpirunAreNotedWhereItDoesNotStartTheRanks) {
   for (const Words& words : {Words{"--mpi-args", "-v"}, Words{"--binding-args", "-v"}, Words{"--tcp"}}) {
     EXPECT_THAT(With(words).notes, ElementsAre(HasSubstr(words.front() + " has no effect: rondarun starts")));
     EXPECT_THAT(OnTwoHosts(words).notes, IsEmpty());
@@ -327,7 +327,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{{"--timeline-mark-cycles", "--no-torus-allreduce"}, {}},
                       Setting{{"--rdzv-backend", "static", "--rdzv-backend", "c10d", "--run_mode", "collective"}, {}}));
 
-TEST(ArgumentsTest, WhatHasNoEffectIsNotedWithTheReason) {
+TEST(ArgumentsTest, OptionWithoutEffectIsNotedWithTheReason) {
   const std::vector<std::pair<Words, std::string>> cases = {
       {{"--no-timeline-mark-cycles"}, "cycles marked"},
       {{"--autotune-warmup-samples", "3"}, "way of its own"},
@@ -433,13 +433,13 @@ TEST(ConfigArgumentsTest, TheCommandLineWins) {
   EXPECT_THAT(FromFile("stall_check: {enabled: false}", {"-np", "2", "--stall-check", "x"}).settings, IsEmpty());
 }
 
-TEST(ConfigArgumentsTest, WhatContradictsTheCommandLineGivesWay) {
+TEST(ConfigArgumentsTest, EntryThatContradictsTheCommandLineGivesWay) {
   const LaunchOptions options = FromFile("np: 4\nhosts: a:4\n", {"--nproc-per-node", "2", "x"});
   EXPECT_EQ(options.rank_count, 2);
   EXPECT_THAT(options.hosts, IsEmpty());
 }
 
-TEST(ConfigArgumentsTest, WhatTheCommandLineReplacesIsNotEvenRead) {
+TEST(ConfigArgumentsTest, EntryThatTheCommandLineReplacesIsNotRead) {
   EXPECT_EQ(FromFile("np: many\n", {"-np", "2", "x"}).rank_count, 2);
 }
 

@@ -108,7 +108,7 @@ TEST(OptionListTest, NoOtherOptionTakesAValue) {
   }
 }
 
-TEST(OptionListTest, WhatIsRefusedSaysWhatToDo) {
+TEST(OptionListTest, RefusedOptionSaysWhatToDo) {
   int refused = 0;
   for (const Option& option : Table().options()) {
     if (option.kind != Option::Kind::kRefused) continue;

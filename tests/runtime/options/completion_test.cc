@@ -237,7 +237,7 @@ TEST(MasterTest, EndpointsOfEveryKindAreRead) {
   EXPECT_EQ(master("[fd00::1]:29500"), std::make_pair(std::string("fd00::1"), 29500));
 }
 
-TEST(MasterTest, WhatIsNoEndpointIsQuotedWithBothForms) {
+TEST(MasterTest, InvalidEndpointIsQuotedWithBothForms) {
   for (const std::string text : {"", "node0", ":1", "node0:", "node0:0", "node0:65536", "node0:x", "fd00::1",
                                  "fd00::1:1", "[fd00::1]", "[]:1", "[fd00::1:1", "fd00::1]:1", "http://node0:1"}) {
     const auto options = ParseArguments({"--master", text, "x"}, Sources({}));

@@ -38,7 +38,7 @@ deep: {er: {still: yes}}
                   ConfigEntry{"x", {"NAME", "OTHER=a: b"}, 8}, ConfigEntry{"deep.er.still", {"yes"}, 10}));
 }
 
-TEST(ConfigFileTest, NothingIsNoEntry) {
+TEST(ConfigFileTest, EmptyValueIsNoEntry) {
   for (const char* content :
        {"", "\n", "# only a comment\n", "---\n", "~", "{}", "params:\n", "a: ~\nb: null\nc: []\n"}) {
     const auto entries = ParseConfigFile("f", content);

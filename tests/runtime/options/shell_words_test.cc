@@ -31,11 +31,11 @@ TEST(ShellWordsTest, ABackslashQuotesTheNextCharacterButNotBetweenSingleQuotes) 
   EXPECT_THAT(*SplitShellWords(R"(a\ b \"c "d\"e" 'f\g')"), ElementsAre("a b", "\"c", "d\"e", "f\\g"));
 }
 
-TEST(ShellWordsTest, NothingIsExpanded) {
+TEST(ShellWordsTest, WordsAreNotExpanded) {
   EXPECT_THAT(*SplitShellWords("$HOME * `ls` ~"), ElementsAre("$HOME", "*", "`ls`", "~"));
 }
 
-TEST(ShellWordsTest, WhatIsNotClosedIsAnError) {
+TEST(ShellWordsTest, UnclosedQuoteIsAnError) {
   for (const char* text : {"'", "a 'b", "\"", "\"a\\\"", "x\""}) {
     EXPECT_THAT(std::string(SplitShellWords(text).status().message()), HasSubstr("that is not closed")) << text;
   }

@@ -51,7 +51,7 @@ TEST(RendezvousTableTest, SecondProcessOfARankIsRefusedNamingBoth) {
   EXPECT_THAT(Text(status), AllOf(HasSubstr("rank 1 (host a, pid 1001)"), HasSubstr("rank 1 (host b, pid 77)")));
 }
 
-TEST(RendezvousTableTest, NobodyElseCanBeRankZero) {
+TEST(RendezvousTableTest, SecondRankZeroIsRefused) {
   RendezvousTable table = MakeTable(2);
   JoinClaim impostor = ClaimOf(0, 2);
   impostor.member.peer.pid = 5;

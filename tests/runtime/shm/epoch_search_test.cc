@@ -21,7 +21,7 @@ TEST(EpochSearchTest, EpochsOfAJobHaveNamesOfTheirOwn) {
   }
 }
 
-TEST(EpochSearchTest, WhatIsNotTheJobsMemoryHasNoEpoch) {
+TEST(EpochSearchTest, MemoryOfAnotherJobHasNoEpoch) {
   for (const char* target : {"", "/dev/null", "socket:[17]", "/dev/shm/ronda-", "/dev/shm/ronda-jj",
                              "/dev/shm/ronda-j-0", "/dev/shm/ronda-i@1", "/dev/shm/ronda-j@", "/dev/shm/ronda-j@-1",
                              "/dev/shm/ronda-j@1x", "/dev/shm/ronda-j@1@2", "/tmp/ronda-j@1/x"}) {

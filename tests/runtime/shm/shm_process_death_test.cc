@@ -85,7 +85,7 @@ TEST(ShmProcessDeathTest, RankKilledInTheMiddleOfAnAllreduceIsNamedToAllOthers) 
 }
 
 // A job that is killed while its ranks connect leaves its memory behind. The user's next job removes it.
-TEST(ShmProcessDeathTest, WhatAKilledStartHasLeftTheNextJobRemoves) {
+TEST(ShmProcessDeathTest, NextJobRemovesFilesOfAKilledStart) {
   const std::string left = absl::StrCat("/dev/shm/ronda-left-", getpid());
   ForkedChild lone(
       [](const ForkedChild::SayReady&) { return ConnectShmTransport(OptionsOf("left", 0, 2)).status().ToString(); });

@@ -51,7 +51,7 @@ TEST(AutotunerTest, StaysWithDefaultsThatAreTheBest) {
   for (const auto& measurement : measurements) EXPECT_EQ(measurement.stage, Stage::kScreening);
 }
 
-TEST(AutotunerTest, NothingToChooseFromIsTheEndAtOnce) {
+TEST(AutotunerTest, TunerWithoutChoicesEndsAtOnce) {
   EXPECT_TRUE(Autotuner({.grid = {1, 1}}).finished());
   EXPECT_TRUE(Autotuner({.grid = {5}, .max_rounds = 20}).finished()) << "no sample could be finished";
 }

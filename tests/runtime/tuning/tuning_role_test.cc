@@ -103,7 +103,7 @@ TEST(TuningRoleTest, GoesBackToTheDefaultsIfNothingIsBetter) {
   EXPECT_GT(job.changes(), 4) << "others have been tried";
 }
 
-TEST(TuningRoleTest, NothingIsAskedForOnceItHasEnded) {
+TEST(TuningRoleTest, EndedTunerRequestsNoTrial) {
   TuningRole role({.defaults = kDefaults});
   Job job(&role);
   job.RunToTheEnd(BestWithSmallChunks);

@@ -39,7 +39,7 @@ __all__ = [
 
 def to_python_float(t: Any) -> float:
     """The number in a tensor or sequence with one element."""
-    return t.item() if hasattr(t, "item") else t[0]  # type: ignore[no-any-return]
+    return t.item() if hasattr(t, "item") else t[0]
 
 
 class tofp16(nn.Module):  # noqa: N801

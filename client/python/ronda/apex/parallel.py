@@ -190,7 +190,7 @@ class DistributedDataParallel(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """For a deep copy, or from a pickle: it averages like its original, with the same names."""
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        super().__setstate__(state)
         self._is_queued = False
         self._submitted = set()
         self._install_hooks()

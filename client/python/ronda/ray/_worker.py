@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import ray  # type: ignore[import]
+import ray  # type: ignore[import-not-found]
 
 from ronda import _env, job
 from ronda._ports import free_port

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import ray  # type: ignore[import]
-from ray.exceptions import GetTimeoutError, RayActorError  # type: ignore[import]
-from ray.util.scheduling_strategies import (  # type: ignore[import]
+import ray  # type: ignore[import-not-found]
+from ray.exceptions import GetTimeoutError, RayActorError  # type: ignore[import-not-found]
+from ray.util.scheduling_strategies import (  # type: ignore[import-not-found]
     PlacementGroupSchedulingStrategy,
 )
 

@@ -106,7 +106,7 @@ class _Allreduce(torch.autograd.Function):
     """The gradient is reduced in the same way as the tensor."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         tensor: torch.Tensor,
         name: str | None,
@@ -198,7 +198,7 @@ class _GroupedAllreduce(torch.autograd.Function):
     """The gradients are reduced in the same way as the tensors."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         name: str | None,
         op: ReduceOp,
@@ -267,7 +267,7 @@ class _Allgather(torch.autograd.Function):
     """The gradient of a rank's rows is their mean over the ranks."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, name: str | None, process_set: ProcessSet, *tensors: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         ctx.process_set, ctx.rows = process_set, [len(tensor) for tensor in tensors]
@@ -323,7 +323,7 @@ class _Broadcast(torch.autograd.Function):
     """The root's gradient is the mean over the ranks; the other ranks' gradients are zero."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, tensor: torch.Tensor, root_rank: int, name: str | None, process_set: ProcessSet
     ) -> torch.Tensor:
         ctx.root_rank, ctx.process_set = root_rank, process_set
@@ -370,7 +370,7 @@ class _Alltoall(torch.autograd.Function):
     """The gradient of a row comes from the rank to which the row went."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         tensor: torch.Tensor,
         splits: torch.Tensor | Sequence[int] | None,
@@ -437,7 +437,7 @@ class _Reducescatter(torch.autograd.Function):
     """The gradients of the parts, concatenated; for a sum multiplied by the number of ranks."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         name: str | None,
         op: ReduceOp,

@@ -85,7 +85,7 @@ class _Normalize(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         input: torch.Tensor,
         weight: torch.Tensor | None,

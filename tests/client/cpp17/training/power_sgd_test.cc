@@ -75,7 +75,7 @@ TEST_P(PowerSgdRanksTest, AllRanksGetTheSameBitsAndLessThanTheMean) {
   });
 }
 
-TEST_P(PowerSgdRanksTest, WhatDoesNotTravelIsKeptAsAnError) {
+TEST_P(PowerSgdRanksTest, ErrorFeedbackKeepsTheRestOfTheGradient) {
   ronda::run_threads(GetParam(), [] {
     constexpr std::size_t kCount = 12 * 7;
     std::vector<double> gradient(kCount), arrived(kCount), given(kCount);

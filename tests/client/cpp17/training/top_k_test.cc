@@ -65,7 +65,7 @@ TEST_P(TopKRanksTest, AMessageWithAllElementsIsTheMean) {
   });
 }
 
-TEST_P(TopKRanksTest, WhatDoesNotTravelIsAddedUp) {
+TEST_P(TopKRanksTest, ElementsThatDoNotTravelAreAddedUp) {
   ronda::run_threads(GetParam(), [] {
     constexpr std::size_t kCount = 200;
     std::vector<double> gradient(kCount), arrived(kCount), given(kCount);

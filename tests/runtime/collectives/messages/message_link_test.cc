@@ -38,7 +38,7 @@ TEST(MessageLinkTest, TransfersEndInAnyOrder) {
   });
 }
 
-TEST(MessageLinkTest, NothingIsSentOfNoBytes) {
+TEST(MessageLinkTest, EmptyTransferSendsNoMessage) {
   const auto links = ConnectLinks(2, 1);
   TransferSet transfers;
   EXPECT_EQ(links[0]->Receive(nullptr, 0, 1, transfers), absl::OkStatus());

@@ -138,7 +138,7 @@ TEST_F(StagedCommunicatorTest, TensorsLargerThanASlotGoThroughInRounds) {
   EXPECT_TRUE(ValuesOf(tensor) == values);
 }
 
-TEST_F(StagedCommunicatorTest, NothingIsAllocatedOnceItIsThere) {
+TEST_F(StagedCommunicatorTest, RepeatedReduceAllocatesNoMemory) {
   const DeviceMemory tensor = Tensor(std::vector<float>(3 * kSlotBytes));
   const size_t allocations = cuda_.allocations();
   const size_t events = cuda_.created_events();

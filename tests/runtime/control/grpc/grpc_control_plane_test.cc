@@ -232,7 +232,7 @@ TEST(GrpcControlPlaneTest, RanksLeaveInAnyOrderWithoutAFailure) {
   }
 }
 
-TEST(GrpcControlPlaneTest, WhatWasSentBeforeLeavingArrives) {
+TEST(GrpcControlPlaneTest, MessageSentBeforeLeavingArrives) {
   for (int round = 0; round < 20; ++round) {
     auto planes = Connect({.size = 3, .fan_out = 1});
     std::thread leaving([&] {

@@ -49,7 +49,7 @@ TEST(FrameLinkTest, FramesOfAnyLengthArriveInOrder) {
   }
 }
 
-TEST(FrameLinkTest, NothingIsUnderWayOnceTheEndHasCome) {
+TEST(FrameLinkTest, LinkIsIdleOnceTheEndHasCome) {
   const auto ends = ConnectFakeMessages(2, /*seed=*/1);
   FrameLink left(*ends[0], 1);
   FrameLink right(*ends[1], 0);
@@ -66,13 +66,13 @@ TEST(FrameLinkTest, NothingIsUnderWayOnceTheEndHasCome) {
   EXPECT_FALSE(right.IsUnderWay());
 }
 
-struct BadCard {
+struct BadHeader {
   uint32_t kind;
   uint32_t bytes;
 };
 
 // Returns the result of receiving `header`. A header is a kind, a length and 248 bytes, for every sender.
-absl::Status ReceiveCard(const BadCard& header) {
+absl::Status ReceiveHeader(const BadHeader& header) {
   const auto ends = ConnectFakeMessages(2, /*seed=*/1);
   FrameLink right(*ends[1], 0);
   absl::Status status = right.Listen();
@@ -90,10 +90,10 @@ absl::Status ReceiveCard(const BadCard& header) {
   return status;
 }
 
-TEST(FrameLinkTest, CardThatMakesNoSenseIsRefused) {
-  EXPECT_TRUE(ReceiveCard({.kind = 2, .bytes = 5}).ok());
-  for (const BadCard& header : {BadCard{0, 5}, BadCard{4, 5}, BadCard{2, uint32_t{kControlPieceBytes} + 1}}) {
-    const absl::Status status = ReceiveCard(header);
+TEST(FrameLinkTest, HeaderWithUnknownKindOrExcessiveLengthIsRefused) {
+  EXPECT_TRUE(ReceiveHeader({.kind = 2, .bytes = 5}).ok());
+  for (const BadHeader& header : {BadHeader{0, 5}, BadHeader{4, 5}, BadHeader{2, uint32_t{kControlPieceBytes} + 1}}) {
+    const absl::Status status = ReceiveHeader(header);
     EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
     EXPECT_THAT(std::string(status.message()), HasSubstr("a frame of kind"));
   }

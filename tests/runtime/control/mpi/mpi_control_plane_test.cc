@@ -149,7 +149,7 @@ TEST(MpiControlPlaneTest, FailureReachesARankThatOnlyAsksForIt) {
 }
 
 // After a failure the buffer of a collective may be gone, and any call to the library may write to it.
-TEST(MpiControlPlaneTest, WhoKnowsOfTheFailureMakesNoMoreCallsToTheLibrary) {
+TEST(MpiControlPlaneTest, RankThatKnowsOfTheFailureCallsTheLibraryNoMore) {
   MessageRanks ranks = {.size = 5, .fan_out = 2};
   const auto traffic = Count(&ranks);
   std::counting_semaphore<8> called(0);
@@ -253,7 +253,7 @@ TEST(MpiControlPlaneTest, RanksLeaveInAnyOrderWithoutAFailureAndFinishTheirTrans
   }
 }
 
-TEST(MpiControlPlaneTest, WhatWasSentBeforeLeavingArrives) {
+TEST(MpiControlPlaneTest, MessageSentBeforeLeavingArrives) {
   for (int round = 0; round < 20; ++round) {
     auto planes = Connect({.size = 3, .fan_out = 1, .seed = static_cast<uint64_t>(round)});
     std::thread leaving([&] {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tests/runtime/control/control_plane_suite.h"
-#include "tests/runtime/control/tree/memory_stream.h"
+#include "tests/runtime/control/tree/memory_control_stream.h"
 
 namespace ronda::testing {
 namespace {
@@ -69,7 +69,7 @@ void Start(CorePlanes& planes, const ControlTree& tree) {
     threads.emplace_back([&, rank] {
       ControlCore& core = planes[rank]->core();
       if (rank > 0) {
-        ASSERT_EQ(core.Attach(MemoryStream::Connect(planes[tree.Parent(rank)]->core())), absl::OkStatus());
+        ASSERT_EQ(core.Attach(MemoryControlStream::Connect(planes[tree.Parent(rank)]->core())), absl::OkStatus());
       }
       EXPECT_EQ(core.AwaitStart(), absl::OkStatus());
     });

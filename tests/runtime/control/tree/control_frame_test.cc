@@ -199,7 +199,7 @@ TEST(ReportBatchTest, TakesNoMoreThanAskedForButOneReportAtLeast) {
   EXPECT_THAT(batch.Take(2), IsEmpty());
 }
 
-TEST(ReportBatchTest, WhatHasBeenTakenIsJoinedByNothing) {
+TEST(ReportBatchTest, LaterReportDoesNotJoinOneThatWasTaken) {
   ReportBatch batch;
   batch.Add({.payload = "a", .ranks = {1}});
   batch.Add({.payload = "b", .ranks = {1}});

@@ -68,7 +68,7 @@ TEST(ControlHandshakeTest, ProofOfAnotherStreamOrRankDoesNotCount) {
   EXPECT_EQ(talk.parent.Welcome(changed).status().code(), absl::StatusCode::kPermissionDenied);
 }
 
-TEST(ControlHandshakeTest, WhoIsNoChildIsRefused) {
+TEST(ControlHandshakeTest, RankThatIsNoChildIsRefused) {
   Conversation talk(JobOf(0), JobOf(2));
   EXPECT_THAT(std::string(talk.parent.Welcome(talk.Hello()).status().message()),
               HasSubstr("rank 2 has come to rank 0, which is not its parent"));

@@ -279,7 +279,7 @@ TEST(ControlNodeTest, ProposedFailureOvertakesReports) {
   EXPECT_LE(pieces, 2);
 }
 
-TEST(ControlNodeTest, NothingCountsAfterAFailure) {
+TEST(ControlNodeTest, ReportsAfterAFailureAreDropped) {
   NodeNetwork network({.size = 2});
   network.ConnectAll();
   network.node(1).Send("report");
@@ -359,7 +359,7 @@ TEST(ControlNodeTest, InfinitePatienceTakesSilenceForLife) {
   EXPECT_EQ(network.node(0).failure(), absl::OkStatus());
 }
 
-TEST(ControlNodeTest, WhoWasStoppedItselfDoesNotBlameTheOthers) {
+TEST(ControlNodeTest, RankThatWasStoppedDoesNotBlameTheOthers) {
   NodeNetwork network({.size = 2});
   network.ConnectAll();
   network.Pass(absl::Seconds(3));
@@ -370,7 +370,7 @@ TEST(ControlNodeTest, WhoWasStoppedItselfDoesNotBlameTheOthers) {
   EXPECT_EQ(network.node(1).failure(), absl::OkStatus());
 }
 
-TEST(ControlNodeTest, WhoLeavesOnPurposeIsNoFailure) {
+TEST(ControlNodeTest, LeavingOnPurposeIsNoFailure) {
   NodeNetwork network({.size = 7});
   network.ConnectAll();
   network.node(3).Depart();

@@ -120,7 +120,7 @@ TEST_F(NodeHandshakeTest, ANodeThatMakesNoSenseIsUnfit) {
   }
 }
 
-TEST_F(NodeHandshakeTest, WhatIsNoChallengeIsNotAnswered) {
+TEST_F(NodeHandshakeTest, MessageThatIsNoChallengeIsNotAnswered) {
   NodeCaller caller = Caller("f00d");
   EXPECT_FALSE(caller.Answer("", Beta()).ok());
   EXPECT_FALSE(caller.Answer(std::string(kNodeChallengeBytes, 'x'), Beta()).ok());

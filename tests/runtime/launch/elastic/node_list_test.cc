@@ -338,7 +338,7 @@ absl::Status StatusAgainst(const std::string& text) {
   return status;
 }
 
-TEST(JoinLeaderTest, WhatIsNoLeaderIsSaid) {
+TEST(JoinLeaderTest, AddressWithoutALeaderIsReported) {
   EXPECT_EQ(StatusAgainst("SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3 and much more of it\r\n").code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(StatusAgainst("").code(), absl::StatusCode::kUnavailable);

@@ -246,7 +246,7 @@ TEST_F(LineSplitterTest, LastLineWithoutNewlineComesOutAtTheEnd) {
   EXPECT_EQ(lines_.size(), 2u);
 }
 
-TEST_F(LineSplitterTest, NothingMoreComesOutAfterANewline) {
+TEST_F(LineSplitterTest, NoTextIsLeftAfterANewline) {
   Feed("one\n");
   Finish();
   EXPECT_THAT(lines_, ElementsAre("one"));

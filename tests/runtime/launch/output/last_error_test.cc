@@ -117,7 +117,7 @@ TEST(LastErrorTest, WarningsOfPythonAreNoErrors) {
   EXPECT_EQ(LastOf("error: the last Warning: level 3\n"), "error: the last Warning: level 3");
 }
 
-TEST(LastErrorTest, WhatEndsAProcessOfCppReplacesAnExceptionThatWasCaught) {
+TEST(LastErrorTest, FatalErrorOfCppReplacesAnExceptionThatWasCaught) {
   EXPECT_EQ(LastOf(absl::StrCat(kTraceback,
                                 "KeyError: 'lr'\nterminate called after throwing an instance of "
                                 "'std::runtime_error'\n  what():  disk on fire\n")),

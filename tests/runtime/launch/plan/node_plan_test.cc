@@ -54,7 +54,7 @@ TEST(NodePlanTest, TheLeaderBeginsWithItsOwnHostAndWaitsForTheSmallestJob) {
 }
 
 // The connection is not secret: every node has its own variables.
-TEST(NodePlanTest, NothingIsSentToOtherNodes) {
+TEST(NodePlanTest, OtherNodesReceiveNoVariables) {
   LaunchOptions options = Options();
   options.settings["TOKEN"] = "hush";
   EXPECT_THAT(PlanNodesJob(options, Facts()).elastic->describe_host("beta").variables, IsEmpty());

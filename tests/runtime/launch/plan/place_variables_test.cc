@@ -61,7 +61,7 @@ TEST(PlaceScriptTest, AShellTurnsMpirunsVariablesIntoThoseOfThePlace) {
             "RONDA_CROSS_SIZE=2 RONDA_LOCAL_RANK=1 RONDA_LOCAL_SIZE=4 RONDA_RANK=5 RONDA_SIZE=8 WORLD_SIZE=8 ");
 }
 
-TEST(PlaceScriptTest, WhatIsNotKnownIsNotSet) {
+TEST(PlaceScriptTest, UnknownPlaceIsNotSet) {
   EXPECT_EQ(EnvironmentAfter("M_RANK=5 M_SIZE=8", PlaceScript(kMpirun, 8, 0)),
             "HOROVOD_RANK=5 HOROVOD_SIZE=8 RANK=5 RONDA_RANK=5 RONDA_SIZE=8 WORLD_SIZE=8 ");
 }

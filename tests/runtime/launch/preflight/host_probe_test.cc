@@ -41,7 +41,7 @@ class SilentServer {
   int port_ = 0;
 };
 
-TEST(EchoTest, WhoAsksIsAnswered) {
+TEST(EchoTest, ProbeIsAnswered) {
   const auto server = EchoServer::Listen(kLoopback);
   ASSERT_TRUE(server.ok()) << server.status();
   for (int i = 0; i < 3; ++i) {
@@ -72,7 +72,7 @@ TEST(EchoTest, APortWhereNobodyListensIsRefused) {
   EXPECT_THAT(status.message(), HasSubstr("refused"));
 }
 
-TEST(EchoTest, WhoDoesNotAnswerIsNotWaitedForForEver) {
+TEST(EchoTest, WaitForASilentHostEnds) {
   const SilentServer server;
   const absl::Status status = TryEcho(kLoopback, kLoopback, server.port(), absl::Milliseconds(50));
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;

@@ -188,7 +188,7 @@ TEST(HostFactsTest, AreReadAsTheyWereWritten) {
   EXPECT_THAT(Parse("mpi="), ElementsAre(Pair("mpi", "")));
 }
 
-TEST(HostFactsTest, WhatALoginShellPrintsIsLeftOut) {
+TEST(HostFactsTest, OutputOfALoginShellIsLeftOut) {
   for (const char* line : {"", "Welcome to h2!", "Last login: Mon = Tue", "PATH=/bin", "."}) {
     EXPECT_THAT(Parse(line), IsEmpty()) << line;
   }

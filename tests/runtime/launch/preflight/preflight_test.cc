@@ -98,7 +98,7 @@ TEST(PreflightTest, AHostThatDoesNotReachTheOthersIsNamed) {
   EXPECT_THAT(Check({"h1", "h3"}).problems, ElementsAre("h3 does not reach h1 (lo): cannot connect: No route to host"));
 }
 
-TEST(PreflightTest, WhatKeepsAHostFromAnsweringIsTold) {
+TEST(PreflightTest, ReasonOfASilentHostIsReported) {
   EXPECT_THAT(Check({"h1", "h4", "h5"}).problems, ElementsAre("h4 cannot be asked: h4: Permission denied (publickey).",
                                                               "h5 cannot be asked: it has ended without a word"));
 }

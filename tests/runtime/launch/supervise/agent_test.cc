@@ -47,7 +47,7 @@ TEST(AgentMessageTest, MessagesComeBackHoweverTheStreamIsCut) {
   }
 }
 
-TEST(AgentMessageTest, WhatComesBeforeTheGreetingIsNoMessage) {
+TEST(AgentMessageTest, OutputBeforeTheGreetingIsNoMessage) {
   for (const size_t piece : {1, 5, 1000000}) {
     AgentMessageReader reader(Source::kAgentsOutput);
     const std::string text = "Welcome to host b!\nronda-agen";

@@ -133,7 +133,7 @@ TEST(StartMarkTest, OutputWithoutAMarkIsTheRanksOwn) {
   }
 }
 
-TEST(StartMarkTest, NothingIsHeldBackThatCannotBeTheMark) {
+TEST(StartMarkTest, TextThatCannotBeTheMarkIsNotHeldBack) {
   StartMarkReader reader;
   std::string own;
   reader.Feed("ronda: half a line", [&](absl::string_view bytes) { absl::StrAppend(&own, bytes); });
@@ -207,7 +207,7 @@ TEST(TaggedOutputTest, CutsAnywhereMakeNoDifference) {
   EXPECT_EQ(TakenApart(bytes, 13), whole);
 }
 
-TEST(TaggedOutputTest, WhatOnlyLooksLikeAMarkIsText) {
+TEST(TaggedOutputTest, TextThatResemblesAMarkIsText) {
   for (const char* text :
        {"[1,4]<stdout>:x", "[1,]<stdout>:", "[,1]<stdout>:", "[1,1]<stdin>:", "[1,1] <stdout>:", "[[1",
         "[99999999999,1]<stdout>:", "[1,99999999999]<stdout>:", "[1,1]<stdout>x", "[a,1]<stdout>:"}) {

@@ -22,7 +22,7 @@ class ShutdownScheduleTest : public ::testing::Test {
   ShutdownSchedule schedule_{{.settle = kSettle, .grace = kGrace}};
 };
 
-TEST_F(ShutdownScheduleTest, NothingIsDueWhileTheJobRuns) {
+TEST_F(ShutdownScheduleTest, RunningJobHasNoDeadline) {
   EXPECT_EQ(schedule_.deadline(), absl::InfiniteFuture());
   EXPECT_EQ(schedule_.Due(start_ + absl::Hours(1000)), std::nullopt);
   EXPECT_EQ(schedule_.phase(), Phase::kRunning);

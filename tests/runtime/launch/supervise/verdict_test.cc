@@ -120,7 +120,7 @@ TEST(VerdictTest, FailureIsDescribedInOneLine) {
             "rank 0 (pid 1, host h) exited with code 3");
 }
 
-TEST(VerdictTest, WhatNobodyKnowsIsLeftOut) {
+TEST(VerdictTest, UnknownFactsAreLeftOut) {
   EXPECT_EQ(DescribeFailure({.rank = 1, .host = "h", .exit_code = 3}), "rank 1 (host h) exited with code 3");
   EXPECT_EQ(DescribeFailure({.rank = -1, .pid = 4, .host = "h", .signal = SIGSEGV}),
             "a rank (pid 4, host h) was killed by signal 11 (SIGSEGV)");

@@ -15,7 +15,7 @@
 #include "runtime/base/unique_fd.h"
 #include "runtime/monitor/serve/http_server.h"
 #include "tests/runtime/monitor/serve/http_client.h"
-#include "tests/runtime/monitor/serve/memory_stream.h"
+#include "tests/runtime/monitor/serve/memory_byte_stream.h"
 
 namespace ronda {
 namespace {
@@ -23,7 +23,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using testing::MemoryStream;
+using testing::MemoryByteStream;
 using ::testing::Not;
 using testing::Receive;
 using testing::Send;
@@ -49,7 +49,7 @@ std::string TextOf(const Question& question) {
 }
 
 std::string SendBytes(const std::string& request, size_t piece = 1 << 16) {
-  MemoryStream stream(request, piece);
+  MemoryByteStream stream(request, piece);
   HttpSite(MakeAccess(), Pages).Answer(&stream);
   return stream.written();
 }
@@ -108,7 +108,7 @@ TEST(HttpSiteTest, DoesNotReadABody) {
   Question question = {.line = "POST /metrics HTTP/1.1"};
   question.headers.emplace_back("Content-Length: 1000000");
   const std::string request = TextOf(question) + std::string(1'000'000, 'x');
-  MemoryStream stream(request);
+  MemoryByteStream stream(request);
   HttpSite(MakeAccess(), Pages).Answer(&stream);
   EXPECT_THAT(stream.written(), StartsWith("HTTP/1.1 405 "));
   EXPECT_GE(stream.unread(), request.size() - HttpSite::kMostRequestBytes);
@@ -117,14 +117,14 @@ TEST(HttpSiteTest, DoesNotReadABody) {
 TEST(HttpSiteTest, ReadsNoMoreThanItsLimit) {
   for (const std::string& start : {std::string("GET /"), TextOf({}).substr(0, 40) + "X: ", std::string()}) {
     const std::string request = start + std::string(1 << 20, 'x');
-    MemoryStream stream(request);
+    MemoryByteStream stream(request);
     HttpSite(MakeAccess(), Pages).Answer(&stream);
     EXPECT_THAT(stream.written(), Not(HasSubstr("up 1")));
     EXPECT_EQ(stream.unread(), request.size() - HttpSite::kMostRequestBytes);
   }
   std::string many = "GET /metrics HTTP/1.1\r\n";
   while (many.size() < (1 << 20)) many += "A: b\r\n";
-  MemoryStream stream(many);
+  MemoryByteStream stream(many);
   HttpSite(MakeAccess(), Pages).Answer(&stream);
   EXPECT_EQ(stream.unread(), many.size() - HttpSite::kMostRequestBytes);
 }

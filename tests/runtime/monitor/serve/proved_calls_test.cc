@@ -82,7 +82,7 @@ TEST_F(ProvedCallsTest, ProofCountsOnce) {
   EXPECT_EQ(GetJobs(request).status().code(), absl::StatusCode::kUnauthenticated);
 }
 
-TEST_F(ProvedCallsTest, NothingCanBeChangedOverTheNetwork) {
+TEST_F(ProvedCallsTest, NetworkCallsChangeNothing) {
   for (const char* method : {"StartTimeline", "StopTimeline", "StopJob", "Nothing"}) {
     const auto answer = calls_.Answer(kPrefix + method, Proved(Nonce(), kSecret, method).SerializeAsString());
     EXPECT_EQ(answer.status().code(), absl::StatusCode::kPermissionDenied) << method;
@@ -162,7 +162,7 @@ TEST(HostReportTest, RanksAreToldAsTheyAre) {
   EXPECT_EQ(heard.sample.last->time, absl::Seconds(961));
 }
 
-TEST(HostReportTest, WhatNoRankDoesIsRefused) {
+TEST(HostReportTest, ImpossibleReportOfARankIsRefused) {
   const auto is_refused = [](const auto& spoil) {
     JobSnapshot job = testing::MakeJob("alpha", 1);
     job.ranks[0].sample.buckets = 9;

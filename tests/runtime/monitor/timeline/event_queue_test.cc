@@ -31,7 +31,7 @@ TEST(EventQueueTest, KeepsTheOrder) {
   EXPECT_EQ(queue.TakeDropped(), 0);
 }
 
-TEST(EventQueueTest, WhatFindsItFullIsDroppedAndCounted) {
+TEST(EventQueueTest, FullQueueDropsAndCountsEvents) {
   EventQueue queue(4);
   for (int i = 0; i < 7; ++i) queue.Push(Numbered(i));
   EXPECT_EQ(queue.TakeDropped(), 3);

@@ -104,7 +104,7 @@ TEST(TraceBuilderTest, VetoedTensorIsNegotiatedFromItsSubmissionOn) {
   EXPECT_EQ(Named(events, "ALLREDUCE")[0].args.at("outcome"), "vetoed");
 }
 
-TEST(TraceBuilderTest, WhatIsUnderWayIsDrawnWithoutAnEnd) {
+TEST(TraceBuilderTest, UnfinishedEventIsDrawnWithoutAnEnd) {
   std::vector<TimelineEvent> run = NegotiatedRun();
   const std::vector<std::vector<std::string>> expected = {
       {"w 10-"},
@@ -134,7 +134,7 @@ TEST(TraceBuilderTest, FailedTensorEndsWhereItWas) {
   EXPECT_EQ(Named(events, "w")[0].args.at("outcome"), "failed");
 }
 
-TEST(TraceBuilderTest, WhatBeganBeforeTheTimelineIsDrawnAsFarAsItIsKnown) {
+TEST(TraceBuilderTest, EventFromBeforeTheTimelineIsDrawnAsFarAsItIsKnown) {
   const std::vector<TimelineEvent> run = NegotiatedRun();
   for (size_t first = 1; first < run.size(); ++first) {
     const auto events = DrawAll({run.begin() + static_cast<ptrdiff_t>(first), run.end()});

@@ -70,7 +70,7 @@ TEST(FusionPlanner, ReducescattersFuseAmongThemselves) {
               ElementsAre(ElementsAre(1, 3), ElementsAre(2, 4)));
 }
 
-TEST(FusionPlanner, NothingElseFuses) {
+TEST(FusionPlanner, OtherOperationsDoNotFuse) {
   for (int op = 0; op < kOpTypeCount; ++op) {
     TensorRequest request = Floats(1);
     request.op = static_cast<OpType>(op);
@@ -79,7 +79,7 @@ TEST(FusionPlanner, NothingElseFuses) {
   }
 }
 
-TEST(FusionPlanner, WhatIsOnAGpuFusesWithItsLikeOnly) {
+TEST(FusionPlanner, TensorsOnAGpuFuseOnlyWithEachOther) {
   TensorRequest device = Floats(1);
   device.memory = Memory::kCuda;
   EXPECT_THAT(Plan(1 << 20, {Floats(1), device, Floats(1), device}), ElementsAre(ElementsAre(1, 3), ElementsAre(2, 4)));
@@ -122,7 +122,7 @@ TEST(FusionPlanner, TensorsWithoutTheSameRanksDoNotMix) {
   EXPECT_EQ(plan[2].absent, Absent::kCountedAsZeros);
 }
 
-TEST(FusionPlanner, WhatIsNotCachedIsSpelledOut) {
+TEST(FusionPlanner, UncachedTensorIsSpelledOut) {
   const auto response = std::make_shared<const Response>(Response{Floats(1), {}});
   const std::vector<Bucket> plan = FusionPlanner({}).Plan({{.response = response}});
   EXPECT_THAT(plan.at(0).executions, ElementsAre(Execution(*response)));

@@ -128,7 +128,7 @@ TEST(SchedulePlanner, NoTensorOvertakesOneThatItMayHaveWaitedFor) {
               ElementsAre(ElementsAre(1), ElementsAre(2), ElementsAre(3)));
 }
 
-TEST(SchedulePlanner, WhatDoesNotFuseHasABucketOfItsOwn) {
+TEST(SchedulePlanner, TensorThatDoesNotFuseHasItsOwnBucket) {
   TensorRequest broadcast = Floats(1);
   broadcast.op = OpType::kBroadcast;
   EXPECT_THAT(Plan({Ready(1, absl::ZeroDuration(), broadcast), Ready(2, absl::ZeroDuration(), broadcast),
@@ -280,7 +280,7 @@ TEST_F(ScheduleDetectorTest, ASmallerSetBeginsTheRunAnewToo) {
   EXPECT_TRUE(detector_.complete());
 }
 
-TEST_F(ScheduleDetectorTest, WhatIsInAListWithSomethingElseDoesNotCount) {
+TEST_F(ScheduleDetectorTest, BucketOfAMixedListDoesNotCount) {
   List({1, 2});
   List({1, 2});
   detector_.Release(1, now_);

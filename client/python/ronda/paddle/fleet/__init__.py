@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 from typing import Any, TypeVar
 
-import paddle  # type: ignore[import]
+import paddle  # type: ignore[import-not-found]
 
 from ronda import errors, job, process_sets
 from ronda._library import native

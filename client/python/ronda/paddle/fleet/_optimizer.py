@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import paddle  # type: ignore[import]
+import paddle  # type: ignore[import-not-found]
 
 from ronda._library import native
 from ronda.handles import Handle

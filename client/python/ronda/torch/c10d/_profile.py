@@ -17,9 +17,9 @@ from torch.autograd import profiler
 from ronda.torch.c10d import _versions
 
 _autograd: Any = getattr(torch._C, "_autograd", torch.autograd)
-
+_torch_autograd: Any = torch.autograd
 is_on: Callable[[], bool] = getattr(
-    _autograd, "_profiler_enabled", torch.autograd._profiler_enabled
+    _autograd, "_profiler_enabled", _torch_autograd._profiler_enabled
 )
 
 # If another thread ends an event, torch treats it as an asynchronous operation's.

@@ -78,7 +78,6 @@ def not_compiled(method: _Method) -> _Method:
         return method
     set_compiler: Any = torch._C._dynamo.eval_frame.set_eval_frame
 
-    @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         compiler = set_compiler(None)
         try:
@@ -87,7 +86,7 @@ def not_compiled(method: _Method) -> _Method:
             set_compiler(compiler)
 
     _skip_frames(call.__code__)
-    return call  # type: ignore[return-value]
+    return functools.wraps(method)(call)  # type: ignore[return-value]
 
 
 # -- Options --

@@ -44,4 +44,4 @@ def _prepare(
     return _NAME, devices
 
 
-PartialState._prepare_backend = _prepare  # type: ignore[method-assign]
+PartialState._prepare_backend = _prepare

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef RONDA_TESTS_RUNTIME_CONTROL_TREE_MEMORY_STREAM_H_
-#define RONDA_TESTS_RUNTIME_CONTROL_TREE_MEMORY_STREAM_H_
+#ifndef RONDA_TESTS_RUNTIME_CONTROL_TREE_MEMORY_CONTROL_STREAM_H_
+#define RONDA_TESTS_RUNTIME_CONTROL_TREE_MEMORY_CONTROL_STREAM_H_
 
 #include <deque>
 #include <functional>
@@ -18,12 +18,12 @@ namespace ronda::testing {
 
 // One end of a stream within the process. It does not use gRPC, because ThreadSanitizer cannot follow gRPC's own
 // threads. Each end has a thread that calls its owner.
-class MemoryStream final : public ControlStream {
+class MemoryControlStream final : public ControlStream {
  public:
   // Makes both ends. Gives the parent's end to `parent`, and returns the child's end, which the caller must open.
   static ControlStream* Connect(ControlCore& parent) {
-    auto* const parents = new MemoryStream();
-    auto* const childs = new MemoryStream();
+    auto* const parents = new MemoryControlStream();
+    auto* const childs = new MemoryControlStream();
     parents->inbox_->other = childs->inbox_;
     childs->inbox_->other = parents->inbox_;
     parent.OnAccepted(parents);
@@ -94,4 +94,4 @@ class MemoryStream final : public ControlStream {
 
 }  // namespace ronda::testing
 
-#endif  // RONDA_TESTS_RUNTIME_CONTROL_TREE_MEMORY_STREAM_H_
+#endif  // RONDA_TESTS_RUNTIME_CONTROL_TREE_MEMORY_CONTROL_STREAM_H_

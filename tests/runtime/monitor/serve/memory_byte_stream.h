@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef RONDA_TESTS_RUNTIME_MONITOR_SERVE_MEMORY_STREAM_H_
-#define RONDA_TESTS_RUNTIME_MONITOR_SERVE_MEMORY_STREAM_H_
+#ifndef RONDA_TESTS_RUNTIME_MONITOR_SERVE_MEMORY_BYTE_STREAM_H_
+#define RONDA_TESTS_RUNTIME_MONITOR_SERVE_MEMORY_BYTE_STREAM_H_
 
 #include <algorithm>
 #include <string>
@@ -13,9 +13,9 @@
 namespace ronda::testing {
 
 // A connection whose other end has sent `request`, in pieces of at most `piece` bytes, and says no more.
-class MemoryStream final : public ByteStream {
+class MemoryByteStream final : public ByteStream {
  public:
-  explicit MemoryStream(absl::string_view request, size_t piece = 1 << 16) : rest_(request), piece_(piece) {}
+  explicit MemoryByteStream(absl::string_view request, size_t piece = 1 << 16) : rest_(request), piece_(piece) {}
 
   ssize_t Read(char* to, size_t at_most) override {
     const size_t bytes = rest_.copy(to, std::min(at_most, piece_));
@@ -38,4 +38,4 @@ class MemoryStream final : public ByteStream {
 
 }  // namespace ronda::testing
 
-#endif  // RONDA_TESTS_RUNTIME_MONITOR_SERVE_MEMORY_STREAM_H_
+#endif  // RONDA_TESTS_RUNTIME_MONITOR_SERVE_MEMORY_BYTE_STREAM_H_

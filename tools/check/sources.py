@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The files of the repository, and which of them a check looks at."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+import subprocess
+
+CPP = (".cc", ".h", ".hpp", ".c", ".cu", ".cuh")
+PYTHON = (".py", ".pyi")
+
+
+class CheckError(Exception):
+    """A check cannot run. The text names the cause and the remedy."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One line that breaks a rule."""
+
+    path: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.text}"
+
+
+def git(root: pathlib.Path, *arguments: str) -> str:
+    """What git prints. An error of git becomes a CheckError."""
+    done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise CheckError(f"git {' '.join(arguments)} fails in {root}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _succeeds(root: pathlib.Path, *arguments: str) -> bool:
+    done = subprocess.run(["git", *arguments], cwd=root, capture_output=True)
+    return done.returncode == 0
+
+
+def _branch_point(root: pathlib.Path) -> str | None:
+    """The commit at which the branch left main; None on main, and without a main."""
+    head = git(root, "rev-parse", "HEAD").strip()
+    for main in ("origin/main", "main"):
+        if _succeeds(root, "merge-base", main, "HEAD"):
+            point = git(root, "merge-base", main, "HEAD").strip()
+            if point != head:
+                return point
+    return None
+
+
+def _change_base(root: pathlib.Path, branch_point: str | None) -> str | None:
+    """The commit with which a change is compared: on main, the one before the last, if any."""
+    if branch_point or not _succeeds(root, "rev-parse", "--verify", "--quiet", "HEAD~1"):
+        return branch_point
+    return git(root, "rev-parse", "HEAD~1").strip()
+
+
+@dataclasses.dataclass(frozen=True)
+class Sources:
+    """The files that git knows or would add.
+
+    Attributes:
+        root: of the repository.
+        files: all of them, relative to `root`.
+        selected: those that a check of single files looks at.
+        branch_point: the commit at which the branch left main; None on main.
+    """
+
+    root: pathlib.Path
+    files: tuple[str, ...]
+    selected: frozenset[str]
+    branch_point: str | None = None
+
+    @classmethod
+    def of(cls, root: pathlib.Path, everything: bool) -> Sources:
+        """All files, of which the changed ones or all are selected."""
+        listed = git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        files = tuple(
+            path for path in sorted(set(listed.split("\0"))) if path and (root / path).is_file()
+        )
+        branch_point = _branch_point(root)
+        base = _change_base(root, branch_point)
+        if everything or base is None:
+            return cls(root, files, frozenset(files), branch_point)
+        changed = set(git(root, "diff", "-z", "--name-only", base).split("\0"))
+        new = set(git(root, "ls-files", "-z", "--others", "--exclude-standard").split("\0"))
+        return cls(root, files, frozenset(files) & (changed | new), branch_point)
+
+    def all(self, *endings: str) -> list[str]:
+        """The files with one of these endings."""
+        return [path for path in self.files if path.endswith(endings)]
+
+    def chosen(self, *endings: str) -> list[str]:
+        """The selected files with one of these endings."""
+        return [path for path in self.all(*endings) if path in self.selected]
+
+    def lines(self, path: str) -> list[str]:
+        """The lines of a file, without their ends."""
+        return _text(self.root / path).splitlines()
+
+    def text(self, path: str) -> str:
+        """The text of a file."""
+        return _text(self.root / path)
+
+
+@functools.cache
+def _text(path: pathlib.Path) -> str:
+    return path.read_text(encoding="utf-8")

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Rules about the lines of single files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sources import CPP, PYTHON, Finding, Sources
+
+SOURCES = (*CPP, *PYTHON, ".proto", ".sh", ".bzl", ".bazel")
+_LONGEST_FILE = 600
+
+# Words without a technical meaning here, with better ones. No identifier contains them.
+_BANNED_WORDS = {
+    "card": "header, or device name",
+    "farewell": "leave, or shut down",
+    "ground": "reason",
+    "herald": "announcement",
+    "parcel": "message, or chunk",
+    "plea": "request",
+    "soul": "rank, or process",
+    "stranger": "another job, or an unauthenticated connection",
+    "tally": "count",
+}
+
+# Calls that do harm: a pattern, the folders and endings of files that may not contain it, the files
+# that may, and the remedy.
+_CALLS = (
+    # gRPC takes deadlines as calendar times, and converts them to steady ones at once. Two tests
+    # replace the clock.
+    (
+        re.compile(r"absl::Now\(|system_clock|CLOCK_REALTIME"),
+        ("", (".cc", ".h", ".hpp")),
+        (
+            "runtime/base/clock.h",
+            "runtime/net/hosts_plugin.cc",
+            "tests/multiprocess/shifted_clock.cc",
+            "tests/simulation/virtual_calls.cc",
+        ),
+        "this waits by the calendar, which may jump: call SteadyNow(), or CalendarNow() for a date "
+        "(runtime/base/clock.h)",
+    ),
+    # An Abseil table that has found no memory to grow cannot be destroyed. Members of a state that
+    # is then abandoned (Runtime::AbandonState) may be such tables; variables of a function may not.
+    (
+        re.compile(r"flat_hash_(map|set)"),
+        (("runtime/", "client/"), (".cc",)),
+        (),
+        "a table of Abseil that lacks memory corrupts the heap: use one of the standard library",
+    ),
+)
+
+
+def check_license_lines(sources: Sources) -> Iterator[Finding]:
+    """Every source file names its license in one of its first two lines."""
+    for path in sources.chosen(*SOURCES):
+        head = sources.lines(path)[:2]
+        if head and not any("SPDX-License-Identifier: Apache-2.0" in line for line in head):
+            yield Finding(path, 1, "begin the file with: SPDX-License-Identifier: Apache-2.0")
+
+
+def check_file_length(sources: Sources) -> Iterator[Finding]:
+    """A source file is one idea of at most 600 lines."""
+    for path in sources.chosen(*SOURCES):
+        length = len(sources.lines(path))
+        if length > _LONGEST_FILE:
+            yield Finding(path, length, f"{length} lines: split the file, {_LONGEST_FILE} are most")
+
+
+def check_white_space(sources: Sources) -> Iterator[Finding]:
+    """No tab, no space at the end of a line, and a line end at the end of a file."""
+    for path in sources.chosen(*SOURCES, ".md"):
+        text = sources.text(path)
+        for number, line in enumerate(text.split("\n"), 1):
+            if "\t" in line:
+                yield Finding(path, number, "tab: use spaces")
+            if line.endswith((" ", "\r")):
+                yield Finding(path, number, "the line ends with white space: remove it")
+        if text and not text.endswith("\n"):
+            yield Finding(path, text.count("\n") + 1, "the last line has no end: add one")
+
+
+def check_words(sources: Sources) -> Iterator[Finding]:
+    """No identifier contains a banned word."""
+    words = "|".join(_BANNED_WORDS)
+    # A word in snake_case, camelCase or CamelCase, also in the plural.
+    pattern = re.compile(
+        rf"(?<![a-zA-Z])({words})s?(?![a-z])|(?<![A-Z])({words.title()})s?(?![a-z])"
+    )
+    for path in sources.chosen(*CPP, *PYTHON, ".proto"):
+        for number, line in enumerate(_without_prose(sources.lines(path), path), 1):
+            for match in pattern.finditer(line):
+                word = (match[1] or match[2]).lower()
+                yield Finding(path, number, f"'{word}' names nothing: {_BANNED_WORDS[word]}")
+
+
+def _without_prose(lines: list[str], path: str) -> Iterator[str]:
+    """The lines without their strings and comments; of Python's, docstrings are left out too."""
+    comment, string = r"//.*", r'"(?:\\.|[^"\\])*"'
+    if path.endswith(PYTHON):
+        comment, string = r"#.*", rf"{string}|'(?:\\.|[^'\\])*'"
+    inside = False
+    for line in lines:
+        quotes = line.count('"""')
+        yield "" if inside or quotes else re.sub(comment, "", re.sub(string, '""', line))
+        inside ^= quotes % 2 == 1
+
+
+def check_calls(sources: Sources) -> Iterator[Finding]:
+    """No source calls what does harm in it."""
+    for pattern, (folders, endings), allowed, remedy in _CALLS:
+        for path in sources.chosen(*endings):
+            if path in allowed or not path.startswith(folders):
+                continue
+            for number, line in enumerate(sources.lines(path), 1):
+                if pattern.search(line):
+                    yield Finding(path, number, remedy)
