@@ -18,7 +18,7 @@ inline absl::Duration MonotonicTime() { return absl::FromChrono(std::chrono::ste
 // MonotonicTime as a point in time, for deadlines and ages. Its date has no meaning.
 inline absl::Time SteadyNow() { return absl::FromUnixSeconds(1'000'000'000) + MonotonicTime(); }
 
-// The date and time, for display. It may jump, so no code waits for it (tools/lint.sh).
+// The date and time, for display. It may jump, so no code waits for it (tools/check).
 inline absl::Time CalendarNow() { return absl::Now(); }
 
 // A source of time, which tests replace by FakeClock (tests/testing/fakes.h).
