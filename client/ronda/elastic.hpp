@@ -44,7 +44,7 @@
 #include "training/random.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace elastic {
 
 // The epoch in which the body of run() is called.
@@ -388,7 +388,7 @@ End run(State& state, Body&& body, const RunOptions& options) {
 }
 
 }  // namespace elastic
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_ELASTIC_HPP_

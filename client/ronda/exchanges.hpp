@@ -17,7 +17,7 @@
 #include "tensor.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 
 using Dims = std::vector<std::int64_t>;
 
@@ -384,7 +384,7 @@ inline void recv(const Tensor& tensor, int from, int tag = 0, const CallOptions&
   try_recv(tensor, from, tag, call).throw_if_error();
 }
 
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_EXCHANGES_HPP_

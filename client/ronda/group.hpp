@@ -16,7 +16,7 @@
 #include "tensor.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 
 // Allreduces that are checked once, announced separately in each step, and waited for together. See groups.h.
 //
@@ -103,7 +103,7 @@ inline PreparedGroup prepare_group(const std::string& name, const std::vector<Te
   return try_prepare_group(name, in_place, options, call).value();
 }
 
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_GROUP_HPP_

@@ -16,7 +16,7 @@
 #include "status.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 
 // Called with the status of the operation that has completed.
 using Callback = std::function<void(const Status& status)>;
@@ -294,7 +294,7 @@ std::vector<OutputHandle<T>> take_over(const std::vector<ronda_handle>& handles,
 }
 
 }  // namespace detail
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_HANDLE_HPP_

@@ -15,7 +15,7 @@
 #include "status.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 
 // Settings that override the environment (RONDA_*). Options that are not set keep the environment's value, or the
 // default. Zero switches a feature off. Rank 0's fusion threshold, cache capacity and stall times apply to the whole
@@ -214,7 +214,7 @@ inline ronda_statistics statistics() {
   return numbers;
 }
 
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_JOB_HPP_

@@ -21,7 +21,7 @@
 #include "tensor.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace detail {
 
 using SubmitObject = ronda_status (*)(const ronda_object_args*, ronda_handle*);
@@ -213,7 +213,7 @@ SparseRows<T> sparse_allreduce(const std::string& name, const SparseRows<T>& row
   return try_sparse_allreduce(name, rows, row_shape, op, call).value();
 }
 
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_OBJECTS_HPP_

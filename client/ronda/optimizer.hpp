@@ -22,7 +22,7 @@
 #include "tensor.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 
 // Copies `parameters` from rank `root` to all ranks. Starts all copies at once and then waits, also for those in a
 // GPU's memory. Every rank passes tensors of the same names, shapes and dtypes, in any order.
@@ -433,7 +433,7 @@ class DistributedOptimizer {
   std::int64_t skipped_steps_ = 0;
 };
 
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_OPTIMIZER_HPP_

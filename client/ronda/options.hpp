@@ -15,7 +15,7 @@
 #include "tensor.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 
 // The ranks among which an operation runs, and how long it may wait for a rank.
 //
@@ -110,7 +110,7 @@ inline Status check_into(const std::string& group, std::size_t tensors, const st
 }
 
 }  // namespace detail
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_OPTIONS_HPP_

@@ -20,7 +20,7 @@
 #include "status.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 
 // A process set, represented by its id: a number that can be copied freely and does not keep the set alive. By default
 // all ranks of the job.
@@ -112,7 +112,7 @@ inline std::vector<ProcessSet> process_sets() {
   return std::vector<ProcessSet>(ids.begin(), ids.end());
 }
 
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_PROCESS_SET_HPP_

@@ -16,7 +16,7 @@
 #include "tensor.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace detail {
 
 // Refuses zero factors, because zero means "not set" in the C ABI.
@@ -246,7 +246,7 @@ std::vector<OutputHandle<T>> grouped_reducescatter_async(const std::string& grou
   return try_grouped_reducescatter_async<T>(group, inputs, options, call, into).value();
 }
 
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_REDUCTIONS_HPP_

@@ -25,7 +25,7 @@
 #include "status.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace detail {
 
 // The process of a rank, as seen by the process that has spawned it.
@@ -227,7 +227,7 @@ inline void spawn(int size, const std::function<void()>& body, const Options& op
   try_spawn(size, body, options).throw_if_error();
 }
 
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_SPAWN_HPP_

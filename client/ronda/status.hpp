@@ -13,7 +13,7 @@
 
 namespace ronda {
 // Inline, so that users write ronda::Error, and the users' symbols cannot clash with those inside the library.
-inline namespace v1 {
+inline namespace abi1 {
 
 // The exception of the throwing functions. Its what() names the tensor and the affected ranks, and gives advice.
 class Error : public std::runtime_error {
@@ -88,7 +88,7 @@ inline Status to_status(ronda_status code) { return code == RONDA_OK ? Status() 
 inline Status invalid_argument(std::string message) { return Status(RONDA_ERROR_INVALID_ARGUMENT, std::move(message)); }
 
 }  // namespace detail
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_STATUS_HPP_

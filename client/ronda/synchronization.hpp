@@ -13,7 +13,7 @@
 #include "status.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 
 // Waits until every rank of the set has called it as often as this rank.
 inline Status try_barrier(const ProcessSet& set = {}) { return detail::to_status(ronda_barrier(set.id())); }
@@ -78,7 +78,7 @@ inline int last_rank(const Handle& join) {
   return rank;
 }
 
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_SYNCHRONIZATION_HPP_

@@ -15,7 +15,7 @@
 #include "status.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 
 // The bits of 16-bit floating-point numbers, for trainers without their own type for them.
 struct float16 {
@@ -171,7 +171,7 @@ Status check_dtype(const Tensor& tensor) {
 }
 
 }  // namespace detail
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TENSOR_HPP_

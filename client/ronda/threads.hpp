@@ -14,7 +14,7 @@
 #include "status.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace detail {
 
 // The body of run_threads(), and the first exception that leaves it.
@@ -78,7 +78,7 @@ inline void run_threads(int size, const std::function<void()>& body, const Optio
 inline ronda_context current() noexcept { return ronda_current(); }
 inline void make_current(ronda_context context) { detail::to_status(ronda_make_current(context)).throw_if_error(); }
 
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_THREADS_HPP_

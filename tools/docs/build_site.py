@@ -196,6 +196,6 @@ def build(folder: pathlib.Path) -> pathlib.Path:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     print(f"the site: {build(pathlib.Path(sys.argv[1]).resolve())}/index.html")

@@ -26,7 +26,7 @@
 #include "tensor.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace torch {
 
 // An operation in flight on tensors that have the same shape on every rank. It keeps the tensors alive. Its destructor
@@ -199,7 +199,7 @@ inline at::Tensor alltoall(const std::string& name, const at::Tensor& tensor,
 }
 
 }  // namespace torch
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TORCH_COLLECTIVES_HPP_

@@ -29,7 +29,7 @@
 #include "tensor.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace torch {
 
 struct DistributedDataParallelOptions {
@@ -253,7 +253,7 @@ void data_parallel(int ranks, const ::torch::nn::ModuleHolder<Module>& module, c
 }
 
 }  // namespace torch
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TORCH_DATA_PARALLEL_HPP_

@@ -26,7 +26,7 @@
 #include "tensor.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace torch {
 namespace detail {
 
@@ -209,7 +209,7 @@ class GradientReducer {
 
 }  // namespace detail
 }  // namespace torch
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TORCH_GRADIENT_REDUCER_HPP_

@@ -20,7 +20,7 @@
 #include "tensor.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace torch {
 
 // Wraps a libtorch optimizer. It communicates each gradient as soon as backward has accumulated it, while backward goes
@@ -128,7 +128,7 @@ class DistributedOptimizer {
 };
 
 }  // namespace torch
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TORCH_OPTIMIZER_HPP_

@@ -25,7 +25,7 @@
 #include "tensor.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace torch {
 
 // Named tensors, as module->named_parameters() returns them.
@@ -154,7 +154,7 @@ inline void broadcast_optimizer_state(::torch::optim::Optimizer& optimizer, int 
 }
 
 }  // namespace torch
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TORCH_PARAMETERS_HPP_

@@ -19,7 +19,7 @@
 #include "tensor.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace torch {
 
 using training::DistributedSamplerOptions;
@@ -104,7 +104,7 @@ class DistributedSampler : public ::torch::data::samplers::Sampler<> {
 };
 
 }  // namespace torch
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TORCH_SAMPLER_HPP_

@@ -24,7 +24,7 @@
 #include "tensor.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace torch {
 namespace detail {
 
@@ -253,7 +253,7 @@ void convert_sync_batchnorm(const ::torch::nn::ModuleHolder<Module>& module, con
 }
 
 }  // namespace torch
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TORCH_SYNC_BATCH_NORM_HPP_

@@ -14,7 +14,7 @@
 #include "../tensor.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 // Functions here throw Error, and let libtorch's own exceptions pass. In this namespace the name of libtorch's
 // namespace begins with two colons: ::torch::nn.
 namespace torch {
@@ -114,7 +114,7 @@ inline Tensor view(std::string name, const at::Tensor& tensor) {
 }
 
 }  // namespace torch
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TORCH_TENSOR_HPP_

@@ -21,7 +21,7 @@
 #include "checkpoint_file.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace training {
 
 struct CheckpointOptions {
@@ -196,7 +196,7 @@ class Checkpoints {
 };
 
 }  // namespace training
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TRAINING_CHECKPOINT_HPP_

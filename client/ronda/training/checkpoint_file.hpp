@@ -30,7 +30,7 @@
 #include "../tensor.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace detail {
 
 // CRC-32 of ISO 3309, eight bytes at a time. Kounavis and Berry, "A systematic approach to building high performance,
@@ -314,7 +314,7 @@ inline Status read_checkpoint(const std::string& path, const std::vector<Tensor>
 }
 
 }  // namespace detail
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TRAINING_CHECKPOINT_FILE_HPP_

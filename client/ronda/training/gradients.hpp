@@ -18,7 +18,7 @@
 #include "../tensor.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace detail {
 
 // Calls `visit(element)` with a reference to each element of `gradient`.
@@ -117,7 +117,7 @@ inline double clip_by_global_norm(const std::vector<Tensor>& gradients, double m
 }
 
 }  // namespace training
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TRAINING_GRADIENTS_HPP_

@@ -19,7 +19,7 @@
 #include "../tensor.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace training {
 
 // A schedule of learning rates: a base, times the factors of the parts that are added to it. It depends only on the
@@ -167,7 +167,7 @@ class Plateau {
 };
 
 }  // namespace training
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TRAINING_LEARNING_RATE_HPP_

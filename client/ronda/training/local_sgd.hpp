@@ -16,7 +16,7 @@
 #include "../tensor.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace training {
 
 struct LocalSgdOptions {
@@ -72,7 +72,7 @@ class LocalSgd {
 };
 
 }  // namespace training
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TRAINING_LOCAL_SGD_HPP_

@@ -13,7 +13,7 @@
 #include "../status.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace training {
 
 // The defaults are those of PyTorch's GradScaler and of Apex.
@@ -97,7 +97,7 @@ class LossScaler {
 };
 
 }  // namespace training
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TRAINING_LOSS_SCALER_HPP_

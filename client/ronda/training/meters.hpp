@@ -17,7 +17,7 @@
 #include "../tensor.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace training {
 
 // The weighted average of numbers, on this rank. Thread-compatible.
@@ -121,7 +121,7 @@ class Meters {
 };
 
 }  // namespace training
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TRAINING_METERS_HPP_

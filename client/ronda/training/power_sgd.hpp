@@ -22,7 +22,7 @@
 #include "random.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace detail {
 
 // A gradient as a matrix of n rows and m columns, and what its compression keeps from step to step. Algorithms 1 and 2
@@ -313,7 +313,7 @@ class PowerSgd {
 };
 
 }  // namespace training
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TRAINING_POWER_SGD_HPP_

@@ -11,7 +11,7 @@
 #include <vector>
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace detail {
 
 // SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014. The standard library's
@@ -62,7 +62,7 @@ inline std::vector<std::int64_t> order_of_epoch(std::int64_t size, std::int64_t 
 }
 
 }  // namespace detail
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TRAINING_RANDOM_HPP_

@@ -15,7 +15,7 @@
 #include "random.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace training {
 
 // How an epoch ends if its last samples are fewer than the ranks.
@@ -127,7 +127,7 @@ class DistributedSampler {
 };
 
 }  // namespace training
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TRAINING_SAMPLER_HPP_

@@ -24,7 +24,7 @@
 #include "gradients.hpp"
 
 namespace ronda {
-inline namespace v1 {
+inline namespace abi1 {
 namespace detail {
 
 // The values that momentum correction keeps for a gradient from step to step: algorithm 4 of Lin et al., "Deep gradient
@@ -401,7 +401,7 @@ class TopK {
 };
 
 }  // namespace training
-}  // namespace v1
+}  // namespace abi1
 }  // namespace ronda
 
 #endif  // RONDA_CLIENT_RONDA_TRAINING_TOP_K_HPP_
