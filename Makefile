@@ -5,10 +5,12 @@ SHELL := /bin/bash
 PREFIX ?= /usr/local
 RANKS ?= 2
 BAZEL ?= bazel
+comma := ,
+space := $(subst ,, )
 # Where the output is no terminal: a line a minute.
 PROGRESS := $(shell [ -t 2 ] || echo --show_progress_rate_limit=60)
 
-.PHONY: help setup demo build test test-torch test-frameworks test-paddle test-jax test-tensorflow suites bench chaos simulate fuzz gpu-test gpu-bench gpu-bundle install uninstall wheel deb check check-sources format asan ubsan tsan docs clean
+.PHONY: help setup demo build test test-torch test-frameworks test-paddle test-jax test-tensorflow suites bench chaos simulate fuzz gpu-test gpu-bench gpu-bundle install uninstall wheel image deb check check-sources format asan ubsan tsan docs clean
 .DEFAULT_GOAL := help
 
 help: ## list these commands
@@ -105,6 +107,12 @@ uninstall: ## remove what make install has put under PREFIX (/usr/local)
 wheel: ## the Python package for pip, in dist/: ronda-VERSION-cp310-abi3-manylinux_2_34_x86_64.whl
 	@third_party/install.sh build bench
 	$(BAZEL) run $(PROGRESS) //client/packaging:wheel -- "$(CURDIR)/dist"
+
+image: wheel ## a container image of Debian, NumPy and the wheel, in dist/: podman load -i dist/ronda-VERSION.image.tar (PACKAGES=python3-torch for more of Debian)
+	@third_party/install.sh image
+	mmdebstrap --variant=minbase --include="$(subst $(space),$(comma),$(strip python3 python3-cloudpickle python3-numpy $(PACKAGES)))" bookworm dist/base.tar
+	client/packaging/image.py dist/base.tar "$$(ls -t dist/ronda-*.whl | head -n 1)" dist
+	@rm dist/base.tar
 
 deb: ## Debian packages, in dist/: ronda, libronda0, libronda-dev, python3-ronda
 	@third_party/install.sh build bench deb

@@ -6,6 +6,7 @@
 #   bench   the peers that benchmarks run against    check   what make check-sources needs
 #   lint    clang and clang-tidy, for make check     fuzz    clang with the runtime of its fuzzer and sanitizers
 #   deb     the tools for Debian packages          docs    MkDocs, for the site of the documentation
+#   image   mmdebstrap, for container images
 # Packages that are there already are left alone; with nothing to do it says so and returns at once.
 set -euo pipefail
 
@@ -21,6 +22,7 @@ lint=(clang-14 clang-tidy-14)
 fuzz=(clang-14 libclang-rt-14-dev)
 deb=(dpkg-dev file lintian)
 docs=(mkdocs mkdocs-material)
+image=(mmdebstrap)
 
 wanted=()
 for group in "$@"; do
@@ -33,8 +35,9 @@ for group in "$@"; do
     fuzz) wanted+=("${fuzz[@]}") ;;
     deb) wanted+=("${deb[@]}") ;;
     docs) wanted+=("${docs[@]}") ;;
+    image) wanted+=("${image[@]}") ;;
     *)
-      echo "install.sh: no group '$group'; there are build, test, bench, check, lint, fuzz, deb and docs" >&2
+      echo "install.sh: no group '$group'; there are build, test, bench, check, lint, fuzz, deb, docs and image" >&2
       exit 2
       ;;
   esac
