@@ -295,7 +295,21 @@ _NEEDS_GPU = "needs a GPU"
 _PROJECT = "needs another project: tests/python/frameworks runs such a program"
 
 # The first words of blocks, and why no test of this folder runs them.
+_JAX = "needs JAX: tests/python/jax runs examples/jax_mnist.py, which has these lines"
+_KERAS = "needs Keras: tests/python/keras runs examples/keras_mnist.py, which has these lines"
+_KERAS_ELASTIC = (
+    "needs Keras: the elastic job of tests/python/keras/program_test.py has these lines"
+)
+_TENSORFLOW = "needs TensorFlow: tests/python/tensorflow runs examples/tensorflow_mnist.py"
+_JAX_KILL = "needs JAX, and a rank that dies: tests/python/jax/program_test.py kills one"
+
 NOT_RUN = {
+    "import jax, optax": _JAX,
+    "pip install dist/ronda-*.whl jax optax": _JAX,
+    "try: params, state, mean = train_step": _JAX_KILL,
+    "import ronda.keras as hvd": _KERAS,
+    "state = hvd.elastic.KerasState": _KERAS_ELASTIC,
+    "import ronda.tensorflow as hvd": _TENSORFLOW,
     "make demo #": "builds the project: tests/examples runs the trainer",
     "python3 -m venv": _PACKAGED,
     "make wheel #": _PACKAGED,
