@@ -140,8 +140,11 @@ _FIGURES_BY_COMMAND: dict[str, Callable[[Run], Iterator[Figure]]] = {
 
 
 def figures_of(runs: list[Run]) -> list[Figure]:
-    """Bandwidth over size for each operation of `collectives`; the parts of a `step`; a histogram
-    of `latency`; `startup`; the predictions of `advise`. A figure is of one run.
+    """Returns the figures of all runs. Each figure shows one run.
+
+    A run of `collectives` has a figure of bandwidth by size for each operation. A run of `step` has
+    a figure of its parts, and one of `latency` a histogram. A run of `startup` has its times, and
+    one of `advise` its predictions.
     """
     return [
         figure

@@ -20,12 +20,12 @@ class Row(dict[str, Any]):
     """A measurement: values by the names of their fields. A null stands for no finite number."""
 
     def number(self, name: str) -> float:
-        """NaN if there is none."""
+        """The value of a field; NaN if the field has no number."""
         value = self.get(name)
         return float(value) if isinstance(value, (int, float)) else math.nan
 
     def text(self, name: str) -> str:
-        """ "" if there is none."""
+        """The value of a field; "" if the field has no text."""
         value = self.get(name)
         return value if isinstance(value, str) else ""
 
@@ -157,7 +157,7 @@ def implementation_name(row: Row) -> str:
     unless it is fp32: "ronda client, fp16", "openmpi".
     """
     name = row.text("contestant")
-    # The layers of Ronda have names of their own.
+    # The names of Ronda's layers begin with "ronda" already.
     if row.text("kind") == "ronda" and not name.startswith("ronda"):
         name = f"ronda {name}"
     return name if row.text("wire") in ("", "none") else f"{name}, {row.text('wire')}"

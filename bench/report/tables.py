@@ -41,8 +41,8 @@ def _readable(number: float) -> str:
 
 # -- Noise --
 
-# Fields with the p10 and p90 of a row's rounds. Those of `latency` are of single calls, which
-# differ.
+# Fields with the p10 and p90 of a row's rounds. `latency` has such fields for single calls, which
+# always differ.
 _SPREADS = (("p10_us", "p90_us"), ("step_ms_p10", "step_ms_p90"), ("p10_s", "p90_s"))
 
 
@@ -155,9 +155,9 @@ def _sweep_table(name: str, rows: list[Row], default: Setting) -> Table | None:
 
 
 def sweep_tables(runs: list[Run], default: Setting) -> list[Table]:
-    """Of each run of `step` that has varied the fusion threshold or the wire format, for each of
-    its cases: the times of all combinations, the best of them, and how many times as fast each is
-    as Ronda's default.
+    """Returns a table for each case of each run of `step` that varied the fusion threshold or the
+    wire format. The table has the times of all combinations, names the best, and compares each
+    with Ronda's default.
     """
     tables = []
     for run in runs:

@@ -10,7 +10,6 @@
 #include "runtime/base/float_environment.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/out_of_memory.h"
-#include "runtime/base/status_macros.h"
 
 namespace ronda {
 namespace {
