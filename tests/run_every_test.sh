@@ -42,6 +42,9 @@ run_newest() {
   fi
 }
 
+# Makes the environments of the newest versions while the tests are built. What this cannot make, run_newest reports.
+for module in torch paddle jax tensorflow; do "tools/$module/environment.sh" newest; done > /dev/null 2>&1 &
+
 run "Every test" //...
 run_newest torch PyTorch torch
 run_newest paddle Paddle paddlepaddle

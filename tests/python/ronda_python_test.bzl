@@ -16,7 +16,8 @@ def ronda_python_test(name, srcs, ranks = 0, needs = [], data = [], tags = [], *
       name: of the target; with a list of ranks, of a suite with a target <name>_np<ranks> for each.
       srcs: modules of test cases, *_test.py, and modules that they import, in this folder.
       ranks: 0 for a process without rondarun, a number, or a list of these.
-      needs: modules that the tests import, beside the standard library: "numpy", "torch".
+      needs: modules that the tests import, beside the standard library: "numpy", "torch". Last "gpu", for tests of a GPU:
+        where there is none, PyTorch need not be imported to find that out.
       data: files that the tests use.
       tags: as of every test. "asanonly" is added, because the interpreter is built without sanitizers, and only
         AddressSanitizer can be preloaded. The first of _FRAMEWORKS that is needed is added: tests/run_every_test.sh

@@ -9,8 +9,9 @@ shift 2
 
 # Looks for the modules without importing them, because PyTorch's import takes seconds.
 has_modules() {
+  local modules=${needs%,gpu}
   "$1" -c 'import importlib.util as u, sys; sys.exit(any(not u.find_spec(m) for m in sys.argv[1:]))' \
-    ${needs//[,-]/ } > /dev/null 2>&1
+    ${modules//[,-]/ } > /dev/null 2>&1
 }
 
 skip() {
@@ -21,6 +22,8 @@ skip() {
   fi
   exit 0
 }
+
+if [[ $needs == *,gpu && ! -e /dev/nvidiactl ]]; then skip "no NVIDIA driver here"; fi
 
 python=
 for candidate in ${TEST_PYTHON:-/usr/bin/python3 python3}; do
