@@ -20,6 +20,7 @@ from ronda._horovod import Average, reduce_op
 from ronda._in_flight import IN_FLIGHT, first_conflict
 from ronda._library import native
 from ronda._refusals import Told
+from ronda._rows import AllreduceRow
 from ronda.process_sets import ProcessSet, global_process_set, id_of
 from ronda.torch import _tensors
 from ronda.torch._handles import Handle
@@ -71,7 +72,7 @@ def allreduce_row(
     op: ReduceOp,
     factors: tuple[float, float],
     process_set: int,
-) -> tuple[Any, ...]:
+) -> AllreduceRow:
     """The arguments of native.allreduce_async, and of native.allreduce."""
     prescale, postscale = _factors(*factors)
     return _tensors.allreduce_arguments(
@@ -212,8 +213,8 @@ def _checked_group(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _start_group(
-    submit: Callable[[list[tuple[Any, ...]], str], list[int]],
-    rows: list[tuple[Any, ...]],
+    submit: Callable[[Sequence[tuple[Any, ...]], str], list[int]],
+    rows: Sequence[tuple[Any, ...]],
     group: str,
     uses: list[_Use],
     finish: Callable[[list[int]], Any],

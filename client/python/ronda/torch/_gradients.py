@@ -405,7 +405,7 @@ class GradientReducer:
                 )
                 return
             row = gradient.row(self._reduction, self._set())
-            gradient.handle = _handle(native.allreduce_async(*row), row[-1])
+            gradient.handle = _handle(native.allreduce_async(*row), row.stream)
             if self._group == 0:
                 self._order.append(gradient)
 
@@ -438,7 +438,7 @@ class GradientReducer:
         rows = [each.row(self._reduction, self._set()) for each in members]
         ids = native.grouped_allreduce_async(rows, bundle.name)
         for member, id, row in zip(members, ids, rows):
-            member.handle = _handle(id, row[-1])
+            member.handle = _handle(id, row.stream)
 
     def _submit_sparse(self, gradient: Gradient, value: torch.Tensor) -> None:
         reduction = self._reduction
@@ -518,7 +518,7 @@ class GradientReducer:
     def _prepare(self) -> None:
         """Makes the group of the gradients that were dense in this step, in their order."""
         rows = [each.row(self._reduction, self._set()) for each in self._order]
-        unkept = [(*row[:5], None, *row[6:]) for row in rows]
+        unkept = [row._replace(keep=None) for row in rows]
         self._group = native.prepare_group(unkept, "gradients")
         self._groups.append(self._group)
         self._members = list(self._order)
