@@ -102,6 +102,9 @@ static ronda_status SubmitJoin(const JoinArguments* arguments, ronda_handle* han
   return ronda_join_async(arguments->process_set, (ronda_absent)arguments->absent, handle);
 }
 
+/* The most arguments of an operation. */
+enum { kMostArguments = 32 };
+
 /* Defines the operation k_##function and the module's function. `call` submits the operation with arguments that start
  * as function##_defaults. */
 #define OPERATION(function, call, fields, required)                                                    \
@@ -116,6 +119,7 @@ static ronda_status SubmitJoin(const JoinArguments* arguments, ronda_handle* han
   }
 #define TENSOR_OPERATION(op, OP)                                               \
   static const Field op##_fields[] = {OP##_FIELDS};                            \
+  _Static_assert(sizeof(op##_fields) <= kMostArguments * sizeof(Field), #op);  \
   static const ronda_##op##_args op##_async_defaults = RONDA_##OP##_ARGS_INIT; \
   OPERATION(op##_async, ronda_##op##_async, op##_fields, op##_required)
 #define OBJECT_OPERATION(op, fields, required)                                 \
@@ -205,15 +209,14 @@ void EndReadingGroup(GroupReader* group) {
 }
 
 static int ReadMember(const Operation* operation, PyObject* entry, void* into, Reader* reader) {
-  PyObject* values[16];
-  const Py_ssize_t room = sizeof(values) / sizeof(*values);
+  PyObject* values[kMostArguments];
   if (!PyTuple_Check(entry)) {
     PyErr_Format(PyExc_TypeError, "a member of a group is a tuple of %s's arguments, not %R",
                  operation->signature.function, entry);
     return -1;
   }
   const Py_ssize_t count = PyTuple_Size(entry);
-  for (Py_ssize_t i = 0; i < count && i < room; ++i) values[i] = PyTuple_GetItem(entry, i);
+  for (Py_ssize_t i = 0; i < count && i < kMostArguments; ++i) values[i] = PyTuple_GetItem(entry, i);
   memcpy(into, operation->defaults, operation->size);
   reader->keep = NULL;
   return Read(&operation->signature, values, count, into, reader);
