@@ -14,6 +14,7 @@
 #include <string>
 
 #include "nlohmann/json.hpp"
+#include "runtime/base/types.h"
 
 namespace ronda::bench {
 namespace {

@@ -274,18 +274,24 @@ def types(headers: Headers) -> str:
 
 
 def rows(headers: Headers) -> str:
-    """_rows.py."""
+    """_rows.py. A plain tuple is the fastest form of arguments that a call unpacks."""
     documentation = (
         "Arguments with names, for functions of ronda._native that take them by position: made by\n"
         "`make bindings` from client/ronda/operations.h. _native.pyi says what they mean.\n"
     )
-    imports = "from collections.abc import Sequence\nfrom typing import NamedTuple"
-    parts = [_module(documentation, imports)]
+    parts = [_module(documentation, "from collections.abc import Sequence")]
     for operation in _BLOCKING:
-        name = operation.capitalize()
-        fields = "".join(f"{each}\n" for each in _declarations(headers, operation))
-        use = f"For {operation}(), {operation}_async() and, as a member, for groups."
-        parts.append(f'\n\nclass {name}Row(NamedTuple):\n    """{use}"""\n\n{fields}')
+        taken = arguments(headers, operation)
+        row = operation.capitalize()
+        types = "".join(f"    {each.type},\n" for each in taken)
+        parameters = [f"{each},\n" for each in _declarations(headers, operation)]
+        values = "".join(f"        {each.name},\n" for each in taken)
+        use = f"For native.{operation}(), native.{operation}_async(), and for a member of a group."
+        parts.append(
+            f"\n{row} = tuple[\n{types}]\n"
+            f"\n\ndef {operation}(\n    *,\n{''.join(parameters)}) -> {row}:\n"
+            f'    """{use}"""\n    return (\n{values}    )\n'
+        )
     return "".join(parts)
 
 

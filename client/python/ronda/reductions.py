@@ -37,12 +37,11 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from ronda import _buffers, process_sets
+from ronda import _buffers, _rows, process_sets
 from ronda._in_flight import IN_FLIGHT, Span, first_conflict
 from ronda._library import native
 from ronda._refusals import Told
 from ronda._results import like, returns, start_for_rows
-from ronda._rows import AllreduceRow
 from ronda.errors import InvalidArgumentError
 from ronda.handles import Handle, start
 from ronda.process_sets import ProcessSet, global_process_set
@@ -73,11 +72,11 @@ def _allreduce_arguments(
     error_feedback: bool = False,
     detect_overflow: bool = False,
     deadline_s: float = 0.0,
-) -> tuple[Any, list[Span], AllreduceRow]:
+) -> tuple[Any, list[Span], _rows.Allreduce]:
     """The result, the memory that the operation uses, and the arguments for the binding."""
     source = _buffers.buffer_of(array, f"{function}: the array")
     result, memory = like(function, source, out)
-    arguments = AllreduceRow(
+    arguments = _rows.allreduce(
         name=name,
         dtype=source.dtype,
         shape=source.shape,
@@ -229,7 +228,7 @@ def grouped_allreduce_async(
         _check_apart([spans for _, spans, _ in made])
         rows = [arguments for _, _, arguments in made]
         group = name if name is not None else _name_of_group("allreduce", rows)
-        named = [row._replace(name=f"{group}.{i}") for i, row in enumerate(rows)]
+        named = [(f"{group}.{i}", *row[1:]) for i, row in enumerate(rows)]
         for _, spans, _ in made:
             IN_FLIGHT.wait_for_users_of(spans)
         ids = native.grouped_allreduce_async(named, group)
@@ -248,9 +247,9 @@ def _check_apart(members: Sequence[Sequence[Span]]) -> None:
         )
 
 
-def _name_of_group(kind: str, rows: Sequence[AllreduceRow]) -> str:
+def _name_of_group(kind: str, rows: Sequence[_rows.Allreduce]) -> str:
     """The name is the same on every rank, and in every step."""
-    description = repr([(row.dtype, row.shape) for row in rows])
+    description = repr([(dtype, shape) for _, dtype, shape, *_ in rows])
     return f"grouped_{kind}.{zlib.crc32(description.encode()):08x}"
 
 

@@ -15,12 +15,11 @@ from typing import Any
 
 import torch
 
-from ronda import _horovod
+from ronda import _horovod, _rows
 from ronda._horovod import Average, reduce_op
 from ronda._in_flight import IN_FLIGHT, first_conflict
 from ronda._library import native
 from ronda._refusals import Told
-from ronda._rows import AllreduceRow
 from ronda.process_sets import ProcessSet, global_process_set, id_of
 from ronda.torch import _tensors
 from ronda.torch._handles import Handle
@@ -72,7 +71,7 @@ def allreduce_row(
     op: ReduceOp,
     factors: tuple[float, float],
     process_set: int,
-) -> AllreduceRow:
+) -> _rows.Allreduce:
     """The arguments of native.allreduce_async, and of native.allreduce."""
     prescale, postscale = _factors(*factors)
     return _tensors.allreduce_arguments(

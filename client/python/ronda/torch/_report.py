@@ -14,8 +14,8 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ronda import _rows
 from ronda._library import native
-from ronda._rows import AllreduceRow
 from ronda.types import DType, ReduceOp
 
 # When a rank makes a report: during a step, or in step() because reduced gradients have been
@@ -69,7 +69,7 @@ class Exchange:
         self._buffer = bytearray(3 * len(names) + 3)
         memory = (ctypes.c_char * len(self._buffer)).from_buffer(self._buffer)
         address = ctypes.addressof(memory)
-        row = AllreduceRow(
+        row = _rows.allreduce(
             name=f"what ranks have of {names[0]} and {len(names) - 1} more gradients",
             dtype=int(DType.UINT8),
             shape=(len(self._buffer),),

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from ronda import _rows
 from ronda._in_flight import Span
-from ronda._rows import AllreduceRow
 from ronda.types import DType
 
 # The types have the same names. torch before 2.3 has no uint16, uint32 and uint64.
@@ -184,7 +184,7 @@ def allreduce_arguments(
     error_feedback: bool = False,
     detect_overflow: bool = False,
     deadline_s: float = 0.0,
-) -> AllreduceRow:
+) -> _rows.Allreduce:
     """The arguments of native.allreduce_async, also for a row of a group. Both tensors are kept.
 
     Args:
@@ -206,7 +206,7 @@ def allreduce_arguments(
     dtype = check(tensor)
     if output is not tensor:
         check(output)
-    return AllreduceRow(
+    return _rows.allreduce(
         name=name,
         dtype=dtype,
         shape=tuple(tensor.shape),

@@ -8,8 +8,8 @@ from typing import Any
 
 import paddle  # type: ignore[import-not-found]
 
+from ronda import _rows
 from ronda._library import native
-from ronda._rows import AllreduceRow
 from ronda.handles import Handle
 from ronda.paddle._tensors import description
 from ronda.paddle.fleet._strategy import DistributedStrategy
@@ -81,7 +81,7 @@ class DistributedOptimizer:
 
     def _submit(self, name: str, gradient: Any) -> Handle:
         dtype, shape, address = description(gradient, f"the gradient of {name}")
-        row = AllreduceRow(
+        row = _rows.allreduce(
             name=f"fleet.gradient.{name}",
             dtype=dtype,
             shape=shape,

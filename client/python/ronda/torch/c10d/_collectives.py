@@ -12,10 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from ronda import job
+from ronda import _rows, job
 from ronda._in_flight import IN_FLIGHT, Span
 from ronda._library import native
-from ronda._rows import AllreduceRow
 from ronda.errors import MismatchError, NotInitializedError, PeerFailedError, RondaError
 from ronda.torch import _tensors
 from ronda.torch.c10d import _layout, _profile, _versions
@@ -312,11 +311,11 @@ class Collectives:
 
     def _allreduce_arguments(
         self, tensor: Tensor, opts: Any
-    ) -> tuple[AllreduceRow, _layout.Finish]:
+    ) -> tuple[_rows.Allreduce, _layout.Finish]:
         op, prescale = _versions.reduce_op(opts)
         number, dense = _layout.reducible(tensor)
         address = dense.data_ptr()
-        arguments = AllreduceRow(
+        arguments = _rows.allreduce(
             name=None,
             dtype=number,
             shape=tuple(dense.shape),
