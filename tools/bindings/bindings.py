@@ -40,10 +40,10 @@ _FORMS = {
 def operations(headers: Headers, form: str = "RONDA_TENSOR_OPERATIONS") -> list[str]:
     """The operations that have a function of a form, in the order of the header."""
     function, parameters = _FORMS[form]
-    structs = [struct[len("ronda_") : -len("_args")] for struct in headers.structs]
+    structs = [struct for struct in headers.structs if struct.endswith("_args")]
     return [
         name
-        for name in structs
+        for name in (struct[len("ronda_") : -len("_args")] for struct in structs)
         if headers.functions.get(function.format(name))
         == tuple(parameter.format(name) for parameter in parameters)
     ]

@@ -18,10 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ronda import exchanges as _exchanges
+from ronda import exchanges, reductions
 from ronda import job as _job
 from ronda import process_sets as _process_sets
-from ronda import reductions as _reductions
 from ronda._library import native as _binding
 from ronda.errors import (
     AlreadyInitializedError,
@@ -132,8 +131,8 @@ def _of_job(number: str) -> int:
 
 
 __all__ = [
-    *_exchanges.__all__,
-    *_reductions.__all__,
+    *exchanges.__all__,
+    *reductions.__all__,
     "AlreadyInitializedError",
     "DType",
     "DeadlineError",
