@@ -10,7 +10,7 @@ space := $(subst ,, )
 # Where the output is no terminal: a line a minute.
 PROGRESS := $(shell [ -t 2 ] || echo --show_progress_rate_limit=60)
 
-.PHONY: help setup demo build test test-torch test-frameworks test-paddle test-jax test-tensorflow suites bench chaos simulate fuzz gpu-test gpu-bench gpu-bundle install uninstall wheel image deb check check-sources format asan ubsan tsan docs clean
+.PHONY: help setup demo build bindings test test-torch test-frameworks test-paddle test-jax test-tensorflow suites bench chaos simulate fuzz gpu-test gpu-bench gpu-bundle install uninstall wheel image deb check check-sources format asan ubsan tsan docs clean
 .DEFAULT_GOAL := help
 
 help: ## list these commands
@@ -27,6 +27,9 @@ demo: ## train LeNet-5 on MNIST digits on 2 ranks (RANKS=n for others)
 build: ## build everything
 	@third_party/install.sh build test bench
 	$(BAZEL) build $(PROGRESS) //...
+
+bindings: ## rewrite what follows from the C headers: client/python/ronda/_native.pyi, _rows.py and types.py
+	@tools/bindings/bindings.py write
 
 test: ## run every test, those of PyTorch with Debian's and with pip's newest, those of Paddle, JAX, TensorFlow and Keras with pip's newest; ends with "N passed, N failed"
 	@third_party/install.sh build test bench deb docs

@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "client/operation_lists.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -287,7 +288,7 @@ absl::Status CheckSparseBuffers(const ronda_sparse_allreduce_args& args, const T
                                                  " is NULL, but the shape has rows: pass both arrays"));
 }
 
-// The fields of each operation's arguments. Each operation has one of these functions, and a line in the table below.
+// The fields of each operation's arguments. Each operation that the C ABI declares has one of these functions.
 
 absl::Status Fill(const ronda_allreduce_args& args, const Caller& caller, Submission* submission) {
   RONDA_RETURN_IF_ERROR(FromReduction(OpType::kAllreduce, args, caller, submission));
@@ -396,20 +397,11 @@ std::string OneLine(absl::string_view text) {
 
 // The structs that become one submission each.
 #define RONDA_SUBMISSION_ARGS(ROW) \
-  ROW(ronda_allreduce_args)        \
-  ROW(ronda_reduce_args)           \
-  ROW(ronda_reducescatter_args)    \
-  ROW(ronda_broadcast_args)        \
-  ROW(ronda_allgather_args)        \
-  ROW(ronda_gather_args)           \
-  ROW(ronda_scatter_args)          \
-  ROW(ronda_alltoall_args)         \
-  ROW(ronda_send_args)             \
-  ROW(ronda_recv_args)             \
-  ROW(ronda_object_args)
+  RONDA_TENSOR_OPERATIONS(ROW)     \
+  ROW(object, OBJECT)
 
-#define RONDA_NAME_OF(Args) \
-  constexpr absl::string_view NameOf(const Args*) { return #Args; }
+#define RONDA_NAME_OF(operation, OPERATION) \
+  constexpr absl::string_view NameOf(const ronda_##operation##_args*) { return "ronda_" #operation "_args"; }
 RONDA_SUBMISSION_ARGS(RONDA_NAME_OF)
 #undef RONDA_NAME_OF
 
@@ -441,7 +433,8 @@ absl::Status ToSubmission(const Args* args, const Caller& caller, Submission* su
   return Fill(known, caller, submission);
 }
 
-#define RONDA_INSTANTIATE(Args) template absl::Status ToSubmission(const Args*, const Caller&, Submission*);
+#define RONDA_INSTANTIATE(operation, OPERATION) \
+  template absl::Status ToSubmission(const ronda_##operation##_args*, const Caller&, Submission*);
 RONDA_SUBMISSION_ARGS(RONDA_INSTANTIATE)
 #undef RONDA_INSTANTIATE
 
@@ -527,11 +520,10 @@ absl::StatusOr<absl::Span<const Submission>> ToGroup(const Args* args, size_t co
   return members;
 }
 
-template absl::StatusOr<absl::Span<const Submission>> ToGroup(const ronda_allreduce_args*, size_t, const char*,
-                                                              const Caller&, std::vector<Submission>*);
-template absl::StatusOr<absl::Span<const Submission>> ToGroup(const ronda_allgather_args*, size_t, const char*,
-                                                              const Caller&, std::vector<Submission>*);
-template absl::StatusOr<absl::Span<const Submission>> ToGroup(const ronda_reducescatter_args*, size_t, const char*,
-                                                              const Caller&, std::vector<Submission>*);
+#define RONDA_INSTANTIATE(operation, OPERATION)                                                                       \
+  template absl::StatusOr<absl::Span<const Submission>> ToGroup(const ronda_##operation##_args*, size_t, const char*, \
+                                                                const Caller&, std::vector<Submission>*);
+RONDA_GROUPED_OPERATIONS(RONDA_INSTANTIATE)
+#undef RONDA_INSTANTIATE
 
 }  // namespace ronda

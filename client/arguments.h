@@ -143,8 +143,8 @@ struct SparseSubmissions {
 absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_args* args, const Caller& caller);
 
 // Makes a group of `count` structs; all have the size that the first one gives. The result is the first `count` entries
-// of `*submissions`, which grows if necessary, and whose memory is reused. Args: ronda_allreduce_args,
-// ronda_allgather_args, ronda_reducescatter_args.
+// of `*submissions`, which grows if necessary, and whose memory is reused. Args: of an operation with a function
+// ronda_grouped_NAME_async().
 // REQUIRES: count > 0.
 template <typename Args>
 absl::StatusOr<absl::Span<const Submission>> ToGroup(const Args* args, size_t count, const char* group,

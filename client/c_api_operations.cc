@@ -21,6 +21,7 @@
 #include "absl/types/span.h"
 #include "client/arguments.h"
 #include "client/c_api_support.h"
+#include "client/operation_lists.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -92,9 +93,9 @@ ronda_status Submit(const char* function, const ronda_handle* handles, size_t co
   });
 }
 
-// As Submit(), for operations whose result is the runtime's.
+// As Submit(), for operations whose result is the runtime's. `submit` may set `op`.
 template <typename SubmitFn>
-ronda_status SubmitAsItIs(const char* function, OpType op, ronda_handle* handles, size_t count,
+ronda_status SubmitAsItIs(const char* function, const OpType& op, ronda_handle* handles, size_t count,
                           const SubmitFn& submit) {
   return Submit(function, handles, count, submit, [&](Submitted& submitted) {
     HandOut(
@@ -110,21 +111,25 @@ absl::Status SubmitTo(Session& session, Submission* submission, Handles* handles
 }
 
 template <typename Args>
-ronda_status SubmitOne(const char* function, OpType op, const Args* args, ronda_handle* handle) {
+ronda_status SubmitOne(const char* function, const Args* args, ronda_handle* handle) {
+  OpType op = OpType::kAllreduce;
   return SubmitAsItIs(function, op, handle, 1, [&](Session& session, Submitted* submitted) -> absl::Status {
     Submission& submission = scratch().submission;
     RONDA_RETURN_IF_ERROR(ToSubmission(args, session.caller(), &submission));
+    op = submission.request.op;
     return SubmitTo(session, &submission, &submitted->handles());
   });
 }
 
 template <typename Args>
-ronda_status SubmitGroup(const char* function, OpType op, const Args* args, size_t count, const char* group,
+ronda_status SubmitGroup(const char* function, const Args* args, size_t count, const char* group,
                          ronda_handle* handles) {
   // Without operations there are no handles to write.
   if (count == 0) return CallWithSession([](Session&) { return Outcome(); });
+  OpType op = OpType::kAllreduce;
   return SubmitAsItIs(function, op, handles, count, [&](Session& session, Submitted* submitted) -> absl::Status {
     RONDA_ASSIGN_OR_RETURN(const auto submissions, ToGroup(args, count, group, session.caller(), &scratch().group));
+    op = submissions.front().request.op;
     return session.runtime().SubmitAll(submissions, &submitted->handles());
   });
 }
@@ -310,45 +315,28 @@ ronda_status RunGroup(const Args* args, size_t count, const char* group) {
 }  // namespace
 }  // namespace ronda
 
-ronda_status ronda_allreduce_async(const ronda_allreduce_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_allreduce_async", ronda::OpType::kAllreduce, args, handle);
-}
+// The operations on one tensor that the header declares: only their arguments differ (arguments.cc).
 
-ronda_status ronda_reduce_async(const ronda_reduce_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_reduce_async", ronda::OpType::kReduce, args, handle);
-}
+#define RONDA_SUBMIT(operation, OPERATION)                                                             \
+  ronda_status ronda_##operation##_async(const ronda_##operation##_args* args, ronda_handle* handle) { \
+    return ronda::SubmitOne("ronda_" #operation "_async", args, handle);                               \
+  }
+RONDA_TENSOR_OPERATIONS(RONDA_SUBMIT)
+#undef RONDA_SUBMIT
 
-ronda_status ronda_reducescatter_async(const ronda_reducescatter_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_reducescatter_async", ronda::OpType::kReduceScatter, args, handle);
-}
+#define RONDA_SUBMIT_GROUP(operation, OPERATION)                                                     \
+  ronda_status ronda_grouped_##operation##_async(const ronda_##operation##_args* args, size_t count, \
+                                                 const char* group, ronda_handle* handles) {         \
+    return ronda::SubmitGroup("ronda_grouped_" #operation "_async", args, count, group, handles);    \
+  }
+RONDA_GROUPED_OPERATIONS(RONDA_SUBMIT_GROUP)
+#undef RONDA_SUBMIT_GROUP
 
-ronda_status ronda_broadcast_async(const ronda_broadcast_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_broadcast_async", ronda::OpType::kBroadcast, args, handle);
-}
-
-ronda_status ronda_allgather_async(const ronda_allgather_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_allgather_async", ronda::OpType::kAllgather, args, handle);
-}
-
-ronda_status ronda_gather_async(const ronda_gather_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_gather_async", ronda::OpType::kGather, args, handle);
-}
-
-ronda_status ronda_scatter_async(const ronda_scatter_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_scatter_async", ronda::OpType::kScatter, args, handle);
-}
-
-ronda_status ronda_alltoall_async(const ronda_alltoall_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_alltoall_async", ronda::OpType::kAlltoall, args, handle);
-}
-
-ronda_status ronda_send_async(const ronda_send_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_send_async", ronda::OpType::kSendRecv, args, handle);
-}
-
-ronda_status ronda_recv_async(const ronda_recv_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_recv_async", ronda::OpType::kSendRecv, args, handle);
-}
+// They wait for their end, and leave no handle.
+#define RONDA_RUN(operation, OPERATION) \
+  ronda_status ronda_##operation(const ronda_##operation##_args* args) { return ronda::RunOne(args); }
+RONDA_BLOCKING_OPERATIONS(RONDA_RUN)
+#undef RONDA_RUN
 
 ronda_status ronda_broadcast_object_async(const ronda_object_args* args, ronda_handle* handle) {
   std::shared_ptr<const ronda::ObjectBroadcast::Plan> plan;
@@ -389,22 +377,6 @@ ronda_status ronda_sparse_allreduce_async(const ronda_sparse_allreduce_args* arg
   *indices = handles[0];
   *values = handles[1];
   return RONDA_OK;
-}
-
-ronda_status ronda_grouped_allreduce_async(const ronda_allreduce_args* args, size_t count, const char* group,
-                                           ronda_handle* handles) {
-  return ronda::SubmitGroup("ronda_grouped_allreduce_async", ronda::OpType::kAllreduce, args, count, group, handles);
-}
-
-ronda_status ronda_grouped_allgather_async(const ronda_allgather_args* args, size_t count, const char* group,
-                                           ronda_handle* handles) {
-  return ronda::SubmitGroup("ronda_grouped_allgather_async", ronda::OpType::kAllgather, args, count, group, handles);
-}
-
-ronda_status ronda_grouped_reducescatter_async(const ronda_reducescatter_args* args, size_t count, const char* group,
-                                               ronda_handle* handles) {
-  return ronda::SubmitGroup("ronda_grouped_reducescatter_async", ronda::OpType::kReduceScatter, args, count, group,
-                            handles);
 }
 
 ronda_status ronda_cuda_zero(void* data, size_t bytes, void* stream) {
@@ -449,10 +421,6 @@ ronda_status ronda_join_async(ronda_process_set process_set, ronda_absent absent
   });
 }
 
-// Operations that wait for their end, and leave no handle.
-
-ronda_status ronda_allreduce(const ronda_allreduce_args* args) { return ronda::RunOne(args); }
-
 ronda_status ronda_allreduce_for(const ronda_allreduce_args* args, double timeout_s, ronda_handle* handle) {
   constexpr char kFunction[] = "ronda_allreduce_for";
   if (handle == nullptr) return ronda::Call([&] { return ronda::NullArgument(kFunction, "handle"); });
@@ -463,14 +431,6 @@ ronda_status ronda_allreduce_for(const ronda_allreduce_args* args, double timeou
   *handle = 0;
   return ronda::RunOne(args, {.deadline = *deadline, .handle = handle});
 }
-
-ronda_status ronda_reduce(const ronda_reduce_args* args) { return ronda::RunOne(args); }
-
-ronda_status ronda_broadcast(const ronda_broadcast_args* args) { return ronda::RunOne(args); }
-
-ronda_status ronda_send(const ronda_send_args* args) { return ronda::RunOne(args); }
-
-ronda_status ronda_recv(const ronda_recv_args* args) { return ronda::RunOne(args); }
 
 ronda_status ronda_grouped_allreduce(const ronda_allreduce_args* args, size_t count, const char* group) {
   return ronda::RunGroup(args, count, group);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <type_traits>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
@@ -64,40 +65,54 @@ constexpr size_t kPeriod = 17;   // not a power of two, so that a shift by whole
 constexpr size_t kBlock = 4096;  // elements that are converted at a time
 using Block = std::array<double, kBlock>;
 
-template <typename T>
-void NarrowTo(const Block& values, size_t count, void* elements) {
-  for (size_t i = 0; i < count; ++i) static_cast<T*>(elements)[i] = static_cast<T>(static_cast<int64_t>(values[i]));
+// An element that is no floating-point number: integers wrap, as their sums do.
+template <class E>
+E ElementOf(double value) {
+  if constexpr (std::is_same_v<E, Bool>) {
+    return {value != 0};
+  } else {
+    return static_cast<E>(static_cast<int64_t>(value));
+  }
 }
 
-template <typename T>
-void WidenFrom(const void* elements, size_t count, Block* values) {
-  for (size_t i = 0; i < count; ++i) (*values)[i] = static_cast<double>(static_cast<const T*>(elements)[i]);
+template <class E>
+double ValueOf(E element) {
+  if constexpr (std::is_same_v<E, Bool>) {
+    return element.byte;
+  } else {
+    return static_cast<double>(element);
+  }
 }
 
 void Store(const Block& values, size_t count, DType dtype, void* elements) {
-  switch (dtype) {
-    case DType::kInt32:
-      return NarrowTo<int32_t>(values, count, elements);
-    case DType::kInt64:
-      return NarrowTo<int64_t>(values, count, elements);
-    case DType::kUint8:
-      return NarrowTo<uint8_t>(values, count, elements);
-    default:
-      return kernels::Convert(values.data(), DType::kFloat64, elements, dtype, count);
-  }
+  VisitDType(dtype, [&]<class E>(ElementType<E>) {
+    if constexpr (kKindOf<E> == DTypeKind::kFloating) {
+      kernels::Convert(values.data(), DType::kFloat64, elements, dtype, count);
+    } else {
+      for (size_t i = 0; i < count; ++i) static_cast<E*>(elements)[i] = ElementOf<E>(values[i]);
+    }
+  });
 }
 
 void Load(const void* elements, DType dtype, size_t count, Block* values) {
-  switch (dtype) {
-    case DType::kInt32:
-      return WidenFrom<int32_t>(elements, count, values);
-    case DType::kInt64:
-      return WidenFrom<int64_t>(elements, count, values);
-    case DType::kUint8:
-      return WidenFrom<uint8_t>(elements, count, values);
-    default:
-      return kernels::Convert(elements, dtype, values->data(), DType::kFloat64, count);
-  }
+  VisitDType(dtype, [&]<class E>(ElementType<E>) {
+    if constexpr (kKindOf<E> == DTypeKind::kFloating) {
+      kernels::Convert(elements, dtype, values->data(), DType::kFloat64, count);
+    } else {
+      for (size_t i = 0; i < count; ++i) (*values)[i] = ValueOf(static_cast<const E*>(elements)[i]);
+    }
+  });
+}
+
+// `value` in a tensor of `dtype`, before floating-point numbers are rounded.
+double Wrapped(DType dtype, double value) {
+  return VisitDType(dtype, [&]<class E>(ElementType<E>) -> double {
+    if constexpr (kKindOf<E> == DTypeKind::kFloating) {
+      return value;
+    } else {
+      return ValueOf(ElementOf<E>(value));
+    }
+  });
 }
 
 // Calls `visit` with the index of the first element of each block, and the block's length.
@@ -181,8 +196,8 @@ CaseRanges CaseRanges::Everything(const CaseRanges& ranges) {
   CaseRanges all = ranges;
   all.ops = {OpType::kAllreduce,     OpType::kReduce,   OpType::kBroadcast, OpType::kAllgather,
              OpType::kReduceScatter, OpType::kAlltoall, OpType::kBarrier};
-  all.dtypes = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBfloat16,
-                DType::kInt32,   DType::kInt64,   DType::kUint8};
+  all.dtypes.clear();
+  for (int i = 0; i < kDTypeCount; ++i) all.dtypes.push_back(static_cast<DType>(i));
   all.wires.clear();
   for (int i = 0; i < kWireFormatCount; ++i) all.wires.push_back(static_cast<WireFormat>(i));
   all.placements = {Placement::kInPlace, Placement::kOutOfPlace};
@@ -237,8 +252,7 @@ int64_t CountWrong(const CollectiveCase& shape, int rank, const void* output) {
     Block values;
     Load(static_cast<const char*>(output) + begin * SizeOf(shape.dtype), shape.dtype, length, &values);
     for (size_t i = 0; i < length; ++i) {
-      double expected = Expected(shape, rank, begin + i);
-      if (shape.dtype == DType::kUint8) expected = std::fmod(expected, 256);
+      const double expected = Wrapped(shape.dtype, Expected(shape, rank, begin + i));
       wrong += std::abs(values[i] - expected) <= Tolerance(shape, expected) ? 0 : 1;  // a NaN is also wrong
     }
   });

@@ -143,6 +143,8 @@ absl::StatusOr<SumOrder> OrderOfSums(const DeviceSupport::Request& request) {
   return first.order.empty() ? SumOrder::kOfNccl : SumOrder::kOfRanks;
 }
 
+namespace {
+
 absl::StatusOr<std::string> RateNccl(const DeviceSituation& situation) {
   return MeritUnless(ObjectionToNccl(situation, AllRanks(situation)),
                      absl::StrCat("NCCL ", situation.facts.front().nccl, ", a GPU a rank"));
@@ -168,6 +170,7 @@ absl::StatusOr<DeviceTransport> ConnectNccl(const DeviceSupport::Request& reques
                          .setup_deadline = NcclCommunicator::Options().init_deadline};
 }
 
+// Through pinned memory and the hosts' communicator.
 absl::StatusOr<std::string> RateStaged(const DeviceSituation&) { return "through pinned memory of the host"; }
 
 absl::StatusOr<DeviceTransport> ConnectStaged(const DeviceSupport::Request& request, const NcclLoader&) {
@@ -180,6 +183,7 @@ absl::StatusOr<DeviceTransport> ConnectStaged(const DeviceSupport::Request& requ
   return DeviceTransport{.communicator = std::move(communicator)};
 }
 
+// NCCL on each host; across hosts like staged, or NCCL.
 absl::StatusOr<std::string> RateHierarchicalStaged(const DeviceSituation& situation) {
   std::string objection = ObjectionToLevels(situation);
   if (objection.empty()) objection = ObjectionToNcclOnHosts(situation);
@@ -200,6 +204,34 @@ absl::StatusOr<std::string> RateHierarchicalNccl(const DeviceSituation& situatio
 absl::StatusOr<DeviceTransport> ConnectHierarchicalNccl(const DeviceSupport::Request& request, const NcclLoader& nccl) {
   return ConnectHierarchy(request, nccl, DeviceHierarchyOptions::Across::kNccl);
 }
+
+constexpr DeviceBackend kDeviceBackends[] = {
+    {.name = "nccl",
+     .help = "tensors in the memory of GPUs, one a rank",
+     .score = 200,
+     .rate = RateNccl,
+     .connect = ConnectNccl},
+    {.name = "hierarchical-staged",
+     .help = "NCCL on each host, the hosts' backend between hosts",
+     .score = 150,
+     .rate = RateHierarchicalStaged,
+     .connect = ConnectHierarchicalStaged},
+    {.name = "staged",
+     .help = "tensors in the memory of GPUs, through the host and one of the others",
+     .score = 100,
+     .rate = RateStaged,
+     .connect = ConnectStaged},
+    // NCCL itself knows which ranks share a host: two levels over it are for users who have measured a gain.
+    {.name = "hierarchical-nccl",
+     .help = "NCCL on each host, and NCCL between hosts",
+     .score = 50,
+     .rate = RateHierarchicalNccl,
+     .connect = ConnectHierarchicalNccl},
+};
+
+}  // namespace
+
+absl::Span<const DeviceBackend> AllDeviceBackends() { return kDeviceBackends; }
 
 std::shared_ptr<DeviceSupport> DeviceBackends::Create(const DeviceSettings& settings, const std::string& hostname) {
   Libraries libraries = {.cuda = [path = settings.cuda_plugin] { return LoadCudaPlugin(path); },

@@ -48,20 +48,6 @@ struct DeviceSituation {
   const HostMap* hosts = nullptr;       // the levels of the hosts' communicator; nullptr: it has one level
 };
 
-absl::StatusOr<std::string> RateNccl(const DeviceSituation& situation);
-absl::StatusOr<DeviceTransport> ConnectNccl(const DeviceSupport::Request& request, const NcclLoader& nccl);
-
-// Through pinned memory and the hosts' communicator.
-absl::StatusOr<std::string> RateStaged(const DeviceSituation& situation);
-absl::StatusOr<DeviceTransport> ConnectStaged(const DeviceSupport::Request& request, const NcclLoader& nccl);
-
-// NCCL on each host; across hosts like staged, or NCCL.
-absl::StatusOr<std::string> RateHierarchicalStaged(const DeviceSituation& situation);
-absl::StatusOr<DeviceTransport> ConnectHierarchicalStaged(const DeviceSupport::Request& request,
-                                                          const NcclLoader& nccl);
-absl::StatusOr<std::string> RateHierarchicalNccl(const DeviceSituation& situation);
-absl::StatusOr<DeviceTransport> ConnectHierarchicalNccl(const DeviceSupport::Request& request, const NcclLoader& nccl);
-
 // The CUDA devices of this machine, and the backends between those of all ranks.
 //
 // Thread-safe: the ranks of a process may share it.

@@ -4,11 +4,13 @@
 
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/hierarchical/hierarchical_communicator.h"
 #include "runtime/collectives/messages/message_communicator.h"
 #include "runtime/collectives/shm/shm_communicator.h"
+#include "runtime/collectives/transport.h"
 #include "runtime/control/grpc/grpc_control_plane.h"
 #include "runtime/control/mpi/mpi_control_plane.h"
 #include "runtime/control/shm/shm_control_plane.h"
@@ -318,18 +320,22 @@ absl::StatusOr<Transport> HostsConnector::Run() {
   return transport;
 }
 
-}  // namespace
-
-const Carrier kMpiCarrier = {
+constexpr Carrier kMpiCarrier = {
     .name = "mpi", .title = "MPI", .needs = Carrier::Needs::kMpi, .check = CheckMpi, .connect = ConnectMpi};
-const Carrier kTcpCarrier = {
+constexpr Carrier kTcpCarrier = {
     .name = "tcp", .title = "TCP", .needs = Carrier::Needs::kAddress, .check = CheckTcp, .connect = ConnectTcpGroups};
 
+// Shared memory, for ranks on one host.
 absl::StatusOr<std::string> RateShm(const HostBackend&, const HostSituation& situation) {
   if (situation.hosts == 1) return "all ranks share a host's memory";
   return absl::FailedPreconditionError(absl::StrCat("the ranks are on ", situation.hosts, " hosts"));
 }
 
+absl::StatusOr<Transport> ConnectShm(const HostBackend&, FoundJob& job) {
+  return ConnectShmTransport(ShmOptions(job.config, job.rendezvous.membership.job_id, job.topology));
+}
+
+// Shared memory on each host and the backend's carrier between hosts.
 absl::StatusOr<std::string> RateTwoLevels(const HostBackend& backend, const HostSituation& situation) {
   if (situation.hosts == 1) return absl::FailedPreconditionError("all ranks are on one host");
   if (situation.most_ranks_on_a_host == 1) return absl::FailedPreconditionError("no two ranks share a host");
@@ -337,23 +343,59 @@ absl::StatusOr<std::string> RateTwoLevels(const HostBackend& backend, const Host
   return absl::StrCat("shared memory on each of ", situation.hosts, " hosts, ", backend.carrier->title, " across");
 }
 
+absl::StatusOr<Transport> ConnectTwoLevels(const HostBackend& backend, FoundJob& job) {
+  return HostsConnector(backend, HostsConnector::Levels::kTwo, job).Run();
+}
+
+// The backend's carrier between all ranks.
 absl::StatusOr<std::string> RateMessages(const HostBackend& backend, const HostSituation& situation) {
   RONDA_RETURN_IF_ERROR(CheckCarrier(backend, situation));
   return absl::StrCat(backend.carrier->title, " between all ranks");
-}
-
-absl::StatusOr<Transport> ConnectShm(const HostBackend&, FoundJob& job) {
-  return ConnectShmTransport(ShmOptions(job.config, job.rendezvous.membership.job_id, job.topology));
-}
-
-absl::StatusOr<Transport> ConnectTwoLevels(const HostBackend& backend, FoundJob& job) {
-  return HostsConnector(backend, HostsConnector::Levels::kTwo, job).Run();
 }
 
 absl::StatusOr<Transport> ConnectMessages(const HostBackend& backend, FoundJob& job) {
   if (job.hosts.hosts.size() == 1) return ConnectMessagesOnThisHost(backend, job);
   return HostsConnector(backend, HostsConnector::Levels::kFlat, job).Run();
 }
+
+// Two levels come before one level. MPI, which supports more networks, comes before TCP.
+constexpr HostBackend kHostBackends[] = {
+    {.name = "shm",
+     .help = "ranks on one host, through shared memory",
+     .score = 300,
+     .rate = RateShm,
+     .connect = ConnectShm},
+    {.name = "hierarchical-mpi",
+     .family = "hierarchical",
+     .help = "shared memory on each host, MPI between hosts",
+     .score = 200,
+     .carrier = &kMpiCarrier,
+     .rate = RateTwoLevels,
+     .connect = ConnectTwoLevels},
+    {.name = "hierarchical-tcp",
+     .family = "hierarchical",
+     .help = "shared memory on each host, TCP between hosts",
+     .score = 150,
+     .carrier = &kTcpCarrier,
+     .rate = RateTwoLevels,
+     .connect = ConnectTwoLevels},
+    {.name = "mpi",
+     .help = "ranks on several hosts, under Open MPI's or MPICH's mpirun",
+     .score = 100,
+     .carrier = &kMpiCarrier,
+     .rate = RateMessages,
+     .connect = ConnectMessages},
+    {.name = "tcp",
+     .help = "ranks on several hosts, however they are started",
+     .score = 50,
+     .carrier = &kTcpCarrier,
+     .rate = RateMessages,
+     .connect = ConnectMessages},
+};
+
+}  // namespace
+
+absl::Span<const HostBackend> HostBackends() { return kHostBackends; }
 
 ShmWorld::Options ShmOptions(const Config& config, const std::string& job_id, const Topology& topology) {
   return {.job_id = job_id,

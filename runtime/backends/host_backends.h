@@ -9,12 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "runtime/backends/registry.h"
 #include "runtime/base/config.h"
 #include "runtime/base/peer.h"
 #include "runtime/collectives/host_map.h"
-#include "runtime/collectives/transport.h"
 #include "runtime/mpi/mpi_session.h"
 #include "runtime/rendezvous/rank_facts.h"
 #include "runtime/rendezvous/rendezvous.h"
@@ -34,22 +32,7 @@ struct FoundJob {
   std::shared_ptr<MpiSession> mpi;  // nullptr: MPI has not been started
 };
 
-extern const Carrier kMpiCarrier;
-extern const Carrier kTcpCarrier;
-
-// Shared memory, for ranks on one host.
-absl::StatusOr<std::string> RateShm(const HostBackend& backend, const HostSituation& situation);
-absl::StatusOr<Transport> ConnectShm(const HostBackend& backend, FoundJob& job);
-
-// Shared memory on each host and the backend's carrier between hosts.
-absl::StatusOr<std::string> RateTwoLevels(const HostBackend& backend, const HostSituation& situation);
-absl::StatusOr<Transport> ConnectTwoLevels(const HostBackend& backend, FoundJob& job);
-
-// The backend's carrier between all ranks.
-absl::StatusOr<std::string> RateMessages(const HostBackend& backend, const HostSituation& situation);
-absl::StatusOr<Transport> ConnectMessages(const HostBackend& backend, FoundJob& job);
-
-// The errors of the Connect functions are those of ShmWorld::Connect, ConnectGrpcControlPlane, ConnectMpiControlPlane,
+// The errors of HostBackend::connect are those of ShmWorld::Connect, ConnectGrpcControlPlane, ConnectMpiControlPlane,
 // and of the carrier. Across hosts the control plane knows the job's first failure. It passes the failure to ranks that
 // wait in shared memory, and a rank that departs from the job also departs there.
 

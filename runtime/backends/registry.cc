@@ -5,70 +5,9 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/backends/device_backends.h"
-#include "runtime/backends/host_backends.h"
 
 namespace ronda {
 namespace {
-
-// Two levels come before one level. MPI, which supports more networks, comes before TCP.
-constexpr HostBackend kHostBackends[] = {
-    {.name = "shm",
-     .help = "ranks on one host, through shared memory",
-     .score = 300,
-     .rate = RateShm,
-     .connect = ConnectShm},
-    {.name = "hierarchical-mpi",
-     .family = "hierarchical",
-     .help = "shared memory on each host, MPI between hosts",
-     .score = 200,
-     .carrier = &kMpiCarrier,
-     .rate = RateTwoLevels,
-     .connect = ConnectTwoLevels},
-    {.name = "hierarchical-tcp",
-     .family = "hierarchical",
-     .help = "shared memory on each host, TCP between hosts",
-     .score = 150,
-     .carrier = &kTcpCarrier,
-     .rate = RateTwoLevels,
-     .connect = ConnectTwoLevels},
-    {.name = "mpi",
-     .help = "ranks on several hosts, under Open MPI's or MPICH's mpirun",
-     .score = 100,
-     .carrier = &kMpiCarrier,
-     .rate = RateMessages,
-     .connect = ConnectMessages},
-    {.name = "tcp",
-     .help = "ranks on several hosts, however they are started",
-     .score = 50,
-     .carrier = &kTcpCarrier,
-     .rate = RateMessages,
-     .connect = ConnectMessages},
-};
-
-constexpr DeviceBackend kDeviceBackends[] = {
-    {.name = "nccl",
-     .help = "tensors in the memory of GPUs, one a rank",
-     .score = 200,
-     .rate = RateNccl,
-     .connect = ConnectNccl},
-    {.name = "hierarchical-staged",
-     .help = "NCCL on each host, the hosts' backend between hosts",
-     .score = 150,
-     .rate = RateHierarchicalStaged,
-     .connect = ConnectHierarchicalStaged},
-    {.name = "staged",
-     .help = "tensors in the memory of GPUs, through the host and one of the others",
-     .score = 100,
-     .rate = RateStaged,
-     .connect = ConnectStaged},
-    // NCCL itself knows which ranks share a host: two levels over it are for users who have measured a gain.
-    {.name = "hierarchical-nccl",
-     .help = "NCCL on each host, and NCCL between hosts",
-     .score = 50,
-     .rate = RateHierarchicalNccl,
-     .connect = ConnectHierarchicalNccl},
-};
 
 // The variable with which a user chooses, and what is carried, for messages.
 struct Choice {
@@ -110,25 +49,22 @@ absl::StatusOr<absl::string_view> Choose(absl::Span<const BackendRating> ratings
       absl::StrCat(wish, " cannot carry this job's ", choice.cargo, ": ", absl::StrJoin(reasons, "; ")));
 }
 
+// nullptr if none has this name.
+template <typename Backend>
+const Backend* Find(absl::Span<const Backend> backends, absl::string_view name) {
+  const auto found = absl::c_find_if(backends, [&](const Backend& one) { return one.name == name; });
+  return found == backends.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
-absl::Span<const HostBackend> HostBackends() { return kHostBackends; }
-absl::Span<const DeviceBackend> AllDeviceBackends() { return kDeviceBackends; }
+const HostBackend* FindHostBackend(absl::string_view name) { return Find(HostBackends(), name); }
 
-const HostBackend* FindHostBackend(absl::string_view name) {
-  const auto* const found = absl::c_find_if(kHostBackends, [&](const HostBackend& one) { return one.name == name; });
-  return found == std::end(kHostBackends) ? nullptr : found;
-}
-
-const DeviceBackend* FindDeviceBackend(absl::string_view name) {
-  const auto* const found =
-      absl::c_find_if(kDeviceBackends, [&](const DeviceBackend& one) { return one.name == name; });
-  return found == std::end(kDeviceBackends) ? nullptr : found;
-}
+const DeviceBackend* FindDeviceBackend(absl::string_view name) { return Find(AllDeviceBackends(), name); }
 
 std::vector<absl::string_view> HostBackendNames() {
   std::vector<absl::string_view> names;
-  for (const HostBackend& backend : kHostBackends) {
+  for (const HostBackend& backend : HostBackends()) {
     if (!backend.family.empty() && !absl::c_linear_search(names, backend.family)) names.push_back(backend.family);
     names.push_back(backend.name);
   }
@@ -137,13 +73,13 @@ std::vector<absl::string_view> HostBackendNames() {
 
 std::vector<absl::string_view> DeviceBackendNames() {
   std::vector<absl::string_view> names;
-  for (const DeviceBackend& backend : kDeviceBackends) names.push_back(backend.name);
+  for (const DeviceBackend& backend : AllDeviceBackends()) names.push_back(backend.name);
   return names;
 }
 
 std::vector<const HostBackend*> HostBackendsMeantBy(absl::string_view value) {
   std::vector<const HostBackend*> meant;
-  for (const HostBackend& backend : kHostBackends) {
+  for (const HostBackend& backend : HostBackends()) {
     if (IsMeant(backend.name, backend.family, value)) meant.push_back(&backend);
   }
   return meant;
@@ -164,7 +100,7 @@ bool AlwaysNeeds(absl::string_view value, Carrier::Needs needs) {
 
 std::vector<BackendRating> RateHostBackends(const HostSituation& situation) {
   std::vector<BackendRating> ratings;
-  for (const HostBackend& backend : kHostBackends) {
+  for (const HostBackend& backend : HostBackends()) {
     ratings.push_back(RatingOf(backend.name, backend.family, backend.score, backend.rate(backend, situation)));
   }
   SortBestFirst(&ratings);
@@ -173,7 +109,7 @@ std::vector<BackendRating> RateHostBackends(const HostSituation& situation) {
 
 std::vector<BackendRating> RateDeviceBackends(const DeviceSituation& situation) {
   std::vector<BackendRating> ratings;
-  for (const DeviceBackend& backend : kDeviceBackends) {
+  for (const DeviceBackend& backend : AllDeviceBackends()) {
     ratings.push_back(RatingOf(backend.name, "", backend.score, backend.rate(situation)));
   }
   SortBestFirst(&ratings);

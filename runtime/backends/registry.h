@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The backends that carry tensors between ranks. Each is one entry of a list in registry.cc. Everything else is derived
-// from the list: the values of RONDA_BACKEND and RONDA_DEVICE_BACKEND, their errors, help texts, and the choice by
-// score.
+// The backends that carry tensors between ranks. Each is one entry of a list in host_backends.cc or device_backends.cc.
+// Everything else is derived from the lists: the values of RONDA_BACKEND and RONDA_DEVICE_BACKEND, their errors, help
+// texts, and the choice by score.
 #ifndef RONDA_RUNTIME_BACKENDS_REGISTRY_H_
 #define RONDA_RUNTIME_BACKENDS_REGISTRY_H_
 
@@ -80,8 +80,8 @@ struct DeviceBackend {
   absl::StatusOr<DeviceTransport> (*connect)(const DeviceSupport::Request& request, const NcclLoader& nccl);
 };
 
-absl::Span<const HostBackend> HostBackends();
-absl::Span<const DeviceBackend> AllDeviceBackends();
+absl::Span<const HostBackend> HostBackends();         // host_backends.cc
+absl::Span<const DeviceBackend> AllDeviceBackends();  // device_backends.cc
 
 // nullptr if no backend has this name.
 const HostBackend* FindHostBackend(absl::string_view name);

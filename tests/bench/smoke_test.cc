@@ -14,6 +14,7 @@
 #include <string>
 
 #include "nlohmann/json.hpp"
+#include "runtime/base/types.h"
 
 namespace ronda::bench {
 namespace {
@@ -131,8 +132,8 @@ TEST(SmokeTest, EveryDtypeAndWireIsCheckedOnThreeRanks) {
   const Outcome outcome = RunTool(
       "collectives -np 3 --dtype all --wire all --layer client -b 3000 -e 3000 --rounds 1 --block-time 100us --json " +
       json);
-  // Seven dtypes; 16-bit wires for two of them, 8-bit ones for four.
-  ExpectRows(outcome, json, 7 + 2 * 2 + 2 * 4);
+  // 16-bit wires for two dtypes, 8-bit ones for four.
+  ExpectRows(outcome, json, kDTypeCount + 2 * 2 + 2 * 4);
 }
 
 TEST(SmokeTest, LatencyPrintsAHistogram) {

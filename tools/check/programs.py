@@ -78,8 +78,9 @@ def check_types(sources: Sources) -> Iterator[Finding]:
     folder = sources.root / "client/python"
     modules = sorted(str(path.relative_to(folder)) for path in folder.glob("ronda/*.py"))
     yield from _complaints("mypy", _mypy(*modules, "ronda/paddle", "ronda/ray"), folder)
-    tools = sorted(path.name for path in (sources.root / "tools/check").glob("*.py"))
-    yield from _complaints("mypy", _mypy(*tools), sources.root / "tools/check")
+    for tool in ("tools/bindings", "tools/check"):
+        programs = sorted(path.name for path in (sources.root / tool).glob("*.py"))
+        yield from _complaints("mypy", _mypy(*programs), sources.root / tool)
 
 
 def check_torch_types(sources: Sources) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ronda import exchanges, reductions
 from ronda import job as _job
 from ronda import process_sets as _process_sets
 from ronda._library import native as _binding
@@ -34,38 +35,11 @@ from ronda.errors import (
     PeerFailedError,
     RondaError,
 )
-from ronda.exchanges import (
-    allgather,
-    allgather_async,
-    alltoall,
-    alltoall_async,
-    barrier,
-    barrier_async,
-    broadcast,
-    broadcast_async,
-    gather,
-    gather_async,
-    join,
-    recv,
-    recv_async,
-    scatter,
-    scatter_async,
-    send,
-    send_async,
-)
+from ronda.exchanges import *  # noqa: F403
 from ronda.handles import Handle, poll, synchronize
 from ronda.objects import allgather_object, broadcast_object
 from ronda.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
-from ronda.reductions import (
-    allreduce,
-    allreduce_async,
-    grouped_allreduce,
-    grouped_allreduce_async,
-    reduce,
-    reduce_async,
-    reducescatter,
-    reducescatter_async,
-)
+from ronda.reductions import *  # noqa: F403
 from ronda.run import run
 from ronda.types import DType, ReduceOp, Wire
 
@@ -157,6 +131,8 @@ def _of_job(number: str) -> int:
 
 
 __all__ = [
+    *exchanges.__all__,
+    *reductions.__all__,
     "AlreadyInitializedError",
     "DType",
     "DeadlineError",
@@ -175,44 +151,19 @@ __all__ = [
     "Wire",
     "__version__",
     "add_process_set",
-    "allgather",
-    "allgather_async",
     "allgather_object",
-    "allreduce",
-    "allreduce_async",
-    "alltoall",
-    "alltoall_async",
-    "barrier",
-    "barrier_async",
-    "broadcast",
-    "broadcast_async",
     "broadcast_object",
     "cross_rank",
     "cross_size",
-    "gather",
-    "gather_async",
     "global_process_set",
-    "grouped_allreduce",
-    "grouped_allreduce_async",
     "init",
     "is_initialized",
-    "join",
     "local_rank",
     "local_size",
     "poll",
     "rank",
-    "recv",
-    "recv_async",
-    "reduce",
-    "reduce_async",
-    "reducescatter",
-    "reducescatter_async",
     "remove_process_set",
     "run",
-    "scatter",
-    "scatter_async",
-    "send",
-    "send_async",
     "should_stop",
     "shutdown",
     "size",

@@ -50,22 +50,23 @@ class Buffer(NamedTuple):
         return Span(self.address, self.address + self.byte_count, is_written)
 
 
-# By kind, as in NumPy's array interface, and bytes of an element.
-_DTYPES = {
-    ("b", 1): DType.BOOL,
-    ("u", 1): DType.UINT8,
-    ("u", 2): DType.UINT16,
-    ("u", 4): DType.UINT32,
-    ("u", 8): DType.UINT64,
-    ("i", 1): DType.INT8,
-    ("i", 2): DType.INT16,
-    ("i", 4): DType.INT32,
-    ("i", 8): DType.INT64,
-    ("f", 2): DType.FLOAT16,
-    ("f", 4): DType.FLOAT32,
-    ("f", 8): DType.FLOAT64,
+def _kind_and_size(name: str) -> tuple[str, int]:
+    """The kind in NumPy's array interface ("": NumPy has no such type), and an element's bytes."""
+    family = name.rstrip("0123456789")
+    kind = {"bool": "b", "uint": "u", "int": "i", "float": "f"}.get(family, "")
+    return kind, int(name[len(family) :] or 8) // 8
+
+
+# The names that NumPy and ml_dtypes have for the types.
+_NAMES: dict[int, str] = {dtype: dtype.name.lower() for dtype in DType}
+
+# DTypes of NumPy's types, by kind and bytes of an element.
+_DTYPES: dict[tuple[str, int], int] = {
+    _kind_and_size(name): dtype for dtype, name in _NAMES.items() if _kind_and_size(name)[0]
 }
-_BFLOAT16 = "bfloat16"
+
+# Those of ml_dtypes, by name.
+_OTHERS = {name: dtype for dtype, name in _NAMES.items() if dtype not in _DTYPES.values()}
 
 # DTypes by NumPy's strings, which begin with the byte order.
 _NATIVE = "<" if sys.byteorder == "little" else ">"
@@ -73,9 +74,6 @@ _TYPESTRS: dict[str, tuple[int, int]] = {
     f"{'|' if size == 1 else _NATIVE}{kind}{size}": (dtype, size)
     for (kind, size), dtype in _DTYPES.items()
 }
-
-# Names of NumPy's types; the name of BFLOAT16 comes from ml_dtypes.
-_NAMES = {dtype: dtype.name.lower() for dtype in DType}
 
 # Formats of the struct module, by the kind of their numbers.
 _FORMAT_KINDS = {
@@ -85,7 +83,7 @@ _FORMAT_KINDS = {
     **dict.fromkeys("efd", "f"),
 }
 
-_SUPPORTED = "bool, integers of 8 to 64 bits, float16, bfloat16, float32 and float64"
+_SUPPORTED = ", ".join(_NAMES.values())
 
 
 def buffer_of(value: Any, role: str) -> Buffer:
@@ -209,15 +207,16 @@ class _View:
 
 
 def _numpy_dtype(dtype: int) -> Any:
-    if dtype != DType.BFLOAT16:
-        return numpy().dtype(_NAMES[DType(dtype)])
+    name = _NAMES[dtype]
+    if name not in _OTHERS:
+        return numpy().dtype(name)
     try:
         ml_dtypes = importlib.import_module("ml_dtypes")
     except ImportError:
         raise InvalidArgumentError(
-            "NumPy has no bfloat16 for the result: pass out=, or install ml_dtypes"
+            f"NumPy has no {name} for the result: pass out=, or install ml_dtypes"
         ) from None
-    return numpy().dtype(ml_dtypes.bfloat16)
+    return numpy().dtype(getattr(ml_dtypes, name))
 
 
 def _dtype_of(kind: str, size: int, name: object, role: str) -> int:
@@ -279,8 +278,8 @@ def _of_interface(array: Any, interface: dict[str, Any], role: str) -> Buffer:
 def _of_unusual_type(array: Any, typestr: str, role: str) -> tuple[int, int]:
     """The type of the elements, and their size."""
     name = getattr(getattr(array, "dtype", None), "name", typestr)
-    if name == _BFLOAT16:
-        return DType.BFLOAT16, 2
+    if name in _OTHERS:
+        return _OTHERS[name], array.dtype.itemsize
     if _NATIVE + typestr[1:] in _TYPESTRS:
         raise InvalidArgumentError(
             f"{role} is of another byte order ({typestr}): pass it in this machine's"

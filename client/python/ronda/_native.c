@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/python/ronda/_native_fields.h"
+
 /* -- The job -- */
 
 /* Arguments of a call that may wait for other ranks. */
@@ -64,24 +66,7 @@ static PyObject* RunCall(JobCall* call, ronda_status (*body)(void* arguments), r
   return result;
 }
 
-#define OPTION(kind, name) FIELD(ronda_options, kind, name)
-static const Field kOptions[] = {
-    OPTION(kReal, cycle_time_ms),
-    OPTION(kHandle, fusion_threshold),
-    OPTION(kHandle, cache_capacity),
-    OPTION(kReal, stall_warning_s),
-    OPTION(kReal, stall_deadline_s),
-    OPTION(kReal, start_timeout_s),
-    ARRAY(ronda_options, kRankLists, process_sets, process_set_count),
-    OPTION(kText, master_address),
-    OPTION(kText, secret),
-    OPTION(kInt, master_port),
-    OPTION(kInt, rank),
-    OPTION(kInt, size),
-    OPTION(kInt, local_rank),
-    OPTION(kInt, local_size),
-    OPTION(kHandle, epoch),
-};
+static const Field kOptions[] = {OPTION_FIELDS};
 
 static int ReadOption(PyObject* name, PyObject* value, JobCall* call) {
   const char* const text = PyUnicode_AsUTF8AndSize(name, NULL);
@@ -178,30 +163,11 @@ static int SetItem(PyObject* dict, const char* name, PyObject* value) {
   return failed ? -1 : 0;
 }
 
-#define COUNT(name) \
-  { #name, offsetof(ronda_statistics, name) }
+#define COUNT(name) {#name, offsetof(ronda_statistics, name)},
 static const struct {
   const char* name;
   size_t offset;
-} kCounts[] = {
-    COUNT(reports_sent),
-    COUNT(reports_received),
-    COUNT(lists_sent),
-    COUNT(lists_received),
-    COUNT(buckets_agreed),
-    COUNT(buckets_scheduled),
-    COUNT(schedules_begun),
-    COUNT(schedules_left),
-    COUNT(own_vetoes),
-    COUNT(schedule_rounds),
-    COUNT(steps),
-    COUNT(tensors),
-    COUNT(payload_bytes),
-    COUNT(wire_bytes),
-    COUNT(bucket_nanoseconds),
-    COUNT(tensors_in_flight),
-    COUNT(exposed_nanoseconds),
-};
+} kCounts[] = {STATISTICS_FIELDS(COUNT)};
 
 static PyObject* Statistics(PyObject* module, PyObject* none) {
   (void)module, (void)none;

@@ -12,7 +12,9 @@ Common arguments of operations:
     name: the tensor's, or None for an operation matched by order.
     dtype, op, compression: numbers of ronda_dtype, ronda_reduce_op and ronda_compression.
     shape: dimensions, outermost first; () is a scalar.
-    input, output: addresses of row-major memory; 0 means none.
+    input, output: addresses of row-major memory; 0 means none. Where there are `output_bytes`,
+        Ronda allocates the output if it is 0: see output().
+    source: a rank, or -1 for any rank (see ronda_recv_args).
     keep: any object. The binding holds a reference to it until the handle has been given back and
         its operation has ended. It owns the memory behind the addresses.
     process_set: id; 0 is the set of all ranks.
@@ -24,8 +26,6 @@ Common arguments of operations:
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-Shape = Sequence[int]
 
 def set_error_types(types: Sequence[type[Exception]]) -> None:
     """Classes by ronda_status, from RONDA_ERROR_INVALID_ARGUMENT (1) on. Each takes a text."""
@@ -85,11 +85,17 @@ def process_set_ranks(id: int) -> list[int]: ...
 def process_set_ids() -> list[int]: ...
 
 # -- Operations; the result is a handle. Arguments are given by position --
+#
+# A function without _async waits, and is the fast form for small tensors. Its `keep` is only needed
+# if Ctrl-C ends the wait while the operation is in flight. Each member of a group has the arguments
+# of the function for one tensor.
+
+# -- Made by `make bindings` from client/ronda/operations.h: to the end of this part --
 
 def allreduce_async(
     name: str | None,
     dtype: int,
-    shape: Shape,
+    shape: Sequence[int],
     input: int,
     output: int,
     keep: object,
@@ -104,10 +110,28 @@ def allreduce_async(
     stream: int | None = None,
     /,
 ) -> int: ...
+def allreduce(
+    name: str | None,
+    dtype: int,
+    shape: Sequence[int],
+    input: int,
+    output: int,
+    keep: object,
+    op: int,
+    compression: int = 0,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    process_set: int = 0,
+    error_feedback: bool = False,
+    detect_overflow: bool = False,
+    deadline_s: float = 0.0,
+    stream: int | None = None,
+    /,
+) -> None: ...
 def reduce_async(
     name: str | None,
     dtype: int,
-    shape: Shape,
+    shape: Sequence[int],
     input: int,
     output: int,
     keep: object,
@@ -124,7 +148,7 @@ def reduce_async(
 def reducescatter_async(
     name: str | None,
     dtype: int,
-    shape: Shape,
+    shape: Sequence[int],
     input: int,
     output: int,
     output_bytes: int,
@@ -137,13 +161,11 @@ def reducescatter_async(
     deadline_s: float = 0.0,
     stream: int | None = None,
     /,
-) -> int:
-    """Ronda allocates the output if it is 0 (see `output`), also in the operations below."""
-
+) -> int: ...
 def broadcast_async(
     name: str | None,
     dtype: int,
-    shape: Shape,
+    shape: Sequence[int],
     data: int,
     keep: object,
     root: int,
@@ -155,7 +177,7 @@ def broadcast_async(
 def allgather_async(
     name: str | None,
     dtype: int,
-    shape: Shape,
+    shape: Sequence[int],
     input: int,
     output: int,
     output_bytes: int,
@@ -168,7 +190,7 @@ def allgather_async(
 def gather_async(
     name: str | None,
     dtype: int,
-    shape: Shape,
+    shape: Sequence[int],
     input: int,
     output: int,
     output_bytes: int,
@@ -182,7 +204,7 @@ def gather_async(
 def scatter_async(
     name: str | None,
     dtype: int,
-    shape: Shape,
+    shape: Sequence[int],
     input: int,
     output: int,
     output_bytes: int,
@@ -197,7 +219,7 @@ def scatter_async(
 def alltoall_async(
     name: str | None,
     dtype: int,
-    shape: Shape,
+    shape: Sequence[int],
     input: int,
     output: int,
     output_bytes: int,
@@ -210,7 +232,7 @@ def alltoall_async(
 ) -> int: ...
 def send_async(
     dtype: int,
-    shape: Shape,
+    shape: Sequence[int],
     input: int,
     keep: object,
     to: int,
@@ -222,7 +244,7 @@ def send_async(
 ) -> int: ...
 def recv_async(
     dtype: int,
-    shape: Shape,
+    shape: Sequence[int],
     output: int,
     keep: object,
     source: int,
@@ -231,8 +253,24 @@ def recv_async(
     deadline_s: float = 0.0,
     stream: int | None = None,
     /,
-) -> int:
-    """From rank `source`, or from any rank if `source` is -1 (see ronda_recv_args)."""
+) -> int: ...
+def grouped_allreduce_async(
+    arguments: Sequence[tuple[object, ...]],
+    group: str,
+    /,
+) -> list[int]: ...
+def grouped_reducescatter_async(
+    arguments: Sequence[tuple[object, ...]],
+    group: str,
+    /,
+) -> list[int]: ...
+def grouped_allgather_async(
+    arguments: Sequence[tuple[object, ...]],
+    group: str,
+    /,
+) -> list[int]: ...
+
+# -- The end of what `make bindings` makes --
 
 def broadcast_object_async(
     name: str | None, data: bytes | None, root: int, process_set: int = 0, /
@@ -241,7 +279,7 @@ def allgather_object_async(name: str | None, data: bytes, process_set: int = 0, 
 def sparse_allreduce_async(
     name: str,
     dtype: int,
-    shape: Shape,
+    shape: Sequence[int],
     values: int,
     indices: int,
     keep: object,
@@ -253,15 +291,6 @@ def sparse_allreduce_async(
 ) -> tuple[int, int]:
     """The handles of the indices and of the values."""
 
-def grouped_allreduce_async(arguments: Sequence[tuple[object, ...]], group: str, /) -> list[int]:
-    """Each entry has the arguments of an allreduce_async. The next two functions are similar."""
-
-def grouped_allgather_async(
-    arguments: Sequence[tuple[object, ...]], group: str, /
-) -> list[int]: ...
-def grouped_reducescatter_async(
-    arguments: Sequence[tuple[object, ...]], group: str, /
-) -> list[int]: ...
 def barrier_async(process_set: int = 0, deadline_s: float = 0.0, /) -> int: ...
 def monitored_barrier(process_set: int = 0, timeout_s: float = 0.0, /) -> None:
     """A rank that does not want to wait passes 0.001: the error then names the missing ranks."""
@@ -277,29 +306,6 @@ def refuse(process_set: int, name: str | None, message: str, /) -> None:
 
 def refuse_message(process_set: int, source: int, to: int, tag: int, message: str, /) -> None:
     """Refuses the next message between these two ranks with this tag."""
-
-def allreduce(
-    name: str | None,
-    dtype: int,
-    shape: Shape,
-    input: int,
-    output: int,
-    keep: object,
-    op: int,
-    compression: int = 0,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    process_set: int = 0,
-    error_feedback: bool = False,
-    detect_overflow: bool = False,
-    deadline_s: float = 0.0,
-    stream: int | None = None,
-    /,
-) -> None:
-    """allreduce_async with a wait, in the fast form for small tensors.
-
-    `keep` is only needed if Ctrl-C ends the wait while the operation is in flight.
-    """
 
 def cuda_zero(data: int, bytes: int, stream: int, /) -> None: ...
 

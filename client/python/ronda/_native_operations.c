@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/operation_lists.h"
 #include "client/python/ronda/_native.h"
+#include "client/python/ronda/_native_fields.h"
 
 /* An operation: how its arguments are read, and the function that gets them. */
 typedef struct Operation {
@@ -27,114 +29,43 @@ typedef struct JoinArguments {
 
 /* Room for the arguments of any operation. */
 typedef union Arguments {
-  ronda_allreduce_args allreduce;
-  ronda_reduce_args reduce;
-  ronda_reducescatter_args reducescatter;
-  ronda_broadcast_args broadcast;
-  ronda_allgather_args allgather;
-  ronda_gather_args gather;
-  ronda_scatter_args scatter;
-  ronda_alltoall_args alltoall;
-  ronda_send_args send;
-  ronda_recv_args recv;
+#define ARGUMENTS(op, OP) ronda_##op##_args op;
+  RONDA_TENSOR_OPERATIONS(ARGUMENTS)
+#undef ARGUMENTS
   ronda_object_args object;
   ronda_sparse_allreduce_args sparse;
   BarrierArguments barrier;
   JoinArguments join;
 } Arguments;
 
-/* -- Arguments by position, in the order of _native.pyi -- */
+/* -- Arguments by position, in the order of _native.pyi. Those of the operations on one tensor are in _native_fields.h,
+ * which tools/bindings makes -- */
 
 #define KEEP \
   { "keep", kKeep, 0, 0 }
-#define NAME(args) FIELD(args, kText, tensor.name)
-#define TENSOR(args) FIELD(args, kInt, tensor.dtype), FIELD(args, kShape, tensor)
-#define NAMED_TENSOR(args) NAME(args), TENSOR(args)
-#define INPUT(args) FIELD(args, kAddress, input)
-#define OUTPUT(args) FIELD(args, kAddress, output)
-#define SIZED_OUTPUT(args) OUTPUT(args), FIELD(args, kSize, output_bytes)
-#define SCALES(args) FIELD(args, kInt, compression), FIELD(args, kReal, prescale), FIELD(args, kReal, postscale)
-#define SPLITS(args) ARRAY(args, kNumbers, splits, split_count)
-#define SET(args) FIELD(args, kSet, call.process_set)
-#define CALL(args) SET(args), FIELD(args, kReal, call.deadline_s), FIELD(args, kStream, call)
 
-static const Field kAllreduceFields[] = {
-    NAMED_TENSOR(ronda_allreduce_args),
-    INPUT(ronda_allreduce_args),
-    OUTPUT(ronda_allreduce_args),
-    KEEP,
-    FIELD(ronda_allreduce_args, kInt, op),
-    SCALES(ronda_allreduce_args),
-    SET(ronda_allreduce_args),
-    FIELD(ronda_allreduce_args, kFlag, error_feedback),
-    FIELD(ronda_allreduce_args, kFlag, detect_overflow),
-    FIELD(ronda_allreduce_args, kReal, call.deadline_s),
-    FIELD(ronda_allreduce_args, kStream, call),
-};
-static const Field kReduceFields[] = {
-    NAMED_TENSOR(ronda_reduce_args),    INPUT(ronda_reduce_args),
-    OUTPUT(ronda_reduce_args),          KEEP,
-    FIELD(ronda_reduce_args, kInt, op), FIELD(ronda_reduce_args, kInt, root),
-    SCALES(ronda_reduce_args),          CALL(ronda_reduce_args),
-};
-static const Field kReducescatterFields[] = {
-    NAMED_TENSOR(ronda_reducescatter_args),
-    INPUT(ronda_reducescatter_args),
-    SIZED_OUTPUT(ronda_reducescatter_args),
-    KEEP,
-    FIELD(ronda_reducescatter_args, kInt, op),
-    SCALES(ronda_reducescatter_args),
-    CALL(ronda_reducescatter_args),
-};
-static const Field kBroadcastFields[] = {
-    NAMED_TENSOR(ronda_broadcast_args),
-    FIELD(ronda_broadcast_args, kAddress, data),
-    KEEP,
-    FIELD(ronda_broadcast_args, kInt, root),
-    CALL(ronda_broadcast_args),
-};
-static const Field kAllgatherFields[] = {
-    NAMED_TENSOR(ronda_allgather_args), INPUT(ronda_allgather_args), SIZED_OUTPUT(ronda_allgather_args), KEEP,
-    CALL(ronda_allgather_args),
-};
-static const Field kGatherFields[] = {
-    NAMED_TENSOR(ronda_gather_args),      INPUT(ronda_gather_args), SIZED_OUTPUT(ronda_gather_args), KEEP,
-    FIELD(ronda_gather_args, kInt, root), CALL(ronda_gather_args),
-};
-static const Field kScatterFields[] = {
-    NAMED_TENSOR(ronda_scatter_args),      INPUT(ronda_scatter_args),  SIZED_OUTPUT(ronda_scatter_args), KEEP,
-    FIELD(ronda_scatter_args, kInt, root), SPLITS(ronda_scatter_args), CALL(ronda_scatter_args),
-};
-static const Field kAlltoallFields[] = {
-    NAMED_TENSOR(ronda_alltoall_args), INPUT(ronda_alltoall_args), SIZED_OUTPUT(ronda_alltoall_args), KEEP,
-    SPLITS(ronda_alltoall_args),       CALL(ronda_alltoall_args),
-};
-static const Field kSendFields[] = {
-    TENSOR(ronda_send_args),           INPUT(ronda_send_args), KEEP, FIELD(ronda_send_args, kInt, to),
-    FIELD(ronda_send_args, kInt, tag), CALL(ronda_send_args),
-};
-static const Field kRecvFields[] = {
-    TENSOR(ronda_recv_args),           OUTPUT(ronda_recv_args), KEEP, FIELD(ronda_recv_args, kInt, from),
-    FIELD(ronda_recv_args, kInt, tag), CALL(ronda_recv_args),
-};
 static const Field kBroadcastObjectFields[] = {
     FIELD(ronda_object_args, kText, name),
     ARRAY(ronda_object_args, kBytes, data, size),
     FIELD(ronda_object_args, kInt, root),
-    SET(ronda_object_args),
+    FIELD(ronda_object_args, kSet, call.process_set),
 };
 static const Field kAllgatherObjectFields[] = {
     FIELD(ronda_object_args, kText, name),
     ARRAY(ronda_object_args, kBytes, data, size),
-    SET(ronda_object_args),
+    FIELD(ronda_object_args, kSet, call.process_set),
 };
 static const Field kSparseFields[] = {
-    NAMED_TENSOR(ronda_sparse_allreduce_args),
+    FIELD(ronda_sparse_allreduce_args, kText, tensor.name),
+    FIELD(ronda_sparse_allreduce_args, kInt, tensor.dtype),
+    FIELD(ronda_sparse_allreduce_args, kShape, tensor),
     FIELD(ronda_sparse_allreduce_args, kAddress, values),
     FIELD(ronda_sparse_allreduce_args, kAddress, indices),
     KEEP,
     FIELD(ronda_sparse_allreduce_args, kInt, op),
-    CALL(ronda_sparse_allreduce_args),
+    FIELD(ronda_sparse_allreduce_args, kSet, call.process_set),
+    FIELD(ronda_sparse_allreduce_args, kReal, call.deadline_s),
+    FIELD(ronda_sparse_allreduce_args, kStream, call),
 };
 static const Field kBarrierFields[] = {FIELD(BarrierArguments, kSet, process_set),
                                        FIELD(BarrierArguments, kReal, deadline_s)};
@@ -171,6 +102,9 @@ static ronda_status SubmitJoin(const JoinArguments* arguments, ronda_handle* han
   return ronda_join_async(arguments->process_set, (ronda_absent)arguments->absent, handle);
 }
 
+/* The most arguments of an operation. */
+enum { kMostArguments = 32 };
+
 /* Defines the operation k_##function and the module's function. `call` submits the operation with arguments that start
  * as function##_defaults. */
 #define OPERATION(function, call, fields, required)                                                    \
@@ -183,23 +117,17 @@ static ronda_status SubmitJoin(const JoinArguments* arguments, ronda_handle* han
     (void)module;                                                                                      \
     return Submit(&k_##function, values, count);                                                       \
   }
-#define TENSOR_OPERATION(op, OP, fields, required)                             \
+#define TENSOR_OPERATION(op, OP)                                               \
+  static const Field op##_fields[] = {OP##_FIELDS};                            \
+  _Static_assert(sizeof(op##_fields) <= kMostArguments * sizeof(Field), #op);  \
   static const ronda_##op##_args op##_async_defaults = RONDA_##OP##_ARGS_INIT; \
-  OPERATION(op##_async, ronda_##op##_async, fields, required)
+  OPERATION(op##_async, ronda_##op##_async, op##_fields, op##_required)
 #define OBJECT_OPERATION(op, fields, required)                                 \
   static const ronda_object_args op##_async_defaults = RONDA_OBJECT_ARGS_INIT; \
   OPERATION(op##_async, ronda_##op##_async, fields, required)
 
-TENSOR_OPERATION(allreduce, ALLREDUCE, kAllreduceFields, 7)
-TENSOR_OPERATION(reduce, REDUCE, kReduceFields, 8)
-TENSOR_OPERATION(reducescatter, REDUCESCATTER, kReducescatterFields, 8)
-TENSOR_OPERATION(broadcast, BROADCAST, kBroadcastFields, 6)
-TENSOR_OPERATION(allgather, ALLGATHER, kAllgatherFields, 7)
-TENSOR_OPERATION(gather, GATHER, kGatherFields, 8)
-TENSOR_OPERATION(scatter, SCATTER, kScatterFields, 9)
-TENSOR_OPERATION(alltoall, ALLTOALL, kAlltoallFields, 8)
-TENSOR_OPERATION(send, SEND, kSendFields, 6)
-TENSOR_OPERATION(recv, RECV, kRecvFields, 6)
+RONDA_TENSOR_OPERATIONS(TENSOR_OPERATION)
+
 OBJECT_OPERATION(broadcast_object, kBroadcastObjectFields, 3)
 OBJECT_OPERATION(allgather_object, kAllgatherObjectFields, 2)
 
@@ -281,15 +209,14 @@ void EndReadingGroup(GroupReader* group) {
 }
 
 static int ReadMember(const Operation* operation, PyObject* entry, void* into, Reader* reader) {
-  PyObject* values[16];
-  const Py_ssize_t room = sizeof(values) / sizeof(*values);
+  PyObject* values[kMostArguments];
   if (!PyTuple_Check(entry)) {
     PyErr_Format(PyExc_TypeError, "a member of a group is a tuple of %s's arguments, not %R",
                  operation->signature.function, entry);
     return -1;
   }
   const Py_ssize_t count = PyTuple_Size(entry);
-  for (Py_ssize_t i = 0; i < count && i < room; ++i) values[i] = PyTuple_GetItem(entry, i);
+  for (Py_ssize_t i = 0; i < count && i < kMostArguments; ++i) values[i] = PyTuple_GetItem(entry, i);
   memcpy(into, operation->defaults, operation->size);
   reader->keep = NULL;
   return Read(&operation->signature, values, count, into, reader);
@@ -356,7 +283,7 @@ static PyObject* Grouped(const Operation* operation, const char* function, Submi
   return result;
 }
 
-#define GROUPED_OPERATION(op)                                                                          \
+#define GROUPED_OPERATION(op, OP)                                                                      \
   static ronda_status grouped_##op##_submit(const void* arguments, size_t count, const char* name,     \
                                             ronda_handle* handles) {                                   \
     return ronda_grouped_##op##_async(arguments, count, name, handles);                                \
@@ -366,9 +293,7 @@ static PyObject* Grouped(const Operation* operation, const char* function, Submi
     return Grouped(&k_##op##_async, "grouped_" #op "_async", grouped_##op##_submit, values, count);    \
   }
 
-GROUPED_OPERATION(allreduce)
-GROUPED_OPERATION(allgather)
-GROUPED_OPERATION(reducescatter)
+RONDA_GROUPED_OPERATIONS(GROUPED_OPERATION)
 
 /* -- Refusals, and memory of a device -- */
 
@@ -438,23 +363,14 @@ static PyObject* CudaZero(PyObject* module, PyObject* const* values, Py_ssize_t 
   return NoneOrRaise(ronda_cuda_zero(arguments.data, arguments.bytes, arguments.stream));
 }
 
+#define ASYNC(op, OP) FAST(#op "_async", op##_async),
+#define GROUPED(op, OP) FAST("grouped_" #op "_async", grouped_##op##_async),
+
 PyMethodDef operation_methods[] = {
-    FAST("allreduce_async", allreduce_async),
-    FAST("reduce_async", reduce_async),
-    FAST("reducescatter_async", reducescatter_async),
-    FAST("broadcast_async", broadcast_async),
-    FAST("allgather_async", allgather_async),
-    FAST("gather_async", gather_async),
-    FAST("scatter_async", scatter_async),
-    FAST("alltoall_async", alltoall_async),
-    FAST("send_async", send_async),
-    FAST("recv_async", recv_async),
-    FAST("broadcast_object_async", broadcast_object_async),
+    RONDA_TENSOR_OPERATIONS(ASYNC) RONDA_GROUPED_OPERATIONS(GROUPED)
+        FAST("broadcast_object_async", broadcast_object_async),
     FAST("allgather_object_async", allgather_object_async),
     FAST("sparse_allreduce_async", SparseAllreduceAsync),
-    FAST("grouped_allreduce_async", grouped_allreduce_async),
-    FAST("grouped_allgather_async", grouped_allgather_async),
-    FAST("grouped_reducescatter_async", grouped_reducescatter_async),
     FAST("barrier_async", barrier_async),
     FAST("join_async", join_async),
     FAST("remove_process_set_async", remove_process_set_async),

@@ -188,30 +188,35 @@ static Flight* BeginFlight(const Call* call) {
 
 /* -- Submission -- */
 
-/* ronda_dtype by xla::PrimitiveType; -1: none. Numbers of 8 bits with a fraction travel as bytes: only operations that
- * do not compute take them. */
-static int DtypeOf(int xla, int64_t kind) {
-  static const int kDtypes[] = {
-      -1,           RONDA_BOOL,   RONDA_INT8,     RONDA_INT16,   RONDA_INT32,   RONDA_INT64,   RONDA_UINT8,
-      RONDA_UINT16, RONDA_UINT32, RONDA_UINT64,   RONDA_FLOAT16, RONDA_FLOAT32, RONDA_FLOAT64, -1,
-      -1,           -1,           RONDA_BFLOAT16,
+/* The types of elements, by the numbers of xla::PrimitiveType. */
+typedef struct ElementType {
+  size_t bytes; /* of an element; 0: Ronda does not know the type */
+  int dtype;    /* a ronda_dtype */
+  int moves;    /* numbers of 8 bits with a fraction, which travel as bytes: only operations that do not compute take
+                   them. They are those of ronda/jax/_call.py */
+} ElementType;
+
+static ElementType TypeOf(int xla) {
+  static const ElementType kTypes[] = {
+      [1] = {1, RONDA_BOOL},      [2] = {1, RONDA_INT8},      [3] = {2, RONDA_INT16},     [4] = {4, RONDA_INT32},
+      [5] = {8, RONDA_INT64},     [6] = {1, RONDA_UINT8},     [7] = {2, RONDA_UINT16},    [8] = {4, RONDA_UINT32},
+      [9] = {8, RONDA_UINT64},    [10] = {2, RONDA_FLOAT16},  [11] = {4, RONDA_FLOAT32},  [12] = {8, RONDA_FLOAT64},
+      [16] = {2, RONDA_BFLOAT16}, [19] = {1, RONDA_UINT8, 1}, [20] = {1, RONDA_UINT8, 1}, [23] = {1, RONDA_UINT8, 1},
+      [24] = {1, RONDA_UINT8, 1}, [25] = {1, RONDA_UINT8, 1}, [28] = {1, RONDA_UINT8, 1}, [29] = {1, RONDA_UINT8, 1},
+      [33] = {1, RONDA_UINT8, 1},
   };
-  static const uint64_t kFloat8 = 1ull << 19 | 1ull << 20 | 1ull << 23 | 1ull << 24 | 1ull << 25 | 1ull << 28 |
-                                  1ull << 29 | 1ull << 33; /* those of DTYPES in ronda/jax/_call.py */
-  if (xla < 0 || xla > 63) return -1;
-  if (kFloat8 >> xla & 1) return kind == kAllreduce || kind == kReducescatter ? -1 : RONDA_UINT8;
-  return xla < (int)(sizeof(kDtypes) / sizeof(*kDtypes)) ? kDtypes[xla] : -1;
+  static const ElementType kUnknown = {0, 0, 0};
+  return xla >= 0 && xla < (int)(sizeof(kTypes) / sizeof(*kTypes)) ? kTypes[xla] : kUnknown;
 }
 
-static size_t BytesOf(const XlaBuffer* buffer, int dtype) {
-  static const size_t kBytesOfDtype[] = {1, 1, 4, 8, 2, 2, 4, 8, 1, 2, 2, 4, 8}; /* by ronda_dtype */
-  size_t bytes = kBytesOfDtype[dtype];
+static size_t BytesOf(const XlaBuffer* buffer) {
+  size_t bytes = TypeOf(buffer->dtype).bytes;
   for (int64_t i = 0; i < buffer->ndim; ++i) bytes *= (size_t)buffer->shape[i];
   return bytes;
 }
 
-static void CopyInput(const Leaf* leaf, int dtype) {
-  if (leaf->in->data != leaf->out->data) memcpy(leaf->out->data, leaf->in->data, BytesOf(leaf->in, dtype));
+static void CopyInput(const Leaf* leaf) {
+  if (leaf->in->data != leaf->out->data) memcpy(leaf->out->data, leaf->in->data, BytesOf(leaf->in));
 }
 
 static ronda_allreduce_args AllreduceArgs(const Call* call, const Leaf* leaf, const ronda_tensor* tensor) {
@@ -238,13 +243,13 @@ static ronda_status SubmitReducescatter(const Call* call, Leaf* leaf, const rond
   args.postscale = call->postscale;
   args.call.process_set = (ronda_process_set)call->process_set;
   args.output = leaf->out->data;
-  args.output_bytes = BytesOf(leaf->out, tensor->dtype);
+  args.output_bytes = BytesOf(leaf->out);
   return ronda_reducescatter_async(&args, &leaf->handle);
 }
 
 static ronda_status SubmitBroadcast(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
   ronda_broadcast_args args = RONDA_BROADCAST_ARGS_INIT;
-  if (ronda_rank() == call->peer) CopyInput(leaf, tensor->dtype);
+  if (ronda_rank() == call->peer) CopyInput(leaf);
   args.tensor = *tensor;
   args.data = leaf->out->data;
   args.root = (int)call->peer;
@@ -260,7 +265,7 @@ static ronda_status SubmitBroadcast(const Call* call, Leaf* leaf, const ronda_te
     args.input = leaf->in->data;                                                           \
     args.call.process_set = (ronda_process_set)call->process_set;                          \
     args.output = leaf->out->data;                                                         \
-    args.output_bytes = BytesOf(leaf->out, tensor->dtype);                                 \
+    args.output_bytes = BytesOf(leaf->out);                                                \
     return ronda_##operation##_async(&args, &leaf->handle);                                \
   }
 SUBMIT_ROWS(SubmitAllgather, allgather, ALLGATHER)
@@ -268,7 +273,7 @@ SUBMIT_ROWS(SubmitAlltoall, alltoall, ALLTOALL)
 
 static ronda_status SubmitSend(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
   ronda_send_args args = RONDA_SEND_ARGS_INIT;
-  CopyInput(leaf, tensor->dtype);
+  CopyInput(leaf);
   args.tensor = *tensor;
   args.input = leaf->in->data;
   args.to = (int)call->peer;
@@ -305,9 +310,10 @@ static const SubmitLeaf kSubmits[] = {
 /* A rank that cannot submit a tensor says so to the others, which would wait for it. */
 static void SubmitOrRefuse(const Call* call, Flight* flight, Leaf* leaf) {
   const XlaBuffer* const described = leaf->in != NULL ? leaf->in : leaf->out;
-  const int dtype = DtypeOf(described->dtype, call->kind);
-  const ronda_tensor tensor = {leaf->name, (ronda_dtype)dtype, (int)described->ndim, described->shape};
-  if (dtype < 0) {
+  const ElementType type = TypeOf(described->dtype);
+  const int computes = call->kind == kAllreduce || call->kind == kReducescatter;
+  const ronda_tensor tensor = {leaf->name, (ronda_dtype)type.dtype, (int)described->ndim, described->shape};
+  if (type.bytes == 0 || (type.moves && computes)) {
     RecordText(flight, RONDA_ERROR_INVALID_ARGUMENT, "Ronda does not know the type of the array's elements");
   } else {
     const ronda_status status = kSubmits[call->kind](call, leaf, &tensor);
@@ -324,8 +330,7 @@ static void SubmitBarrier(const Call* call, Flight* flight) {
   RecordError(flight,
               ronda_monitored_barrier_async((ronda_process_set)call->process_set, 0, &flight->leaves[0].handle));
   for (int64_t i = 0; i < call->frame->args.size - 1; ++i) {
-    const int dtype = DtypeOf(flight->leaves[i].in->dtype, call->kind);
-    if (dtype >= 0) CopyInput(&flight->leaves[i], dtype);
+    CopyInput(&flight->leaves[i]);
   }
 }
 

@@ -19,6 +19,26 @@ from ronda.errors import InvalidArgumentError
 from ronda.handles import Handle, OwnedHandle, rows_of, start
 from ronda.process_sets import ProcessSet, global_process_set
 
+__all__ = [
+    "allgather",
+    "allgather_async",
+    "alltoall",
+    "alltoall_async",
+    "barrier",
+    "barrier_async",
+    "broadcast",
+    "broadcast_async",
+    "gather",
+    "gather_async",
+    "join",
+    "recv",
+    "recv_async",
+    "scatter",
+    "scatter_async",
+    "send",
+    "send_async",
+]
+
 
 def broadcast(array: Any, root: int = 0, **options: Any) -> Any:
     """broadcast_async() with a wait. Returns root's array."""

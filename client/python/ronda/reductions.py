@@ -37,7 +37,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from ronda import _buffers, process_sets
+from ronda import _buffers, _rows, process_sets
 from ronda._in_flight import IN_FLIGHT, Span, first_conflict
 from ronda._library import native
 from ronda._refusals import Told
@@ -46,6 +46,17 @@ from ronda.errors import InvalidArgumentError
 from ronda.handles import Handle, start
 from ronda.process_sets import ProcessSet, global_process_set
 from ronda.types import ReduceOp, Wire
+
+__all__ = [
+    "allreduce",
+    "allreduce_async",
+    "grouped_allreduce",
+    "grouped_allreduce_async",
+    "reduce",
+    "reduce_async",
+    "reducescatter",
+    "reducescatter_async",
+]
 
 
 def _allreduce_arguments(
@@ -61,26 +72,26 @@ def _allreduce_arguments(
     error_feedback: bool = False,
     detect_overflow: bool = False,
     deadline_s: float = 0.0,
-) -> tuple[Any, list[Span], tuple[Any, ...]]:
+) -> tuple[Any, list[Span], _rows.Allreduce]:
     """The result, the memory that the operation uses, and the arguments for the binding."""
     source = _buffers.buffer_of(array, f"{function}: the array")
     result, memory = like(function, source, out)
-    arguments = (
-        name,
-        source.dtype,
-        source.shape,
-        source.address,
-        memory.address,
-        (source.keep, memory.keep),
-        op,
-        compression,
-        prescale,
-        postscale,
-        process_set,
-        error_feedback,
-        detect_overflow,
-        deadline_s,
-        _buffers.stream_of(function, source, memory),
+    arguments = _rows.allreduce(
+        name=name,
+        dtype=source.dtype,
+        shape=source.shape,
+        input=source.address,
+        output=memory.address,
+        keep=(source.keep, memory.keep),
+        op=op,
+        compression=compression,
+        prescale=prescale,
+        postscale=postscale,
+        process_set=process_set,
+        error_feedback=error_feedback,
+        detect_overflow=detect_overflow,
+        deadline_s=deadline_s,
+        stream=_buffers.stream_of(function, source, memory),
     )
     return result, [source.span(False), memory.span(True)], arguments
 
@@ -217,7 +228,7 @@ def grouped_allreduce_async(
         _check_apart([spans for _, spans, _ in made])
         rows = [arguments for _, _, arguments in made]
         group = name if name is not None else _name_of_group("allreduce", rows)
-        named = [(f"{group}.{i}", *arguments[1:]) for i, arguments in enumerate(rows)]
+        named = [(f"{group}.{i}", *row[1:]) for i, row in enumerate(rows)]
         for _, spans, _ in made:
             IN_FLIGHT.wait_for_users_of(spans)
         ids = native.grouped_allreduce_async(named, group)
@@ -236,9 +247,9 @@ def _check_apart(members: Sequence[Sequence[Span]]) -> None:
         )
 
 
-def _name_of_group(kind: str, arguments: Sequence[tuple[Any, ...]]) -> str:
+def _name_of_group(kind: str, rows: Sequence[_rows.Allreduce]) -> str:
     """The name is the same on every rank, and in every step."""
-    description = repr([(dtype, shape) for _, dtype, shape, *_ in arguments])
+    description = repr([(dtype, shape) for _, dtype, shape, *_ in rows])
     return f"grouped_{kind}.{zlib.crc32(description.encode()):08x}"
 
 

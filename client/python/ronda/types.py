@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Enumerations of the C ABI."""
+"""Enumerations of the C ABI: made by `make bindings` from client/ronda.h."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DType(enum.IntEnum):
 
 
 class Wire(enum.IntEnum):
-    """Formats in which floating-point elements travel when they are reduced (ronda_compression)."""
+    """Formats in which floating-point elements travel when they are reduced: ronda_compression."""
 
     NONE = 0
     FP16 = 1

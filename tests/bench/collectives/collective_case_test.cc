@@ -144,11 +144,28 @@ TEST(CountWrongTest, AnOutputThatWasNotWrittenToIsWrong) {
   EXPECT_EQ(CountWrong(shape, 0, output.data()), 100);
 }
 
-TEST(CountWrongTest, SmallIntegersWrap) {
-  const CollectiveCase shape = {.dtype = DType::kUint8, .count = 34, .ranks = 8};
-  std::vector<uint8_t> output(shape.count);
-  for (size_t i = 0; i < output.size(); ++i) output[i] = static_cast<uint8_t>(36 * (i % 17));
+template <typename E>
+void ExpectToWrap(DType dtype) {
+  const CollectiveCase shape = {.dtype = dtype, .count = 34, .ranks = 8};
+  std::vector<E> output(shape.count);
+  for (size_t i = 0; i < output.size(); ++i) output[i] = static_cast<E>(36 * (i % 17));
   EXPECT_EQ(CountWrong(shape, 0, output.data()), 0);
+  ++output[33];
+  EXPECT_EQ(CountWrong(shape, 0, output.data()), 1);
+}
+
+TEST(CountWrongTest, SmallIntegersWrap) {
+  ExpectToWrap<uint8_t>(DType::kUint8);
+  ExpectToWrap<int8_t>(DType::kInt8);
+}
+
+TEST(CountWrongTest, ASumOfBoolsIsTrueIfOneOfThemIs) {
+  const CollectiveCase shape = {.dtype = DType::kBool, .count = 34, .ranks = 3};
+  std::vector<uint8_t> output(shape.count, 1);
+  output[0] = output[17] = 0;
+  EXPECT_EQ(CountWrong(shape, 0, output.data()), 0);
+  output[1] = 0;
+  EXPECT_EQ(CountWrong(shape, 0, output.data()), 1);
 }
 
 TEST(CountWrongTest, CompressedWiresMayRoundButNotErr) {

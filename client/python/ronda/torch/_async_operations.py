@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ronda import _horovod
+from ronda import _horovod, _rows
 from ronda._horovod import Average, reduce_op
 from ronda._in_flight import IN_FLIGHT, first_conflict
 from ronda._library import native
@@ -71,7 +71,7 @@ def allreduce_row(
     op: ReduceOp,
     factors: tuple[float, float],
     process_set: int,
-) -> tuple[Any, ...]:
+) -> _rows.Allreduce:
     """The arguments of native.allreduce_async, and of native.allreduce."""
     prescale, postscale = _factors(*factors)
     return _tensors.allreduce_arguments(
@@ -212,8 +212,8 @@ def _checked_group(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _start_group(
-    submit: Callable[[list[tuple[Any, ...]], str], list[int]],
-    rows: list[tuple[Any, ...]],
+    submit: Callable[[Sequence[tuple[Any, ...]], str], list[int]],
+    rows: Sequence[tuple[Any, ...]],
     group: str,
     uses: list[_Use],
     finish: Callable[[list[int]], Any],

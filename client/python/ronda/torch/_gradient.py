@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ronda import _rows
 from ronda.process_sets import ProcessSet
 from ronda.torch import _tensors
 from ronda.torch._handles import Handle
@@ -180,27 +181,25 @@ class Gradient:
         """Records the tensor that travels. The current stream fills it."""
         self.sent, self.stream = sent, _tensors.stream(sent)
 
-    def row(self, reduction: Reduction, process_set: int) -> tuple[Any, ...]:
+    def row(self, reduction: Reduction, process_set: int, is_kept: bool = True) -> _rows.Allreduce:
         """The arguments of native.allreduce_async for the tensor that travels."""
         sent = self.sent
         assert sent is not None
         address, wire = sent.data_ptr(), reduction.wire(sent.dtype)
-        return (
-            self.name,
-            _tensors.dtype_number(sent),
-            self.travels_as,
-            address,
-            address,
-            _tensors.storage(sent),
-            int(reduction.op),
-            int(wire),
-            reduction.prescale,
-            reduction.postscale,
-            process_set,
-            wire in _EIGHT_BITS,
-            False,
-            0.0,
-            self.stream,
+        return _rows.allreduce(
+            name=self.name,
+            dtype=_tensors.dtype_number(sent),
+            shape=self.travels_as,
+            input=address,
+            output=address,
+            keep=_tensors.storage(sent) if is_kept else None,
+            op=int(reduction.op),
+            compression=int(wire),
+            prescale=reduction.prescale,
+            postscale=reduction.postscale,
+            process_set=process_set,
+            error_feedback=wire in _EIGHT_BITS,
+            stream=self.stream,
         )
 
 

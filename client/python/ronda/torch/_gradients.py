@@ -405,7 +405,7 @@ class GradientReducer:
                 )
                 return
             row = gradient.row(self._reduction, self._set())
-            gradient.handle = _handle(native.allreduce_async(*row), row[-1])
+            gradient.handle = _handle(native.allreduce_async(*row), gradient.stream)
             if self._group == 0:
                 self._order.append(gradient)
 
@@ -437,8 +437,8 @@ class GradientReducer:
             return
         rows = [each.row(self._reduction, self._set()) for each in members]
         ids = native.grouped_allreduce_async(rows, bundle.name)
-        for member, id, row in zip(members, ids, rows):
-            member.handle = _handle(id, row[-1])
+        for member, id in zip(members, ids):
+            member.handle = _handle(id, member.stream)
 
     def _submit_sparse(self, gradient: Gradient, value: torch.Tensor) -> None:
         reduction = self._reduction
@@ -517,9 +517,8 @@ class GradientReducer:
 
     def _prepare(self) -> None:
         """Makes the group of the gradients that were dense in this step, in their order."""
-        rows = [each.row(self._reduction, self._set()) for each in self._order]
-        unkept = [(*row[:5], None, *row[6:]) for row in rows]
-        self._group = native.prepare_group(unkept, "gradients")
+        rows = [each.row(self._reduction, self._set(), is_kept=False) for each in self._order]
+        self._group = native.prepare_group(rows, "gradients")
         self._groups.append(self._group)
         self._members = list(self._order)
         for gradient in self._members:

@@ -14,6 +14,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ronda import _rows
 from ronda._library import native
 from ronda.types import DType, ReduceOp
 
@@ -68,18 +69,15 @@ class Exchange:
         self._buffer = bytearray(3 * len(names) + 3)
         memory = (ctypes.c_char * len(self._buffer)).from_buffer(self._buffer)
         address = ctypes.addressof(memory)
-        row = (
-            f"what ranks have of {names[0]} and {len(names) - 1} more gradients",
-            int(DType.UINT8),
-            (len(self._buffer),),
-            address,
-            address,
-            memory,
-            int(ReduceOp.MAX),
-            0,
-            1.0,
-            1.0,
-            process_set,
+        row = _rows.allreduce(
+            name=f"what ranks have of {names[0]} and {len(names) - 1} more gradients",
+            dtype=int(DType.UINT8),
+            shape=(len(self._buffer),),
+            input=address,
+            output=address,
+            keep=memory,
+            op=int(ReduceOp.MAX),
+            process_set=process_set,
         )
         self._group = native.prepare_group([row], "report")
         self.is_under_way = False  # begun, and not finished

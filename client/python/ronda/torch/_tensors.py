@@ -15,25 +15,16 @@ from typing import Any
 
 import torch
 
+from ronda import _rows
 from ronda._in_flight import Span
 from ronda.types import DType
 
+# The types have the same names. torch before 2.3 has no uint16, uint32 and uint64.
 DTYPES: dict[torch.dtype, int] = {
-    torch.uint8: int(DType.UINT8),
-    torch.int8: int(DType.INT8),
-    torch.int16: int(DType.INT16),
-    torch.int32: int(DType.INT32),
-    torch.int64: int(DType.INT64),
-    torch.float16: int(DType.FLOAT16),
-    torch.bfloat16: int(DType.BFLOAT16),
-    torch.float32: int(DType.FLOAT32),
-    torch.float64: int(DType.FLOAT64),
-    torch.bool: int(DType.BOOL),
+    getattr(torch, dtype.name.lower()): int(dtype)
+    for dtype in DType
+    if hasattr(torch, dtype.name.lower())
 }
-# From torch 2.3 on.
-for _name in ("uint16", "uint32", "uint64"):
-    if hasattr(torch, _name):
-        DTYPES[getattr(torch, _name)] = int(DType[_name.upper()])
 
 TORCH_DTYPES: dict[int, torch.dtype] = {number: dtype for dtype, number in DTYPES.items()}
 
@@ -193,7 +184,7 @@ def allreduce_arguments(
     error_feedback: bool = False,
     detect_overflow: bool = False,
     deadline_s: float = 0.0,
-) -> tuple[Any, ...]:
+) -> _rows.Allreduce:
     """The arguments of native.allreduce_async, also for a row of a group. Both tensors are kept.
 
     Args:
@@ -215,22 +206,22 @@ def allreduce_arguments(
     dtype = check(tensor)
     if output is not tensor:
         check(output)
-    return (
-        name,
-        dtype,
-        tuple(tensor.shape),
-        tensor.data_ptr(),
-        output.data_ptr(),
-        owners(tensor, output),
-        op,
-        wire,
-        prescale,
-        postscale,
-        process_set,
-        error_feedback,
-        detect_overflow,
-        deadline_s,
-        stream(tensor),
+    return _rows.allreduce(
+        name=name,
+        dtype=dtype,
+        shape=tuple(tensor.shape),
+        input=tensor.data_ptr(),
+        output=output.data_ptr(),
+        keep=owners(tensor, output),
+        op=op,
+        compression=wire,
+        prescale=prescale,
+        postscale=postscale,
+        process_set=process_set,
+        error_feedback=error_feedback,
+        detect_overflow=detect_overflow,
+        deadline_s=deadline_s,
+        stream=stream(tensor),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import paddle  # type: ignore[import-not-found]
 
+from ronda import _rows
 from ronda._library import native
 from ronda.handles import Handle
 from ronda.paddle._tensors import description
@@ -80,18 +81,18 @@ class DistributedOptimizer:
 
     def _submit(self, name: str, gradient: Any) -> Handle:
         dtype, shape, address = description(gradient, f"the gradient of {name}")
-        id = native.allreduce_async(
-            f"fleet.gradient.{name}",
-            dtype,
-            shape,
-            address,
-            address,
-            gradient,
-            int(self._op),
-            int(self._wire),
-            self._prescale,
+        row = _rows.allreduce(
+            name=f"fleet.gradient.{name}",
+            dtype=dtype,
+            shape=shape,
+            input=address,
+            output=address,
+            keep=gradient,
+            op=int(self._op),
+            compression=int(self._wire),
+            prescale=self._prescale,
         )
-        return Handle(id, lambda _: None)
+        return Handle(native.allreduce_async(*row), lambda _: None)
 
     def _parameters(self) -> list[Any]:
         """In the order of the optimizer, which may have them in groups."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from ronda import job
+from ronda import _rows, job
 from ronda._in_flight import IN_FLIGHT, Span
 from ronda._library import native
 from ronda.errors import MismatchError, NotInitializedError, PeerFailedError, RondaError
@@ -311,26 +311,22 @@ class Collectives:
 
     def _allreduce_arguments(
         self, tensor: Tensor, opts: Any
-    ) -> tuple[tuple[Any, ...], _layout.Finish]:
+    ) -> tuple[_rows.Allreduce, _layout.Finish]:
         op, prescale = _versions.reduce_op(opts)
         number, dense = _layout.reducible(tensor)
         address = dense.data_ptr()
-        arguments = (
-            None,
-            number,
-            tuple(dense.shape),
-            address,
-            address,
-            _tensors.owners(dense),
-            op,
-            0,
-            prescale,
-            1.0,
-            self._set,
-            False,
-            False,
-            self._deadline(opts),
-            _tensors.stream(dense),
+        arguments = _rows.allreduce(
+            name=None,
+            dtype=number,
+            shape=tuple(dense.shape),
+            input=address,
+            output=address,
+            keep=_tensors.owners(dense),
+            op=op,
+            prescale=prescale,
+            process_set=self._set,
+            deadline_s=self._deadline(opts),
+            stream=_tensors.stream(dense),
         )
         return arguments, _layout.copy_back(tensor, dense)
 

@@ -1,0 +1,327 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
+"""Writes the lists that follow from the headers of the C ABI, so that nobody keeps them by hand.
+
+    bindings.py lists HEADER...   prints a header with the operations, for client/
+    bindings.py fields HEADER...  prints a header with the fields of structs, for client/python/
+    bindings.py write             rewrites the files for Python in this source tree
+
+Bazel makes the first two while it builds. The files for Python are committed, because tools that
+check types and make documentation read them from the sources. `make bindings` rewrites them, and
+//tests/tools/bindings fails where they are out of date.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import sys
+from collections.abc import Iterator
+
+from c_headers import BindingsError, Field, Headers, read
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+HEADERS = ("client/ronda.h", "client/ronda/operations.h")
+STUB = "client/python/ronda/_native.pyi"
+
+# Functions of an operation NAME: which list of operations they make, their name, their parameters.
+_ARGS = "const ronda_{}_args*"
+_FORMS = {
+    "RONDA_TENSOR_OPERATIONS": ("ronda_{}_async", (_ARGS, "ronda_handle*")),
+    "RONDA_BLOCKING_OPERATIONS": ("ronda_{}", (_ARGS,)),
+    "RONDA_GROUPED_OPERATIONS": (
+        "ronda_grouped_{}_async",
+        (_ARGS, "size_t", "const char*", "ronda_handle*"),
+    ),
+}
+
+
+def operations(headers: Headers, form: str = "RONDA_TENSOR_OPERATIONS") -> list[str]:
+    """The operations that have a function of a form, in the order of the header."""
+    function, parameters = _FORMS[form]
+    structs = [struct for struct in headers.structs if struct.endswith("_args")]
+    return [
+        name
+        for name in (struct[len("ronda_") : -len("_args")] for struct in structs)
+        if headers.functions.get(function.format(name))
+        == tuple(parameter.format(name) for parameter in parameters)
+    ]
+
+
+# -- The arguments of a function of ronda._native --
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """An argument: its name and type in Python, and where it goes in the struct of the C ABI."""
+
+    name: str
+    type: str
+    default: str | None  # its text; None: the argument is required
+    kind: str  # of _native.h
+    member: str
+    count: str = ""  # the member for the number of elements, if the kind has one
+
+    def field(self, struct: str) -> str:
+        """The row in the table from which _native reads the argument."""
+        if self.kind == "kKeep":
+            return "KEEP"
+        if self.count:
+            return f"ARRAY({struct}, {self.kind}, {self.member}, {self.count})"
+        return f"FIELD({struct}, {self.kind}, {self.member})"
+
+
+# Kinds of _native.h, and types of Python, by the type in the header.
+_TYPES = {
+    "const void*": ("kAddress", "int"),
+    "void*": ("kAddress", "int"),
+    "size_t": ("kSize", "int"),
+    "int": ("kInt", "int"),
+    "ronda_reduce_op": ("kInt", "int"),
+    "ronda_compression": ("kInt", "int"),
+    "int64_t": ("kHandle", "int"),
+    "double": ("kReal", "float"),
+    "const char*": ("kText", "str | None"),
+    "const int64_t*": ("kNumbers", "Sequence[int] | None"),
+    "const ronda_rank_list*": ("kRankLists", "Sequence[Sequence[int]]"),
+}
+_WITH_A_COUNT = ("kNumbers", "kRankLists")
+_MEMORY = ("kAddress", "kSize")
+_FLAGS = ("error_feedback", "detect_overflow")
+_WITH_FLAGS = ("allreduce",)  # Python's other reductions do not offer them
+_DEFAULTS = {"compression": "0", "prescale": "1.0", "postscale": "1.0"}
+_RENAMED = {"from": "source"}  # a word of Python
+
+_NAME = Argument("name", "str | None", None, "kText", "tensor.name")
+_TENSOR = [
+    Argument("dtype", "int", None, "kInt", "tensor.dtype"),
+    Argument("shape", "Sequence[int]", None, "kShape", "tensor"),
+]
+_KEEP = Argument("keep", "object", None, "kKeep", "")
+_SET = Argument("process_set", "int", "0", "kSet", "call.process_set")
+_LIMIT_AND_STREAM = [
+    Argument("deadline_s", "float", "0.0", "kReal", "call.deadline_s"),
+    Argument("stream", "int | None", "None", "kStream", "call"),
+]
+
+
+def _members(struct: str, fields: tuple[Field, ...]) -> list[Argument]:
+    """An argument for each member of a struct, except the parts that all operations have."""
+    members = []
+    counts: set[str] = set()
+    for field, following in zip(fields, [*fields[1:], None]):
+        if field.name in (*counts, "struct_size", "tensor", "call"):
+            continue
+        if field.type not in _TYPES:
+            raise BindingsError(
+                f"{struct}: Python's functions cannot read '{field.type} {field.name}': add the"
+                " type to _TYPES in tools/bindings/bindings.py, and to Kind in _native.h"
+            )
+        kind, python_type = _TYPES[field.type]
+        count = following.name if following and kind in _WITH_A_COUNT else ""
+        counts.add(count)
+        if field.name in _FLAGS:
+            kind, python_type = "kFlag", "bool"
+        default = "False" if kind == "kFlag" else _DEFAULTS.get(field.name)
+        name = _RENAMED.get(field.name, field.name)
+        members.append(Argument(name, python_type, default, kind, field.name, count))
+    return members
+
+
+def arguments(headers: Headers, operation: str) -> list[Argument]:
+    """The arguments of the function for an operation, in their order.
+
+    Memory comes first, then what is required, then what has a default. Messages have no name.
+    """
+    struct = f"ronda_{operation}_args"
+    members = _members(struct, headers.structs[struct])
+    is_message = any(each.name == "tag" for each in members)
+    memory = [each for each in members if each.kind in _MEMORY]
+    flags = [each for each in members if each.kind == "kFlag"] if operation in _WITH_FLAGS else []
+    others = [each for each in members if each.kind not in (*_MEMORY, "kFlag")]
+    required = [each for each in others if each.default is None]
+    required.sort(key=lambda each: each.kind in _WITH_A_COUNT)
+    return [
+        *([] if is_message else [_NAME]),
+        *_TENSOR,
+        *memory,
+        _KEEP,
+        *required,
+        *(each for each in others if each.default is not None),
+        _SET,
+        *flags,
+        *_LIMIT_AND_STREAM,
+    ]
+
+
+# -- Headers that Bazel makes --
+
+
+def _macro(name: str, rows: list[str], separator: str = "") -> str:
+    return " \\\n  ".join([f"#define {name}", *(row + separator for row in rows)]) + "\n"
+
+
+def lists_header(headers: Headers) -> str:
+    """The operations, by their functions. ROW gets the name in small and in capital letters."""
+    macros = [
+        _macro(
+            f"{form}(ROW)", [f"ROW({each}, {each.upper()})" for each in operations(headers, form)]
+        )
+        for form in _FORMS
+    ]
+    return "\n".join(["/* Made by tools/bindings from client/ronda/operations.h. */\n", *macros])
+
+
+def fields_header(headers: Headers) -> str:
+    """The tables by which _native reads arguments, and the names of counters."""
+    parts = ["/* Made by tools/bindings from client/ronda.h and client/ronda/operations.h. */\n"]
+    for operation in operations(headers):
+        struct = f"ronda_{operation}_args"
+        read_by_position = arguments(headers, operation)
+        required = sum(argument.default is None for argument in read_by_position)
+        rows = [argument.field(struct) for argument in read_by_position]
+        parts.append(_macro(f"{operation.upper()}_FIELDS", rows, ","))
+        parts.append(f"enum {{ {operation}_required = {required} }};\n")
+    options = _members("ronda_options", headers.structs["ronda_options"])
+    rows = [argument.field("ronda_options") for argument in options]
+    parts.append(_macro("OPTION_FIELDS", rows, ","))
+    counters = [f"ROW({field.name})" for field in headers.structs["ronda_statistics"][1:]]
+    parts.append(_macro("STATISTICS_FIELDS(ROW)", counters))
+    return "\n".join(parts)
+
+
+# -- Files for Python --
+
+_BEGIN = "# -- Made by `make bindings` from client/ronda/operations.h: to the end of this part --\n"
+_END = "\n# -- The end of what `make bindings` makes --\n"
+
+
+# The operations that _native also has in a blocking form.
+_BLOCKING = ("allreduce",)
+
+
+def _declarations(headers: Headers, operation: str) -> list[str]:
+    """The arguments as Python declares them, a line each."""
+    return [
+        f"    {each.name}: {each.type}{'' if each.default is None else f' = {each.default}'}"
+        for each in arguments(headers, operation)
+    ]
+
+
+def _functions(headers: Headers) -> Iterator[str]:
+    """The declarations of _native's functions."""
+    for operation in operations(headers):
+        parameters = "".join(f"{each},\n" for each in _declarations(headers, operation))
+        yield f"def {operation}_async(\n{parameters}    /,\n) -> int: ...\n"
+        if operation in _BLOCKING:
+            yield f"def {operation}(\n{parameters}    /,\n) -> None: ...\n"
+    for operation in operations(headers, "RONDA_GROUPED_OPERATIONS"):
+        parameters = "    arguments: Sequence[tuple[object, ...]],\n    group: str,\n"
+        yield f"def grouped_{operation}_async(\n{parameters}    /,\n) -> list[int]: ...\n"
+
+
+def stub(headers: Headers, text: str) -> str:
+    """_native.pyi, whose present text is `text`, with the operations of the headers."""
+    before, begin, rest = text.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise BindingsError(
+            f"{STUB} lacks the line {(end and begin or _BEGIN).strip()!r}: restore it"
+        )
+    return "".join([before, _BEGIN, "\n", *_functions(headers), _END, after])
+
+
+# Enums of Python, their documentation, and the enums of the C ABI.
+_ENUMS = (
+    ("ReduceOp", "How elements of the ranks' tensors are combined.", "ronda_reduce_op"),
+    ("DType", "Types of elements.", "ronda_dtype"),
+    (
+        "Wire",
+        "Formats in which floating-point elements travel when they are reduced: ronda_compression.",
+        "ronda_compression",
+    ),
+)
+
+
+def _prefix(enum: str) -> str:
+    return "RONDA_COMPRESSION_" if enum == "ronda_compression" else "RONDA_"
+
+
+def _module(documentation: str, imports: str) -> str:
+    return (
+        f'# SPDX-License-Identifier: Apache-2.0\n\n"""{documentation}"""\n\n'
+        f"from __future__ import annotations\n\n{imports}\n"
+    )
+
+
+def types(headers: Headers) -> str:
+    """types.py."""
+    parts = [
+        _module(
+            "Enumerations of the C ABI: made by `make bindings` from client/ronda.h.", "import enum"
+        )
+    ]
+    for name, documentation, enum in _ENUMS:
+        members = (
+            f"    {member.removeprefix(_prefix(enum))} = {number}\n"
+            for member, number in headers.enums[enum].items()
+        )
+        parts.append(
+            f'\n\nclass {name}(enum.IntEnum):\n    """{documentation}"""\n\n{"".join(members)}'
+        )
+    return "".join(parts)
+
+
+def rows(headers: Headers) -> str:
+    """_rows.py. A plain tuple is the fastest form of arguments that a call unpacks."""
+    documentation = (
+        "Arguments with names, for functions of ronda._native that take them by position: made by\n"
+        "`make bindings` from client/ronda/operations.h. _native.pyi says what they mean.\n"
+    )
+    parts = [_module(documentation, "from collections.abc import Sequence")]
+    for operation in _BLOCKING:
+        taken = arguments(headers, operation)
+        row = operation.capitalize()
+        types = "".join(f"    {each.type},\n" for each in taken)
+        parameters = [f"{each},\n" for each in _declarations(headers, operation)]
+        values = "".join(f"        {each.name},\n" for each in taken)
+        use = f"For native.{operation}(), native.{operation}_async(), and for a member of a group."
+        parts.append(
+            f"\n{row} = tuple[\n{types}]\n"
+            f"\n\ndef {operation}(\n    *,\n{''.join(parameters)}) -> {row}:\n"
+            f'    """{use}"""\n    return (\n{values}    )\n'
+        )
+    return "".join(parts)
+
+
+def python_files(root: pathlib.Path) -> dict[str, str]:
+    """The texts of the files for Python, from the headers of a source tree."""
+    headers = read(*(root / path for path in HEADERS))
+    return {
+        STUB: stub(headers, (root / STUB).read_text(encoding="utf-8")),
+        "client/python/ronda/types.py": types(headers),
+        "client/python/ronda/_rows.py": rows(headers),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Runs a command of the module's documentation."""
+    makers = {"lists": lists_header, "fields": fields_header}
+    try:
+        if arguments == ["write"]:
+            for path, text in python_files(_ROOT).items():
+                (_ROOT / path).write_text(text, encoding="utf-8")
+        elif len(arguments) > 1 and arguments[0] in makers:
+            print(makers[arguments[0]](read(*map(pathlib.Path, arguments[1:]))), end="")
+        else:
+            print(__doc__, file=sys.stderr)
+            return 2
+    except BindingsError as error:
+        print(f"bindings: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
