@@ -390,6 +390,11 @@ def group_release(group: int, /) -> None: ...
 
 def error(status: int, message: str, /) -> Exception: ...
 
+# -- Calls from a framework's graph --
+
+def carried_error() -> Exception | None:
+    """The last error with which such a call has ended, of the class of ronda.errors."""
+
 # -- XLA --
 
 def xla_handler(minor: int, /) -> object:
