@@ -203,6 +203,7 @@ extern PyMethodDef operation_methods[];
 extern PyMethodDef group_methods[];
 extern PyMethodDef handle_methods[];
 extern PyMethodDef carried_methods[];
+extern PyMethodDef tensorflow_methods[];
 extern PyMethodDef xla_methods[];
 
 #define FAST(name, function) \

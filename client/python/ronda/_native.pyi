@@ -395,6 +395,11 @@ def error(status: int, message: str, /) -> Exception: ...
 def carried_error() -> Exception | None:
     """The last error with which such a call has ended, of the class of ronda.errors."""
 
+def register_tensorflow(path: str, /) -> bool:
+    """Makes the operation RondaAllreduce known to TensorFlow. `path` is of TensorFlow's library
+    with the C API, which is loaded. False: this library does not have all functions.
+    """
+
 # -- XLA --
 
 def xla_handler(minor: int, /) -> object:
