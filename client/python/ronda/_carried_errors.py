@@ -3,7 +3,8 @@
 """Errors of Ronda that a framework carries out of its graph as errors of its own.
 
 TensorFlow and JAX turn an exception of a function that their graph calls into an exception of
-their own class, with the text of the former. The former is kept here.
+their own class, with the text of the former. The former is kept here. The native library keeps
+that of an operation which the graph has called without Python.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from ronda._library import native
 from ronda.errors import RondaError
 
 _last: RondaError | None = None
@@ -31,4 +33,7 @@ def original_of(error: BaseException) -> RondaError | None:
     """The error of Ronda that `error` is, or has carried out of a graph; None for other errors."""
     if isinstance(error, RondaError):
         return error
-    return _last if _last is not None and str(_last) in str(error) else None
+    for carried in (_last, native.carried_error()):
+        if isinstance(carried, RondaError) and str(carried) in str(error):
+            return carried
+    return None

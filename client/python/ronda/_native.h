@@ -32,6 +32,23 @@ PyObject* MakeError(ronda_status status, const char* text);
 PyObject* SetErrorTypes(PyObject* module, PyObject* types);
 PyObject* ErrorOf(PyObject* module, PyObject* const* values, Py_ssize_t count);
 
+/* -- Calls from a framework's graph, on threads of the framework and without the GIL -- */
+
+#define RONDA_ERROR_ROOM 4096 /* bytes of an error text */
+
+/* The first error of a call. */
+typedef struct FirstError {
+  ronda_status status; /* RONDA_OK: none */
+  char text[RONDA_ERROR_ROOM];
+} FirstError;
+void RecordError(FirstError* error, ronda_status status, const char* text);
+/* As RecordError(), with the text of this thread's last call of the C ABI. */
+void RecordStatus(FirstError* error, ronda_status status);
+
+/* Writes the text that the framework raises, with the name of Ronda's class, and keeps the error for carried_error().
+ * Returns the framework's code, which is of absl::Status. */
+int CarryError(ronda_status status, const char* text, char* message, size_t room);
+
 /* -- Arguments: read by position into a struct, with a table -- */
 
 typedef enum Kind {
@@ -185,6 +202,8 @@ double MonotonicSeconds(void);
 extern PyMethodDef operation_methods[];
 extern PyMethodDef group_methods[];
 extern PyMethodDef handle_methods[];
+extern PyMethodDef carried_methods[];
+extern PyMethodDef tensorflow_methods[];
 extern PyMethodDef xla_methods[];
 
 #define FAST(name, function) \

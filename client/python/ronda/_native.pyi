@@ -396,6 +396,16 @@ def group_release(group: int, /) -> None: ...
 
 def error(status: int, message: str, /) -> Exception: ...
 
+# -- Calls from a framework's graph --
+
+def carried_error() -> Exception | None:
+    """The last error with which such a call has ended, of the class of ronda.errors."""
+
+def register_tensorflow(path: str, /) -> bool:
+    """Makes the operation RondaAllreduce known to TensorFlow. `path` is of TensorFlow's library
+    with the C API, which is loaded. False: this library does not have all functions.
+    """
+
 # -- XLA --
 
 def xla_handler(minor: int, /) -> object:

@@ -85,30 +85,12 @@ static int ReadAttributes(const XlaFrame* frame, Call* call) {
 
 /* -- Errors -- */
 
-enum { kErrorRoom = 4096 };
-
-/* By ronda_status, from RONDA_ERROR_INVALID_ARGUMENT (1) on: XLA's code, and the class of errors.py. */
-static const struct {
-  int code;
-  const char* name;
-} kErrors[] = {
-    {kXlaInvalidArgument, "InvalidArgumentError"},
-    {kXlaInvalidArgument, "NotInitializedError"},
-    {kXlaInvalidArgument, "AlreadyInitializedError"},
-    {kXlaInvalidArgument, "DuplicateNameError"},
-    {kXlaInvalidArgument, "MismatchError"},
-    {kXlaDeadlineExceeded, "DeadlineError"},
-    {kXlaUnavailable, "PeerFailedError"},
-    {kXlaExhausted, "OutOfMemoryError"},
-    {kXlaInternal, "InternalError"},
-    {kXlaUnavailable, "MembershipError"},
-};
-
 static XlaError* MakeXlaError(const XlaApi* api, ronda_status status, const char* text, const char* where) {
-  char message[kErrorRoom + RONDA_MAX_NAME_LENGTH];
-  const size_t index = status >= 1 && status <= RONDA_ERROR_MEMBERSHIP ? status - 1 : RONDA_ERROR_INTERNAL - 1;
-  snprintf(message, sizeof(message), "%s: %s [%s]", kErrors[index].name, text, where);
-  XlaErrorArgs args = {{sizeof(args), NULL}, message, kErrors[index].code};
+  char message[RONDA_ERROR_ROOM + RONDA_MAX_NAME_LENGTH];
+  const int code = CarryError(status, text, message, sizeof(message));
+  const size_t length = strlen(message);
+  snprintf(message + length, sizeof(message) - length, " [%s]", where);
+  XlaErrorArgs args = {{sizeof(args), NULL}, message, code};
   return api->error_create(&args);
 }
 
@@ -128,29 +110,15 @@ typedef struct Flight {
   XlaFuture* future;
   ronda_context context; /* the rank that has called */
   char* where;
-  ronda_status status; /* the first error */
-  char text[kErrorRoom];
+  FirstError error;
   int64_t kind;
   size_t count;
   Leaf leaves[];
 } Flight;
 
-/* Records the error of this thread's last call, unless there is an earlier one. */
-static void RecordError(Flight* flight, ronda_status status) {
-  if (status == RONDA_OK || flight->status != RONDA_OK) return;
-  flight->status = status;
-  snprintf(flight->text, sizeof(flight->text), "%s", ronda_last_error());
-}
-
-static void RecordText(Flight* flight, ronda_status status, const char* text) {
-  if (flight->status != RONDA_OK) return;
-  flight->status = status;
-  snprintf(flight->text, sizeof(flight->text), "%s", text);
-}
-
 static XlaError* ErrorOfFlight(const Flight* flight) {
-  if (flight->status == RONDA_OK) return NULL;
-  return MakeXlaError(flight->api, flight->status, flight->text, flight->where);
+  if (flight->error.status == RONDA_OK) return NULL;
+  return MakeXlaError(flight->api, flight->error.status, flight->error.text, flight->where);
 }
 
 static char* CopyText(char** room, const XlaText* text) {
@@ -172,7 +140,7 @@ static Flight* BeginFlight(const Call* call) {
   flight->api = frame->api;
   flight->future = NULL;
   flight->context = ronda_current();
-  flight->status = RONDA_OK;
+  flight->error.status = RONDA_OK;
   flight->kind = call->kind;
   flight->count = count;
   flight->where = CopyText(&room, &call->where);
@@ -314,21 +282,21 @@ static void SubmitOrRefuse(const Call* call, Flight* flight, Leaf* leaf) {
   const int computes = call->kind == kAllreduce || call->kind == kReducescatter;
   const ronda_tensor tensor = {leaf->name, (ronda_dtype)type.dtype, (int)described->ndim, described->shape};
   if (type.bytes == 0 || (type.moves && computes)) {
-    RecordText(flight, RONDA_ERROR_INVALID_ARGUMENT, "Ronda does not know the type of the array's elements");
+    RecordError(&flight->error, RONDA_ERROR_INVALID_ARGUMENT, "Ronda does not know the type of the array's elements");
   } else {
     const ronda_status status = kSubmits[call->kind](call, leaf, &tensor);
-    RecordError(flight, status);
+    RecordStatus(&flight->error, status);
     if (status != RONDA_ERROR_INVALID_ARGUMENT) return;
   }
   if (call->kind != kSend && call->kind != kReceive) {
-    ronda_refuse((ronda_process_set)call->process_set, leaf->name, flight->text);
+    ronda_refuse((ronda_process_set)call->process_set, leaf->name, flight->error.text);
   }
 }
 
 /* The results are the arguments: what depends on them comes after the barrier. */
 static void SubmitBarrier(const Call* call, Flight* flight) {
-  RecordError(flight,
-              ronda_monitored_barrier_async((ronda_process_set)call->process_set, 0, &flight->leaves[0].handle));
+  RecordStatus(&flight->error,
+               ronda_monitored_barrier_async((ronda_process_set)call->process_set, 0, &flight->leaves[0].handle));
   for (int64_t i = 0; i < call->frame->args.size - 1; ++i) {
     CopyInput(&flight->leaves[i]);
   }
@@ -349,7 +317,7 @@ static void CheckRows(Flight* flight, const Leaf* leaf) {
            "'%s': the ranks together have %lld rows, but this rank's program expects %lld: under jit every rank passes "
            "an array of the same shape",
            leaf->name, (long long)rows, (long long)leaf->rows);
-  RecordText(flight, RONDA_ERROR_MISMATCH, text);
+  RecordError(&flight->error, RONDA_ERROR_MISMATCH, text);
 }
 
 /* Waits for at most `timeout_s` seconds in all (negative: without end) for the leaves from *next on. Whether all have
@@ -363,7 +331,7 @@ static int WaitForLeaves(Flight* flight, size_t* next, double timeout_s) {
     const double rest = timeout_s < 0 ? -1 : end - MonotonicSeconds();
     const ronda_status status = ronda_synchronize_for(leaf->handle, timeout_s < 0 || rest > 0 ? rest : 0, &done);
     if (status == RONDA_OK && !done) return 0;
-    RecordError(flight, status);
+    RecordStatus(&flight->error, status);
     if (status == RONDA_OK) CheckRows(flight, leaf);
     ronda_release(leaf->handle);
     leaf->handle = 0;

@@ -16,9 +16,6 @@
 typedef struct XlaError XlaError;   /* XLA's own */
 typedef struct XlaFuture XlaFuture; /* likewise */
 
-/* Beginnings of error codes: those of absl::Status. */
-enum { kXlaInvalidArgument = 3, kXlaDeadlineExceeded = 4, kXlaExhausted = 8, kXlaInternal = 13, kXlaUnavailable = 14 };
-
 typedef enum XlaStage { kXlaInstantiate = 0, kXlaPrepare = 1, kXlaInitialize = 2, kXlaExecute = 3 } XlaStage;
 
 /* The beginning of an argument struct. */

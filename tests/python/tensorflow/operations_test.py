@@ -2,6 +2,8 @@
 
 """Collectives of ronda.tensorflow on two ranks, eagerly and in tf.function."""
 
+import os
+import pathlib
 import unittest
 
 import numpy as np
@@ -10,7 +12,7 @@ import ronda.tensorflow as hvd
 import tensorflow as tf
 from tf_cases import ERRORS, RANK, SIZE, Case
 
-NUMBERS = [tf.uint8, tf.int8, tf.uint16, tf.int16, tf.int32, tf.int64]
+NUMBERS = [tf.uint8, tf.int8, tf.uint16, tf.int16, tf.uint32, tf.int32, tf.uint64, tf.int64]
 NUMBERS += [tf.float16, tf.bfloat16, tf.float32, tf.float64]
 TOTAL = SIZE * (SIZE + 1) / 2  # the sum of all ranks' RANK + 1
 
@@ -20,6 +22,12 @@ def own(dtype=tf.float32, shape=(3,)):
     return tf.cast(tf.fill(shape, RANK + 1), dtype)
 
 
+def resident_mib():
+    """This process's memory."""
+    pages = pathlib.Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
 class AllreduceTest(Case):
     def test_sums_of_every_dtype(self):
         for mode in self.modes():
@@ -27,6 +35,8 @@ class AllreduceTest(Case):
             for dtype, total in zip(NUMBERS, sums(*map(own, NUMBERS))):
                 self.assertEqual(total.dtype, dtype)
                 self.assertValues(total, [TOTAL] * 3)
+            any_of = mode(lambda tensor: hvd.allreduce(tensor, op=hvd.Max))
+            self.assertValues(any_of(tf.constant([RANK == 1, False])), [1, 0])
 
     def test_every_operation(self):
         expected = {
@@ -36,16 +46,19 @@ class AllreduceTest(Case):
             hvd.Max: SIZE,
             hvd.Product: np.prod(range(1, SIZE + 1)),
         }
-        for op, value in expected.items():
-            self.assertValues(hvd.allreduce(own(), op=op), [value] * 3)
+        for mode in self.modes():
+            for op, value in expected.items():
+                reduce = mode(lambda tensor, op=op: hvd.allreduce(tensor, op=op))
+                self.assertValues(reduce(own()), [value] * 3)
         self.assertValues(hvd.allreduce(own()), [TOTAL / SIZE] * 3)
         self.assertValues(hvd.allreduce(own(), average=False), [TOTAL] * 3)
 
     def test_shapes_from_none_to_many_dimensions(self):
-        for shape in [(), (0,), (1,), (17, 3), (2, 3, 4, 5)]:
-            total = hvd.allreduce(own(shape=shape), op=hvd.Sum)
-            self.assertEqual(total.shape, shape)
-            self.assertValues(total, np.full(shape, TOTAL))
+        for mode in self.modes():
+            for shape in [(), (0,), (1,), (17, 3), (2, 3, 4, 5)]:
+                total = mode(lambda tensor: hvd.allreduce(tensor, op=hvd.Sum))(own(shape=shape))
+                self.assertEqual(total.shape, shape)
+                self.assertValues(total, np.full(shape, TOTAL))
 
     def test_the_static_shape_stays_in_a_function(self):
         @tf.function
@@ -65,16 +78,21 @@ class AllreduceTest(Case):
                 )
             )
             self.assertValues(scale(own()), [2 * TOTAL] * 3)
+            third = mode(lambda x: hvd.allreduce(x, op=hvd.Sum, prescale_factor=1 / 3))
+            self.assertValues(third(own(tf.float64)), [TOTAL / 3] * 3, rtol=1e-15)
 
     def test_compression_rounds_on_the_way(self):
         value = 1 + 2.0**-20  # needs more digits than 16 bits have
-        exact, short = (
-            hvd.allreduce(tf.fill([8], value), op=hvd.Sum, compression=each)
-            for each in (hvd.Compression.none, hvd.Compression.fp16)
-        )
-        self.assertValues(exact, [SIZE * value] * 8, rtol=1e-7)
-        self.assertValues(short, [SIZE] * 8)
-        self.assertEqual(short.dtype, tf.float32)
+        for mode in self.modes():
+            exact, short = (
+                mode(lambda tensor, each=each: hvd.allreduce(tensor, op=hvd.Sum, compression=each))(
+                    tf.fill([8], value)
+                )
+                for each in (hvd.Compression.none, hvd.Compression.fp16)
+            )
+            self.assertValues(exact, [SIZE * value] * 8, rtol=1e-7)
+            self.assertValues(short, [SIZE] * 8)
+            self.assertEqual(short.dtype, tf.float32)
 
     def test_the_programs_own_compressor_is_called(self):
         class Halved(hvd.Compression.none.__base__):
@@ -97,6 +115,42 @@ class AllreduceTest(Case):
             for shape, total in zip(shapes, group(*(own(shape=shape) for shape in shapes))):
                 self.assertValues(total, np.full(shape, TOTAL))
         self.assertEqual(hvd.grouped_allreduce([]), [])
+
+    def test_a_group_meets_one_of_another_mode(self):
+        own_mode = tf.function if RANK == 0 else lambda function: function
+        group = own_mode(lambda *tensors: hvd.grouped_allreduce(tensors, op=hvd.Sum, name="both"))
+        for total in group(own(), own()):
+            self.assertValues(total, [TOTAL] * 3)
+
+    def test_arguments_keep_their_values(self):
+        variable = tf.Variable(own())
+
+        @tf.function
+        def reduce(tensor):
+            used_again, twice = tensor + 1, tensor * 2
+            totals = hvd.grouped_allreduce([used_again, variable, tensor, twice, twice], op=hvd.Sum)
+            return totals, used_again * 1
+
+        argument = own()
+        totals, used_again = reduce(argument)
+        for total, expected in zip(totals, (TOTAL + SIZE, TOTAL, TOTAL, 2 * TOTAL, 2 * TOTAL)):
+            self.assertValues(total, [expected] * 3)
+        self.assertValues(used_again, [RANK + 2] * 3)
+        self.assertValues(argument, [RANK + 1] * 3)
+        self.assertValues(variable, [RANK + 1] * 3)
+
+    def test_memory_is_given_back(self):
+        rows = 1 << 20  # 4 MiB
+        reduce = tf.function(lambda tensor: hvd.allreduce(tensor + 1, op=hvd.Sum, name="memory"))
+        kept = tf.function(lambda tensor: hvd.grouped_allreduce([tensor, tensor], op=hvd.Sum))
+        for i in range(100):
+            reduce(tf.ones([rows]))
+            kept(tf.ones([rows]))
+            with self.assertRaises(ERRORS):
+                reduce(tf.ones([1, rows] if RANK == 0 else [rows, 1]))
+            if i == 20:
+                before = resident_mib()
+        self.assertLess(resident_mib() - before, 100)  # a leak of one tensor a call is 320 MiB
 
     def test_slices_are_gathered(self):
         for mode in self.modes():
@@ -200,7 +254,8 @@ class OrderTest(Case):
             return [hvd.allreduce(tensor + i, op=hvd.Sum) for i in range(30)]
 
         operations = many.get_concrete_function(own()).graph.get_operations()
-        calls = [each for each in operations if each.type == "PyFunc"]
+        kind = "RondaAllreduce" if hvd.native_ops_built() else "PyFunc"
+        calls = [each for each in operations if each.type == kind]
         self.assertEqual(len(calls), 30)
         for before, after in zip(calls, calls[1:]):
             self.assertIn(before, after.control_inputs)

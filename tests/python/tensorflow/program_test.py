@@ -44,17 +44,49 @@ class ProgramTest(unittest.TestCase):
         self.assertNotEqual(done.code, 0)
         self.assertRegex(done.out, r"raised (?s:.*)PeerFailedError(?s:.*)rank 1")
 
+    def test_one_thread_for_operations_is_enough(self):
+        done = ronda_test.run(
+            """
+            import tensorflow as tf
+            import ronda.tensorflow as hvd
+            hvd.init()
+            # In the graph of a tf.function TensorFlow itself puts the operations in an order.
+            graph = tf.Graph()
+            with graph.as_default():
+                given = tf.compat.v1.placeholder(tf.float32, [3])
+                tensors = [given]  # each is there later than the one before it
+                for _ in range(40):
+                    tensors.append(tf.sin(tf.sin(tf.sin(tensors[-1]))))
+                if hvd.rank() == 0:
+                    tensors.reverse()
+                reduced = [hvd.allreduce(each, name=f"{i}") for i, each in enumerate(tensors)]
+            config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=1)
+            with tf.compat.v1.Session(graph=graph, config=config) as session:
+                session.run(reduced, {given: [1.0] * 3})
+            print("reduced", flush=True)
+            """,
+            ranks=2,
+        )
+        self.assertEqual(done.out.count("reduced"), 2, done.err)
+
     def test_a_call_before_init_says_so(self):
         done = ronda_test.run(
             """
+            import tensorflow as tf
             import ronda.tensorflow as hvd
             try:
                 hvd.allreduce([1.0])
             except ValueError as error:
-                print(error)
+                print("eager", error)
+            try:
+                tf.function(lambda: hvd.allreduce([1.0]))()
+            except tf.errors.OpError as error:
+                print("function", error)
             """
         )
-        self.assertIn("init", done.out, done.err)
+        self.assertRegex(
+            done.out, "(?s)eager.*ronda_init.*function.*NotInitializedError.*ronda_init"
+        )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 """Calls of functions on NumPy arrays, eagerly and inside tf.function.
 
-Inside tf.function a call becomes a tf.numpy_function. The collectives of a traced function run in
+Inside tf.function a call becomes a tf.numpy_function, or for most reductions an operation of
+Ronda's own, which runs without Python (_kernels.py). The collectives of a traced function run in
 the order of the program, one after the other: tf.function would otherwise run independent ones in
 any order, and with few threads two ranks could each wait in another one. A collective without a
 name gets one from the traced function and from its position there, which are the same on all ranks.
@@ -10,6 +11,7 @@ name gets one from the traced function and from its position there, which are th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -17,6 +19,8 @@ import tensorflow as tf
 from tensorflow.python.ops import control_flow_util
 
 from ronda import _carried_errors
+from ronda._reduction import Reduction
+from ronda.tensorflow import _kernels
 
 # Decorates the functions that programs call: AutoGraph does not rewrite them.
 plain = tf.autograph.experimental.do_not_convert
@@ -31,6 +35,7 @@ def call(
     run: Callable[..., Sequence[np.ndarray]],
     tensors: Sequence[tf.Tensor],
     results: Sequence[tf.TensorSpec],
+    reduction: Reduction | None = None,
 ) -> list[tf.Tensor]:
     """Calls `run` with a name and the tensors' arrays.
 
@@ -40,6 +45,7 @@ def call(
         run: returns an array for each of `results`, and must not keep or change its arguments.
         tensors: the arguments.
         results: dtypes and static shapes.
+        reduction: what `run` does, if it reduces the tensors together and does nothing else.
 
     Raises:
         ValueError: the surrounding tf.function is compiled by XLA.
@@ -52,20 +58,31 @@ def call(
     _check_not_compiled(graph, kind)
     name = name or _name_in(graph, kind)
 
-    def body(*arrays: np.ndarray) -> list[np.ndarray]:
-        with _carried_errors.kept():
-            return list(run(name, *arrays))
-
     previous = getattr(graph, _LAST, None)
     with tf.control_dependencies([] if previous is None else [previous]):
-        made = tf.numpy_function(body, tensors, [each.dtype for each in results])
+        if reduction is not None and _kernels.can_reduce(tensors, reduction):
+            operation = _kernels.reduce(graph, name, tensors, reduction)
+        else:
+            operation = _numpy_function(functools.partial(run, name), tensors, results)
+    setattr(graph, _LAST, operation)
+    return list(operation.outputs)
+
+
+def _numpy_function(
+    run: Callable[..., Sequence[np.ndarray]],
+    tensors: Sequence[tf.Tensor],
+    results: Sequence[tf.TensorSpec],
+) -> tf.Operation:
+    def body(*arrays: np.ndarray) -> list[np.ndarray]:
+        with _carried_errors.kept():
+            return list(run(*arrays))
+
+    made = tf.numpy_function(body, tensors, [each.dtype for each in results])
     if not results:
-        setattr(graph, _LAST, made)
-        return []
-    setattr(graph, _LAST, made[0].op)
+        return made
     for tensor, spec in zip(made, results):
         tensor.set_shape(spec.shape)
-    return list(made)
+    return made[0].op
 
 
 def _name_in(graph: tf.Graph, kind: str) -> str:

@@ -56,7 +56,7 @@ def _reduce(
             reduction.check_differentiable()
             return _reduce(f"{kind}_gradient", gradient_name(name), upstream, reduction)
 
-        return _calls.call(kind, name, run, tensors, results), gradient
+        return _calls.call(kind, name, run, tensors, results, reduction), gradient
 
     return list(reduce(*tensors)) if tensors else []
 

@@ -26,7 +26,7 @@ from ronda._horovod import Average, ProcessSet, Sum, global_process_set, rank, r
 from ronda._library import native
 from ronda._reduction import Reduction
 from ronda.process_sets import id_of
-from ronda.tensorflow import _calls
+from ronda.tensorflow import _calls, _kernels
 from ronda.tensorflow._calls import plain
 from ronda.tensorflow._operations import gradient_name, reduce_dense, reduce_sparse, wire_of
 from ronda.tensorflow.compression import Compression, Compressor
@@ -46,6 +46,7 @@ __all__ = [
     "join",
     "local_rank_op",
     "local_size_op",
+    "native_ops_built",
     "nccl_built",
     "process_set_included_op",
     "rank_op",
@@ -59,6 +60,13 @@ _INT32 = tf.TensorSpec([], tf.int32)
 def nccl_built() -> int:
     """0: tensors of TensorFlow travel through host memory, without NCCL."""
     return 0
+
+
+def native_ops_built() -> bool:
+    """Whether reductions inside tf.function run without Python. That needs TensorFlow's C API for
+    kernels; without it they run in a tf.numpy_function.
+    """
+    return _kernels.are_registered
 
 
 @plain

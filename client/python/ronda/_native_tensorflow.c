@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The kernel by which graphs of TensorFlow call the C ABI: for ronda.tensorflow.
+ *
+ * It carries out the operation RondaAllreduce, on any number of tensors. ronda/tensorflow/_kernels.py puts such
+ * operations into graphs. TensorFlow calls the kernel on its own threads, without the GIL, and nothing here but
+ * RegisterTensorflow() uses Python.
+ *
+ * The kernel holds its thread until the operation has ended. It is not one of TensorFlow's asynchronous kernels,
+ * because the object that ends such a call is gone when the kernel's function returns (TensorFlow 2.21). So _calls.py
+ * has the operations of a graph run one after the other, in the same order on every rank. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/python/ronda/_native.h"
+#include "client/python/ronda/_tensorflow.h"
+
+#define OPERATION "RondaAllreduce"
+
+/* Written once, before TensorFlow knows the kernel. */
+static TfApi api;
+
+/* -- An operation of a graph -- */
+
+/* The attributes, by ReadAttributes(). */
+typedef struct Kernel {
+  int64_t op;
+  int64_t wire;
+  double prescale;
+  double postscale;
+  size_t count; /* of tensors */
+  char* name;
+  char** names; /* of the tensors. All texts are in the block of the kernel */
+} Kernel;
+
+/* Attributes with 64 bits. TensorFlow's attributes for numbers with a fraction have 32 bits: doubles come as integers
+ * with the same bits. */
+#define KERNEL_FIELD(name) \
+  { #name, offsetof(Kernel, name) }
+static const struct {
+  const char* name;
+  size_t offset;
+} kFields[] = {KERNEL_FIELD(op), KERNEL_FIELD(wire), KERNEL_FIELD(prescale), KERNEL_FIELD(postscale)};
+enum { kFieldCount = sizeof(kFields) / sizeof(*kFields) };
+
+/* A member of a group is called as by ronda.grouped_allreduce(). */
+static void NameTensors(Kernel* kernel, char* room, size_t room_for_each) {
+  if (kernel->count == 1) {
+    kernel->names[0] = kernel->name;
+    return;
+  }
+  for (size_t i = 0; i < kernel->count; ++i, room += room_for_each) {
+    kernel->names[i] = room;
+    snprintf(room, room_for_each, "%s.%zu", kernel->name, i);
+  }
+}
+
+/* Returns the kernel of an operation, or NULL with `status`. */
+static Kernel* ReadAttributes(TfConstruction* construction, TfStatus* status) {
+  int32_t count = 0;
+  int32_t length = 0;
+  int32_t ignored = 0;
+  api.OpKernelConstruction_GetAttrSize(construction, "T", &count, &ignored, status);
+  if (api.GetCode(status) != kTfOk) return NULL;
+  api.OpKernelConstruction_GetAttrSize(construction, "tensor_name", &ignored, &length, status);
+  if (api.GetCode(status) != kTfOk) return NULL;
+  const size_t members = (size_t)count;
+  const size_t room_for_each = (size_t)length + sizeof(".18446744073709551615");
+  Kernel* const kernel = calloc(1, sizeof(Kernel) + members * sizeof(char*) + (members + 1) * room_for_each);
+  if (kernel == NULL) {
+    api.SetStatus(status, kTfExhausted, "no memory for the operation " OPERATION);
+    return NULL;
+  }
+  kernel->count = members;
+  kernel->names = (char**)(kernel + 1);
+  kernel->name = (char*)(kernel->names + members);
+  api.OpKernelConstruction_GetAttrString(construction, "tensor_name", kernel->name, (size_t)length, status);
+  for (size_t i = 0; i < kFieldCount && api.GetCode(status) == kTfOk; ++i) {
+    int64_t* const value = (int64_t*)((char*)kernel + kFields[i].offset);
+    api.OpKernelConstruction_GetAttrInt64(construction, kFields[i].name, value, status);
+  }
+  if (api.GetCode(status) != kTfOk) {
+    free(kernel);
+    return NULL;
+  }
+  NameTensors(kernel, kernel->name + room_for_each, room_for_each);
+  return kernel;
+}
+
+static void* CreateKernel(TfConstruction* construction) {
+  TfStatus* const status = api.NewStatus();
+  Kernel* const kernel = ReadAttributes(construction, status);
+  if (kernel == NULL) api.OpKernelConstruction_Failure(construction, status);
+  api.DeleteStatus(status);
+  return kernel;
+}
+
+/* -- A call -- */
+
+typedef struct Member {
+  TfTensor* in;  /* NULL: the result takes the place of the argument */
+  TfTensor* out; /* NULL after an error */
+  int64_t shape[RONDA_MAX_NDIM];
+} Member;
+
+/* One block of memory: the members and the arguments are behind it. */
+typedef struct Call {
+  const Kernel* kernel;
+  TfContext* context;
+  FirstError error;
+  ronda_allreduce_args* args; /* of each member */
+  Member members[];
+} Call;
+
+/* By TensorFlow's number. The definition of the operation allows no other types. */
+static const ronda_dtype kDtypes[] = {
+    [kTfFloat32] = RONDA_FLOAT32, [kTfFloat64] = RONDA_FLOAT64, [kTfInt32] = RONDA_INT32,
+    [kTfUint8] = RONDA_UINT8,     [kTfInt16] = RONDA_INT16,     [kTfInt8] = RONDA_INT8,
+    [kTfInt64] = RONDA_INT64,     [kTfBool] = RONDA_BOOL,       [kTfBfloat16] = RONDA_BFLOAT16,
+    [kTfUint16] = RONDA_UINT16,   [kTfFloat16] = RONDA_FLOAT16, [kTfUint32] = RONDA_UINT32,
+    [kTfUint64] = RONDA_UINT64,
+};
+#define DTYPES "bool, uint8, int8, uint16, int16, uint32, int32, uint64, int64, half, bfloat16, float, double"
+
+/* The call without its tensors; NULL without memory. */
+static Call* BeginCall(const Kernel* kernel, TfContext* context) {
+  const size_t count = kernel->count;
+  Call* const call = malloc(sizeof(Call) + count * (sizeof(Member) + sizeof(ronda_allreduce_args)));
+  if (call == NULL) return NULL;
+  call->kernel = kernel;
+  call->context = context;
+  call->error.status = RONDA_OK;
+  call->args = (ronda_allreduce_args*)(call->members + count);
+  for (size_t i = 0; i < count; ++i) {
+    Member* const member = &call->members[i];
+    member->in = member->out = NULL;
+    call->args[i] = (ronda_allreduce_args)RONDA_ALLREDUCE_ARGS_INIT;
+    call->args[i].tensor.name = kernel->names[i];
+    call->args[i].op = (ronda_reduce_op)kernel->op;
+    call->args[i].compression = (ronda_compression)kernel->wire;
+    call->args[i].prescale = kernel->prescale;
+    call->args[i].postscale = kernel->postscale;
+  }
+  return call;
+}
+
+/* 1; or 0, and the call has the error. */
+static int IsOk(Call* call, const TfStatus* status) {
+  if (api.GetCode(status) == kTfOk) return 1;
+  RecordError(&call->error, RONDA_ERROR_INTERNAL, api.Message(status));
+  return 0;
+}
+
+/* Reads type and shape of an argument. 1, or 0 with an error. */
+static int DescribeTensor(Call* call, size_t index, TfStatus* status) {
+  TfTensor* in = NULL;
+  api.GetInput(call->context, (int)index, &in, status);
+  if (!IsOk(call, status)) return 0;
+  Member* const member = &call->members[index];
+  ronda_tensor* const tensor = &call->args[index].tensor;
+  tensor->dtype = kDtypes[api.TensorType(in)];
+  tensor->ndim = api.NumDims(in);
+  tensor->shape = member->shape;
+  if (tensor->ndim > RONDA_MAX_NDIM) {
+    char text[100 + RONDA_MAX_NAME_LENGTH];
+    snprintf(text, sizeof(text), "'%s' has %d dimensions, and the most are %d", tensor->name, tensor->ndim,
+             RONDA_MAX_NDIM);
+    RecordError(&call->error, RONDA_ERROR_INVALID_ARGUMENT, text);
+  }
+  for (int i = 0; i < tensor->ndim && i < RONDA_MAX_NDIM; ++i) member->shape[i] = api.Dim(in, i);
+  api.DeleteTensor(in);
+  return call->error.status == RONDA_OK;
+}
+
+/* Finds the memory of an argument and its result. If nothing else uses the argument, they are the same: TensorFlow
+ * decides that, so this call must not hold the argument meanwhile. 1, or 0 with an error. */
+static int FindBuffers(Call* call, size_t index, TfStatus* status) {
+  Member* const member = &call->members[index];
+  ronda_allreduce_args* const args = &call->args[index];
+  const int input = (int)index;
+  int forwarded = -1;
+  member->out = api.ForwardInputOrAllocateOutput(call->context, &input, 1, input, member->shape, args->tensor.ndim,
+                                                 &forwarded, status);
+  if (!IsOk(call, status)) return 0;
+  if (forwarded < 0) api.GetInput(call->context, input, &member->in, status);
+  if (!IsOk(call, status)) return 0;
+  args->output = api.TensorData(member->out);
+  args->input = member->in == NULL ? args->output : api.TensorData(member->in);
+  return 1;
+}
+
+static int TakeTensors(Call* call) {
+  TfStatus* const status = api.NewStatus();
+  int taken = 1;
+  for (size_t i = 0; taken && i < call->kernel->count; ++i) {
+    taken = DescribeTensor(call, i, status) && FindBuffers(call, i, status);
+  }
+  api.DeleteStatus(status);
+  return taken;
+}
+
+/* A rank that cannot submit its tensors says so to the others, which would wait for them. */
+static void Reduce(Call* call) {
+  const Kernel* const kernel = call->kernel;
+  if (TakeTensors(call)) {
+    const ronda_status status = kernel->count == 1 ? ronda_allreduce(call->args)
+                                                   : ronda_grouped_allreduce(call->args, kernel->count, kernel->name);
+    RecordStatus(&call->error, status);
+    if (status != RONDA_ERROR_INVALID_ARGUMENT) return;
+  }
+  for (size_t i = 0; i < kernel->count; ++i) ronda_refuse(0, kernel->names[i], call->error.text);
+}
+
+static void EndCall(Call* call) {
+  for (size_t i = 0; i < call->kernel->count; ++i) {
+    const Member* const member = &call->members[i];
+    if (member->in != NULL) api.DeleteTensor(member->in);
+    if (member->out != NULL) api.DeleteTensor(member->out);
+  }
+  free(call);
+}
+
+static void Fail(TfContext* context, ronda_status status, const char* text) {
+  char message[RONDA_ERROR_ROOM + 100];
+  const int code = CarryError(status, text, message, sizeof(message));
+  TfStatus* const failure = api.NewStatus();
+  /* TensorFlow adds a sentence on networks to errors with the former code. */
+  api.SetStatus(failure, code == kTfUnavailable ? kTfUnknown : code, message);
+  api.OpKernelContext_Failure(context, failure);
+  api.DeleteStatus(failure);
+}
+
+static void Compute(void* kernel, TfContext* context) {
+  Call* const call = BeginCall(kernel, context);
+  if (call == NULL) {
+    Fail(context, RONDA_ERROR_OUT_OF_MEMORY, "no memory for the call");
+    return;
+  }
+  Reduce(call);
+  if (call->error.status != RONDA_OK) Fail(context, call->error.status, call->error.text);
+  EndCall(call);
+}
+
+/* -- Registration -- */
+
+/* Results have the shapes of the arguments. */
+static void InferShapes(TfShapes* shapes, TfStatus* status) {
+  TfShape* const shape = api.NewShapeHandle();
+  const int count = (int)api.ShapeInferenceContextNumInputs(shapes);
+  for (int i = 0; i < count && api.GetCode(status) == kTfOk; ++i) {
+    api.ShapeInferenceContextGetInput(shapes, i, shape, status);
+    if (api.GetCode(status) == kTfOk) api.ShapeInferenceContextSetOutput(shapes, i, shape, status);
+  }
+  api.DeleteShapeHandle(shape);
+}
+
+/* Whether the library, which TensorFlow has loaded, has all functions. */
+static int FindFunctions(const char* path) {
+  void* const library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+  if (library == NULL) return 0;
+#define FIND(result, name, arguments) \
+  if ((*(void**)& api.name = dlsym(library, "TF_" #name)) == NULL) return 0;
+  TF_FUNCTIONS(FIND)
+#undef FIND
+  return 1;
+}
+
+static void DefineOperation(TfStatus* status) {
+  TfOperation* const operation = api.NewOpDefinitionBuilder(OPERATION);
+  api.OpDefinitionBuilderAddInput(operation, "tensors: T");
+  api.OpDefinitionBuilderAddOutput(operation, "reduced: T");
+  api.OpDefinitionBuilderAddAttr(operation, "T: list({" DTYPES "})");
+  api.OpDefinitionBuilderAddAttr(operation, "tensor_name: string");
+  for (size_t i = 0; i < kFieldCount; ++i) {
+    char description[100];
+    snprintf(description, sizeof(description), "%s: int", kFields[i].name);
+    api.OpDefinitionBuilderAddAttr(operation, description);
+  }
+  api.OpDefinitionBuilderSetIsStateful(operation, true); /* other ranks wait for it: it is neither removed nor merged */
+  api.OpDefinitionBuilderSetShapeInferenceFunction(operation, InferShapes);
+  api.RegisterOpDefinition(operation, status);
+}
+
+static PyObject* RegisterTensorflow(PyObject* module, PyObject* path) {
+  (void)module;
+  static int is_registered = 0;
+  const char* const text = PyUnicode_AsUTF8AndSize(path, NULL);
+  if (text == NULL) return NULL;
+  if (!is_registered && FindFunctions(text)) {
+    TfStatus* const status = api.NewStatus();
+    DefineOperation(status);
+    if (api.GetCode(status) == kTfOk) {
+      TfKernel* const kernel = api.NewKernelBuilder(OPERATION, "CPU", CreateKernel, Compute, free);
+      api.RegisterKernelBuilder(OPERATION, kernel, status);
+    }
+    is_registered = api.GetCode(status) == kTfOk;
+    api.DeleteStatus(status);
+  }
+  return PyBool_FromLong(is_registered);
+}
+
+PyMethodDef tensorflow_methods[] = {
+    ONE("register_tensorflow", RegisterTensorflow),
+    {NULL, NULL, 0, NULL},
+};

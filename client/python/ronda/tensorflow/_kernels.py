@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Reductions in graphs that TensorFlow carries out without Python.
+
+The operation RondaAllreduce and its kernel are in Ronda's native library (_native_tensorflow.c).
+It finds the functions of TensorFlow's C API at run time, in the library that TensorFlow has loaded.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from ronda._library import native
+from ronda._reduction import Reduction
+from ronda.process_sets import global_process_set
+from ronda.types import DType
+
+_OPERATION = "RondaAllreduce"
+_DTYPES = frozenset(dtype.name.lower() for dtype in DType)
+
+
+def _register() -> bool:
+    # ["-L/folder", "-l:libtensorflow_framework.so.2"]; nothing if TensorFlow has no such library.
+    flags = {flag[:2]: flag[2:].lstrip(":") for flag in tf.sysconfig.get_link_flags()}
+    if set(flags) != {"-L", "-l"}:
+        return False
+    return native.register_tensorflow(f"{flags['-L']}/{flags['-l']}")
+
+
+# At import, and not with the first operation: tf.saved_model.load() needs the operation, too.
+are_registered = _register()
+
+
+def can_reduce(tensors: Sequence[tf.Tensor], reduction: Reduction) -> bool:
+    """Whether the kernel can carry out a reduction.
+
+    It reduces over all ranks: the number of another process set changes from job to job, and the
+    graph stays. Other types than Ronda's become an error elsewhere.
+    """
+    return (
+        are_registered
+        and reduction.process_set is global_process_set
+        and all(tensor.dtype.name in _DTYPES for tensor in tensors)
+    )
+
+
+def reduce(
+    graph: tf.Graph, name: str, tensors: Sequence[tf.Tensor], reduction: Reduction
+) -> tf.Operation:
+    """Adds the operation to a graph. Its outputs are the results, with their static shapes."""
+    types = [tensor.dtype.as_datatype_enum for tensor in tensors]
+    numbers = {
+        "op": int(reduction.op),
+        "wire": int(reduction.wire),
+        "prescale": _bits_of(reduction.prescale),
+        "postscale": _bits_of(reduction.postscale),
+    }
+    value = tf.compat.v1.AttrValue
+    attributes = {name: value(i=number) for name, number in numbers.items()}
+    attributes["T"] = value(list=value.ListValue(type=types))
+    attributes["tensor_name"] = value(s=name.encode())
+    return graph.create_op(_OPERATION, list(tensors), attrs=attributes, name=_OPERATION)
+
+
+def _bits_of(number: float) -> int:
+    """A double as an attribute: TensorFlow's own numbers with a fraction have 32 bits."""
+    bits: int = struct.unpack("=q", struct.pack("=d", number))[0]
+    return bits
