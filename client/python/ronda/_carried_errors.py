@@ -2,15 +2,17 @@
 
 """Errors of Ronda that a framework carries out of its graph as errors of its own.
 
-TensorFlow and JAX turn an exception of a function that their graph calls into an exception of
-their own class, with the text of the former. The former is kept here.
+TensorFlow turns an exception of a function that its graph calls into an exception of its own class,
+with the text of the former. The former is kept here. JAX makes an exception of the text alone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 
+from ronda import errors
 from ronda.errors import RondaError
 
 _last: RondaError | None = None
@@ -31,4 +33,15 @@ def original_of(error: BaseException) -> RondaError | None:
     """The error of Ronda that `error` is, or has carried out of a graph; None for other errors."""
     if isinstance(error, RondaError):
         return error
-    return _last if _last is not None and str(_last) in str(error) else None
+    if _last is not None and str(_last) in str(error):
+        return _last
+    return _written_in(str(error))
+
+
+def _written_in(text: str) -> RondaError | None:
+    """The error whose class and text XLA's handler has written into an error of JAX."""
+    found = re.search(r"\b([A-Z]\w+Error): (.*)", text, re.S)
+    kind = getattr(errors, found[1], None) if found else None
+    if found is None or not isinstance(kind, type) or not issubclass(kind, RondaError):
+        return None
+    return kind(found[2])

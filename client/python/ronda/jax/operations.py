@@ -24,7 +24,6 @@ Errors of all functions:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +31,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ronda import errors, exchanges
+from ronda import _carried_errors, exchanges
 from ronda._library import native
 from ronda.errors import InvalidArgumentError, RondaError
 from ronda.jax._call import (
@@ -202,13 +201,7 @@ def join(process_set: ProcessSet = global_process_set, *, count_absent: bool = F
 
 def error_of(error: BaseException) -> RondaError | None:
     """Ronda's error in an exception of a program under jit; None if it has none."""
-    if isinstance(error, RondaError):
-        return error
-    found = re.search(r"\b([A-Z]\w+Error): (.*)", str(error), re.S)
-    kind = getattr(errors, found[1], None) if found else None
-    if found is None or not isinstance(kind, type) or not issubclass(kind, RondaError):
-        return None
-    return kind(found[2])
+    return _carried_errors.original_of(error)
 
 
 def _all_rows(rows: int, process_set: int) -> int:
