@@ -66,8 +66,11 @@ class Call:
     name: of the arrays together, or None: the program's name and the call's position in it.
     labels: what is added to the name for each array.
     where: the program's line, for error texts.
+    grouped: the arrays are reduced together or not at all.
     peer: the root, or the other rank of a message.
     rows: of the results, for operations on rows.
+    splits: of ALLTOALL: rows for each member; empty: equally many.
+    received_splits: with splits: rows from each member.
     received: shapes and types of the results of RECV.
     """
 
@@ -80,10 +83,13 @@ class Call:
     prescale: float = 1.0
     postscale: float = 1.0
     error_feedback: bool = False
+    grouped: bool = False
     process_set: int = 0
     peer: int = 0
     tag: int = 0
     rows: tuple[int, ...] = ()
+    splits: tuple[int, ...] = ()
+    received_splits: tuple[int, ...] = ()
     received: tuple[tuple[Shape, Any], ...] = ()
 
     def derived(self, suffix: str, **changes: Any) -> Call:
