@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import importlib.util
 import os
 import sys
 from collections.abc import Sequence
 from typing import Any
-
-import jax
 
 from ronda import process_sets
 from ronda._library import native
@@ -115,14 +114,16 @@ class Call:
         return [(shape, each.dtype) for shape, each in zip(shapes, arrays)]
 
 
-# Code in these folders is not the program's.
+# Code in the folders of these modules is not the program's.
 _LIBRARIES = tuple(
-    os.path.dirname(path) + os.sep for path in (os.path.dirname(__file__), jax.__file__)
+    os.path.dirname(spec.origin) + os.sep
+    for spec in map(importlib.util.find_spec, ("ronda", "jax", "keras"))
+    if spec is not None and spec.origin is not None
 )
 
 
 def program_line() -> str:
-    """The line of the program that calls this package: "train.py:42"."""
+    """The line of the program that calls Ronda, or Keras: "train.py:42"."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
         frame = frame.f_back
