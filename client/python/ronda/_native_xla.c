@@ -385,7 +385,7 @@ static void SubmitBarrier(const Call* call, Flight* flight) {
 
 /* -- The end of a call -- */
 
-/* "[2, 0, 5]" */
+/* Writes "[2, 0, 5]". */
 static void WriteCounts(const int64_t* counts, size_t size, char* text, size_t room) {
   size_t used = (size_t)snprintf(text, room, "[");
   for (size_t i = 0; i < size && used < room; ++i) {

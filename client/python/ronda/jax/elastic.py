@@ -263,7 +263,7 @@ def _make_array(data: np.ndarray[Any, Any], own: Any, new: _Array) -> Any:
     array = _weak(data) if new.is_weak else jnp.asarray(data)
     if new.key_impl is not None:
         array = jax.random.wrap_key_data(array, impl=new.key_impl)
-    is_placed = isinstance(own, jax.Array) and getattr(own, "committed", True)
+    is_placed = isinstance(own, jax.Array) and own.committed
     return jax.device_put(array, own.sharding) if is_placed else array
 
 
