@@ -364,8 +364,9 @@ static void SubmitGroup(const Call* call, Flight* flight) {
     if (!DescribeTensor(call, flight, &flight->leaves[i], &tensor)) is_known = 0;
     args[i] = AllreduceArgs(call, &flight->leaves[i], &tensor);
   }
-  if (is_known)
+  if (is_known) {
     RecordError(flight, ronda_grouped_allreduce_async(args, flight->count, flight->leaves[0].name, handles));
+  }
   for (size_t i = 0; i < flight->count; ++i) {
     if (flight->status == RONDA_OK) flight->leaves[i].handle = handles[i];
     if (flight->status == RONDA_ERROR_INVALID_ARGUMENT) Refuse(call, flight, &flight->leaves[i]);

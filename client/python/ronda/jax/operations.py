@@ -155,9 +155,9 @@ def alltoall(
     Args:
         splits: how many rows go to each rank, as integers that are constants under jit. None:
             equally many.
-        received_splits: with splits, how many rows come from each rank. Under jit and in
-            derivatives it is needed, because it gives the results their shapes. Outside of these
-            the ranks tell each other.
+        received_splits: with splits, how many rows come from each rank. Under jit, vmap and
+            grad it is needed, because it gives the results their shapes. Otherwise the ranks tell
+            each other.
 
     Returns:
         The received rows; with splits, these and received_splits, as a tuple of integers.
@@ -209,7 +209,7 @@ def _ask_for_splits(
     """What each rank sends to this one."""
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(tree)):
         raise InvalidArgumentError(
-            "alltoall: under jit and in derivatives the shape of the result must be known: pass"
+            "alltoall: under jit, vmap and grad the shape of the result must be known: pass"
             " received_splits, how many rows each rank sends to this one"
         )
     own_name = None if name is None else f"{name}.splits"
