@@ -63,7 +63,7 @@ class RefusalsTest(Case):
         ):
             self.refused(words, lambda x: rj.alltoall(x, splits, received_splits=received), x)  # noqa: B023
         with self.assertRaisesRegex(
-            ValueError, "splits is .*Traced.*: pass .*, which under jit are"
+            ValueError, r"splits is .*Trace.*: pass .*, which under jit are"
         ):
             jax.jit(lambda x, splits: rj.alltoall(x, splits))(x, jnp.full(n, 3))
         for wrap in (jax.jit, jax.grad):
