@@ -4,10 +4,12 @@
 
     rondarun -np 2 python3 bench/python/jax_collectives.py            # Ronda and Gloo
     mpirun -np 2 python3 bench/python/jax_collectives.py              # also mpi4jax, if it is there
+    mpirun -np 2 python3 bench/python/jax_collectives.py --raw FILE   # also each turn, as CSV
 
 All run in the same processes, in turns of a few calls. A call is a compiled program that adds the
 ranks' arrays, and the wait for its result. The table has medians of the slowest rank in
-microseconds, and how many times as long as Ronda's the others' are.
+microseconds, and how many times as long as Ronda's the others' are. FILE gets a line for each size,
+way and turn: the median of the turn's calls on the slowest rank.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -28,6 +31,9 @@ import ronda.jax as rj
 from ronda._ports import free_port
 
 Call = Callable[[Any], Any]
+
+# 1 KiB to 16 MiB, and the size in which DistributedDataParallel reduces gradients.
+SIZES = [*(1 << exponent for exponent in range(10, 25, 2)), 25 << 20]
 
 
 def ronda_call(elements: int) -> tuple[Call, Any]:
@@ -74,14 +80,42 @@ def start_gloo() -> None:
     jax.distributed.initialize(address, rj.size(), rj.rank())
 
 
-def main() -> None:
-    """Prints the table."""
+def measure(
+    programs: dict[str, tuple[Call, Any]], turns: int, calls: int
+) -> dict[str, list[float]]:
+    """For each way, the median of each turn in microseconds. The slowest rank's counts."""
+    times: dict[str, list[float]] = {name: [] for name in programs}
+    for turn in range(turns + 1):
+        for name, program in programs.items():
+            ronda.barrier()
+            found = seconds(*program, calls)
+            if turn:  # the first turn compiles
+                times[name].append(statistics.median(found) * 1e6)
+    every = ronda.allreduce(np.array(list(times.values())), ronda.ReduceOp.MAX)
+    return dict(zip(times, every.tolist()))
+
+
+def write_turns(path: str, size: int, times: dict[str, list[float]]) -> None:
+    """Adds lines to the file of --raw."""
+    with open(path, "a") as file:
+        for name, turns in times.items():
+            for turn, microseconds in enumerate(turns):
+                print(f"{size},{name},{turn},{microseconds:.1f}", file=file)
+
+
+def arguments() -> argparse.Namespace:
+    """Of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bytes", type=int, nargs="+", default=[4 << i for i in range(0, 23, 2)])
+    parser.add_argument("--bytes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--calls", type=int, default=10, help="in a turn")
-    args = parser.parse_args()
+    parser.add_argument("--raw", metavar="FILE", help="each turn as CSV: bytes,way,turn,us")
+    return parser.parse_args()
 
+
+def main() -> None:
+    """Prints the table."""
+    args = arguments()
     jax.config.update("jax_platforms", "cpu")
     rj.init()
     start_gloo()
@@ -90,19 +124,17 @@ def main() -> None:
         makers["mpi4jax"] = mpi4jax_call
     if rj.rank() == 0:
         print("bytes".rjust(9), *[name.rjust(9) for name in makers], *list(makers)[1:], sep="  ")
+        if args.raw:
+            Path(args.raw).write_text("bytes,way,turn,us\n")
     for size in args.bytes:
         programs = {name: make(size // 4) for name, make in makers.items()}
-        times: dict[str, list[float]] = {name: [] for name in programs}
-        for turn in range(args.turns + 1):
-            for name, program in programs.items():
-                ronda.barrier()
-                found = seconds(*program, args.calls)
-                times[name] += found if turn else []  # the first turn compiles
-        medians = [statistics.median(each) * 1e6 for each in times.values()]
-        slowest = ronda.allreduce(np.array(medians), ronda.ReduceOp.MAX)
+        times = measure(programs, args.turns, args.calls)
         if rj.rank() == 0:
-            ratios = [f"{each / slowest[0]:.2f}x" for each in slowest[1:]]
-            print(f"{size:9}", *[f"{each:9.1f}" for each in slowest], *ratios, sep="  ", flush=True)
+            medians = [statistics.median(each) for each in times.values()]
+            ratios = [f"{each / medians[0]:.2f}x" for each in medians[1:]]
+            print(f"{size:9}", *[f"{each:9.1f}" for each in medians], *ratios, sep="  ", flush=True)
+            if args.raw:
+                write_turns(args.raw, size, times)
     rj.shutdown()
 
 

@@ -296,6 +296,7 @@ _PROJECT = "needs another project: tests/python/frameworks runs such a program"
 
 # The first words of blocks, and why no test of this folder runs them.
 _JAX = "needs JAX: tests/python/jax runs examples/jax_mnist.py, which has these lines"
+_JAX_ELASTIC = "needs JAX: the elastic job of tests/python/jax/elastic_test.py has these lines"
 _KERAS = "needs Keras: tests/python/keras runs examples/keras_mnist.py, which has these lines"
 _KERAS_ELASTIC = (
     "needs Keras: the elastic job of tests/python/keras/program_test.py has these lines"
@@ -307,6 +308,7 @@ NOT_RUN = {
     "import jax, optax": _JAX,
     "pip install dist/ronda-*.whl jax optax": _JAX,
     "try: params, state, mean = train_step": _JAX_KILL,
+    "state = rj.elastic.JaxState": _JAX_ELASTIC,
     "import ronda.keras as hvd": _KERAS,
     "state = hvd.elastic.KerasState": _KERAS_ELASTIC,
     "import ronda.tensorflow as hvd": _TENSORFLOW,

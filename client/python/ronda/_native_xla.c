@@ -30,29 +30,36 @@ typedef struct Call {
   int64_t op;
   int64_t wire;
   int64_t error_feedback;
+  int64_t grouped; /* an allreduce whose tensors run together or not at all */
   int64_t process_set;
   int64_t peer; /* root, or the other rank of a message */
   int64_t tag;
   double prescale;
   double postscale;
-  XlaText names; /* of the tensors, a line each */
-  XlaText where; /* for error texts: the program's line */
+  XlaArray splits;   /* alltoall: rows for each member; empty: equally many */
+  XlaArray received; /* alltoall with splits: rows from each member, which the program has assumed */
+  XlaText names;     /* of the tensors, a line each */
+  XlaText where;     /* for error texts: the program's line */
 } Call;
 
-/* Types of attributes; numbers are of xla::PrimitiveType. */
-enum { kXlaNoScalar = 0, kXlaInt64 = 5, kXlaDouble = 12 };
-#define CALL_FIELD(name, dtype) \
-  { #name, sizeof(#name) - 1, dtype, offsetof(Call, name) }
+/* Types of scalars and of elements; numbers are of xla::PrimitiveType. */
+enum { kXlaNone = 0, kXlaInt64 = 5, kXlaDouble = 12 };
+#define CALL_FIELD(name, kind, dtype) \
+  { #name, sizeof(#name) - 1, kind, dtype, offsetof(Call, name) }
 static const struct {
   const char* name;
   size_t length;
-  int dtype; /* kXlaNoScalar: an XlaText */
+  int kind;  /* kXlaScalar, kXlaArray or kXlaString */
+  int dtype; /* of a scalar, or of the elements of an array */
   size_t offset;
 } kFields[] = {
-    CALL_FIELD(kind, kXlaInt64),        CALL_FIELD(op, kXlaInt64),        CALL_FIELD(wire, kXlaInt64),
-    CALL_FIELD(peer, kXlaInt64),        CALL_FIELD(tag, kXlaInt64),       CALL_FIELD(error_feedback, kXlaInt64),
-    CALL_FIELD(process_set, kXlaInt64), CALL_FIELD(prescale, kXlaDouble), CALL_FIELD(postscale, kXlaDouble),
-    CALL_FIELD(names, kXlaNoScalar),    CALL_FIELD(where, kXlaNoScalar),
+    CALL_FIELD(kind, kXlaScalar, kXlaInt64),      CALL_FIELD(op, kXlaScalar, kXlaInt64),
+    CALL_FIELD(wire, kXlaScalar, kXlaInt64),      CALL_FIELD(peer, kXlaScalar, kXlaInt64),
+    CALL_FIELD(tag, kXlaScalar, kXlaInt64),       CALL_FIELD(error_feedback, kXlaScalar, kXlaInt64),
+    CALL_FIELD(grouped, kXlaScalar, kXlaInt64),   CALL_FIELD(process_set, kXlaScalar, kXlaInt64),
+    CALL_FIELD(prescale, kXlaScalar, kXlaDouble), CALL_FIELD(postscale, kXlaScalar, kXlaDouble),
+    CALL_FIELD(splits, kXlaArray, kXlaInt64),     CALL_FIELD(received, kXlaArray, kXlaInt64),
+    CALL_FIELD(names, kXlaString, kXlaNone),      CALL_FIELD(where, kXlaString, kXlaNone),
 };
 enum { kFieldCount = sizeof(kFields) / sizeof(*kFields) };
 
@@ -60,15 +67,19 @@ enum { kFieldCount = sizeof(kFields) / sizeof(*kFields) };
 static int ReadAttribute(const XlaAttributes* attributes, int64_t index, size_t field, Call* call) {
   const XlaText* const name = attributes->names[index];
   if (name->size != kFields[field].length || memcmp(name->data, kFields[field].name, name->size) != 0) return 0;
+  if (attributes->types[index] != kFields[field].kind) return 0;
   char* const into = (char*)call + kFields[field].offset;
-  if (kFields[field].dtype == kXlaNoScalar) {
-    if (attributes->types[index] != kXlaString) return 0;
-    memcpy(into, attributes->values[index], sizeof(XlaText));
+  const void* const value = attributes->values[index];
+  if (kFields[field].kind == kXlaString) {
+    memcpy(into, value, sizeof(XlaText));
     return 1;
   }
-  const XlaScalar* const scalar = attributes->values[index];
-  if (attributes->types[index] != kXlaScalar || scalar->dtype != kFields[field].dtype) return 0;
-  memcpy(into, scalar->value, sizeof(int64_t)); /* or double */
+  if (*(const int*)value != kFields[field].dtype) return 0; /* both structs begin with it */
+  if (kFields[field].kind == kXlaArray) {
+    memcpy(into, value, sizeof(XlaArray));
+  } else {
+    memcpy(into, ((const XlaScalar*)value)->value, sizeof(int64_t)); /* or double */
+  }
   return 1;
 }
 
@@ -104,7 +115,7 @@ typedef struct Leaf {
   ronda_handle handle;  /* 0: none */
 } Leaf;
 
-/* One block of memory: the leaves and the texts are behind it. */
+/* One block of memory: the leaves, the numbers of rows and the texts are behind it. */
 typedef struct Flight {
   const XlaApi* api;
   XlaFuture* future;
@@ -112,6 +123,8 @@ typedef struct Flight {
   char* where;
   FirstError error;
   int64_t kind;
+  size_t received_count; /* 0: any numbers of rows */
+  int64_t* received;
   size_t count;
   Leaf leaves[];
 } Flight;
@@ -134,9 +147,14 @@ static Flight* BeginFlight(const Call* call) {
   const XlaFrame* const frame = call->frame;
   const size_t tensors = (size_t)frame->results.size - 1; /* without the ticket */
   const size_t count = tensors == 0 ? 1 : tensors;        /* a barrier may have none */
-  Flight* const flight = malloc(sizeof(Flight) + count * sizeof(Leaf) + call->names.size + 1 + call->where.size + 1);
+  const size_t received_bytes = call->received.size * sizeof(int64_t);
+  Flight* const flight =
+      malloc(sizeof(Flight) + count * sizeof(Leaf) + received_bytes + call->names.size + 1 + call->where.size + 1);
   if (flight == NULL) return NULL;
-  char* room = (char*)&flight->leaves[count];
+  flight->received_count = call->received.size;
+  flight->received = (int64_t*)&flight->leaves[count];
+  if (received_bytes > 0) memcpy(flight->received, call->received.data, received_bytes);
+  char* room = (char*)&flight->received[flight->received_count];
   flight->api = frame->api;
   flight->future = NULL;
   flight->context = ronda_current();
@@ -225,8 +243,8 @@ static ronda_status SubmitBroadcast(const Call* call, Leaf* leaf, const ronda_te
   return ronda_broadcast_async(&args, &leaf->handle);
 }
 
-/* Defines the submission of an operation that fills the rows of the output. */
-#define SUBMIT_ROWS(function, operation, OPERATION)                                        \
+/* Defines the submission of an operation that fills the rows of the output. `options` sets what only it has. */
+#define SUBMIT_ROWS(function, operation, OPERATION, options)                               \
   static ronda_status function(const Call* call, Leaf* leaf, const ronda_tensor* tensor) { \
     ronda_##operation##_args args = RONDA_##OPERATION##_ARGS_INIT;                         \
     args.tensor = *tensor;                                                                 \
@@ -234,10 +252,14 @@ static ronda_status SubmitBroadcast(const Call* call, Leaf* leaf, const ronda_te
     args.call.process_set = (ronda_process_set)call->process_set;                          \
     args.output = leaf->out->data;                                                         \
     args.output_bytes = BytesOf(leaf->out);                                                \
+    options;                                                                               \
     return ronda_##operation##_async(&args, &leaf->handle);                                \
   }
-SUBMIT_ROWS(SubmitAllgather, allgather, ALLGATHER)
-SUBMIT_ROWS(SubmitAlltoall, alltoall, ALLTOALL)
+SUBMIT_ROWS(SubmitAllgather, allgather, ALLGATHER, (void)0)
+SUBMIT_ROWS(SubmitAlltoall, alltoall, ALLTOALL, {
+  args.splits = call->splits.size > 0 ? call->splits.data : NULL;
+  args.split_count = (int)call->splits.size;
+})
 
 static ronda_status SubmitSend(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
   ronda_send_args args = RONDA_SEND_ARGS_INIT;
@@ -275,22 +297,55 @@ static const SubmitLeaf kSubmits[] = {
     [kReceive] = SubmitReceive,
 };
 
-/* A rank that cannot submit a tensor says so to the others, which would wait for it. */
-static void SubmitOrRefuse(const Call* call, Flight* flight, Leaf* leaf) {
+/* 0 if Ronda does not know the type of the elements, which has been recorded. */
+static int DescribeTensor(const Call* call, Flight* flight, const Leaf* leaf, ronda_tensor* tensor) {
   const XlaBuffer* const described = leaf->in != NULL ? leaf->in : leaf->out;
   const ElementType type = TypeOf(described->dtype);
   const int computes = call->kind == kAllreduce || call->kind == kReducescatter;
-  const ronda_tensor tensor = {leaf->name, (ronda_dtype)type.dtype, (int)described->ndim, described->shape};
-  if (type.bytes == 0 || (type.moves && computes)) {
-    RecordError(&flight->error, RONDA_ERROR_INVALID_ARGUMENT, "Ronda does not know the type of the array's elements");
-  } else {
-    const ronda_status status = kSubmits[call->kind](call, leaf, &tensor);
+  *tensor = (ronda_tensor){leaf->name, (ronda_dtype)type.dtype, (int)described->ndim, described->shape};
+  if (type.bytes > 0 && !(type.moves && computes)) return 1;
+  RecordError(&flight->error, RONDA_ERROR_INVALID_ARGUMENT, "Ronda does not know the type of the array's elements");
+  return 0;
+}
+
+/* A rank that cannot submit a tensor says so to the others, which would wait for it. */
+static void Refuse(const Call* call, const Flight* flight, const Leaf* leaf) {
+  if (call->kind == kSend || call->kind == kReceive) return;
+  ronda_refuse((ronda_process_set)call->process_set, leaf->name, flight->error.text);
+}
+
+static void SubmitOrRefuse(const Call* call, Flight* flight, Leaf* leaf) {
+  ronda_tensor tensor;
+  ronda_status status = RONDA_ERROR_INVALID_ARGUMENT;
+  if (DescribeTensor(call, flight, leaf, &tensor)) {
+    status = kSubmits[call->kind](call, leaf, &tensor);
     RecordStatus(&flight->error, status);
-    if (status != RONDA_ERROR_INVALID_ARGUMENT) return;
   }
-  if (call->kind != kSend && call->kind != kReceive) {
-    ronda_refuse((ronda_process_set)call->process_set, leaf->name, flight->error.text);
+  if (status == RONDA_ERROR_INVALID_ARGUMENT) Refuse(call, flight, leaf);
+}
+
+/* The group has the name of its first tensor. */
+static void SubmitGroup(const Call* call, Flight* flight) {
+  ronda_allreduce_args* const args = malloc(flight->count * (sizeof(*args) + sizeof(ronda_handle)));
+  if (args == NULL) {
+    RecordError(&flight->error, RONDA_ERROR_OUT_OF_MEMORY, "no memory for the group");
+    return;
   }
+  ronda_handle* const handles = (ronda_handle*)&args[flight->count];
+  int is_known = 1;
+  for (size_t i = 0; i < flight->count; ++i) {
+    ronda_tensor tensor;
+    if (!DescribeTensor(call, flight, &flight->leaves[i], &tensor)) is_known = 0;
+    args[i] = AllreduceArgs(call, &flight->leaves[i], &tensor);
+  }
+  if (is_known) {
+    RecordStatus(&flight->error, ronda_grouped_allreduce_async(args, flight->count, flight->leaves[0].name, handles));
+  }
+  for (size_t i = 0; i < flight->count; ++i) {
+    if (flight->error.status == RONDA_OK) flight->leaves[i].handle = handles[i];
+    if (flight->error.status == RONDA_ERROR_INVALID_ARGUMENT) Refuse(call, flight, &flight->leaves[i]);
+  }
+  free(args);
 }
 
 /* The results are the arguments: what depends on them comes after the barrier. */
@@ -304,20 +359,56 @@ static void SubmitBarrier(const Call* call, Flight* flight) {
 
 /* -- The end of a call -- */
 
+/* Writes "[2, 0, 5]". */
+static void WriteCounts(const int64_t* counts, size_t size, char* text, size_t room) {
+  size_t used = (size_t)snprintf(text, room, "[");
+  for (size_t i = 0; i < size && used < room; ++i) {
+    used += (size_t)snprintf(text + used, room - used, i == 0 ? "%lld" : ", %lld", (long long)counts[i]);
+  }
+  if (used < room) snprintf(text + used, room - used, "]");
+}
+
+/* Whether the rows have come from the ranks that the program has assumed. */
+static void CheckCounts(Flight* flight, const Leaf* leaf, const int64_t* counts, size_t members) {
+  const size_t bytes = members * sizeof(int64_t);
+  if (flight->received_count == 0) return;
+  if (flight->received_count == members && memcmp(counts, flight->received, bytes) == 0) return;
+  char found[200], expected[200], text[600 + RONDA_MAX_NAME_LENGTH];
+  WriteCounts(counts, members, found, sizeof(found));
+  WriteCounts(flight->received, flight->received_count, expected, sizeof(expected));
+  snprintf(text, sizeof(text),
+           "'%s': the ranks have sent %s rows, but received_splits is %s: pass what each rank sends to this one",
+           leaf->name, found, expected);
+  RecordError(&flight->error, RONDA_ERROR_MISMATCH, text);
+}
+
+static int IsOfRows(const Flight* flight) {
+  return flight->kind == kAllgather || flight->kind == kAlltoall || flight->kind == kReducescatter;
+}
+
+/* `found` says how many rows have come. */
+static void RecordRows(Flight* flight, const Leaf* leaf, const char* found) {
+  char text[300 + RONDA_MAX_NAME_LENGTH];
+  snprintf(text, sizeof(text), "'%s': the ranks together have %s rows, but this rank's program expects %lld: %s",
+           leaf->name, found, (long long)leaf->rows,
+           flight->received_count > 0 ? "pass received_splits that say what each rank sends to this one"
+                                      : "under jit every rank passes an array of the same shape");
+  RecordError(&flight->error, RONDA_ERROR_MISMATCH, text);
+}
+
 /* Whether the rows that have come fill the output, whose size the program has assumed. */
 static void CheckRows(Flight* flight, const Leaf* leaf) {
-  if (flight->kind != kAllgather && flight->kind != kAlltoall && flight->kind != kReducescatter) return;
+  if (!IsOfRows(flight)) return;
   const void* data = NULL;
+  const int64_t* counts = NULL;
   int64_t rows = 0;
   int members = 0;
-  if (ronda_output(leaf->handle, &data, &rows, NULL, &members) != RONDA_OK) return;
+  if (ronda_output(leaf->handle, &data, &rows, &counts, &members) != RONDA_OK) return;
+  CheckCounts(flight, leaf, counts, (size_t)members);
   if (rows == leaf->rows) return;
-  char text[200 + RONDA_MAX_NAME_LENGTH];
-  snprintf(text, sizeof(text),
-           "'%s': the ranks together have %lld rows, but this rank's program expects %lld: under jit every rank passes "
-           "an array of the same shape",
-           leaf->name, (long long)rows, (long long)leaf->rows);
-  RecordError(&flight->error, RONDA_ERROR_MISMATCH, text);
+  char found[24];
+  snprintf(found, sizeof(found), "%lld", (long long)rows);
+  RecordRows(flight, leaf, found);
 }
 
 /* Waits for at most `timeout_s` seconds in all (negative: without end) for the leaves from *next on. Whether all have
@@ -331,8 +422,9 @@ static int WaitForLeaves(Flight* flight, size_t* next, double timeout_s) {
     const double rest = timeout_s < 0 ? -1 : end - MonotonicSeconds();
     const ronda_status status = ronda_synchronize_for(leaf->handle, timeout_s < 0 || rest > 0 ? rest : 0, &done);
     if (status == RONDA_OK && !done) return 0;
-    RecordStatus(&flight->error, status);
     if (status == RONDA_OK) CheckRows(flight, leaf);
+    if (status == RONDA_ERROR_INVALID_ARGUMENT && IsOfRows(flight)) RecordRows(flight, leaf, "more"); /* no room */
+    RecordStatus(&flight->error, status);
     ronda_release(leaf->handle);
     leaf->handle = 0;
   }
@@ -388,6 +480,8 @@ static XlaError* RunCall(XlaFrame* frame) {
   if (flight == NULL) return MakeXlaError(frame->api, RONDA_ERROR_OUT_OF_MEMORY, "no memory for the call", "XLA");
   if (call.kind == kBarrier) {
     SubmitBarrier(&call, flight);
+  } else if (call.grouped) {
+    SubmitGroup(&call, flight);
   } else {
     for (size_t i = 0; i < flight->count; ++i) SubmitOrRefuse(&call, flight, &flight->leaves[i]);
   }

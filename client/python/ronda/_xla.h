@@ -102,14 +102,20 @@ typedef struct XlaScalar {
   void* value;
 } XlaScalar;
 
+typedef struct XlaArray {
+  int dtype;
+  size_t size;
+  void* data;
+} XlaArray;
+
 typedef struct XlaAttributes {
   XlaBase base;
   int64_t size;
-  int* types; /* kXlaScalar: an XlaScalar; kXlaString: an XlaText */
+  int* types; /* kXlaArray: an XlaArray; kXlaScalar: an XlaScalar; kXlaString: an XlaText */
   XlaText** names;
   void** values;
 } XlaAttributes;
-enum { kXlaScalar = 3, kXlaString = 4 };
+enum { kXlaArray = 1, kXlaScalar = 3, kXlaString = 4 };
 
 typedef struct XlaFrame {
   XlaBase base;

@@ -2,6 +2,8 @@
 
 """What is refused, and how ranks that disagree find out."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,6 +52,28 @@ class RefusalsTest(Case):
                 jnp.ones(1),
             )
 
+    def test_splits(self):
+        n, x = self.size, jnp.ones(3 * self.size)
+        for splits, received, words in (
+            ([3] * (n + 1), [3] * n, rf"splits is \[3, .*\]: pass {n} numbers of rows"),
+            ([3] * n, [-1] * n, r"received_splits is \[-1.*\]: pass \d numbers of rows"),
+            ([3] * n, [3.5] * n, r"received_splits is \[3.5.*\]: pass a sequence of integers"),
+            ([2] * n, [3] * n, rf"splits is .*, {2 * n} rows together, but the array has {3 * n}"),
+            (None, [3] * n, "received_splits is for splits"),
+        ):
+            self.refused(words, lambda x: rj.alltoall(x, splits, received_splits=received), x)  # noqa: B023
+        with self.assertRaisesRegex(
+            ValueError, r"splits is .*Trace.*: pass .*, which under jit are"
+        ):
+            jax.jit(lambda x, splits: rj.alltoall(x, splits))(x, jnp.full(n, 3))
+        for wrap in (jax.jit, jax.grad):
+            with self.assertRaisesRegex(ValueError, "the shape .* be known: pass received_splits"):
+                wrap(lambda x: rj.alltoall(x, [3] * n)[0].sum())(x)
+
+    def test_error_feedback_of_a_group(self):
+        with self.assertRaisesRegex(ValueError, "error_feedback is for arrays that are not groupe"):
+            rj.allreduce([jnp.ones(2)], grouped=True, error_feedback=True)
+
     def test_names(self):
         for name in ("", "two\nlines", "ronda/x"):
             self.refused("allreduce: the name", lambda x: rj.allreduce(x, name=name), jnp.ones(2))  # noqa: B023
@@ -88,6 +112,35 @@ class MismatchTest(Case):
             if is_jit:
                 self.assertRegex(text, r"\[allreduce at errors_test.py:\d+\]")
         self.assert_same(reduce(jnp.ones(2)), np.ones(2))  # the job goes on
+
+    def test_rows_that_a_rank_does_not_expect(self):
+        if self.size == 1:
+            return
+        n = self.size
+        sent = "have sent " + re.escape(str([1] * n))
+        for wrong, words in (
+            ([2] + [1] * (n - 2) + [0], sent + r" rows, but received_splits is \[2, .*0\]: pass"),
+            ([1] * (n - 1) + [2], sent),
+            ([0] * n, f"{sent}|more rows, but this rank's program expects 0: pass received_splits"),
+        ):
+            received = wrong if self.rank == 0 else [1] * n
+            for wrap in (lambda f: f, jax.jit):
+                program = wrap(lambda x: rj.alltoall(x, [1] * n, received_splits=received)[0])  # noqa: B023
+                if self.rank > 0:
+                    self.assert_same(program(jnp.ones(n)), np.ones(n))
+                    continue
+                with self.assertRaisesRegex(Exception, words) as caught:
+                    jax.block_until_ready(program(jnp.ones(n)))
+                self.assertIsInstance(rj.error_of(caught.exception), ronda.MismatchError)
+
+    def test_a_group_on_one_rank_alone(self):
+        if self.size == 1:
+            return
+        reduce = lambda grouped: lambda x: rj.allreduce([x], name="g", grouped=grouped)  # noqa: E731
+        with self.assertRaisesRegex(
+            jax.errors.JaxRuntimeError, r"'g\[0\]': rank . .* says group 'g\[0\]', .* group none"
+        ):
+            jax.block_until_ready(jax.jit(reduce(self.rank == 0))(jnp.ones(2)))
 
     def test_another_operation_at_the_same_place(self):
         if self.size == 1:

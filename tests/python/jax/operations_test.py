@@ -50,6 +50,13 @@ class OperationsTest(Case):
             self.assert_same(found, expected)
         self.assertEqual(rj.allreduce({}), {})
 
+    def test_a_group_is_reduced_like_its_arrays(self):
+        tree = {"w": numbers(self.rank), "n": jnp.int32(self.rank), "b": numbers(self.rank, (3,))}
+        for name in (None, "group"):
+            found = both(lambda x: rj.allreduce(x, rj.Sum, name=name, grouped=True), tree)  # noqa: B023
+            expected = rj.allreduce(tree, rj.Sum)
+            self.assert_same(found, [expected, expected])
+
     def test_wires_are_close(self):
         own = numbers(self.rank) / 7
         expected = sum(numbers(rank) / 7 for rank in range(self.size))
@@ -85,6 +92,30 @@ class OperationsTest(Case):
     def test_outside_of_jit_allgather_takes_different_numbers_of_rows(self):
         found = rj.allgather(numbers(self.rank, (self.rank + 1, 2)))
         self.assert_same(found, np.concatenate([numbers(r, (r + 1, 2)) for r in range(self.size)]))
+
+    def test_alltoall_sends_as_many_rows_as_asked(self):
+        # Rank r sends r + i rows to rank i, and none to itself.
+        table = [
+            [0 if rank == to else rank + to for to in range(self.size)] for rank in range(self.size)
+        ]
+        splits, received = table[self.rank], tuple(row[self.rank] for row in table)
+        every = [
+            {"x": numbers(rank, (sum(row), 2)), "n": jnp.full(sum(row), rank)}
+            for rank, row in enumerate(table)
+        ]
+        starts = [sum(row[: self.rank]) for row in table]
+        expected = jax.tree_util.tree_map(
+            lambda *xs: np.concatenate(
+                [x[start : start + count] for x, start, count in zip(xs, starts, received)]
+            ),
+            *every,
+        )
+        for options in ({}, {"name": "rows"}, {"received_splits": received}):
+            rows, counts = rj.alltoall(every[self.rank], splits, **options)
+            self.assert_same(rows, expected)
+            self.assertEqual(counts, received)
+        program = jax.jit(lambda x: rj.alltoall(x, splits, received_splits=np.array(received))[0])
+        self.assert_same(program(every[self.rank]), expected)
 
     def test_messages_go_round(self):
         after, before = (self.rank + 1) % self.size, (self.rank - 1) % self.size

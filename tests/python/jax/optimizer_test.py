@@ -82,6 +82,16 @@ class OptimizerTest(Case):
         updates, _ = optimizer.update({"w": jnp.ones(2)}, optimizer.init({"w": jnp.ones(2)}))
         self.assert_same(updates, {"w": jnp.full(2, -0.5 * self.size)})
 
+    def test_ranks_may_have_different_numbers_of_batches(self):
+        own, every = self.batches(self.size)
+        optimizer = rj.DistributedOptimizer(optax.sgd(0.1), name="uneven")
+        found = train(optimizer, same_parameters(), own[: self.rank + 1])
+        found = rj.broadcast_parameters(found, rj.join())
+        # The ranks from k on take part in step k, and the average is theirs.
+        rest = [(x[k * SHARE :], y[k * SHARE :]) for k, (x, y) in enumerate(every)]
+        expected = train(optax.sgd(0.1), same_parameters(), rest)
+        self.assert_same(found, expected, rtol=1e-4, atol=1e-5)
+
     def test_parameters_become_those_of_the_root(self):
         root = self.size - 1
         own = jax.tree_util.tree_map(lambda each: each + self.rank, same_parameters())

@@ -57,6 +57,21 @@ class TransformsTest(Case):
             lambda x: list(x.reshape(n, n, 6 // n, 2).swapaxes(0, 1).reshape(n, 6, 2)),
         )
 
+    def test_gradient_of_uneven_alltoall(self):
+        # A rank sends one row to each rank, and the others to the last one.
+        n = self.size
+        last = 6 - (n - 1)
+
+        def operation(x):
+            received = [last] * n if self.rank == n - 1 else [1] * n
+            return rj.alltoall(x, [1] * (n - 1) + [last], received_splits=received)[0]
+
+        def alone(x):
+            shares = [x[:, i : i + 1].reshape(n, 2) for i in range(n - 1)]
+            return [*shares, x[:, n - 1 :].reshape(n * last, 2)]
+
+        self.check_gradient(operation, alone)
+
     def test_gradient_of_reducescatter(self):
         n = self.size
         for rows in (6, 7):

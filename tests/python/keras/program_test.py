@@ -78,6 +78,8 @@ class ProgramTest(unittest.TestCase):
                 self.assertNotEqual(done.code, 0)
                 self.assertRegex(done.out, "raised (?s:.*)PeerFailedError|raised PeerFailedError")
                 self.assertRegex(done.out, "rank 1")
+                if backend == "jax":
+                    self.assertRegex(done.out, r"\[allreduce at program.py:\d+\]")
 
     def test_the_others_go_on_from_the_last_commit(self):
         done = ronda_test.run(KILLED + GO_ON, 2, ["--min-np", "1"], {"KERAS_BACKEND": "jax"})

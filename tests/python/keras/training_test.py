@@ -2,9 +2,11 @@
 
 """DistributedOptimizer and the functions of ronda.keras, on the backend in KERAS_BACKEND."""
 
+import contextlib
 import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
 import keras
 import numpy as np
@@ -21,6 +23,7 @@ from keras_cases import (
     weights_alone,
     weights_of,
 )
+from ronda.keras import _backends
 
 BROADCAST = hvd.callbacks.BroadcastGlobalVariablesCallback
 
@@ -35,6 +38,20 @@ def apply(optimizer, gradient, variable):
     variable.assign(value)
     for each, new in zip(optimizer.variables, state):
         each.assign(new)
+
+
+@contextlib.contextmanager
+def recorded_groups():
+    """A set of the names and sizes of the groups whose gradients are reduced."""
+    found = set()
+    reduce = _backends._BACKENDS[hvd.backend_name()]
+
+    def record(how, name, gradients):
+        found.add((name, len(gradients)))
+        return reduce(how, name, gradients)
+
+    with mock.patch.dict(_backends._BACKENDS, {hvd.backend_name(): record}):
+        yield found
 
 
 class OptimizerTest(unittest.TestCase):
@@ -70,6 +87,40 @@ class OptimizerTest(unittest.TestCase):
             fit(model, own(2 * SHARE))
             alone = weights_alone(keras.optimizers.SGD(0.05), 2 * SHARE * SIZE)
             np.testing.assert_allclose(weights_of(model), alone, atol=1e-5)
+
+    def test_gradients_of_a_group_travel_together(self):
+        name = "DistributedOptimizer"
+        listed = {(f"{name}.0", 2), (f"{name}.1", 1), (f"{name}.2", 1)}
+        for expected, options in (
+            ({(name, 4)}, lambda variables: {"groups": 0}),
+            ({(f"{name}.{i}", 2) for i in range(2)}, lambda variables: {"groups": 2}),
+            ({(f"{name}.{i}", 1) for i in range(4)}, lambda variables: {"groups": 9}),
+            (listed, lambda variables: {"groups": [variables[::2]], "backward_passes_per_step": 2}),
+        ):
+            model = model_of("sgd")
+            chosen = options(model.trainable_variables)
+            passes = chosen.get("backward_passes_per_step", 1)
+            sgd = keras.optimizers.SGD(0.05 / passes)
+            model.compile(hvd.DistributedOptimizer(sgd, **chosen), "mse")
+            with recorded_groups() as found:
+                fit(model, own(passes * SHARE), SHARE)
+            self.assertEqual(found, expected)
+            alone = weights_alone(keras.optimizers.SGD(0.05), passes * SHARE * SIZE)
+            np.testing.assert_allclose(weights_of(model), alone, atol=1e-5)
+
+    def test_num_groups_is_the_old_name(self):
+        variable = keras.Variable(np.zeros(2, np.float32))
+        with self.assertWarnsRegex(DeprecationWarning, "num_groups is deprecated: use groups"):
+            optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), num_groups=3)
+        with recorded_groups() as found:
+            optimizer.apply([keras.ops.ones(2)], [variable])
+        self.assertEqual(found, {("DistributedOptimizer.0", 1)})
+
+    def test_groups_of_other_variables_are_refused(self):
+        ours, other = (keras.Variable(np.zeros(2, np.float32)) for _ in range(2))
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), groups=[[other]])
+        with self.assertRaisesRegex(ValueError, "groups has no variable of the 1 whose gradients"):
+            optimizer.apply([keras.ops.ones(2)], [ours])
 
     def test_the_sum_of_gradients(self):
         variable = keras.Variable(np.zeros(2, np.float32))
@@ -117,6 +168,12 @@ class OptimizerTest(unittest.TestCase):
             "float is no optimizer of Keras": lambda: hvd.DistributedOptimizer(0.1),
             "must be at least 1": lambda: hvd.DistributedOptimizer(
                 keras.optimizers.SGD(), backward_passes_per_step=0
+            ),
+            "groups should be a non-negative integer, or lists of": lambda: (
+                hvd.DistributedOptimizer(keras.optimizers.SGD(), groups=-1)
+            ),
+            "groups must consist of variables, not str": lambda: hvd.DistributedOptimizer(
+                keras.optimizers.SGD(), groups=[["kernel"]]
             ),
             "gradient_predivide_factor is for op=Average": lambda: hvd.DistributedOptimizer(
                 keras.optimizers.SGD(), op=hvd.Sum, gradient_predivide_factor=2.0

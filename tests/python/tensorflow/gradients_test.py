@@ -3,10 +3,12 @@
 """Gradients of the collectives of ronda.tensorflow: those of Horovod."""
 
 import unittest
+from unittest import mock
 
 import numpy as np
 import ronda.tensorflow as hvd
 import tensorflow as tf
+from ronda.tensorflow import gradient_tape
 from tf_cases import RANK, SIZE, Case
 
 WEIGHTS = tf.range(1.0, 4.0)[:, None] * [[1.0, 2.0]]  # of a rank's loss
@@ -105,6 +107,42 @@ class TapeTest(Case):
             expected[:SIZE] = 1 / SIZE
             expected[3] += 1
             self.assertValues(tf.convert_to_tensor(gradient), expected)
+
+    def test_gradients_of_a_group_travel_together(self):
+        variables = [tf.Variable([float(i)] * 2) for i in range(4)]
+        reduce = gradient_tape.reduce_gradients
+        for options, sizes in (
+            ({}, [4]),
+            ({"groups": 3}, [1, 1, 2]),
+            ({"groups": [[variables[3], variables[0]]]}, [2, 1, 1]),
+        ):
+            for mode in self.modes():
+
+                @mode
+                def gradients(options=options):
+                    with tf.GradientTape() as tape:
+                        loss = tf.add_n([tf.reduce_sum(v) for v in variables]) * (RANK + 1)
+                    return hvd.DistributedGradientTape(tape, **options).gradient(loss, variables)
+
+                with mock.patch.object(
+                    gradient_tape, "reduce_gradients", side_effect=reduce
+                ) as spy:
+                    found = gradients()
+                self.assertEqual([len(call.args[2]) for call in spy.call_args_list], sizes)
+                for gradient in found:
+                    self.assertValues(gradient, [(SIZE + 1) / 2] * 2)
+
+    def test_groups_are_lists_of_variables(self):
+        variable, other = tf.Variable(1.0), tf.Variable(1.0)
+        for groups, words in (
+            (-2, "a non-negative integer, or lists of variables"),
+            ([[variable], [variable]], "can only appear once in groups"),
+            ([[other]], "groups has no variable of the 1 whose gradients are reduced"),
+        ):
+            with tf.GradientTape() as tape:
+                loss = variable * 2
+            with self.assertRaisesRegex(ValueError, words):
+                hvd.DistributedGradientTape(tape, groups=groups).gradient(loss, variable)
 
     def test_the_predivisor_is_for_averages(self):
         variable = tf.Variable(1.0)

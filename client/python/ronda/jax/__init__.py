@@ -26,6 +26,7 @@ from ronda import (
     should_stop,
     size,
 )
+from ronda.jax import elastic
 from ronda.jax._exit import shutdown
 from ronda.jax.operations import (
     Compression,
@@ -71,6 +72,7 @@ __all__ = [
     "broadcast_parameters",
     "cross_rank",
     "cross_size",
+    "elastic",
     "error_of",
     "global_process_set",
     "init",

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import importlib.util
 import os
 import sys
 from collections.abc import Sequence
 from typing import Any
-
-import jax
 
 from ronda import process_sets
 from ronda._library import native
@@ -66,8 +65,11 @@ class Call:
     name: of the arrays together, or None: the program's name and the call's position in it.
     labels: what is added to the name for each array.
     where: the program's line, for error texts.
+    grouped: the arrays are reduced together or not at all.
     peer: the root, or the other rank of a message.
     rows: of the results, for operations on rows.
+    splits: of ALLTOALL: rows for each member; empty: equally many.
+    received_splits: with splits: rows from each member.
     received: shapes and types of the results of RECV.
     """
 
@@ -80,10 +82,13 @@ class Call:
     prescale: float = 1.0
     postscale: float = 1.0
     error_feedback: bool = False
+    grouped: bool = False
     process_set: int = 0
     peer: int = 0
     tag: int = 0
     rows: tuple[int, ...] = ()
+    splits: tuple[int, ...] = ()
+    received_splits: tuple[int, ...] = ()
     received: tuple[tuple[Shape, Any], ...] = ()
 
     def derived(self, suffix: str, **changes: Any) -> Call:
@@ -109,14 +114,16 @@ class Call:
         return [(shape, each.dtype) for shape, each in zip(shapes, arrays)]
 
 
-# Code in these folders is not the program's.
+# Code in the folders of these modules is not the program's.
 _LIBRARIES = tuple(
-    os.path.dirname(path) + os.sep for path in (os.path.dirname(__file__), jax.__file__)
+    os.path.dirname(spec.origin) + os.sep
+    for spec in map(importlib.util.find_spec, ("ronda", "jax", "keras"))
+    if spec is not None and spec.origin is not None
 )
 
 
 def program_line() -> str:
-    """The line of the program that calls this package: "train.py:42"."""
+    """The line of the program that calls Ronda, or Keras: "train.py:42"."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
         frame = frame.f_back

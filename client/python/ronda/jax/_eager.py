@@ -13,7 +13,7 @@ import numpy as np
 
 from ronda import exchanges, reductions
 from ronda._library import native
-from ronda.errors import InvalidArgumentError
+from ronda.errors import InvalidArgumentError, MismatchError
 from ronda.handles import Handle
 from ronda.jax._call import DTYPES, Call, Kind
 
@@ -30,10 +30,15 @@ def run(*arrays: Any, call: Call) -> list[jax.Array]:
     sources = [_in_host_memory(each, call) for each in arrays]
     if call.kind == Kind.RECV:
         sources = [np.empty(shape, _carrier(dtype)) for shape, dtype in call.received]
-    handles = [_START[call.kind](call, i, source) for i, source in enumerate(sources)]
+    if call.grouped:
+        handles = reductions.grouped_allreduce_async(sources, name=call.name, **_reduction(call))
+    else:
+        handles = [_START[call.kind](call, i, source) for i, source in enumerate(sources)]
     results = [handle.wait() for handle in handles]
     if call.kind == Kind.SEND:
         return [jnp.asarray(each) for each in arrays]
+    if call.splits:
+        results = [_checked_rows(call, *result) for result in results]
     return [
         jnp.asarray(result.view(dtype)) for result, (_, dtype) in zip(results, call.results(arrays))
     ]
@@ -85,11 +90,27 @@ def _reducescatter(call: Call, index: int, source: Any) -> Handle:
     return reductions.reducescatter_async(source, name=_name(call, index), **_reduction(call))
 
 
-def _exchange(submit: Callable[..., Handle]) -> Callable[[Call, int, Any], Handle]:
-    def start(call: Call, index: int, source: Any) -> Handle:
-        return submit(source, name=_name(call, index), process_set=call.process_set)
+def _allgather(call: Call, index: int, source: Any) -> Handle:
+    return exchanges.allgather_async(source, name=_name(call, index), process_set=call.process_set)
 
-    return start
+
+def _alltoall(call: Call, index: int, source: Any) -> Handle:
+    return exchanges.alltoall_async(
+        source,
+        splits=call.splits or None,
+        name=_name(call, index),
+        process_set=call.process_set,
+    )
+
+
+def _checked_rows(call: Call, rows: Any, counts: list[int]) -> Any:
+    """What an alltoall with splits has received."""
+    if tuple(counts) != call.received_splits:
+        raise MismatchError(
+            f"alltoall at {call.where}: the ranks have sent {counts} rows, but received_splits is"
+            f" {list(call.received_splits)}: pass what each rank sends to this one"
+        )
+    return rows
 
 
 def _broadcast(call: Call, index: int, source: Any) -> Handle:
@@ -108,8 +129,8 @@ def _message(submit: Callable[..., Handle]) -> Callable[[Call, int, Any], Handle
 _START: dict[Kind, Callable[[Call, int, Any], Handle]] = {
     Kind.ALLREDUCE: _allreduce,
     Kind.REDUCESCATTER: _reducescatter,
-    Kind.ALLGATHER: _exchange(exchanges.allgather_async),
-    Kind.ALLTOALL: _exchange(exchanges.alltoall_async),
+    Kind.ALLGATHER: _allgather,
+    Kind.ALLTOALL: _alltoall,
     Kind.BROADCAST: _broadcast,
     Kind.SEND: _message(exchanges.send_async),
     Kind.RECV: _message(exchanges.recv_async),

@@ -21,11 +21,12 @@ def shutdown() -> None:
     Raises:
         RondaError: the job had failed. It has ended all the same.
     """
-    _wait_for_programs()
+    wait_for_programs()
     ronda.shutdown()
 
 
-def _wait_for_programs() -> None:
+def wait_for_programs() -> None:
+    """Waits until this rank's programs with collectives have ended, in results or in errors."""
     with contextlib.suppress(jax.errors.JaxRuntimeError):  # whoever uses the results gets it
         jax.effects_barrier()
 
@@ -41,7 +42,7 @@ def _end_at_exit() -> None:
     if job.is_ended_by_exception():
         job.abort(f"an exception has ended the rank: {_last_error.describe(sys.last_value)}")
     else:
-        _wait_for_programs()
+        wait_for_programs()
 
 
 atexit.register(_end_at_exit)

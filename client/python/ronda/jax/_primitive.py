@@ -122,9 +122,12 @@ def _lower(context: Any, *operands: Any, call: Call) -> Any:
         "peer": np.int64(call.peer),
         "tag": np.int64(call.tag),
         "error_feedback": np.int64(call.error_feedback),
+        "grouped": np.int64(call.grouped),
         "process_set": np.int64(call.process_set),
         "prescale": np.float64(call.prescale),
         "postscale": np.float64(call.postscale),
+        "splits": np.array(call.splits, np.int64),
+        "received": np.array(call.received_splits, np.int64),
         "names": "\n".join(name + label for label in call.labels),
         "where": f"{call.kind.name.lower()} at {call.where}",
     }
@@ -205,10 +208,12 @@ def _transpose(cotangents: Sequence[Any], *arguments: Any, call: Call) -> list[A
         is_root = native.rank() == call.peer
         return found if is_root else [jnp.zeros_like(each) for each in found]
     changes: dict[str, Any] = {}
-    if call.kind in (Kind.ALLGATHER, Kind.REDUCESCATTER):
+    if call.kind in OF_ROWS:
         changes["rows"] = tuple(each.aval.shape[0] for each in arguments)
     if call.kind == Kind.ALLGATHER:
         changes.update(kind=Kind.REDUCESCATTER, op=ReduceOp.SUM)
+    elif call.kind == Kind.ALLTOALL:
+        changes.update(splits=call.received_splits, received_splits=call.splits)
     elif call.kind == Kind.REDUCESCATTER:
         changes.update(kind=Kind.ALLGATHER)
         members = native.process_set_size(call.process_set) if call.op == ReduceOp.AVERAGE else 1

@@ -24,15 +24,15 @@ Errors of all functions:
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ronda import errors, exchanges
+from ronda import _carried_errors, exchanges
 from ronda._library import native
 from ronda.errors import InvalidArgumentError, RondaError
 from ronda.jax._call import (
@@ -69,6 +69,7 @@ def allreduce(
     postscale: float = 1.0,
     process_set: ProcessSet = global_process_set,
     error_feedback: bool = False,
+    grouped: bool = False,
 ) -> Any:
     """Combines the arrays of all ranks; every rank gets the result. Its derivative, for SUM and
     AVERAGE, is the allreduce of the derivatives.
@@ -76,7 +77,11 @@ def allreduce(
     Args:
         error_feedback: adds rounding errors of the compression to this rank's next array of this
             name.
+        grouped: the arrays with a fraction are reduced together or, if one fails, not at all, and
+            so are the others. Otherwise each array is reduced when all ranks have it.
     """
+    if grouped and error_feedback:
+        raise InvalidArgumentError("allreduce: error_feedback is for arrays that are not grouped")
     return _collect(
         Kind.ALLREDUCE,
         tree,
@@ -87,6 +92,7 @@ def allreduce(
         prescale=float(prescale),
         postscale=float(postscale),
         error_feedback=error_feedback,
+        grouped=grouped,
     )
 
 
@@ -137,10 +143,80 @@ def allgather(
 
 
 def alltoall(
-    tree: Any, *, name: str | None = None, process_set: ProcessSet = global_process_set
+    tree: Any,
+    splits: Sequence[int] | None = None,
+    *,
+    received_splits: Sequence[int] | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Sends equally many rows to every rank, and receives theirs in the order of the ranks."""
-    return _collect(Kind.ALLTOALL, tree, name, process_set, _same_rows)
+    """Sends rows to every rank, and receives theirs in the order of the ranks.
+
+    Args:
+        splits: how many rows go to each rank, as integers that are constants under jit. None:
+            equally many.
+        received_splits: with splits, how many rows come from each rank. Under jit, vmap and
+            grad it is needed, because it gives the results their shapes. Otherwise the ranks tell
+            each other.
+
+    Returns:
+        The received rows; with splits, these and received_splits, as a tuple of integers.
+    """
+    if splits is None:
+        if received_splits is not None:
+            raise InvalidArgumentError("alltoall: received_splits is for splits: pass these too")
+        return _collect(Kind.ALLTOALL, tree, name, process_set, _same_rows)
+    id = id_of_members("alltoall", process_set)
+    sent = _checked_splits("splits", splits, id)
+    if received_splits is None:
+        received_splits = _ask_for_splits(tree, sent, name, process_set)
+    received = _checked_splits("received_splits", received_splits, id)
+
+    def rows_of(rows: int, process_set: int) -> int:
+        if rows != sum(sent):
+            raise InvalidArgumentError(
+                f"alltoall: splits is {list(sent)}, {sum(sent)} rows together, but the array has"
+                f" {rows}: pass splits that add up to its rows"
+            )
+        return sum(received)
+
+    rows = _collect(
+        Kind.ALLTOALL, tree, name, process_set, rows_of, splits=sent, received_splits=received
+    )
+    return rows, received
+
+
+def _checked_splits(role: str, splits: Sequence[int], id: int) -> tuple[int, ...]:
+    try:
+        numbers = tuple(operator.index(each) for each in splits)
+    except TypeError:
+        raise InvalidArgumentError(
+            f"alltoall: {role} is {splits!r:.80}: pass a sequence of integers, which under jit are"
+            " constants of the program"
+        ) from None
+    members = native.process_set_size(id)
+    if len(numbers) != members or min(numbers) < 0:
+        raise InvalidArgumentError(
+            f"alltoall: {role} is {list(numbers)}: pass {members} numbers of rows, one for each"
+            " rank"
+        )
+    return numbers
+
+
+def _ask_for_splits(
+    tree: Any, splits: tuple[int, ...], name: str | None, process_set: ProcessSet
+) -> Sequence[int]:
+    """What each rank sends to this one."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(tree)):
+        raise InvalidArgumentError(
+            "alltoall: under jit, vmap and grad the shape of the result must be known: pass"
+            " received_splits, how many rows each rank sends to this one"
+        )
+    own_name = None if name is None else f"{name}.splits"
+    found: Sequence[int] = exchanges.alltoall(
+        np.array(splits, np.int64), name=own_name, process_set=process_set
+    ).tolist()
+    return found
 
 
 def send(tree: Any, to: int, *, tag: int = 0, process_set: ProcessSet = global_process_set) -> Any:
@@ -202,13 +278,7 @@ def join(process_set: ProcessSet = global_process_set, *, count_absent: bool = F
 
 def error_of(error: BaseException) -> RondaError | None:
     """Ronda's error in an exception of a program under jit; None if it has none."""
-    if isinstance(error, RondaError):
-        return error
-    found = re.search(r"\b([A-Z]\w+Error): (.*)", str(error), re.S)
-    kind = getattr(errors, found[1], None) if found else None
-    if found is None or not isinstance(kind, type) or not issubclass(kind, RondaError):
-        return None
-    return kind(found[2])
+    return _carried_errors.original_of(error)
 
 
 def _all_rows(rows: int, process_set: int) -> int:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 
-from ronda import _carried_errors, reductions
+from ronda import _groups, reductions
 from ronda._reduction import Reduction
 
 
@@ -24,16 +23,17 @@ class GradientReduction:
     reduction: Reduction
     compression: Any  # of ronda.tensorflow, or of ronda.keras
     sparse_as_dense: bool
+    groups: _groups.Groups
 
-    def __call__(self, gradients: Sequence[Any]) -> list[Any]:
+    def __call__(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         """The reduced gradients; None stays None."""
-        present = [i for i, each in enumerate(gradients) if each is not None]
-        reduced = list(gradients)
-        if present:
-            reduce = _BACKENDS[backend_name()]
-            for i, each in zip(present, reduce(self, [gradients[i] for i in present])):
-                reduced[i] = each
-        return reduced
+        reduce = _BACKENDS[backend_name()]
+        return _groups.reduce_in_groups(
+            self.groups,
+            gradients,
+            variables,
+            lambda ending, group: reduce(self, self.name + ending, group),
+        )
 
 
 def backend_name() -> str:
@@ -51,11 +51,11 @@ def backend_name() -> str:
     return name
 
 
-def _on_tensorflow(how: GradientReduction, gradients: list[Any]) -> list[Any]:
+def _on_tensorflow(how: GradientReduction, name: str, gradients: list[Any]) -> list[Any]:
     operations = importlib.import_module("ronda.tensorflow._operations")
     reduced: list[Any] = operations.reduce_gradients(
         "DistributedOptimizer",
-        how.name,
+        name,
         gradients,
         how.compression,
         how.reduction,
@@ -64,27 +64,20 @@ def _on_tensorflow(how: GradientReduction, gradients: list[Any]) -> list[Any]:
     return reduced
 
 
-def _on_jax(how: GradientReduction, gradients: list[Any]) -> list[Any]:
-    jax = importlib.import_module("jax")
-    callbacks = importlib.import_module("jax.experimental")
-
-    def run(*arrays: Any) -> list[np.ndarray]:
-        with _carried_errors.kept():
-            own = [np.asarray(array) for array in arrays]
-            return reductions.grouped_allreduce(own, name=how.name, **how.reduction.options())
-
-    results = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in gradients]
-    # Ordered: XLA then neither removes nor duplicates a call, and keeps the program's order.
-    reduced: list[Any] = callbacks.io_callback(run, results, *gradients, ordered=True)
+def _on_jax(how: GradientReduction, name: str, gradients: list[Any]) -> list[Any]:
+    operations = importlib.import_module("ronda.jax.operations")
+    reduced: list[Any] = operations.allreduce(
+        gradients, name=name, grouped=True, **how.reduction.options()
+    )
     return reduced
 
 
-def _on_torch(how: GradientReduction, gradients: list[Any]) -> list[Any]:
+def _on_torch(how: GradientReduction, name: str, gradients: list[Any]) -> list[Any]:
     own = [gradient.detach().contiguous() for gradient in gradients]
-    return reductions.grouped_allreduce(own, outs=own, name=how.name, **how.reduction.options())
+    return reductions.grouped_allreduce(own, outs=own, name=name, **how.reduction.options())
 
 
-_BACKENDS: dict[str, Callable[[GradientReduction, list[Any]], list[Any]]] = {
+_BACKENDS: dict[str, Callable[[GradientReduction, str, list[Any]], list[Any]]] = {
     "tensorflow": _on_tensorflow,
     "jax": _on_jax,
     "torch": _on_torch,

@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 
+from ronda import _groups
 from ronda._horovod import Average, ProcessSet, global_process_set
 from ronda._reduction import of_gradients
 from ronda.keras._backends import GradientReduction, backend_name
@@ -23,9 +24,15 @@ class _Distributed:
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
         """As the optimizer's, with the reduced gradients."""
+        grads, variables = list(grads), _variables_of(self, trainable_variables)
         if not self.gradient_accumulation_steps:
-            grads = self._reduce_gradients(list(grads))
-        return super().apply(grads, trainable_variables)
+            grads = self._reduce_gradients(grads, variables)
+        return super().apply(grads, None if trainable_variables is None else variables)
+
+    def _backend_apply_gradients(self, grads: Any, trainable_variables: Any) -> Any:
+        # Not by self.x = ...: Keras would take the variables for the optimizer's own.
+        self.__dict__["_variables_in_step"] = list(trainable_variables)
+        return super()._backend_apply_gradients(grads, trainable_variables)
 
     def _clip_gradients(self, grads: list[Any]) -> list[Any]:
         # If gradients are accumulated, Keras comes here with their sum over the passes of a step.
@@ -35,13 +42,14 @@ class _Distributed:
         return clipped
 
     def _reduce_accumulated(self, grads: list[Any]) -> list[Any]:
+        variables = self._variables_in_step
         if backend_name() != "jax":
-            return self._reduce_gradients(grads)
+            return self._reduce_gradients(grads, variables)
         # On JAX Keras also comes here in the other passes, and discards the result.
         jax = importlib.import_module("jax")
         is_last = (self._iterations + 1) % self.gradient_accumulation_steps == 0
         reduced: list[Any] = jax.lax.cond(
-            is_last, lambda: self._reduce_gradients(grads), lambda: list(grads)
+            is_last, lambda: self._reduce_gradients(grads, variables), lambda: list(grads)
         )
         return reduced
 
@@ -55,14 +63,21 @@ class _DistributedLossScale:
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
         """As the optimizer's, with the reduced gradients."""
-        return super().apply(self._reduce_gradients(list(grads)), trainable_variables)
+        variables = _variables_of(self, trainable_variables)
+        reduced = self._reduce_gradients(list(grads), variables)
+        return super().apply(reduced, None if trainable_variables is None else variables)
 
     def stateless_apply(
         self, optimizer_variables: Any, grads: Any, trainable_variables: Any
     ) -> Any:
         """As the optimizer's, with the reduced gradients."""
-        reduced = self._reduce_gradients(list(grads))
+        reduced = self._reduce_gradients(list(grads), _variables_of(self, None))
         return super().stateless_apply(optimizer_variables, reduced, trainable_variables)
+
+
+def _variables_of(optimizer: Any, given: Any) -> list[Any]:
+    """The variables of the gradients in a call of apply(): those given, or all."""
+    return list(optimizer._trainable_variables if given is None else given)
 
 
 def DistributedOptimizer(
@@ -92,8 +107,7 @@ def DistributedOptimizer(
             the same name, so that saved models can be loaded with and without Ronda.
         name: of the gradients in reports. Two optimizers that reduce at the same time need
             different names.
-        device_dense: accepted for Horovod's programs, as are device_sparse, num_groups and groups;
-            not used. All dense gradients of a step travel together.
+        device_dense: accepted for Horovod's programs, as is device_sparse; not used.
         compression: Compression.fp16 or .bf16: the format in which dense gradients travel; they are
             added in 32 bits.
         sparse_as_dense: turns TensorFlow's IndexedSlices into tensors first.
@@ -104,12 +118,18 @@ def DistributedOptimizer(
             the sum.
         average_aggregated_gradients: whether gradients of several passes are averaged, and not
             added up.
+        num_groups: deprecated; use groups.
+        groups: lists of variables. The gradients of a list travel together, and each other gradient
+            alone. Or the number of groups, of about equal length, that travel one after the other.
+            None: all dense gradients of a step travel together.
         process_set: the ranks that take part.
 
     Raises:
         ValueError: an argument is wrong, or `optimizer` is distributed already.
     """
-    del device_dense, device_sparse, num_groups, groups
+    del device_dense, device_sparse
+    groups = _groups.chosen(groups, num_groups)
+    _groups.check(groups, "variables", lambda each: hasattr(each, "assign"))
     backend_name()
     optimizer = _checked(optimizer)
     factor = _set_passes(optimizer, backward_passes_per_step, average_aggregated_gradients)
@@ -118,6 +138,7 @@ def DistributedOptimizer(
         of_gradients(op, _wire_of(compression), gradient_predivide_factor, factor, process_set),
         compression,
         sparse_as_dense,
+        groups,
     )
     own = type(optimizer)
     scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from ronda import _groups
 from ronda._horovod import Average, ProcessSet, global_process_set
 from ronda._reduction import Reduction, of_gradients
 from ronda.tensorflow._calls import plain
@@ -22,19 +23,27 @@ class _DistributedTape:
     _compression: type[Compressor]
     _reduction: Reduction
     _sparse_as_dense: bool
+    _chosen_groups: _groups.Groups
     _name: str
 
     @plain
     def gradient(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         """As the tape's, reduced over the ranks."""
         own = super().gradient(target, sources, *args, **kwargs)
-        reduced = reduce_gradients(
-            "DistributedGradientTape",
-            self._name if tf.executing_eagerly() else None,
-            tf.nest.flatten(own),
-            self._compression,
-            self._reduction,
-            self._sparse_as_dense,
+
+        def reduce(ending: str, gradients: list[Any]) -> list[Any]:
+            return reduce_gradients(
+                "DistributedGradientTape",
+                self._name + ending if tf.executing_eagerly() else None,
+                gradients,
+                self._compression,
+                self._reduction,
+                self._sparse_as_dense,
+            )
+
+        flat = tf.nest.flatten(own)
+        reduced = _groups.reduce_in_groups(
+            self._chosen_groups, flat, tf.nest.flatten(sources), reduce
         )
         return tf.nest.pack_sequence_as(own, reduced)
 
@@ -61,19 +70,24 @@ def DistributedGradientTape(
     Args:
         gradtape: before or after it has recorded. The result has a class derived from its class,
             and shares its recording.
-        device_dense: accepted for Horovod's programs, as are device_sparse, num_groups and groups;
-            not used. All dense gradients of a call travel together.
+        device_dense: accepted for Horovod's programs, as is device_sparse; not used.
         compression: the format in which dense gradients travel.
         sparse_as_dense: turns IndexedSlices into tensors first.
         op: Average, Sum, Min, Max, Product or Adasum.
         gradient_predivide_factor: for an average, the part of the divisor that is applied before
             the sum.
+        num_groups: deprecated; use groups.
+        groups: lists of variables. The gradients of a list travel together, and each other gradient
+            alone. Or the number of groups, of about equal length, that travel one after the other.
+            None: all dense gradients of a call travel together.
         process_set: the ranks that take part.
 
     Raises:
         ValueError: an argument is wrong.
     """
-    del device_dense, device_sparse, num_groups, groups
+    del device_dense, device_sparse
+    groups = _groups.chosen(groups, num_groups)
+    _groups.check(groups, "variables", lambda each: hasattr(each, "assign"))
     own = type(gradtape)
     attributes = {
         "_compression": compression,
@@ -81,6 +95,7 @@ def DistributedGradientTape(
             op, wire_of(compression), gradient_predivide_factor, 1.0, process_set
         ),
         "_sparse_as_dense": sparse_as_dense,
+        "_chosen_groups": groups,
         "_name": "DistributedGradientTape",
     }
     wrapped_class: Any = type(own.__name__, (_DistributedTape, own), attributes)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ronda import _rows
+from ronda import _groups, _rows
 from ronda.process_sets import ProcessSet
 from ronda.torch import _tensors
 from ronda.torch._handles import Handle
@@ -223,9 +223,8 @@ def make_bundles(
 ) -> None:
     """Bundles gradients by lists of parameters, or into so many bundles of about equal length."""
     if isinstance(groups, int):
-        total, count = len(gradients), min(groups, len(gradients))
-        cuts = [i * total // count for i in range(count + 1)]
-        bundles = [gradients[a:b] for a, b in zip(cuts, cuts[1:])]
+        parts = _groups.divide(len(gradients), groups)
+        bundles = [[gradients[i] for i in part] for part in parts]
     else:
         by_id = {id(each.parameter): each for each in gradients}
         bundles = [[by_id[id(p)] for p in group if id(p) in by_id] for group in groups]

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from ronda import _horovod
+from ronda import _groups, _horovod
 from ronda._library import native
 from ronda.errors import MismatchError, RondaError
 from ronda.process_sets import id_of, is_active
@@ -51,8 +51,6 @@ from ronda.torch._report import REDUCTION, Exchange, Report
 from ronda.torch._sparse import sparse_allreduce_async
 from ronda.torch.compression import wire_of
 
-_Groups = int | Sequence[Sequence[torch.Tensor]] | None
-
 
 class GradientReducer:
     """Reduces gradients in every step: hooks announce them, and synchronize() ends the step.
@@ -67,7 +65,7 @@ class GradientReducer:
         names: dict[torch.Tensor, str],
         reduction: Reduction,
         passes: int,
-        groups: _Groups,
+        groups: _groups.Groups,
         sparse_as_dense: bool,
     ) -> None:
         """Installs the hooks.

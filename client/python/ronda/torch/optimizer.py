@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ronda import _groups
 from ronda.process_sets import ProcessSet, global_process_set, id_of, is_active
 from ronda.torch._async_operations import allreduce_async_
 from ronda.torch._basics import Adasum, Average, Sum
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 else:
     _Base = object
 
-_Groups = int | Sequence[Sequence[torch.Tensor]] | None
 _Named = Iterable[tuple[str, torch.Tensor]] | None
 
 
@@ -297,28 +297,12 @@ class _DistributedAdasumOptimizer(_Distributed):
         return allreduce_async_(short, name=name, op=Adasum, process_set=process_set), context
 
 
-def _check_arguments(op: ReduceOp, predivide: float, passes: int, groups: _Groups) -> None:
+def _check_arguments(op: ReduceOp, predivide: float, passes: int, groups: _groups.Groups) -> None:
     if predivide != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor is for op=Average: leave it out")
     if passes <= 0:
         raise ValueError("backward_passes_per_step must be at least 1")
-    _check_groups(groups)
-
-
-def _check_groups(groups: _Groups) -> None:
-    if groups is None:
-        return
-    if isinstance(groups, int):
-        if groups < 0:
-            raise ValueError("groups should be a non-negative integer, or lists of torch.Tensor")
-        return
-    seen: set[int] = set()
-    for parameter in (each for group in groups for each in group):
-        if not isinstance(parameter, torch.Tensor):
-            raise ValueError(f"groups must consist of torch.Tensor, not {type(parameter).__name__}")
-        if id(parameter) in seen:
-            raise ValueError("a parameter can only appear once in groups")
-        seen.add(id(parameter))
+    _groups.check(groups, "torch.Tensor", lambda each: isinstance(each, torch.Tensor))
 
 
 def _reducer(
@@ -363,7 +347,7 @@ def DistributedOptimizer(
     op: ReduceOp = Average,
     gradient_predivide_factor: float = 1.0,
     num_groups: int = 0,
-    groups: _Groups = None,
+    groups: _groups.Groups = None,
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
@@ -400,9 +384,7 @@ def DistributedOptimizer(
     Raises:
         ValueError: an argument is wrong.
     """
-    if num_groups != 0:
-        warnings.warn("num_groups is deprecated: use groups", DeprecationWarning, stacklevel=2)
-        groups = num_groups if groups is None else groups
+    groups = _groups.chosen(groups, num_groups)
     _check_arguments(op, gradient_predivide_factor, backward_passes_per_step, groups)
     names = _name_parameters(optimizer, named_parameters)
     id_of(process_set)

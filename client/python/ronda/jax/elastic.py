@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Horovod's elastic API for JAX; ronda/_elastic.py says how it works.
+
+state = elastic.JaxState(params=params, opt_state=opt_state, key=jax.random.key(0), step=0)
+
+@elastic.run
+def train(state):
+    while state.step < 1000:
+        state.params, state.opt_state = train_step(state.params, state.opt_state, ...)
+        state.step += 1
+        state.commit()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ronda import exchanges
+from ronda._elastic import HostsUpdatedInterrupt, ObjectState, State, run
+from ronda._horovod import rank, size
+from ronda._refusals import Told
+from ronda.errors import InvalidArgumentError
+from ronda.handles import Handle
+from ronda.jax._exit import wait_for_programs
+from ronda.objects import broadcast_object
+
+__all__ = ["HostsUpdatedInterrupt", "JaxState", "ObjectState", "State", "run"]
+
+
+class JaxState(ObjectState):
+    """Attributes that are pytrees: parameters, optimizer state, keys, numbers, Python objects.
+
+    A commit copies the arrays, so programs may donate those of the state. Arrays keep their types,
+    weak types and devices. A new rank begins with trees of the same structure: it receives the
+    values, and their shapes and types. An attribute without arrays is pickled as a whole.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        """
+        Args:
+            **kwargs: names and first values of the attributes.
+        """
+        super().__init__(**kwargs)
+        self._place: tuple[int, int] | None = None  # rank and size since the last sync()
+
+    def save(self) -> None:
+        """Copies the attributes, when the programs that compute them have ended.
+
+        Raises:
+            InvalidArgumentError: an array of the state was donated to a program.
+        """
+        self._wait()
+        self._saved_state = {name: _copy(tree) for name, tree in self._attributes().items()}
+
+    def commit(self) -> None:
+        """Saves the present state, in memory, for a later restore(). First waits for the programs
+        that compute it. If one of them fails, its error comes from here, and the last commit stays.
+
+        Raises:
+            InvalidArgumentError: an array of the state was donated to a program.
+        """
+        self._wait()
+        super().commit()
+
+    def check_host_updates(self) -> None:
+        """As in the base class. First waits for this rank's programs: they belong to the present
+        members.
+        """
+        jax.effects_barrier()
+        super().check_host_updates()
+
+    def restore(self) -> None:
+        """Returns to the last saved state, when this rank's programs have ended."""
+        wait_for_programs()
+        for name, tree in self._saved_state.items():
+            setattr(self, name, _copy(tree))
+
+    def reset(self) -> None:
+        """Makes JAX compile programs again: they may contain the old rank or number of ranks."""
+        if self._place != (rank(), size()):
+            jax.clear_caches()
+
+    def sync(self) -> None:
+        """Copies the attributes of rank 0, or of the rank with the newest commit, to all ranks, and
+        saves them.
+
+        Raises:
+            InvalidArgumentError: this rank's trees have another structure.
+        """
+        self._place = (rank(), size())
+        own = self._attributes()
+        described = {name: _describe(tree) for name, tree in own.items()}
+        sent = broadcast_object(described, self._source, name="JaxState")
+        with contextlib.ExitStack() as told:
+            for name, tree in sent.items():
+                for wire_name in _wire_names(name, tree):
+                    told.enter_context(Told(0, wire_name))
+            _check_structures(described, sent, self._source)
+        for name, tree in own.items():
+            setattr(self, name, _broadcast(name, tree, sent[name], self._source))
+        self.save()
+
+    def _attributes(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._saved_state}
+
+    def _wait(self) -> None:
+        """Waits for the arrays. Those that were donated have no values any more."""
+        for name, tree in self._attributes().items():
+            for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+                if isinstance(leaf, jax.Array) and leaf.is_deleted():
+                    raise InvalidArgumentError(
+                        f"JaxState: the array {name}{jax.tree_util.keystr(path)} was donated to a"
+                        f" program: assign the program's result to state.{name} before the commit"
+                    )
+        jax.block_until_ready([_arrays_of(tree) for tree in self._attributes().values()])
+
+
+# -- Trees --
+
+
+def _is_array(leaf: Any) -> bool:
+    if isinstance(leaf, np.ndarray):
+        return not leaf.dtype.hasobject  # such an array is pickled
+    return isinstance(leaf, jax.Array)
+
+
+def _arrays_of(tree: Any) -> list[Any]:
+    return [leaf for leaf in jax.tree_util.tree_leaves(tree) if _is_array(leaf)]
+
+
+def _copy(tree: Any) -> Any:
+    """The tree with arrays of its own; other leaves are shared."""
+    return jax.tree_util.tree_map(lambda leaf: leaf.copy() if _is_array(leaf) else leaf, tree)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Array:
+    """What the other ranks have to know of an array before it comes.
+
+    dtype: of the elements, or of the data of keys.
+    key_impl: as of jax.random.key_impl(); None if the array has no keys.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    is_numpy: bool
+    is_weak: bool
+    key_impl: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tree:
+    """What the other ranks have to know of an attribute.
+
+    paths: of the leaves; None if the attribute has no arrays, and travels in here as a whole.
+    leaves: an _Array for each array, and the other leaves themselves; or the one attribute.
+    """
+
+    paths: list[str] | None
+    leaves: list[Any]
+
+
+def _describe(tree: Any) -> _Tree:
+    if not _arrays_of(tree):
+        return _Tree(None, [tree])
+    leaves = jax.tree_util.tree_leaves(tree)
+    described = [_describe_array(leaf) if _is_array(leaf) else leaf for leaf in leaves]
+    return _Tree(_paths_of(tree), described)
+
+
+def _paths_of(tree: Any) -> list[str]:
+    return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+
+
+def _describe_array(array: Any) -> _Array:
+    data = _data_of(array)
+    return _Array(
+        data.shape,
+        np.dtype(data.dtype),
+        isinstance(array, np.ndarray),
+        getattr(array, "weak_type", False),
+        jax.random.key_impl(array) if _has_keys(array) else None,
+    )
+
+
+def _has_keys(array: Any) -> bool:
+    return jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key)
+
+
+def _data_of(array: Any) -> Any:
+    return jax.random.key_data(array) if _has_keys(array) else array
+
+
+# -- Transport --
+
+
+def _wire_names(name: str, tree: _Tree) -> list[str]:
+    """The names by which the arrays of an attribute travel."""
+    return [
+        f"JaxState.{name}{path}"
+        for path, leaf in zip(tree.paths or (), tree.leaves)
+        if isinstance(leaf, _Array)
+    ]
+
+
+def _check_structures(own: dict[str, _Tree], sent: dict[str, _Tree], source: int) -> None:
+    if own.keys() != sent.keys():
+        raise InvalidArgumentError(
+            f"JaxState has the attributes {sorted(own)} on rank {rank()}, and {sorted(sent)} on"
+            f" rank {source}: pass the same names on every rank"
+        )
+    for name, tree in sent.items():
+        if tree.paths is None or own[name].paths == tree.paths:
+            continue
+        ours, theirs = own[name].paths or [], tree.paths
+        differing = sorted(set(ours) ^ set(theirs))
+        example = f", and only one of them has {name}{differing[0]}" if differing else ""
+        raise InvalidArgumentError(
+            f"JaxState: the tree {name} has {len(ours)} leaves on rank {rank()} and {len(theirs)}"
+            f" on rank {source}{example}: build it in the same way on every rank"
+        )
+
+
+def _broadcast(name: str, own: Any, sent: _Tree, source: int) -> Any:
+    """The attribute of the source, whose _Tree is `sent`. `own` is this rank's."""
+    if sent.paths is None:
+        return own if rank() == source else sent.leaves[0]
+    leaves, structure = jax.tree_util.tree_flatten(own)
+    pairs = [(leaf, new) for leaf, new in zip(leaves, sent.leaves) if isinstance(new, _Array)]
+    begun = [
+        _begin(wire_name, *pair, source) for wire_name, pair in zip(_wire_names(name, sent), pairs)
+    ]
+    arrived = [handle.wait() for handle in begun]
+    if rank() == source:
+        return own
+    arrays = iter([_make_array(data, *pair) for data, pair in zip(arrived, pairs)])
+    received = [next(arrays) if isinstance(new, _Array) else new for new in sent.leaves]
+    return jax.tree_util.tree_unflatten(structure, received)
+
+
+def _begin(name: str, own: Any, new: _Array, source: int) -> Handle:
+    """Starts the broadcast of an array's bytes."""
+    if rank() == source:
+        data = np.ascontiguousarray(_data_of(own)).reshape(-1).view(np.uint8)
+    else:
+        data = np.empty(math.prod(new.shape) * new.dtype.itemsize, np.uint8)
+    return exchanges.broadcast_async(data, source, name=name)
+
+
+def _make_array(data: np.ndarray[Any, Any], own: Any, new: _Array) -> Any:
+    """The array that has come, on the device of this rank's array in its place."""
+    data = data.view(new.dtype).reshape(new.shape)
+    if new.is_numpy:
+        return data
+    array = _weak(data) if new.is_weak else jnp.asarray(data)
+    if new.key_impl is not None:
+        array = jax.random.wrap_key_data(array, impl=new.key_impl)
+    is_placed = isinstance(own, jax.Array) and own.committed
+    return jax.device_put(array, own.sharding) if is_placed else array
+
+
+def _weak(data: np.ndarray[Any, Any]) -> jax.Array:
+    """An array whose type gives way to others, as that of a Python number does."""
+    return jnp.full(data.shape, data.dtype.type(0).item()).at[...].set(data)
