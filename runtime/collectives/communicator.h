@@ -14,20 +14,9 @@
 #include "kernels/dtype.h"
 #include "runtime/base/group.h"
 #include "runtime/base/types.h"
+#include "runtime/step/vote.h"
 
 namespace ronda {
-
-// A vote on whether a call is carried out. It travels before the call's data, or with it. The call is carried out if
-// all ranks of the job approve. If one rank vetoes, no rank's output is written. The call then has no effect except
-// that it is part of the sequence of calls, because every rank has made it.
-struct Ballot {
-  enum class Vote : uint8_t { kApprove, kVeto };
-  Vote own = Vote::kApprove;  // kVeto: the segments' pointers are not used
-  // The thread that makes the call runs this at most once: when it has waited for the others longer than
-  // `limits.warning`.
-  absl::FunctionRef<void()> when_late;
-  enum class Result : uint8_t { kCarriedOut, kVetoed } result = Result::kCarriedOut;  // equal on every rank
-};
 
 // The arguments that all calls share.
 //
