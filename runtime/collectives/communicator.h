@@ -28,7 +28,8 @@ struct CallInfo {
   const Group* group = nullptr;    // the ranks that take part; nullptr: every rank of the job
   OpType op = OpType::kAllreduce;  // the operation that the client requested, for messages
   WaitLimits limits;               // of each wait for another rank's progress
-  // Not null: the ranks vote first. Only for Reduce and Barrier of all ranks of the job, in the host's memory.
+  // Not null: the ranks vote. Only for Barrier, and for a Reduce with which the vote may go (VoteGoesWithData), of all
+  // ranks of the job. A backend that cannot send the votes with the data of a Reduce sends them first.
   Ballot* ballot = nullptr;
 };
 

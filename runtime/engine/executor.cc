@@ -15,10 +15,12 @@
 namespace ronda {
 namespace {
 
-// Whether the votes travel with the data. What a device has been given cannot be taken back, so the ranks vote before
-// they give it anything.
 bool VotesWithData(const TensorRequest& request) {
-  return request.memory == Memory::kHost && TraitsOf(request.op).reduces && request.reduction != Reduction::kAdasum;
+  return VoteGoesWithData({.op = request.op,
+                           .memory = request.memory,
+                           .reduction = request.reduction,
+                           .dtype = request.dtype,
+                           .wire = request.wire});
 }
 
 // `run` after the vote has approved it.
@@ -135,7 +137,7 @@ absl::Status Executor::CarryAndComplete(const BucketRun& run) {
 
 absl::StatusOr<BucketOutcome> Executor::Carry(const BucketRun& run) {
   if (run.info.ballot != nullptr && !VotesWithData(run.request(0))) {
-    RONDA_RETURN_IF_ERROR(VoteFirst(run));
+    RONDA_RETURN_IF_ERROR(parts_.communicator->Barrier(run.info));
     if (IsVetoed(run.info)) return BucketOutcome::kVetoed;
     // The vote was itself the barrier.
     if (run.info.op == OpType::kBarrier) return BucketOutcome::kDone;

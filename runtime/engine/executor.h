@@ -119,8 +119,6 @@ class Executor {
   absl::Status GiveToDevice(const BucketRun& run);
   void RefuseAll(const BucketRun& run, const absl::Status& status);
   absl::Status RunOn(Lane& lane, const BucketRun& run);
-  // A separate vote before the bucket, over the host's communicator.
-  absl::Status VoteFirst(const BucketRun& run) { return parts_.communicator->Barrier(run.info); }
   absl::Status SettleMembership(const BucketRun& run);
   void DropSet(ProcessSetId process_set);
 

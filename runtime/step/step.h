@@ -19,7 +19,7 @@
 // 3. A vote goes with each bucket. A rank enters the next bucket when it has submitted all tensors of it, with a vote
 //    to approve. No rank writes an output before it knows the votes of all ranks. The vote usually travels in the
 //    message that carries the data and so costs nothing. Where that is not possible, the ranks vote first, in a
-//    barrier.
+//    barrier. vote.h has the rule.
 //
 // 4. The schedule is unlocked. A rank that has to do anything else (a new tensor, another shape, a join, a shutdown)
 //    enters the next bucket at once, without its tensors, and vetoes it. The bucket then changes nothing on any rank,
@@ -30,7 +30,7 @@
 // Two verbs tell this apart: a rank *vetoes* a bucket, and so makes all ranks *unlock* the schedule.
 //
 //   step.h              this page, and what the others share
-//   vote.h              a vote
+//   vote.h              a vote, and the rule when it goes with the data
 //   locked_schedule.h   the schedule as one rank sees it: what is submitted, what is next, when to veto
 //   step_observer.h     the coordinator's part, for the Negotiator: when to lock which schedule. It joins the next
 //   three schedule_detector.h   when a job repeats its steps schedule_planner.h    which tensors of a step share a

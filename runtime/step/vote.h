@@ -7,6 +7,8 @@
 #include <cstdint>
 
 #include "absl/functional/function_ref.h"
+#include "runtime/base/operation.h"
+#include "runtime/base/types.h"
 
 namespace ronda {
 
@@ -21,6 +23,25 @@ struct Ballot {
   absl::FunctionRef<void()> when_late;
   enum class Result : uint8_t { kCarriedOut, kVetoed } result = Result::kCarriedOut;  // equal on every rank
 };
+
+// What the rule below needs to know of a bucket.
+struct VotedBucket {
+  OpType op = OpType::kAllreduce;
+  Memory memory = Memory::kHost;
+  Reduction reduction = Reduction::kSum;
+  DType dtype = DType::kFloat32;
+  WireFormat wire = WireFormat::kNone;
+};
+
+// The rule: a vote goes with the data of a reduction in one round of the host's communicator. In all other cases the
+// ranks first vote in a barrier, because one of them could not take its part of the bucket back after a veto:
+//  - Other operations write the outputs as the data arrive, and Adasum takes several rounds.
+//  - What a GPU has been given runs.
+//  - To round a tensor to the wire's format changes its residual, if it has one. Only the rank itself knows that.
+constexpr bool VoteGoesWithData(const VotedBucket& bucket) {
+  return TraitsOf(bucket.op).reduces && bucket.reduction != Reduction::kAdasum && bucket.memory == Memory::kHost &&
+         !IsNarrowed(bucket.dtype, bucket.wire);
+}
 
 }  // namespace ronda
 
