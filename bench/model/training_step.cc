@@ -65,7 +65,7 @@ class StepSimulation {
     return bytes;
   }
 
-  // As SchedulePlanner (runtime/negotiation).
+  // As the coordinator plans the buckets of a schedule (runtime/step).
   std::vector<Batch> PlanBuckets() const {
     std::vector<Batch> buckets;
     double bytes = 0;

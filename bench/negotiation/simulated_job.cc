@@ -45,7 +45,7 @@ void SimulatedJob::Rank::Submit(const TensorRequest& request) {
 void SimulatedJob::Rank::Apply(const ResponseList& list, absl::Time now) {
   auto work = reporter.Apply(list);
   RONDA_CHECK(work.ok());
-  if (work->schedule) schedule.Begin(*std::move(work->schedule), now);
+  if (work->schedule) schedule.Begin(work->schedule->schedule, now);
 }
 
 NegotiationCost SimulatedJob::Step(const Submissions& submissions) {
@@ -70,8 +70,8 @@ void SimulatedJob::SubmitAll(const Submissions& submissions) {
 void SimulatedJob::CarryOutBuckets() {
   for (const auto& rank : ranks_) {
     LockedSchedule& schedule = rank->schedule;
-    while (!schedule.unlocking() && schedule.Next() != nullptr) {
-      schedule.Enter(LockedSchedule::Outcome::kCarriedOut, now_);
+    while (!schedule.unlocking() && schedule.Next().has_value()) {
+      schedule.Enter(Ballot::Result::kCarriedOut, now_);
     }
   }
 }
@@ -79,7 +79,7 @@ void SimulatedJob::CarryOutBuckets() {
 void SimulatedJob::Unlock(const Submissions& submissions) {
   negotiator_.Unlock(ranks_.front()->schedule.progress());
   for (const auto& rank : ranks_) {
-    rank->schedule.Enter(LockedSchedule::Outcome::kVetoed, now_);
+    rank->schedule.Enter(Ballot::Result::kVetoed, now_);
     rank->schedule.Unlock();
   }
   SubmitAll(submissions);

@@ -12,10 +12,10 @@
 
 #include "absl/time/time.h"
 #include "bench/harness/model_shapes.h"
-#include "runtime/negotiation/locked_schedule.h"
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/negotiator.h"
 #include "runtime/negotiation/reporter.h"
+#include "runtime/step/locked_schedule.h"
 
 namespace ronda::bench {
 

@@ -14,20 +14,9 @@
 #include "kernels/dtype.h"
 #include "runtime/base/group.h"
 #include "runtime/base/types.h"
+#include "runtime/step/vote.h"
 
 namespace ronda {
-
-// A vote on whether a call is carried out. It travels before the call's data, or with it. The call is carried out if
-// all ranks of the job approve. If one rank vetoes, no rank's output is written. The call then has no effect except
-// that it is part of the sequence of calls, because every rank has made it.
-struct Ballot {
-  enum class Vote : uint8_t { kApprove, kVeto };
-  Vote own = Vote::kApprove;  // kVeto: the segments' pointers are not used
-  // The thread that makes the call runs this at most once: when it has waited for the others longer than
-  // `limits.warning`.
-  absl::FunctionRef<void()> when_late;
-  enum class Result : uint8_t { kCarriedOut, kVetoed } result = Result::kCarriedOut;  // equal on every rank
-};
 
 // The arguments that all calls share.
 //
@@ -39,7 +28,8 @@ struct CallInfo {
   const Group* group = nullptr;    // the ranks that take part; nullptr: every rank of the job
   OpType op = OpType::kAllreduce;  // the operation that the client requested, for messages
   WaitLimits limits;               // of each wait for another rank's progress
-  // Not null: the ranks vote first. Only for Reduce and Barrier of all ranks of the job, in the host's memory.
+  // Not null: the ranks vote. Only for Barrier, and for a Reduce with which the vote may go (VoteGoesWithData), of all
+  // ranks of the job. A backend that cannot send the votes with the data of a Reduce sends them first.
   Ballot* ballot = nullptr;
 };
 

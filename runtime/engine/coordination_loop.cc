@@ -64,7 +64,7 @@ absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::Step() {
   }
   // The coordinator sends a list only after it has unlocked the schedule. This rank also unlocks before it carries out
   // the list.
-  if (lists_.has_waiting()) schedule_.RequestUnlock();
+  if (lists_.has_waiting()) schedule_.VetoNext();
   // First, because the coordinator must finish its lists before it listens again.
   if (lists_.has_begun() || (lists_.has_waiting() && !schedule_.locked())) return FollowList();
   const absl::Time now = parts_.clock->Now();
@@ -79,16 +79,16 @@ absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::Step() {
 void CoordinationLoop::TakeNote(absl::Time now) {
   if (!schedule_.locked() || lists_.has_begun()) return;
   TakeFresh(now);
-  schedule_.CheckPatience(now);
+  schedule_.CheckWaits(now);
 }
 
 absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::FollowSchedule(absl::Time now) {
-  RONDA_ASSIGN_OR_RETURN(const ScheduleRunner::Outcome outcome, schedule_.RunNext(now));
-  if (outcome == ScheduleRunner::Outcome::kNotReady) return Progress::kNone;
-  if (outcome == ScheduleRunner::Outcome::kUnlocked) {
+  RONDA_ASSIGN_OR_RETURN(const std::optional<Ballot::Result> result, schedule_.RunNext(now));
+  if (!result) return Progress::kNone;
+  if (*result == Ballot::Result::kVetoed) {
     const absl::Time unlocked = parts_.clock->Now();
     answers_.Heard(unlocked);
-    if (schedule_.is_misfit()) reporter_.NoteMisfit();
+    if (schedule_.did_not_fit()) reporter_.RecordThatScheduleDidNotFit();
     ReportWhatWaited(unlocked);
   }
   return Progress::kSome;
@@ -146,7 +146,7 @@ void CoordinationLoop::TakeFresh(absl::Time now) {
 
 void CoordinationLoop::ShutDownIfDone(absl::Time now) {
   // Tensors in flight may be in a bucket that will never be complete.
-  schedule_.RequestUnlock();
+  schedule_.VetoNext();
   if (departure_ == Departure::kReported) return;
   if (!parts_.queue->has_only_removals()) return Drain();
   // In this order, because operations that a device completes have callbacks.
@@ -199,7 +199,7 @@ absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::Listen(absl::Time n
   parts_.meter->counters().lists_received.Add(inbox.broadcasts.size());
   std::move(inbox.to_coordinator.begin(), inbox.to_coordinator.end(), std::back_inserter(reports_));
   for (std::string& list : inbox.broadcasts) lists_.Add(std::move(list));
-  if (schedule_.NoteCallOff(inbox.called_off)) return Progress::kSome;
+  if (schedule_.RecordUnlockRequest(inbox.called_off)) return Progress::kSome;
   if (role_) RONDA_RETURN_IF_ERROR(Coordinate(now));
   if (!inbox.to_coordinator.empty() || lists_.has_waiting()) return Progress::kSome;
   // Checked last, because a rank that was stopped for long finds its answers in the inbox.

@@ -25,6 +25,7 @@
 #include "runtime/engine/executor.h"
 #include "runtime/engine/list_runner.h"
 #include "runtime/engine/progress_engine.h"
+#include "runtime/engine/step_runner.h"
 #include "runtime/engine/tensor_log.h"
 #include "runtime/engine/tensor_queue.h"
 #include "runtime/monitor/rank_meter.h"
@@ -103,7 +104,7 @@ class CoordinationLoop {
   Reporter reporter_;
   Executor executor_;
   std::unique_ptr<CoordinatorRole> role_;  // on the coordinator
-  ScheduleRunner schedule_;
+  StepRunner schedule_;
   ListRunner lists_;
   bool has_started_ = false;
   absl::Time look_at_program_ = absl::InfiniteFuture();

@@ -15,10 +15,12 @@
 namespace ronda {
 namespace {
 
-// Whether the votes travel with the data. What a device has been given cannot be taken back, so the ranks vote before
-// they give it anything.
 bool VotesWithData(const TensorRequest& request) {
-  return request.memory == Memory::kHost && TraitsOf(request.op).reduces && request.reduction != Reduction::kAdasum;
+  return VoteGoesWithData({.op = request.op,
+                           .memory = request.memory,
+                           .reduction = request.reduction,
+                           .dtype = request.dtype,
+                           .wire = request.wire});
 }
 
 // `run` after the vote has approved it.
@@ -135,7 +137,7 @@ absl::Status Executor::CarryAndComplete(const BucketRun& run) {
 
 absl::StatusOr<BucketOutcome> Executor::Carry(const BucketRun& run) {
   if (run.info.ballot != nullptr && !VotesWithData(run.request(0))) {
-    RONDA_RETURN_IF_ERROR(VoteFirst(run));
+    RONDA_RETURN_IF_ERROR(parts_.communicator->Barrier(run.info));
     if (IsVetoed(run.info)) return BucketOutcome::kVetoed;
     // The vote was itself the barrier.
     if (run.info.op == OpType::kBarrier) return BucketOutcome::kDone;
@@ -271,91 +273,6 @@ absl::Status HostPlane::DeliverOverflow(const uint8_t* flags, absl::Span<Operati
     if (flags[i] != 0) results[i].overflow = OperationResult::Overflow::kFound;
   }
   return absl::OkStatus();
-}
-
-bool ScheduleRunner::NoteCallOff(uint64_t schedule) {
-  schedule_.NoteCallOff(schedule);
-  return schedule_.called_off();
-}
-
-bool ScheduleRunner::SubmitAgain(const TensorEntry& entry) {
-  const TensorEntry::Scheduled& known = entry.scheduled;
-  if (!locked() || known.schedule != schedule_.number() || known.version != entry.version) return false;
-  schedule_.SubmitAgain(known.position);
-  return true;
-}
-
-void ScheduleRunner::Submit(TensorEntry& entry, std::optional<CacheId> id) {
-  const std::optional<LockedSchedule::Position> position = schedule_.Submit(id);
-  if (!position) return;
-  if (position->bucket >= entries_.size()) entries_.resize(position->bucket + 1);
-  std::vector<const TensorEntry*>& bucket = entries_[position->bucket];
-  if (position->tensor >= bucket.size()) bucket.resize(position->tensor + 1);
-  bucket[position->tensor] = &entry;
-  entry.scheduled = {.schedule = schedule_.number(), .version = entry.version, .position = *position};
-}
-
-void ScheduleRunner::CheckPatience(absl::Time now) {
-  schedule_.CheckPatience({.has_submissions = !parts_.queue->empty(), .is_awaited = parts_.progress->waiting() > 0},
-                          now);
-}
-
-absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::RunNext(absl::Time now) {
-  if (schedule_.called_off()) schedule_.RequestUnlock();
-  CheckPatience(now);
-  if (schedule_.unlocking()) CallOff();
-  const AgreedBucket* const bucket = schedule_.Next();
-  return bucket == nullptr ? Outcome::kNotReady : Enter(*bucket, now);
-}
-
-absl::Span<const TensorEntry* const> ScheduleRunner::EntriesOfNext(const AgreedBucket& bucket) const {
-  return absl::MakeConstSpan(entries_[schedule_.next_bucket()]).first(bucket.responses.size());
-}
-
-absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::Enter(const AgreedBucket& bucket, absl::Time now) {
-  const uint64_t rounds = schedule_.progress().rounds;
-  RONDA_ASSIGN_OR_RETURN(const Ballot::Result result, Execute(bucket));
-  if (result == Ballot::Result::kVetoed) {
-    schedule_.Enter(LockedSchedule::Outcome::kVetoed, now);
-    return Unlock(now);
-  }
-  schedule_.Enter(LockedSchedule::Outcome::kCarriedOut, now);
-  NoteCarriedOut(rounds, now);
-  return Outcome::kCarriedOut;
-}
-
-absl::StatusOr<Ballot::Result> ScheduleRunner::Execute(const AgreedBucket& bucket) {
-  const auto call_off = [&] {
-    parts_.log->Waited(bucket);
-    CallOff();
-  };
-  Executor::Vote vote = {.own = Ballot::Vote::kVeto, .entries = {}, .when_late = call_off};
-  if (!schedule_.unlocking()) {
-    vote.own = Ballot::Vote::kApprove;
-    vote.entries = EntriesOfNext(bucket);
-  }
-  return parts_.executor->ExecuteIfAllApprove(bucket, vote);
-}
-
-void ScheduleRunner::NoteCarriedOut(uint64_t rounds_before, absl::Time now) {
-  parts_.counters->buckets_scheduled.Add();
-  if (schedule_.progress().rounds == rounds_before) return;
-  parts_.log->Cycled();
-  parts_.counters->schedule_rounds.Add();
-  if (parts_.role == nullptr) return;
-  parts_.role->EndRound(now);
-  if (parts_.role->wants_to_unlock()) schedule_.RequestUnlock();
-}
-
-void ScheduleRunner::CallOff() {
-  if (schedule_.CallOff()) parts_.control->CallOff(schedule_.number());
-}
-
-ScheduleRunner::Outcome ScheduleRunner::Unlock(absl::Time now) {
-  parts_.counters->schedules_left.Add();
-  if (schedule_.Unlock() == LockedSchedule::Cause::kOwn) parts_.counters->own_vetoes.Add();
-  if (parts_.role != nullptr) parts_.role->Unlock(schedule_.progress(), now);
-  return Outcome::kUnlocked;
 }
 
 }  // namespace ronda

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How buckets are carried out: the executor, and the runner of the locked schedule on top of it.
 #ifndef RONDA_RUNTIME_ENGINE_EXECUTOR_H_
 #define RONDA_RUNTIME_ENGINE_EXECUTOR_H_
 
@@ -21,19 +20,15 @@
 #include "runtime/base/types.h"
 #include "runtime/collectives/adasum.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/control/control_plane.h"
-#include "runtime/engine/coordinator_role.h"
 #include "runtime/engine/data_plane.h"
 #include "runtime/engine/device/device_lane.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/operations.h"
-#include "runtime/engine/progress_engine.h"
 #include "runtime/engine/submission.h"
 #include "runtime/engine/tensor_log.h"
 #include "runtime/engine/tensor_queue.h"
-#include "runtime/monitor/statistics.h"
-#include "runtime/negotiation/locked_schedule.h"
 #include "runtime/negotiation/messages.h"
+#include "runtime/step/vote.h"
 
 namespace ronda {
 
@@ -124,8 +119,6 @@ class Executor {
   absl::Status GiveToDevice(const BucketRun& run);
   void RefuseAll(const BucketRun& run, const absl::Status& status);
   absl::Status RunOn(Lane& lane, const BucketRun& run);
-  // A separate vote before the bucket, over the host's communicator.
-  absl::Status VoteFirst(const BucketRun& run) { return parts_.communicator->Barrier(run.info); }
   absl::Status SettleMembership(const BucketRun& run);
   void DropSet(ProcessSetId process_set);
 
@@ -139,81 +132,6 @@ class Executor {
   std::vector<OperationResult> results_;
   LastPoints ready_;
   std::string label_;
-};
-
-// Carries out a rank's locked schedule. It lets the executor carry out the next bucket with this rank's vote, notifies
-// the other ranks when this rank calls the schedule off, and remembers the tensors of each bucket. LockedSchedule
-// decides which bucket is next, and when to unlock.
-//
-// Thread-compatible: used by the progress thread (progress_engine.h).
-class ScheduleRunner {
- public:
-  // None is owned.
-  struct Parts {
-    ControlPlane* control;
-    const ProgressEngine* progress;
-    const TensorQueue* queue;
-    Executor* executor;
-    CoordinatorRole* role;  // nullptr except on the coordinator
-    TensorLog* log;
-    Counters* counters;
-  };
-
-  explicit ScheduleRunner(const Parts& parts) : parts_(parts) {}
-
-  void Begin(ResolvedSchedule resolved, absl::Time now) { schedule_.Begin(std::move(resolved), now); }
-  bool locked() const { return schedule_.locked(); }
-  // Requests to unlock the schedule, if one is locked.
-  void RequestUnlock() { schedule_.RequestUnlock(); }
-
-  // Whether the schedule that was locked last did not fit this rank's program.
-  bool is_misfit() const { return schedule_.has_lost_patience(); }
-
-  // Whether RunNext has something to do.
-  bool ready() const { return locked() && schedule_.Next() != nullptr; }
-
-  // Records Inbox::called_off. Returns whether the locked schedule has to be unlocked for it.
-  bool NoteCallOff(uint64_t schedule);
-
-  // If the tensor is one of the locked schedule, known from an earlier round, submits it to the schedule. Otherwise
-  // returns false, and nothing has happened.
-  bool SubmitAgain(const TensorEntry& entry);
-
-  // Submits a tensor to the schedule; `id` is the id of its request in the response cache, if it has one.
-  // REQUIRES: locked().
-  void Submit(TensorEntry& entry, std::optional<CacheId> id);
-
-  // Requests to unlock if submissions have waited too long because no bucket is ready.
-  // REQUIRES: locked().
-  void CheckPatience(absl::Time now);
-
-  // Carries out, or votes on, the next bucket. kNotReady: this rank lacks tensors of it. kUnlocked: the schedule is no
-  // longer locked; the caller submits everything in flight to the negotiation again.
-  // REQUIRES: locked().
-  // Errors: the executor's.
-  enum class Outcome { kNotReady, kCarriedOut, kUnlocked };
-  absl::StatusOr<Outcome> RunNext(absl::Time now);
-
-  // When to call RunNext again even if nothing has been submitted.
-  // REQUIRES: locked().
-  absl::Time NextDeadline() const { return schedule_.next_look(); }
-
- private:
-  // REQUIRES: all tensors of the next bucket, `bucket`, have been submitted here.
-  absl::Span<const TensorEntry* const> EntriesOfNext(const AgreedBucket& bucket) const;
-
-  absl::StatusOr<Ballot::Result> Execute(const AgreedBucket& bucket);
-  absl::StatusOr<Outcome> Enter(const AgreedBucket& bucket, absl::Time now);
-  void NoteCarriedOut(uint64_t rounds_before, absl::Time now);
-
-  void CallOff();
-  Outcome Unlock(absl::Time now);
-
-  const Parts parts_;
-  LockedSchedule schedule_;
-  // By position: the tensor that was last submitted for it, in this schedule or an earlier one. The tensors of a bucket
-  // that may be entered are in flight.
-  std::vector<std::vector<const TensorEntry*>> entries_;
 };
 
 }  // namespace ronda

@@ -41,7 +41,7 @@ class GuardedSteps : public ProgressEngine::Steps {
   absl::Time NextDeadline() override { return loop_->NextDeadline(); }
   // The background thread wakes up and looks for work.
   void Wake() override { parts_.control->Wake(); }
-  // Also in a locked schedule, because another rank may call it off.
+  // Also in a locked schedule, because another rank may request to unlock it.
   bool StartPolling() override { return parts_.control->StartPolling(); }
   bool KeepPolling() override { return parts_.control->KeepPolling(); }
   void StopPolling() override { parts_.control->StopPolling(); }

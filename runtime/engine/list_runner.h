@@ -22,8 +22,8 @@
 
 namespace ronda {
 
-// Carries out the coordinator's response lists in the order of their arrival, one bucket at a time. ScheduleRunner does
-// the same for a locked schedule.
+// Carries out the coordinator's response lists in the order of their arrival, one bucket at a time. For a
+// locked schedule see step_runner.h.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class ListRunner {

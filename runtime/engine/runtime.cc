@@ -155,12 +155,6 @@ absl::StatusOr<std::shared_ptr<Handle>> Runtime::Submit(const Submission& submis
   });
 }
 
-absl::StatusOr<std::vector<std::shared_ptr<Handle>>> Runtime::SubmitAll(absl::Span<const Submission> submissions) {
-  std::vector<std::shared_ptr<Handle>> handles;
-  RONDA_RETURN_IF_ERROR(SubmitAll(submissions, &handles));
-  return handles;
-}
-
 absl::Status Runtime::SubmitAll(absl::Span<const Submission> submissions,
                                 std::vector<std::shared_ptr<Handle>>* handles) {
   handles->clear();

@@ -95,12 +95,10 @@ class Runtime {
   // After these the job goes on. Or the job's failure.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(const Submission& submission);
 
-  // Submits all of `submissions`, or none if there is an error; the handles are in the same order. All tensors of a
-  // group (see TensorRequest::group) are submitted in one call, and run or fail together.
+  // Submits all of `submissions`, or none if there is an error. Sets `*handles`, whose memory is used again, to their
+  // handles, in the same order. All tensors of a group (see TensorRequest::group) are submitted in one call, and run or
+  // fail together.
   // Errors: as Submit.
-  absl::StatusOr<std::vector<std::shared_ptr<Handle>>> SubmitAll(absl::Span<const Submission> submissions);
-
-  // As above. `handles` is cleared first and receives the handles; its memory is used again.
   absl::Status SubmitAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
   // Whether Submit would accept these.

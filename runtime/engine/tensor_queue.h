@@ -25,9 +25,9 @@
 #include "runtime/engine/progress_engine.h"
 #include "runtime/engine/submission.h"
 #include "runtime/engine/tensor_log.h"
-#include "runtime/negotiation/locked_schedule.h"
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/tensor_request.h"
+#include "runtime/step/step.h"
 
 namespace ronda {
 
@@ -43,15 +43,7 @@ struct TensorEntry {
   absl::Time taken = absl::InfiniteFuture();  // when the engine took it
   FlightTime reported;                        // when the engine last reported it to the coordinator
   uint64_t learned_of = 0;                    // how many completions the program knew of when it was added
-
-  // The position of a version of the request in a locked schedule. The progress thread keeps it for the next
-  // submission.
-  struct Scheduled {
-    uint64_t schedule = 0;  // its number; 0: in none
-    uint64_t version = 0;
-    LockedSchedule::Position position;
-  };
-  Scheduled scheduled;
+  StepPlace place;                            // in the last schedule that it was submitted to
 };
 
 // The tensors in flight on this rank, by process set and name. Trainer threads add them; the engine removes them.

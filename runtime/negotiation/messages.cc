@@ -337,7 +337,7 @@ std::string Encode(const RankReport& report) {
   proto.set_identity(report.identity);
   proto.set_schedule(report.schedule);
   proto.set_not_waited(report.waited == RankReport::Waited::kNo);
-  proto.set_misfit(report.last_schedule == RankReport::LastSchedule::kMisfit);
+  proto.set_misfit(report.last_schedule == RankReport::LastSchedule::kDidNotFit);
   proto.set_program_waits(report.program == RankReport::Program::kWaits);
   proto.set_age_ns(absl::ToInt64Nanoseconds(report.age));
   return proto.SerializeAsString();
@@ -375,7 +375,7 @@ absl::StatusOr<RankReport> DecodeRankReport(absl::string_view bytes) {
   report.identity = proto.identity();
   report.schedule = proto.schedule();
   report.waited = proto.not_waited() ? RankReport::Waited::kNo : RankReport::Waited::kPerhaps;
-  report.last_schedule = proto.misfit() ? RankReport::LastSchedule::kMisfit : RankReport::LastSchedule::kFitted;
+  report.last_schedule = proto.misfit() ? RankReport::LastSchedule::kDidNotFit : RankReport::LastSchedule::kFitted;
   report.program = proto.program_waits() ? RankReport::Program::kWaits : RankReport::Program::kRuns;
   if (proto.age_ns() < 0) return Damaged("a report from the future");
   report.age = absl::Nanoseconds(proto.age_ns());

@@ -19,11 +19,9 @@
 #include "runtime/base/group.h"
 #include "runtime/base/types.h"
 #include "runtime/negotiation/tensor_request.h"
+#include "runtime/step/step.h"
 
 namespace ronda {
-
-// The id of an entry of the response cache; the same on every rank, never used twice.
-using CacheId = uint64_t;
 
 // A request that a rank had reported by an id, and whose id was evicted before it was answered.
 struct RepeatedRequest {
@@ -49,9 +47,9 @@ struct RankReport {
   // may have learned that an operation is complete. If not, the submissions of this report do not depend on those of
   // the previous one.
   enum class Waited : uint8_t { kPerhaps, kNo } waited = Waited::kPerhaps;
-  // Whether the last schedule fitted the program. kMisfit: tensors waited in it for others that came only later,
+  // Whether the last schedule fitted the program. kDidNotFit: tensors waited in it for others that came only later,
   // because the program now submits them in a different way from the steps that the detector saw.
-  enum class LastSchedule : uint8_t { kFitted, kMisfit } last_schedule = LastSchedule::kFitted;
+  enum class LastSchedule : uint8_t { kFitted, kDidNotFit } last_schedule = LastSchedule::kFitted;
   // kWaits: a thread of the program waits for an operation, and for a while the program has submitted nothing.
   enum class Program : uint8_t { kRuns, kWaits } program = Program::kRuns;
   // How long ago the last of these submissions was made. Not zero after an unlock: they waited in the schedule.
@@ -124,16 +122,6 @@ struct JobSettings {
   size_t chunk_bytes = 0;     // collectives cut their data into chunks of this size; 0: the backend chooses
 
   friend bool operator==(const JobSettings&, const JobSettings&) = default;
-};
-
-// Buckets that from now on all ranks carry out again and again, as their tensors become ready and without control
-// messages, until a rank vetoes one: the locked schedule (locked_schedule.h). All ranks take part in all of them. Each
-// tensor occurs once, by its id in the response cache.
-struct Schedule {
-  uint64_t number = 0;  // 1, 2, 3, ... in the order in which they begin
-  std::vector<std::vector<CacheId>> buckets;
-
-  friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
 // The next work of all ranks, in this order: settings, matches, errors, buckets, schedule.

@@ -33,8 +33,7 @@ Negotiator::Negotiator(Options options)
       process_sets_(options.world_size),
       ranks_(options.world_size),
       inboxes_(options.world_size),
-      detector_(options.schedule.identical_steps),
-      memory_(static_cast<uint64_t>(options.schedule.identical_steps)) {}
+      steps_({.identical_steps = options.schedule.identical_steps, .planning = PlanningOfSteps()}) {}
 
 absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time now, const ReadyCallback* on_ready) {
   if (!ranks_.Has(rank)) return absl::InvalidArgumentError(absl::StrCat("a report of rank ", rank));
@@ -48,11 +47,8 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
   if (!report.identity.empty()) ranks_.Introduce(rank, report.identity);
   RONDA_ASSIGN_OR_RETURN(const Freshness freshness, CheckSchedule(rank, report));
   if (freshness == Freshness::kStale) return absl::OkStatus();
-  if (report.waited == RankReport::Waited::kPerhaps) detector_.Wait();
-  if (report.last_schedule == RankReport::LastSchedule::kMisfit) {
-    detector_.Distrust();
-    memory_.Distrust();
-  }
+  if (report.waited == RankReport::Waited::kPerhaps) steps_.Wait();
+  if (report.last_schedule == RankReport::LastSchedule::kDidNotFit) steps_.Distrust();
   for (CacheId id : report.cached) RONDA_RETURN_IF_ERROR(SubmitById(rank, id));
   for (const RepeatedRequest& repeated : report.repeated) RONDA_RETURN_IF_ERROR(Repeat(rank, repeated));
   for (const TensorRequest& request : report.requests) {
@@ -320,7 +316,7 @@ void Negotiator::ConcludeJoins(ProcessSetId set) {
   response->request = joins.request;
   response->request.root = joins.last;
   agreed_.push_back({.response = std::move(response)});
-  detector_.Break();
+  steps_.Break();
   joins_.Erase(set);
 }
 
@@ -523,7 +519,7 @@ void Negotiator::Answer(std::unique_ptr<PendingTensor> tensor, const absl::Statu
 
 ResponseList Negotiator::TakeResponses() {
   ResponseList list;
-  if (!errors_.empty()) detector_.Break();
+  if (!errors_.empty()) steps_.Break();
   list.matches = std::exchange(matches_, {});
   list.errors = std::exchange(errors_, {});
   list.buckets = FusionPlanner({.threshold = sizes_.threshold}).Plan(std::exchange(agreed_, {}));
@@ -532,12 +528,10 @@ ResponseList Negotiator::TakeResponses() {
   for (const ResponseCache::Evicted& entry : *evicted) {
     if (PendingTensor* tensor = pending_.FindById(entry.id)) pending_.SpellOut(tensor);
     groups_.SpellOut(entry.id);
-    memory_.Forget(entry.id);
+    steps_.Forget(entry.id);
   }
   if (ranks_.all_departed()) list.job = ResponseList::Job::kEnds;
-  detector_.EndList();
-  const ScheduleMemory::Buckets* const known = memory_.EndList();
-  if (!locked_) list.schedule = BeginSchedule(known);
+  list.schedule = BeginSchedule();
   return list;
 }
 

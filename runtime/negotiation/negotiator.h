@@ -9,18 +9,19 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "runtime/negotiation/fusion_planner.h"
 #include "runtime/negotiation/membership.h"
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/pending_tensors.h"
 #include "runtime/negotiation/response_cache.h"
-#include "runtime/negotiation/schedule_planner.h"
+#include "runtime/step/step_observer.h"
 
 namespace ronda {
 
@@ -33,7 +34,7 @@ namespace ronda {
 // longest, among those that no other receive has named. A rank that shuts down fails every tensor that lacks its
 // submission, now and later. docs/protocol.md explains the states and the rules.
 //
-// When the job repeats its steps, a list begins a schedule (locked_schedule.h). Until the unlock the ranks negotiate
+// When the job repeats its steps, a list begins a schedule (runtime/step/step.h). Until the unlock the ranks negotiate
 // nothing.
 //
 // A pure state machine: it owns no thread, reads no clock and does no I/O. Its decisions depend only on its calls, so a
@@ -49,7 +50,7 @@ class Negotiator {
     FusionPlanner::Options fusion;
     struct Schedules {
       int identical_steps = 0;                    // a schedule begins after this many; 0: no schedules
-      size_t min_bucket_bytes = size_t{1} << 20;  // see SchedulePlanner
+      size_t min_bucket_bytes = size_t{1} << 20;  // in schedules; a smaller one waits for more
       absl::Duration hold = absl::Microseconds(100);
     } schedule;
   };
@@ -86,7 +87,7 @@ class Negotiator {
   void SetBucketSizes(const BucketSizes& sizes);
 
   // Whether the last list that began a schedule is still in effect.
-  bool locked() const { return locked_; }
+  bool locked() const { return steps_.locked(); }
 
   // Valid until the next call of a method that is not const.
   WaitingView waiting() const { return {{pending_, joins_, groups_, ranks_}, options_.limits, own_limits_}; }
@@ -150,11 +151,12 @@ class Negotiator {
   void Answer(std::unique_ptr<PendingTensor> tensor, const absl::Status& status);
 
   // Schedules.
+  StepObserver::Planning PlanningOfSteps() const;
   absl::StatusOr<Freshness> CheckSchedule(RankId rank, const RankReport& report) const;
   void Watch(const Agreed& agreed);
-  std::optional<Schedule> BeginSchedule(const ScheduleMemory::Buckets* known);
-  std::optional<ScheduleMemory::Buckets> PlanDetectedStep();
-  bool OnlyTheseWait(const std::unordered_set<CacheId>& ids) const;
+  std::optional<Schedule> BeginSchedule();
+  void DescribeStep(std::vector<StepTensor>& step) const;
+  bool OnlyTheseWait(const StepBuckets& buckets) const;
 
   WaitLimits LimitsOf(const TensorRequest& request) const { return request.limits.value_or(options_.limits); }
 
@@ -177,10 +179,7 @@ class Negotiator {
   std::vector<Agreed> agreed_;         // decided, not yet taken
   // Groups that will fail because ranks disagree about which tensors are in them.
   std::vector<std::pair<TensorKey, absl::Status>> torn_groups_;
-  ScheduleDetector detector_;
-  ScheduleMemory memory_;
-  uint64_t schedules_ = 0;  // number of schedules that have begun
-  bool locked_ = false;     // the last schedule is in effect
+  StepObserver steps_;
 };
 
 }  // namespace ronda

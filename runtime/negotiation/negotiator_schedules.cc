@@ -2,8 +2,10 @@
 
 // The negotiator's part in locked schedules: when one begins, and what it looks like.
 
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -15,75 +17,70 @@ namespace ronda {
 
 // A rank that sent a report before it had begun the last schedule submits the same requests again after the unlock.
 absl::StatusOr<Negotiator::Freshness> Negotiator::CheckSchedule(RankId rank, const RankReport& report) const {
-  if (report.schedule < schedules_) return Freshness::kStale;
-  if (report.schedule == schedules_ && !locked_) return Freshness::kFresh;
+  if (report.schedule < steps_.schedules()) return Freshness::kStale;
+  if (report.schedule == steps_.schedules() && !locked()) return Freshness::kFresh;
   return absl::InvalidArgumentError(
       absl::StrCat(Describe(rank), " reports after schedule ", report.schedule,
-                   locked_ ? ", and the job has not unlocked schedule " : ", and the last was ", schedules_));
+                   locked() ? ", and the job has not unlocked schedule " : ", and the last was ", steps_.schedules()));
 }
 
 void Negotiator::Watch(const Agreed& agreed) {
   const TensorRequest& request = agreed.response->request;
   const bool by_all = request.process_set == kGlobalProcessSet && agreed.joined.empty();
   if (agreed.cached_as != 0 && by_all && CanBeScheduled(request)) {
-    detector_.Release(agreed.cached_as, now_);
-    memory_.Release(agreed.cached_as);
+    steps_.Release(agreed.cached_as, now_);
   } else {
-    detector_.Break();
-    memory_.ReleaseOther();
+    steps_.ReleaseOther();
   }
 }
 
-std::optional<Schedule> Negotiator::BeginSchedule(const ScheduleMemory::Buckets* known) {
-  std::optional<ScheduleMemory::Buckets> detected;
-  if (known == nullptr && detector_.complete()) detected = PlanDetectedStep();
-  const ScheduleMemory::Buckets* const buckets = detected ? &*detected : known;
-  if (buckets == nullptr) return std::nullopt;
-  std::unordered_set<CacheId> ids;
-  for (const std::vector<CacheId>& bucket : *buckets) ids.insert(bucket.begin(), bucket.end());
-  if (!OnlyTheseWait(ids)) return std::nullopt;
-  memory_.Begin(*buckets);
+std::optional<Schedule> Negotiator::BeginSchedule() {
+  const StepBuckets* const buckets = steps_.EndList([this](std::vector<StepTensor>& step) { DescribeStep(step); });
+  if (buckets == nullptr || !OnlyTheseWait(*buckets)) return std::nullopt;
   pending_.Clear();
-  locked_ = true;
-  return Schedule{.number = ++schedules_, .buckets = *buckets};
+  return steps_.Lock(*buckets);
 }
 
-// Returns nullopt if no schedule is possible for the step.
-std::optional<ScheduleMemory::Buckets> Negotiator::PlanDetectedStep() {
-  std::vector<StepTensor> step;
-  for (ScheduleDetector::Tensor& tensor : detector_.step()) {
+void Negotiator::DescribeStep(std::vector<StepTensor>& step) const {
+  std::vector<std::shared_ptr<const Response>> kinds;  // the first tensor of each kind
+  for (StepTensor& tensor : step) {
     std::shared_ptr<const Response> response = cache_.Get(tensor.id);
     RONDA_CHECK(response != nullptr);  // a response that evicts breaks the step
-    step.push_back({tensor.id, tensor.ready, std::move(tensor.batches), std::move(response)});
+    const TensorRequest& request = response->request;
+    tensor.bytes = TensorBytes(request);
+    tensor.memory = request.memory;
+    tensor.group = request.group;
+    if (!TraitsOf(request.op).fuses) continue;
+    const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const std::shared_ptr<const Response>& first) {
+      return SameKind(first->request, request);
+    });
+    tensor.kind = static_cast<int>(kind - kinds.begin());
+    if (kind == kinds.end()) kinds.push_back(std::move(response));
   }
-  const SchedulePlanner planner(
-      {.threshold = sizes_.threshold, .min_bucket_bytes = sizes_.min_bucket_bytes, .hold = options_.schedule.hold});
-  auto buckets = planner.Plan(step);
-  if (!buckets) detector_.Break();
-  return buckets;
 }
 
 // If anything else waited, the ranks would unlock the schedule at once.
-bool Negotiator::OnlyTheseWait(const std::unordered_set<CacheId>& ids) const {
+bool Negotiator::OnlyTheseWait(const StepBuckets& buckets) const {
   if (!joins_.empty() || !groups_.empty() || !ranks_.departures().empty()) return false;
   for (const Inbox& inbox : inboxes_) {
     if (!inbox.ignored.empty()) return false;
   }
+  std::unordered_set<CacheId> ids;
+  for (const std::vector<CacheId>& bucket : buckets) ids.insert(bucket.begin(), bucket.end());
   bool only = true;
   pending_.ForEach([&](const PendingTensor& tensor) { only &= ids.contains(tensor.cached_as); });
   return only;
 }
 
-void Negotiator::Unlock(const ScheduleProgress& progress) {
-  RONDA_CHECK(locked_);
-  locked_ = false;
-  detector_.Unlocked(progress.rounds);
-  memory_.Unlocked(progress);
+void Negotiator::Unlock(const ScheduleProgress& progress) { steps_.Unlock(progress); }
+
+StepObserver::Planning Negotiator::PlanningOfSteps() const {
+  return {.threshold = sizes_.threshold, .min_bucket_bytes = sizes_.min_bucket_bytes, .hold = options_.schedule.hold};
 }
 
 void Negotiator::SetBucketSizes(const BucketSizes& sizes) {
   sizes_ = sizes;
-  memory_.Clear();
+  steps_.SetPlanning(PlanningOfSteps());
 }
 
 }  // namespace ronda

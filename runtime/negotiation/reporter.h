@@ -11,17 +11,22 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
-#include "runtime/negotiation/locked_schedule.h"
 #include "runtime/negotiation/membership.h"
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/response_cache.h"
 
 namespace ronda {
 
+// A schedule that is about to begin, with its buckets looked up.
+struct ResolvedSchedule {
+  Schedule schedule;
+  std::vector<AgreedBucket> buckets;
+};
+
 // A rank's side of the negotiation. It turns submissions into reports, by id if the response cache knows them, and
 // response lists into work.
 //
-// While a schedule is locked (runtime/negotiation/locked_schedule.h), the caller submits nothing here and takes no
+// While a schedule is locked (runtime/step/step.h), the caller submits nothing here and takes no
 // report. When a schedule begins, submissions made here are forgotten. When it is unlocked, the caller submits
 // everything in flight here again, in the original order.
 //
@@ -52,7 +57,7 @@ class Reporter {
   void SetAge(absl::Duration age) { report_.age = age; }
 
   // The schedule that was unlocked did not fit this rank's program.
-  void NoteMisfit() { report_.last_schedule = RankReport::LastSchedule::kMisfit; }
+  void RecordThatScheduleDidNotFit() { report_.last_schedule = RankReport::LastSchedule::kDidNotFit; }
 
   // Whether the program waits or runs now. The next report contains it if it differs from the last report; a report
   // with submissions says that the program runs.

@@ -10,6 +10,7 @@
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/negotiator.h"
 #include "runtime/negotiation/reporter.h"
+#include "runtime/step/locked_schedule.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace ronda::fuzz {
@@ -69,7 +70,7 @@ class Job {
         return true;
       case 5:
         reporters_[rank].ShutDown();
-        schedules_[rank].RequestUnlock();
+        schedules_[rank].VetoNext();
         return true;
       default:
         VoteOnBucket();
@@ -121,7 +122,9 @@ class Job {
       auto work = reporters_[rank].Apply(*received);
       RequireOkOrRefused(work.status());
       if (!work.ok()) return false;
-      if (work->schedule) schedules_[rank].Begin(*std::move(work->schedule), now_);
+      if (!work->schedule) continue;
+      schedules_[rank].Begin(work->schedule->schedule, now_);
+      buckets_[rank] = std::move(work->schedule->buckets);
     }
     return received->job == ResponseList::Job::kGoesOn;
   }
@@ -132,22 +135,22 @@ class Job {
     bool veto = false;
     for (LockedSchedule& schedule : schedules_) {
       Require(schedule.locked(), "all ranks are in the schedule or none is");
-      if (schedule.Next() == nullptr) return;
+      if (!schedule.Next().has_value()) return;
       veto |= schedule.unlocking();
     }
     const ScheduleProgress progress = schedules_[0].progress();
     for (RankId rank = 0; rank < kWorldSize; ++rank) {
       LockedSchedule& schedule = schedules_[rank];
       if (veto) {
-        schedule.Enter(LockedSchedule::Outcome::kVetoed, now_);
+        schedule.Enter(Ballot::Result::kVetoed, now_);
         schedule.Unlock();
         in_schedule_[rank].clear();
         continue;
       }
-      for (const auto& response : schedule.Next()->responses) {
+      for (const auto& response : buckets_[rank][*schedule.Next()].responses) {
         in_schedule_[rank].erase(TensorKey(response->request.key()));
       }
-      schedule.Enter(LockedSchedule::Outcome::kCarriedOut, now_);
+      schedule.Enter(Ballot::Result::kCarriedOut, now_);
     }
     if (veto) negotiator_.Unlock(progress);
   }
@@ -172,7 +175,8 @@ class Job {
                           .schedule = {.identical_steps = 1}}};
   std::vector<Reporter> reporters_;
   LockedSchedule schedules_[kWorldSize];
-  std::set<TensorKey> in_schedule_[kWorldSize];  // the submissions of each rank to the locked schedule
+  std::vector<AgreedBucket> buckets_[kWorldSize];  // of the schedule
+  std::set<TensorKey> in_schedule_[kWorldSize];    // the submissions of each rank to the locked schedule
   absl::Time now_ = absl::UnixEpoch();
 };
 

@@ -33,24 +33,14 @@ absl::Status MessageCommunicator::AsMember(const CallInfo& info, const Collectiv
 
 absl::Status MessageCommunicator::Reduce(const ReduceCall& call) {
   return AsMember(call.info, [&](const Members& members) -> absl::Status {
-    // Packing updates residuals, so the result of the vote must be known first. A rank knows only its own residuals.
-    if (call.info.ballot == nullptr || !IsNarrowed(call.dtype, call.wire)) return ReduceNow(call, members);
-    RONDA_RETURN_IF_ERROR(Meet(call.info, members));
-    if (IsVetoed(call.info)) return absl::OkStatus();
-    ReduceCall decided = call;
-    decided.info.ballot = nullptr;
-    return ReduceNow(decided, members);
+    const ReduceArithmetic reduction(call, &reduction_memory_);
+    if (reduction.granules() == 0 && call.info.ballot == nullptr) return absl::OkStatus();
+    const size_t bytes = reduction.wire_bytes();
+    if (bytes <= kShortBytes || bytes * static_cast<size_t>(members.size()) <= kShortBytesOfAll) {
+      return ReduceShort(reduction, members);
+    }
+    return MessageReduce(reduction, members, chunk_bytes_, link_, exchange_, memory_).Run();
   });
-}
-
-absl::Status MessageCommunicator::ReduceNow(const ReduceCall& call, const Members& members) {
-  const ReduceArithmetic reduction(call, &reduction_memory_);
-  if (reduction.granules() == 0 && call.info.ballot == nullptr) return absl::OkStatus();
-  const size_t bytes = reduction.wire_bytes();
-  if (bytes <= kShortBytes || bytes * static_cast<size_t>(members.size()) <= kShortBytesOfAll) {
-    return ReduceShort(reduction, members);
-  }
-  return MessageReduce(reduction, members, chunk_bytes_, link_, exchange_, memory_).Run();
 }
 
 absl::Status MessageCommunicator::ReduceShort(const ReduceArithmetic& reduction, const Members& members) {
@@ -84,12 +74,10 @@ absl::Status MessageCommunicator::Alltoall(const AlltoallCall& call) {
 }
 
 absl::Status MessageCommunicator::Barrier(const CallInfo& info) {
-  return AsMember(info, [&](const Members& members) { return Meet(info, members); });
-}
-
-absl::Status MessageCommunicator::Meet(const CallInfo& info, const Members& members) {
-  exchange_.Begin(members, 0);
-  return exchange_.Run(info, /*bytes_total=*/0);
+  return AsMember(info, [&](const Members& members) {
+    exchange_.Begin(members, 0);
+    return exchange_.Run(info, /*bytes_total=*/0);
+  });
 }
 
 void MessageCommunicator::Tune(const Tuning& tuning) {

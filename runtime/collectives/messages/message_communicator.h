@@ -48,11 +48,8 @@ class MessageCommunicator : public Communicator {
   template <typename Collective>
   absl::Status AsMember(const CallInfo& info, const Collective& collective);
 
-  // REQUIRES: the call has no ballot if packing has effects that a veto would have to undo.
-  absl::Status ReduceNow(const ReduceCall& call, const Members& members);
   // Sends all contributions to all members, together with their votes.
   absl::Status ReduceShort(const ReduceArithmetic& reduction, const Members& members);
-  absl::Status Meet(const CallInfo& info, const Members& members);
 
   MessageLink link_;
   Dissemination exchange_;

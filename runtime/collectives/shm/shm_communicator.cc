@@ -221,14 +221,6 @@ absl::Status ShmCommunicator::Reduce(const ReduceCall& call) {
       return small_.RunPlain(call, bytes);
     }
   }
-  // Packing updates residuals, so the result of the vote must be known first. A rank knows only its own residuals.
-  if (call.info.ballot != nullptr && IsNarrowed(call.dtype, call.wire)) {
-    RONDA_RETURN_IF_ERROR(Barrier(call.info));
-    if (IsVetoed(call.info)) return absl::OkStatus();
-    ReduceCall decided = call;
-    decided.info.ballot = nullptr;
-    return Reduce(decided);
-  }
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
   const Members members(call.info, rank(), size());
   const ReduceArithmetic reduction(call, &reduction_memory_);

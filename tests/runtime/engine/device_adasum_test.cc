@@ -96,7 +96,7 @@ struct Tensors {
 };
 
 void CarryOutAll(Runtime& runtime, const std::vector<Submission>& submissions) {
-  const auto handles = runtime.SubmitAll(submissions);
+  const auto handles = SubmitAll(runtime, submissions);
   ASSERT_TRUE(handles.ok()) << handles.status();
   for (const auto& handle : *handles) ASSERT_EQ(handle->Wait(), absl::OkStatus());
 }

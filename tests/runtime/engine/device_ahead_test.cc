@@ -187,14 +187,14 @@ TEST(DeviceAhead, HandlesOfEveryOperationCompleteAtTheLaunch) {
     const DeviceTensor tensor(rank, std::vector<float>(kCount, 0));
     const std::vector<Submission> submissions = OneOfEachKind(rank, tensor);
     for (int i = 0; i < 20; ++i) {
-      const auto handles = *rank.runtime().SubmitAll(submissions);
+      const auto handles = *SubmitAll(rank.runtime(), submissions);
       for (const auto& handle : handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
     }
     const Statistics statistics = rank.runtime().statistics();
     EXPECT_EQ(statistics.schedules_begun, statistics.schedules_left + 1);
     meeting.arrive_and_wait();
     StreamHold hold(rank.stream());
-    const auto handles = *rank.runtime().SubmitAll(submissions);
+    const auto handles = *SubmitAll(rank.runtime(), submissions);
     for (size_t i = 0; i < handles.size(); ++i) {
       EXPECT_TRUE(handles[i]->LaunchesBy(Soon())) << submissions[i].request.name;
       EXPECT_FALSE(handles[i]->done()) << submissions[i].request.name;

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/engine/device/rank_device.h"
 #include "tests/runtime/engine/device_job.h"
+#include "tests/runtime/engine/job.h"
 #include "tests/testing/fake_nccl/load_fake_nccl.h"
 
 namespace ronda::testing {
@@ -68,7 +69,7 @@ class Steps {
 
  private:
   std::vector<std::shared_ptr<Handle>> SubmitAll() {
-    if (way_ == Submit::kTogether) return *rank_.runtime().SubmitAll(submissions_);
+    if (way_ == Submit::kTogether) return *testing::SubmitAll(rank_.runtime(), submissions_);
     std::vector<std::shared_ptr<Handle>> handles;
     for (const Submission& submission : submissions_) handles.push_back(*rank_.runtime().Submit(submission));
     return handles;

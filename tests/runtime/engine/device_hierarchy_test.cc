@@ -129,7 +129,7 @@ TEST_P(DeviceHierarchy, NeitherMemoryNorEventsGrowWithTheNumberOfSteps) {
     const DeviceTensor second(rank, std::vector<float>(100, 1));
     const auto step = [&] {
       const auto handles =
-          rank.runtime().SubmitAll({DeviceSum("a", rank, first, 1000), DeviceSum("b", rank, second, 100)});
+          SubmitAll(rank.runtime(), {DeviceSum("a", rank, first, 1000), DeviceSum("b", rank, second, 100)});
       ASSERT_TRUE(handles.ok()) << handles.status();
       for (const auto& handle : *handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
       ASSERT_NE(SucceedOn(rank, Barrier("step")), nullptr);

@@ -61,7 +61,7 @@ class MixedStep {
         submissions.push_back(DeviceSum(name, rank_, device_[i], kCount));
       }
     }
-    const auto handles = rank_.runtime().SubmitAll(submissions);
+    const auto handles = SubmitAll(rank_.runtime(), submissions);
     EXPECT_TRUE(handles.ok()) << handles.status();
     return handles.ok() ? *handles : std::vector<std::shared_ptr<Handle>>();
   }

@@ -82,7 +82,7 @@ TEST_P(DeviceOperations, ManyTensorsAreFusedAndKeptApart) {
     for (size_t i = 0; i < 20; ++i)
       tensors.emplace_back(rank, std::vector<float>(i + 1, Of(rank) * static_cast<float>(i)));
     for (size_t i = 0; i < 20; ++i) submissions.push_back(DeviceSum(absl::StrCat("x", i), rank, tensors[i], i + 1));
-    const auto handles = rank.runtime().SubmitAll(submissions);
+    const auto handles = SubmitAll(rank.runtime(), submissions);
     ASSERT_TRUE(handles.ok()) << handles.status();
     for (size_t i = 0; i < 20; ++i) {
       EXPECT_EQ((*handles)[i]->Wait(), absl::OkStatus());
@@ -242,7 +242,7 @@ TEST_P(DeviceOperations, TensorsOfTheHostGoOnBesideThem) {
     std::vector<float> host(4, Of(rank));
     for (int step = 0; step < 3; ++step) {
       const auto handles =
-          rank.runtime().SubmitAll({Sum("host", &host), DeviceSum("device", rank, tensor, 4), Barrier("barrier")});
+          SubmitAll(rank.runtime(), {Sum("host", &host), DeviceSum("device", rank, tensor, 4), Barrier("barrier")});
       ASSERT_TRUE(handles.ok()) << handles.status();
       for (const auto& handle : *handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
     }
@@ -405,7 +405,7 @@ TEST(DeviceOrder, EachOfTheStreamsIsWaitedFor) {
       submission.request.group = "both";
       submission.request.group_size = 2;
     }
-    const auto handles = *rank.runtime().SubmitAll(submissions);
+    const auto handles = *SubmitAll(rank.runtime(), submissions);
     EXPECT_EQ(handles[0]->OrderBefore(rank.stream()), absl::OkStatus());
     EXPECT_FALSE(handles[0]->done());
     hold.Release();
@@ -458,7 +458,7 @@ TEST(DeviceMemoryUse, DoesNotGrowWithTheNumberOfSteps) {
       scatter.request.op = OpType::kReduceScatter;
       scatter.output = nullptr;
       scatter.request.overflow = TensorRequest::Overflow::kDetected;
-      const auto handles = rank.runtime().SubmitAll({DeviceSum("x", rank, tensor, 100), scatter});
+      const auto handles = SubmitAll(rank.runtime(), {DeviceSum("x", rank, tensor, 100), scatter});
       ASSERT_TRUE(handles.ok()) << handles.status();
       for (const auto& handle : *handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
       ASSERT_NE(SucceedOn(rank, Barrier("step")), nullptr);

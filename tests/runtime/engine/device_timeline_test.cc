@@ -69,7 +69,7 @@ void Step(DeviceRank& rank, std::deque<DeviceTensor>& tensors) {
   for (DeviceTensor& tensor : tensors) {
     submissions.push_back(DeviceSum(absl::StrCat("x", submissions.size()), rank, tensor, 100));
   }
-  const auto handles = rank.runtime().SubmitAll(submissions);
+  const auto handles = SubmitAll(rank.runtime(), submissions);
   ASSERT_TRUE(handles.ok()) << handles.status();
   for (const auto& handle : *handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
 }

@@ -213,6 +213,7 @@ TEST_F(ExecutorTest, VotesTravelWithReductionsAndAheadOfAllElse) {
   for (const Case& c : std::vector<Case>{
            {{.name = "x", .shape = {4}}, {"reduce 0 with buffer stays"}},
            {{.name = "x", .op = OpType::kReduce, .shape = {4}}, {"reduce 0 with buffer stays"}},
+           {{.name = "x", .shape = {4}, .wire = WireFormat::kFloat16}, {"barrier 0 stays", "reduce 0 with buffer"}},
            {{.name = "x", .op = OpType::kBroadcast, .shape = {4}}, {"barrier 0 stays", "broadcast 0 with buffer"}},
            {{.name = "x", .op = OpType::kAllgather, .shape = {1}}, {"barrier 0 stays", "allgather 0 with buffer"}},
            {{.name = "x", .op = OpType::kBarrier}, {"barrier 0 stays"}},
@@ -230,14 +231,17 @@ TEST_F(ExecutorTest, VotesTravelWithReductionsAndAheadOfAllElse) {
 
 TEST_F(ExecutorTest, VetoLeavesTheTensorsInFlight) {
   communicator_.votes_say_ = Ballot::Result::kVetoed;
-  for (const OpType op : {OpType::kAllreduce, OpType::kReduce, OpType::kBroadcast}) {
+  for (const TensorRequest& request :
+       {TensorRequest{.name = "allreduce", .shape = {4}},
+        TensorRequest{.name = "rounded", .shape = {4}, .wire = WireFormat::kFloat16},
+        TensorRequest{.name = "reduce", .op = OpType::kReduce, .shape = {4}, .root = 1},
+        TensorRequest{.name = "broadcast", .op = OpType::kBroadcast, .shape = {4}, .root = 1}}) {
     communicator_.calls_.clear();
-    const TensorRequest request = {.name = std::string(Name(op)), .op = op, .shape = {4}, .root = 1};
     const auto handle = Submit(request);
     const auto result = ExecuteIfAllApprove(request, Ballot::Vote::kApprove);
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(*result, Ballot::Result::kVetoed);
-    EXPECT_EQ(communicator_.calls_.size(), 1U) << Name(op);
+    EXPECT_EQ(communicator_.calls_.size(), 1U) << request.name;
     EXPECT_FALSE(handle->done());
     communicator_.votes_say_ = Ballot::Result::kCarriedOut;
     EXPECT_TRUE(ExecuteIfAllApprove(request, Ballot::Vote::kApprove).ok());

@@ -21,6 +21,7 @@ using ::ronda::testing::Barrier;
 using ::ronda::testing::CarryOut;
 using ::ronda::testing::Received;
 using ::ronda::testing::RunRuntimes;
+using ::ronda::testing::SubmitAll;
 using ::ronda::testing::Succeed;
 using ::ronda::testing::Sum;
 using ::testing::Each;
@@ -46,7 +47,7 @@ TEST(Groups, RunAsAWhole) {
     for (OpType op : {OpType::kAllreduce, OpType::kAllgather, OpType::kReduceScatter}) {
       for (int step = 0; step < 3; ++step) {
         std::vector<std::vector<float>> data(4, std::vector<float>(6, 1.0f));
-        const auto handles = runtime.SubmitAll(Group(Name(op), op, &data));
+        const auto handles = SubmitAll(runtime, Group(Name(op), op, &data));
         ASSERT_TRUE(handles.ok()) << handles.status();
         ASSERT_THAT(*handles, SizeIs(4));
         for (size_t i = 0; i < data.size(); ++i) {
@@ -63,7 +64,7 @@ TEST(Groups, OneMembersMismatchFailsAll) {
   RunRuntimes(2, [](Runtime& runtime) {
     std::vector<std::vector<float>> data(3, std::vector<float>(2, 1.0f));
     if (runtime.topology().rank == 1) data[1].resize(5);
-    const auto handles = runtime.SubmitAll(Group("g", OpType::kAllreduce, &data));
+    const auto handles = SubmitAll(runtime, Group("g", OpType::kAllreduce, &data));
     ASSERT_TRUE(handles.ok());
     for (const auto& handle : *handles) {
       EXPECT_EQ(handle->Wait().code(), absl::StatusCode::kFailedPrecondition);
@@ -78,11 +79,11 @@ TEST(Groups, AreSubmittedWholeOrNotAtAll) {
     std::vector<std::vector<float>> data(3, std::vector<float>(2, 1.0f));
     std::vector<Submission> group = Group("g", OpType::kAllreduce, &data);
     group.pop_back();
-    EXPECT_EQ(runtime.SubmitAll(group).status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(SubmitAll(runtime, group).status().code(), absl::StatusCode::kInvalidArgument);
     group = Group("g", OpType::kAllreduce, &data);
     group[2].request.name = "g/0";
-    EXPECT_EQ(runtime.SubmitAll(group).status().code(), absl::StatusCode::kAlreadyExists);
-    const auto handles = runtime.SubmitAll(Group("g", OpType::kAllreduce, &data));
+    EXPECT_EQ(SubmitAll(runtime, group).status().code(), absl::StatusCode::kAlreadyExists);
+    const auto handles = SubmitAll(runtime, Group("g", OpType::kAllreduce, &data));
     ASSERT_TRUE(handles.ok()) << "nothing is left of the others: " << handles.status();
     for (const auto& handle : *handles) EXPECT_TRUE(handle->Wait().ok());
   });
@@ -95,15 +96,15 @@ TEST(Groups, OfOneNameAreNotInFlightTogether) {
     std::vector<std::shared_ptr<Handle>> handles;
     if (runtime.topology().rank == 0) {
       // Rank 1 submits nothing before it has met rank 0 in a barrier.
-      handles = *runtime.SubmitAll(Group("g", OpType::kAllreduce, &data));
+      handles = *SubmitAll(runtime, Group("g", OpType::kAllreduce, &data));
       std::vector<Submission> others = Group("g", OpType::kAllreduce, &data);
       for (Submission& other : others) absl::StrAppend(&other.request.name, "/other");
-      const absl::Status refused = runtime.SubmitAll(others).status();
+      const absl::Status refused = SubmitAll(runtime, others).status();
       EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists);
       EXPECT_THAT(std::string(refused.message()), HasSubstr("group 'g' is in flight already"));
     }
     Succeed(runtime, Barrier("refused"));
-    if (runtime.topology().rank == 1) handles = *runtime.SubmitAll(Group("g", OpType::kAllreduce, &data));
+    if (runtime.topology().rank == 1) handles = *SubmitAll(runtime, Group("g", OpType::kAllreduce, &data));
     for (const auto& handle : handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
     EXPECT_THAT(data, Each(Each(2.0f)));
   });

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/status_macros.h"
 #include "tests/testing/run_ranks.h"
 
 namespace ronda::testing {
@@ -33,6 +34,13 @@ Submission Sum(const std::string& name, std::vector<float>* data) {
   return {.request = {.name = name, .shape = {static_cast<int64_t>(data->size())}},
           .input = data->data(),
           .output = data->data()};
+}
+
+absl::StatusOr<std::vector<std::shared_ptr<Handle>>> SubmitAll(Runtime& runtime,
+                                                               absl::Span<const Submission> submissions) {
+  std::vector<std::shared_ptr<Handle>> handles;
+  RONDA_RETURN_IF_ERROR(runtime.SubmitAll(submissions, &handles));
+  return handles;
 }
 
 absl::Status CarryOut(Runtime& runtime, Submission submission) {

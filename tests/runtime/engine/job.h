@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/runtime.h"
 #include "runtime/engine/submission.h"
@@ -30,6 +31,10 @@ void RunRuntimesOn(Backend backend, int size, const Runtime::Options& options,
 
 // Returns an allreduce in place.
 Submission Sum(const std::string& name, std::vector<float>* data);
+
+// Submits all. Returns the handles, in the same order.
+absl::StatusOr<std::vector<std::shared_ptr<Handle>>> SubmitAll(Runtime& runtime,
+                                                               absl::Span<const Submission> submissions);
 
 // Submits and waits.
 absl::Status CarryOut(Runtime& runtime, Submission submission);

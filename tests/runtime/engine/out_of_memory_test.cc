@@ -121,9 +121,7 @@ TEST(OutOfMemory, GroupIsSubmittedWholeOrNotAtAll) {
         group.back().request.group_size = 3;
       }
       countdown = failing;
-      auto submitted = runtime.SubmitAll(std::move(group));
-      if (submitted.ok()) handles = *std::move(submitted);
-      return submitted.status();
+      return runtime.SubmitAll(group, &handles);
     });
     for (const auto& handle : handles) EXPECT_TRUE(handle->Wait().ok());
     for (const auto& tensor : data) EXPECT_THAT(tensor, Each(2.0f));

@@ -29,6 +29,7 @@ using ::ronda::testing::Join;
 using ::ronda::testing::Received;
 using ::ronda::testing::RunRanks;
 using ::ronda::testing::RunRuntimesOn;
+using ::ronda::testing::SubmitAll;
 using ::ronda::testing::Succeed;
 using ::ronda::testing::Sum;
 using ::ronda::testing::WaitAndAdvance;
@@ -61,7 +62,7 @@ class Step {
       data_[i].assign(count_, static_cast<float>(runtime.topology().rank + 1));
       submissions.push_back(Sum(names_[i], &data_[i]));
     }
-    auto handles = runtime.SubmitAll(submissions);
+    auto handles = SubmitAll(runtime, submissions);
     EXPECT_TRUE(handles.ok()) << handles.status();
     return handles.ok() ? *handles : std::vector<std::shared_ptr<Handle>>();
   }

@@ -64,7 +64,7 @@ void Reduce(Runtime& runtime, const std::vector<std::string>& names) {
   std::vector<std::vector<float>> data(names.size(), std::vector<float>(100, 1.0f));
   std::vector<Submission> submissions;
   for (size_t i = 0; i < names.size(); ++i) submissions.push_back(Sum(names[i], &data[i]));
-  const auto handles = runtime.SubmitAll(submissions);
+  const auto handles = SubmitAll(runtime, submissions);
   ASSERT_TRUE(handles.ok()) << handles.status();
   for (const auto& handle : *handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
 }

@@ -282,10 +282,10 @@ TEST_F(NegotiatorScheduleTest, DoesNotBeginAgainWhileAnotherTensorWaits) {
   EXPECT_TRUE(negotiator_.TakeResponses().schedule);
 }
 
-TEST_F(NegotiatorScheduleTest, MisfitIsToBeFoundAgainInTwiceAsManySteps) {
+TEST_F(NegotiatorScheduleTest, ScheduleThatDidNotFitIsToBeFoundAgainInTwiceAsManySteps) {
   Lock();
   negotiator_.Unlock({.rounds = 2});
-  Take(0, {.last_schedule = RankReport::LastSchedule::kMisfit});
+  Take(0, {.last_schedule = RankReport::LastSchedule::kDidNotFit});
   for (int step = 0; step < 5; ++step) EXPECT_FALSE(Step().schedule);
   EXPECT_TRUE(Step().schedule);
   negotiator_.Unlock({.rounds = 6});

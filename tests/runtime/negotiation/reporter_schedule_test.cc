@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "runtime/negotiation/reporter.h"
+#include "runtime/step/locked_schedule.h"
 #include "tests/runtime/negotiation/negotiator_driver.h"
 
 namespace ronda {
@@ -37,7 +39,10 @@ class ReporterScheduleTest : public ::testing::Test {
     auto work = reporter_.Apply(list);
     EXPECT_TRUE(work.ok()) << work.status();
     if (!work.ok()) return {};
-    if (work->schedule) schedule_.Begin(*work->schedule, absl::UnixEpoch());
+    if (work->schedule) {
+      schedule_.Begin(work->schedule->schedule, absl::UnixEpoch());
+      buckets_ = work->schedule->buckets;
+    }
     return *std::move(work);
   }
 
@@ -48,17 +53,18 @@ class ReporterScheduleTest : public ::testing::Test {
 
   // Carries out buckets of the schedule until no submitted tensor is left.
   void CarryOut() {
-    while (schedule_.submitted() > 0) schedule_.Enter(LockedSchedule::Outcome::kCarriedOut, absl::UnixEpoch());
+    while (schedule_.submitted() > 0) schedule_.Enter(Ballot::Result::kCarriedOut, absl::UnixEpoch());
   }
 
   void Unlock() {
-    schedule_.RequestUnlock();
-    schedule_.Enter(LockedSchedule::Outcome::kVetoed, absl::UnixEpoch());
+    schedule_.VetoNext();
+    schedule_.Enter(Ballot::Result::kVetoed, absl::UnixEpoch());
     schedule_.Unlock();
   }
 
   Reporter reporter_{{.rank = 1, .world_size = 3, .identity = "host h, pid 1"}};
   LockedSchedule schedule_;
+  std::vector<AgreedBucket> buckets_;  // of the schedule
 };
 
 TEST_F(ReporterScheduleTest, ScheduleBeginsAfterTheBucketsOfItsList) {
@@ -74,15 +80,15 @@ TEST_F(ReporterScheduleTest, SubmissionsGoToTheScheduleAndNothingIsReported) {
   reporter_.TakeReport();
   Apply(Begin({{1, 2}, {3}}));
   Submit(Allreduce("b"));
-  EXPECT_EQ(schedule_.Next(), nullptr);
+  EXPECT_EQ(schedule_.Next(), std::nullopt);
   Submit(Allreduce("a"));
   EXPECT_FALSE(reporter_.has_news());
-  const AgreedBucket* bucket = schedule_.Next();
-  ASSERT_NE(bucket, nullptr);
-  ASSERT_THAT(bucket->responses, SizeIs(2));
-  EXPECT_EQ(bucket->responses[0]->request, Allreduce("a"));
-  EXPECT_EQ(bucket->responses[1]->request, Allreduce("b"));
-  EXPECT_THAT(bucket->participants->ranks(), ElementsAre(0, 1, 2));
+  ASSERT_EQ(schedule_.Next(), 0u);
+  const AgreedBucket& bucket = buckets_.front();
+  ASSERT_THAT(bucket.responses, SizeIs(2));
+  EXPECT_EQ(bucket.responses[0]->request, Allreduce("a"));
+  EXPECT_EQ(bucket.responses[1]->request, Allreduce("b"));
+  EXPECT_THAT(bucket.participants->ranks(), ElementsAre(0, 1, 2));
   EXPECT_FALSE(schedule_.unlocking());
 }
 

@@ -57,11 +57,11 @@ TEST(ScheduleSimulation, MakesEverythingHappen) {
     total.unlocked_for_join += counts.unlocked_for_join;
     total.unlocked_for_set += counts.unlocked_for_set;
     total.unlocked_for_shutdown += counts.unlocked_for_shutdown;
-    total.unlocked_for_call += counts.unlocked_for_call;
+    total.unlocked_for_request += counts.unlocked_for_request;
     total.unlocked_for_lateness += counts.unlocked_for_lateness;
     total.unlocked_for_lack += counts.unlocked_for_lack;
     total.stale_reports += counts.stale_reports;
-    total.early_calls += counts.early_calls;
+    total.early_requests += counts.early_requests;
   }
   EXPECT_GT(total.schedules, 30);
   EXPECT_GT(total.scheduled, 200);
@@ -71,11 +71,11 @@ TEST(ScheduleSimulation, MakesEverythingHappen) {
   EXPECT_GT(total.unlocked_for_join, 0);
   EXPECT_GT(total.unlocked_for_set, 0);
   EXPECT_GT(total.unlocked_for_shutdown, 0);
-  EXPECT_GT(total.unlocked_for_call, 10);
+  EXPECT_GT(total.unlocked_for_request, 10);
   EXPECT_GT(total.unlocked_for_lateness, 5);
   EXPECT_GT(total.unlocked_for_lack, 0);
   EXPECT_GT(total.stale_reports, 10);
-  EXPECT_GT(total.early_calls, 0);
+  EXPECT_GT(total.early_requests, 0);
 }
 
 }  // namespace

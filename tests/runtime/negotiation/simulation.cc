@@ -301,10 +301,11 @@ void Simulation::ApplyList(RankId id) {
   if (own != work->errors.size()) Violate(absl::StrCat("rank ", id, " gets other errors than its own"));
   for (const AgreedBucket& bucket : work->buckets) TakeBucket(id, bucket);
   if (work->schedule) {
-    rank.schedule.Begin(*work->schedule, now_);
-    if (rank.state == Rank::State::kShuttingDown) rank.schedule.RequestUnlock();
+    rank.schedule.Begin(work->schedule->schedule, now_);
+    rank.buckets = std::move(work->schedule->buckets);
+    if (rank.state == Rank::State::kShuttingDown) rank.schedule.VetoNext();
     counts_.schedules += id == 0 ? 1 : 0;
-    counts_.early_calls += rank.called_off >= rank.schedule.number() ? 1 : 0;
+    counts_.early_requests += rank.known_request >= rank.schedule.number() ? 1 : 0;
     rank.votes = 0;
     rank.since = now_;
     SubmitAgain(id);
@@ -328,7 +329,7 @@ void Simulation::Drain() {
       while (!ranks_[id].inbox.empty() && !ranks_[id].in_bucket && violations_.empty()) ApplyList(id);
     }
     busy |= DrainSchedule();
-    if (!busy) busy = ExpirePatience();
+    if (!busy) busy = LetWaitsTimeOut();
   }
 }
 
@@ -336,7 +337,7 @@ void Simulation::Leave(RankId id) {
   if (ranks_[id].state != Rank::State::kPresent) return;
   counts_.unlocked_for_shutdown += ranks_[id].schedule.locked() ? 1 : 0;
   ranks_[id].reporter.ShutDown();
-  ranks_[id].schedule.RequestUnlock();
+  ranks_[id].schedule.VetoNext();
   ranks_[id].state = Rank::State::kShuttingDown;
 }
 

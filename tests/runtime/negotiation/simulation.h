@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "runtime/negotiation/locked_schedule.h"
 #include "runtime/negotiation/negotiator.h"
 #include "runtime/negotiation/pending_tensors.h"
 #include "runtime/negotiation/recording.h"
 #include "runtime/negotiation/reporter.h"
+#include "runtime/step/locked_schedule.h"
 
 namespace ronda {
 
@@ -47,7 +47,7 @@ inline void PrintTo(const World& world, std::ostream* out) {
 // ranks have in flight: each error has its cause, and no tensor is left that should have been answered.
 //
 // In worlds with schedules, ranks also run a training loop for some time, with other operations in between. They enter
-// the buckets of a schedule at random times. They see votes, and schedules that are called off, at random later times.
+// the buckets of a schedule at random times. They see votes, and requests to unlock, at random later times.
 // They unlock for every possible cause. While a schedule is locked, rank 0 gets no report and sends no list, except for
 // messages that were already under way. A bucket is carried out only if its vote is won. In the end all ranks must have
 // carried out the same buckets, under the same ids.
@@ -76,8 +76,8 @@ class Simulation {
     int schedules = 0, scheduled = 0, vetoes = 0;
     int unlocked_for_tensor = 0, unlocked_for_change = 0, unlocked_for_join = 0, unlocked_for_set = 0,
         unlocked_for_shutdown = 0;
-    int unlocked_for_call = 0, unlocked_for_lateness = 0, unlocked_for_lack = 0;
-    int stale_reports = 0, early_calls = 0;
+    int unlocked_for_request = 0, unlocked_for_lateness = 0, unlocked_for_lack = 0;
+    int stale_reports = 0, early_requests = 0;
   };
   const Counts& counts() const { return counts_; }
 
@@ -87,6 +87,7 @@ class Simulation {
 
     Reporter reporter;
     LockedSchedule schedule;
+    std::vector<AgreedBucket> buckets;  // of the schedule
     std::deque<std::string> inbox;
     std::map<TensorKey, TensorRequest> in_flight;
     std::vector<std::string> history;  // the buckets it has carried out
@@ -104,9 +105,9 @@ class Simulation {
     std::optional<uint64_t> in_bucket;  // the vote of the schedule that it waits for
     uint64_t votes = 0;                 // how many votes of the locked schedule it has seen
     absl::Time since;                   // when it entered the bucket, or saw the last vote
-    uint64_t calling_off = 0;           // the last schedule that it has called off
-    uint64_t called_off = 0;            // the last schedule that it knows to be called off
-    std::deque<uint64_t> calls;         // calls that have not reached it yet
+    uint64_t own_request = 0;           // the last schedule that it has requested to unlock
+    uint64_t known_request = 0;         // the last schedule that it knows some rank to have requested to unlock
+    std::deque<uint64_t> requests;      // requests that have not reached it yet
   };
   // The vote on one bucket of a schedule.
   struct Vote {
@@ -152,14 +153,14 @@ class Simulation {
   void SubmitTaken(RankId id, const TensorKey& key);
   void CountCause(const TensorRequest& request);
   void ActInSchedule(RankId id);
-  void DeliverCall(RankId id);
+  void DeliverRequest(RankId id);
   void ConsiderUnlocking(RankId id);
-  void CallOff(RankId id, uint64_t schedule);
+  void RequestUnlock(RankId id, uint64_t schedule);
   void Enter(RankId id);
   void SeeVote(RankId id);
   void Unlock(RankId id);
   bool DrainSchedule();
-  bool ExpirePatience();
+  bool LetWaitsTimeOut();
   void Complete(RankId id, std::map<TensorKey, TensorRequest>::iterator it);
 
   TensorRequest Tensor(int number, ProcessSetId set, RankId rank);

@@ -17,8 +17,8 @@ constexpr int kPhases = 8;  // in the first of them the ranks do not run the loo
 constexpr absl::Duration kStrayPeriod = absl::Seconds(300);
 constexpr absl::Duration kShortPeriod = absl::Seconds(600);
 constexpr absl::Duration kShapePeriod = absl::Seconds(1700);
-constexpr absl::Duration kPatience = absl::Seconds(30);  // how long a rank waits for tensors of its own program
-constexpr absl::Duration kWarning = absl::Seconds(60);   // how long a rank waits in a bucket
+constexpr absl::Duration kLimit = absl::Seconds(30);    // how long a rank waits for tensors of its own program
+constexpr absl::Duration kWarning = absl::Seconds(60);  // how long a rank waits in a bucket
 constexpr int kLoopItems = 5;
 
 }  // namespace
@@ -146,39 +146,39 @@ void Simulation::Complete(RankId id, std::map<TensorKey, TensorRequest>::iterato
 
 void Simulation::ActInSchedule(RankId id) {
   Rank& rank = ranks_[id];
-  if (Percent(50)) DeliverCall(id);
+  if (Percent(50)) DeliverRequest(id);
   if (!rank.schedule.locked()) return;
   if (rank.in_bucket) return SeeVote(id);
   ConsiderUnlocking(id);
-  if (rank.schedule.Next() != nullptr) Enter(id);
+  if (rank.schedule.Next().has_value()) Enter(id);
 }
 
-void Simulation::DeliverCall(RankId id) {
+void Simulation::DeliverRequest(RankId id) {
   Rank& rank = ranks_[id];
-  if (rank.calls.empty()) return;
-  rank.called_off = std::max(rank.called_off, rank.calls.front());
-  rank.calls.pop_front();
+  if (rank.requests.empty()) return;
+  rank.known_request = std::max(rank.known_request, rank.requests.front());
+  rank.requests.pop_front();
 }
 
 void Simulation::ConsiderUnlocking(RankId id) {
   Rank& rank = ranks_[id];
   LockedSchedule& schedule = rank.schedule;
-  if (!schedule.unlocking() && rank.called_off >= schedule.number()) {
-    ++counts_.unlocked_for_call;
-    schedule.RequestUnlock();
+  if (!schedule.unlocking() && rank.known_request >= schedule.number()) {
+    ++counts_.unlocked_for_request;
+    schedule.VetoNext();
   }
-  const bool lacks = schedule.submitted() > 0 && schedule.Next() == nullptr;
-  if (lacks && now_ - rank.since >= kPatience) {
+  const bool lacks = schedule.submitted() > 0 && !schedule.Next().has_value();
+  if (lacks && now_ - rank.since >= kLimit) {
     ++counts_.unlocked_for_lack;
-    schedule.RequestUnlock();
+    schedule.VetoNext();
   }
-  if (schedule.unlocking()) CallOff(id, schedule.number());
+  if (schedule.unlocking()) RequestUnlock(id, schedule.number());
 }
 
-void Simulation::CallOff(RankId id, uint64_t schedule) {
-  if (ranks_[id].calling_off >= schedule) return;
-  ranks_[id].calling_off = schedule;
-  for (Rank& rank : ranks_) rank.calls.push_back(schedule);
+void Simulation::RequestUnlock(RankId id, uint64_t schedule) {
+  if (ranks_[id].own_request >= schedule) return;
+  ranks_[id].own_request = schedule;
+  for (Rank& rank : ranks_) rank.requests.push_back(schedule);
 }
 
 void Simulation::Enter(RankId id) {
@@ -196,21 +196,21 @@ void Simulation::SeeVote(RankId id) {
   LockedSchedule& schedule = rank.schedule;
   const Vote& vote = votes_[{schedule.number(), *rank.in_bucket}];
   if (vote.entered < world_.ranks) {
-    if (now_ - rank.since < kWarning || rank.calling_off >= schedule.number()) return;
+    if (now_ - rank.since < kWarning || rank.own_request >= schedule.number()) return;
     ++counts_.unlocked_for_lateness;
-    return CallOff(id, schedule.number());
+    return RequestUnlock(id, schedule.number());
   }
   rank.in_bucket.reset();
   ++rank.votes;
   rank.since = now_;
   if (vote.vetoes > 0) {
-    schedule.Enter(LockedSchedule::Outcome::kVetoed, now_);
+    schedule.Enter(Ballot::Result::kVetoed, now_);
     return Unlock(id);
   }
   counts_.scheduled += id == 0 ? 1 : 0;
   if (schedule.unlocking()) Violate(absl::StrCat("rank ", id, " wants to unlock, and its vote does not count"));
-  TakeBucket(id, *schedule.Next());
-  schedule.Enter(LockedSchedule::Outcome::kCarriedOut, now_);
+  TakeBucket(id, rank.buckets[*schedule.Next()]);
+  schedule.Enter(Ballot::Result::kCarriedOut, now_);
   TakeFresh(id);
 }
 
@@ -232,24 +232,24 @@ bool Simulation::DrainSchedule() {
   bool busy = false;
   for (RankId id = 0; id < world_.ranks; ++id) {
     Rank& rank = ranks_[id];
-    while (!rank.calls.empty()) DeliverCall(id);
+    while (!rank.requests.empty()) DeliverRequest(id);
     if (!rank.schedule.locked()) continue;
     const uint64_t votes = rank.votes;
     const bool was_in = rank.in_bucket.has_value();
     ActInSchedule(id);
     busy |= rank.votes != votes || rank.in_bucket.has_value() != was_in || !rank.schedule.locked();
   }
-  const auto called = [](const Rank& rank) { return !rank.calls.empty(); };
-  return busy || std::any_of(ranks_.begin(), ranks_.end(), called);
+  const auto is_requested = [](const Rank& rank) { return !rank.requests.empty(); };
+  return busy || std::any_of(ranks_.begin(), ranks_.end(), is_requested);
 }
 
 // Lets time pass for the ranks that wait in a schedule. Returns false if none waits.
-bool Simulation::ExpirePatience() {
+bool Simulation::LetWaitsTimeOut() {
   const auto waits = [](const Rank& rank) {
     return rank.schedule.locked() && (rank.in_bucket || rank.schedule.submitted() > 0);
   };
   if (std::none_of(ranks_.begin(), ranks_.end(), waits)) return false;
-  now_ += std::max(kPatience, kWarning);
+  now_ += std::max(kLimit, kWarning);
   return true;
 }
 

@@ -3,9 +3,9 @@
 // The locked schedule, model-checked: every interleaving of three ranks with three buckets.
 //
 // A rank's position in the schedule is a real LockedSchedule. The model around it has a list that begins the schedule,
-// and votes and calls that reach ranks at any time. Its negotiation carries out a tensor as soon as all ranks have
-// submitted it. A program submits the three tensors in any order, and again when they are complete. It may also submit
-// a tensor that is not in the schedule. It may stop for ever at any time.
+// and votes and requests to unlock that reach ranks at any time. Its negotiation carries out a tensor as soon as all
+// ranks have submitted it. A program submits the three tensors in any order, and again when they are complete. It may
+// also submit a tensor that is not in the schedule. It may stop for ever at any time.
 //
 // The tests show two properties. In every reachable state, no rank has carried out a bucket that another rank has seen
 // vetoed, and all ranks unlock at the same bucket. In every state in which only the programs can move, all tensors that
@@ -17,13 +17,11 @@
 #include <cstdint>
 #include <deque>
 #include <iostream>
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "runtime/negotiation/locked_schedule.h"
+#include "runtime/step/locked_schedule.h"
 
 namespace ronda {
 namespace {
@@ -41,7 +39,7 @@ struct RankState {
   uint64_t advanced : 3 = 0;   // buckets carried out
   uint64_t unlocking : 1 = 0;  // wants to unlock
   uint64_t in_bucket : 1 = 0;  // has entered the next bucket; `unlocking` is its vote
-  uint64_t knows : 1 = 0;      // knows that the schedule was called off
+  uint64_t knows : 1 = 0;      // knows of a request to unlock
 
   uint64_t Bits() const {
     uint64_t bits = in_flight;
@@ -59,14 +57,14 @@ struct RankState {
 
 struct State {
   std::array<RankState, kRanks> ranks;
-  bool called_off = false;
+  bool requested = false;
 
   // All ranks follow the same rules, so their order does not matter.
   uint64_t Key() const {
     std::array<uint64_t, kRanks> bits;
     std::transform(ranks.begin(), ranks.end(), bits.begin(), [](const RankState& rank) { return rank.Bits(); });
     std::sort(bits.begin(), bits.end());
-    uint64_t key = called_off ? 1 : 0;
+    uint64_t key = requested ? 1 : 0;
     for (uint64_t rank : bits) key = key << 17 | rank;
     return key;
   }
@@ -74,10 +72,10 @@ struct State {
 
 // A test leaves rules out to show that they are needed.
 struct Rules {
-  bool calls_arrive = true;
-  bool ranks_lose_patience = true;  // if they lack tensors themselves
-  bool waits_expire = true;         // in a bucket
-  uint64_t submissions = 4;         // of the three tensors, per rank; more than one round
+  bool requests_arrive = true;
+  bool waits_time_out = true;  // if they lack tensors themselves
+  bool waits_expire = true;    // in a bucket
+  uint64_t submissions = 4;    // of the three tensors, per rank; more than one round
 };
 
 class ScheduleModel {
@@ -122,26 +120,22 @@ class ScheduleModel {
     const uint64_t position = rank.Bits() & ~uint64_t{1};
     const auto known = may_enter_.find(position);
     if (known != may_enter_.end()) return known->second;
-    Schedule schedule = {.number = 1, .buckets = {{1}, {2}, {3}}};
-    const auto response = std::make_shared<const Response>();
     LockedSchedule locked;
-    locked.Begin(
-        {.schedule = schedule, .buckets = std::vector<AgreedBucket>(kBuckets, AgreedBucket{.responses = {response}})},
-        absl::UnixEpoch());
+    locked.Begin({.number = 1, .buckets = {{1}, {2}, {3}}}, absl::UnixEpoch());
     for (uint64_t bucket = 0; bucket < rank.advanced; ++bucket) {
       locked.Submit(bucket % kBuckets + 1);
-      locked.Enter(LockedSchedule::Outcome::kCarriedOut, absl::UnixEpoch());
+      locked.Enter(Ballot::Result::kCarriedOut, absl::UnixEpoch());
     }
     for (int tensor = 0; tensor < kBuckets; ++tensor) {
       if ((rank.in_flight >> tensor & 1) != 0) locked.Submit(tensor + 1);
     }
-    if (rank.unlocking) locked.RequestUnlock();
-    return may_enter_.emplace(position, locked.Next() != nullptr).first->second;
+    if (rank.unlocking) locked.VetoNext();
+    return may_enter_.emplace(position, locked.Next().has_value()).first->second;
   }
 
   static void WantToUnlock(State* state, RankState* rank) {
     rank->unlocking = 1;
-    state->called_off = true;
+    state->requested = true;
   }
 
   // The engine looks at submissions at once. If it is in a bucket, it looks at them when it comes out.
@@ -171,7 +165,7 @@ class ScheduleModel {
 
   void LetEngineMove(const State& state, int number) {
     const RankState& rank = state.ranks[number];
-    if (rules_.calls_arrive && state.called_off && !rank.knows) {
+    if (rules_.requests_arrive && state.requested && !rank.knows) {
       Move(state, number, [](State*, RankState* own) { own->knows = 1; });
     }
     if (rank.phase == RankState::kBefore) {
@@ -185,7 +179,7 @@ class ScheduleModel {
     if (rank.knows && !rank.unlocking) Move(state, number, WantToUnlock);
     const bool may_enter = MayEnter(rank);
     if (may_enter) Move(state, number, [](State*, RankState* own) { own->in_bucket = 1; });
-    if (rules_.ranks_lose_patience && !may_enter && rank.in_flight != 0) Move(state, number, WantToUnlock);
+    if (rules_.waits_time_out && !may_enter && rank.in_flight != 0) Move(state, number, WantToUnlock);
   }
 
   void Wait(const State& state, int number) {
@@ -195,8 +189,8 @@ class ScheduleModel {
              (rank.advanced == bucket && (rank.in_bucket || rank.phase == RankState::kUnlocked));
     });
     if (!all_entered) {
-      if (!rules_.waits_expire || state.called_off) return;
-      return Move(state, number, [](State* next, RankState*) { next->called_off = true; });
+      if (!rules_.waits_expire || state.requested) return;
+      return Move(state, number, [](State* next, RankState*) { next->requested = true; });
     }
     const bool veto = std::any_of(state.ranks.begin(), state.ranks.end(), [&](const RankState& rank) {
       return rank.advanced == bucket && (rank.unlocking || rank.phase == RankState::kUnlocked);
@@ -280,9 +274,9 @@ TEST(ScheduleModel, AllRanksUnlockAtTheSameBucketAndNothingHangs) {
 }
 
 // Each of these rules is needed: without it some state hangs. But no state is unsafe.
-TEST(ScheduleModel, CallsAndPatienceAreNeeded) {
-  const Rules lacking[] = {{.calls_arrive = false, .submissions = 2},
-                           {.ranks_lose_patience = false, .submissions = 2},
+TEST(ScheduleModel, RequestsAndLimitsAreNeeded) {
+  const Rules lacking[] = {{.requests_arrive = false, .submissions = 2},
+                           {.waits_time_out = false, .submissions = 2},
                            {.waits_expire = false, .submissions = 2}};
   for (const Rules& rules : lacking) {
     ScheduleModel model(rules);

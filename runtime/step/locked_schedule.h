@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef RONDA_RUNTIME_NEGOTIATION_LOCKED_SCHEDULE_H_
-#define RONDA_RUNTIME_NEGOTIATION_LOCKED_SCHEDULE_H_
+#ifndef RONDA_RUNTIME_STEP_LOCKED_SCHEDULE_H_
+#define RONDA_RUNTIME_STEP_LOCKED_SCHEDULE_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -11,24 +11,17 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
-#include "runtime/negotiation/messages.h"
-#include "runtime/negotiation/schedule_planner.h"
+#include "runtime/step/step.h"
+#include "runtime/step/vote.h"
 
 namespace ronda {
 
-// A schedule that is about to begin, with its buckets looked up.
-struct ResolvedSchedule {
-  Schedule schedule;
-  std::vector<AgreedBucket> buckets;
-};
-
 // The locked schedule, as one rank sees it: buckets that all ranks carry out again and again, without control messages.
 //
-//               Begin                   RequestUnlock, a lost vote              Unlock
+//               Begin                      VetoNext, a lost vote                Unlock
 //   kUnlocked ---------->  kFollowing  ---------------------------> kUnlocking ---------> kUnlocked
 //
-// kUnlocked: no schedule is locked. Submissions are negotiated, and the coordinator's detector (schedule_planner.h)
-// looks for steps that repeat.
+// kUnlocked: no schedule is locked. Submissions are negotiated, and the coordinator looks for steps that repeat.
 //
 // kFollowing: the ranks negotiate nothing and send no control message. A rank enters the next bucket when it has
 // submitted all tensors of the bucket. Every rank takes part in every bucket. (Steps with smaller process sets are not
@@ -44,9 +37,9 @@ struct ResolvedSchedule {
 //  - A tensor is submitted that is not in the schedule, or that differs from the one in the schedule.
 //  - This rank shuts down.
 //  - This rank is the coordinator, and autotune wants other settings.
-//  - A rank has called the schedule off (CallOff). A rank does so when it wants to unlock, so that sleeping ranks wake
-//    up and vote. It also does so when it has waited in a bucket for longer than the warning time.
-//  - Submitted tensors have waited too long because the next bucket is not ready (CheckPatience). This happens when a
+//  - Another rank has requested to unlock. A rank sends that request when it wants to unlock, so that sleeping ranks
+//    wake up and vote. It also sends it when it has waited in a bucket for longer than the warning time.
+//  - Submitted tensors have waited too long because the next bucket is not ready (CheckWaits). This happens when a
 //    program changes: if it now waits for each tensor before it submits the next, a bucket with both tensors never
 //    becomes ready on any rank. The negotiation runs each tensor as it comes. It also happens when threads of a program
 //    work at different speeds: in a schedule the fast thread would wait for the slow one in every round.
@@ -57,12 +50,12 @@ struct ResolvedSchedule {
 // job, one after the other.
 class LockedSchedule {
  public:
-  // Longer than the usual time between two tensors of a bucket in a backward pass. To unlock too early costs a few
-  // negotiated steps.
-  static constexpr absl::Duration kPatience = absl::Seconds(1);
+  // How long submitted tensors may wait for others of their bucket. Longer than the usual time between two tensors of a
+  // bucket in a backward pass. To unlock too early costs a few negotiated steps.
+  static constexpr absl::Duration kLimit = absl::Seconds(1);
   // Shorter if a thread sleeps until an operation is complete: that thread may be the one that submits the missing
   // tensor.
-  static constexpr absl::Duration kPatienceOfWaiters = absl::Milliseconds(20);
+  static constexpr absl::Duration kAwaitedLimit = absl::Milliseconds(20);
 
   enum class State : uint8_t { kUnlocked, kFollowing, kUnlocking };
   State state() const { return state_; }
@@ -70,86 +63,80 @@ class LockedSchedule {
   bool unlocking() const { return state_ == State::kUnlocking; }
 
   // REQUIRES: !locked(); no bucket is empty, and no tensor occurs twice (the codec has checked this).
-  void Begin(ResolvedSchedule resolved, absl::Time now);
+  void Begin(const Schedule& schedule, absl::Time now);
 
-  // This rank wants to unlock. Does nothing if no schedule is locked.
-  void RequestUnlock();
+  // This rank wants to unlock: it vetoes the next bucket. Does nothing if no schedule is locked.
+  void VetoNext();
 
   // The number of the schedule that is locked now, or was locked last.
   uint64_t number() const { return number_; }
 
-  // --- Submissions. REQUIRES: locked().
+  // --- Submissions.
 
-  // The place of a tensor in the schedule: the index of its bucket, and its index in the bucket.
-  struct Position {
-    size_t bucket = 0;
-    size_t tensor = 0;
-  };
+  // A tensor has been submitted here; `id` is its id in the response cache, if it has one. Returns its place. If it is
+  // not in the schedule, returns nullopt, and this rank wants to unlock. Between two submissions of a tensor its bucket
+  // must have been carried out.
+  // REQUIRES: locked().
+  std::optional<StepPlace> Submit(std::optional<CacheId> id);
 
-  // A tensor has been submitted here; `id` is its id in the response cache, if it has one. Returns its position. If it
-  // is not in the schedule, returns nullopt, and this rank wants to unlock. Between two submissions of a tensor its
-  // bucket must have been carried out.
-  std::optional<Position> Submit(std::optional<CacheId> id);
-
-  // As Submit, for a caller that knows the position.
-  void SubmitAgain(Position position);
+  // As Submit, for a tensor with a known place: the one that was returned for it, with the version that its request had
+  // then. Returns false, and does nothing, if that place is not in the schedule that is locked now, or if the request
+  // has another version by now.
+  bool SubmitAgain(const StepPlace& place, uint64_t version);
 
   // How many tensors have been submitted here but not carried out yet.
   size_t submitted() const { return submitted_; }
 
-  // --- Calls to unlock, by this rank and by others.
+  // --- Requests to unlock, by this rank and by others.
 
-  // Some rank has called off the schedule with this number, and all earlier ones.
-  void NoteCallOff(uint64_t schedule) { called_off_ = std::max(called_off_, schedule); }
-  bool called_off() const { return locked() && called_off_ >= number_; }
-  // This rank calls the schedule off. Returns whether, as far as it knows, it is the first rank to do so. If so, the
-  // caller notifies the other ranks.
-  bool CallOff();
+  // Some rank has requested to unlock the schedule with this number, and all earlier ones.
+  void RecordUnlockRequest(uint64_t schedule) { unlock_requested_ = std::max(unlock_requested_, schedule); }
+  bool unlock_requested() const { return locked() && unlock_requested_ >= number_; }
+  // This rank requests it. Returns whether, as far as it knows, it is the first rank to do so. If so, the caller tells
+  // the other ranks.
+  bool RequestUnlock();
 
-  // Requests to unlock if tensors have waited too long (see above). `surroundings` describes this rank.
+  // Vetoes the next bucket if tensors have waited too long (see above). `surroundings` describes this rank.
   struct Surroundings {
     bool has_submissions = false;  // some operation is in flight
     bool is_awaited = false;       // a thread sleeps until an operation is complete
   };
-  void CheckPatience(Surroundings surroundings, absl::Time now);
+  void CheckWaits(Surroundings surroundings, absl::Time now);
 
-  // When to call CheckPatience again even if nothing has been submitted.
-  absl::Time next_look() const { return std::min(next_look_, awaited_since_ + kPatienceOfWaiters); }
+  // When to call CheckWaits again even if nothing has been submitted.
+  absl::Time next_look() const { return std::min(next_look_, awaited_since_ + kAwaitedLimit); }
 
   // --- Buckets. REQUIRES: locked().
 
-  // The bucket to enter now: approving it, or with a veto if unlocking(). nullptr while this rank lacks tensors of the
-  // bucket, or if it has to unlock.
-  const AgreedBucket* Next() const;
-
-  // The index of the bucket that this rank enters next, now or later.
-  size_t next_bucket() const { return next_; }
+  // The index of the bucket to enter now: approving it, or with a veto if unlocking(). nullopt while this rank lacks
+  // tensors of the bucket, or if it has to unlock.
+  std::optional<size_t> Next() const;
 
   // This rank has entered Next() at `now`, and the ranks have voted.
-  enum class Outcome : uint8_t { kCarriedOut, kVetoed };
-  void Enter(Outcome outcome, absl::Time now);
+  void Enter(Ballot::Result result, absl::Time now);
 
   // How far the schedule has been carried out.
   const ScheduleProgress& progress() const { return progress_; }
 
-  // Whether tensors waited too long (CheckPatience) in the schedule that is locked now, or was locked last.
-  bool has_lost_patience() const { return has_lost_patience_; }
+  // Whether tensors waited too long (CheckWaits) in the schedule that is locked now, or was locked last.
+  bool has_timed_out() const { return has_timed_out_; }
 
   // Whether all ranks unlock at this point, because a bucket was vetoed.
-  bool HasToUnlock() const { return locked() && vetoed_by_.has_value(); }
+  bool HasToUnlock() const { return locked() && lost_vote_.has_value(); }
 
-  // Unlocks. The caller submits everything in flight to the negotiation again. Returns whether this rank was among
-  // those that caused the unlock.
+  // Unlocks. The caller submits everything in flight to the negotiation again. Returns this rank's vote on the vetoed
+  // bucket.
   // REQUIRES: HasToUnlock().
-  enum class Cause { kOwn, kOthers };
-  Cause Unlock();
+  Ballot::Vote Unlock();
 
  private:
-  struct Slot {
-    AgreedBucket bucket;
-    size_t missing = 0;  // tensors of the bucket that this rank has not submitted yet
+  struct Bucket {
+    size_t tensors = 0;
+    size_t missing = 0;  // tensors that this rank has not submitted yet
   };
 
+  // One more tensor is here.
+  void Count(const StepPlace& place);
   // Whether, at the last look, the next bucket lacked tensors, it is too early for another look, and no thread waits.
   bool LacksTensors(Surroundings surroundings, absl::Time now) const;
   // Whether threads of this program spend most of the time waiting for each other's tensors.
@@ -157,15 +144,15 @@ class LockedSchedule {
 
   State state_ = State::kUnlocked;
   uint64_t number_ = 0;
-  std::vector<Slot> slots_;
-  absl::flat_hash_map<CacheId, Position> position_of_;
+  std::vector<Bucket> buckets_;
+  absl::flat_hash_map<CacheId, StepPlace> place_of_;
   size_t next_ = 0;
   size_t submitted_ = 0;
   ScheduleProgress progress_;
-  bool has_lost_patience_ = false;
-  uint64_t called_off_ = 0;  // the highest number that was called off, as far as this rank knows
+  bool has_timed_out_ = false;
+  uint64_t unlock_requested_ = 0;  // the highest number that was requested, as far as this rank knows
 
-  std::optional<Cause> vetoed_by_;  // once a vote was lost
+  std::optional<Ballot::Vote> lost_vote_;  // this rank's vote on the vetoed bucket
 
   // When the schedule began, and how long threads have waited in it for buckets that lacked tensors.
   absl::Time began_;
@@ -180,4 +167,4 @@ class LockedSchedule {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_NEGOTIATION_LOCKED_SCHEDULE_H_
+#endif  // RONDA_RUNTIME_STEP_LOCKED_SCHEDULE_H_

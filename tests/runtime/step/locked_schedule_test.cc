@@ -1,83 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "runtime/negotiation/locked_schedule.h"
+#include "runtime/step/locked_schedule.h"
 
 #include <gtest/gtest.h>
 
-#include <memory>
-#include <string>
+#include <optional>
 #include <vector>
 
 namespace ronda {
 namespace {
 
-using Outcome = LockedSchedule::Outcome;
+using Result = Ballot::Result;
 using State = LockedSchedule::State;
 
 constexpr absl::Time kStart = absl::UnixEpoch();
 
 // Returns a schedule of two buckets: tensors 1 and 2, then tensor 3.
 LockedSchedule TwoBuckets(uint64_t number = 7) {
-  const auto tensor = [](const std::string& name) {
-    return std::make_shared<const Response>(Response{{.name = name}, {}});
-  };
   LockedSchedule schedule;
-  schedule.Begin({.schedule = {.number = number, .buckets = {{1, 2}, {3}}},
-                  .buckets = {{.responses = {tensor("a"), tensor("b")}}, {.responses = {tensor("c")}}}},
-                 kStart);
+  schedule.Begin({.number = number, .buckets = {{1, 2}, {3}}}, kStart);
   return schedule;
 }
 
-std::string NextOf(const LockedSchedule& schedule) {
-  return schedule.Next() == nullptr ? "none" : schedule.Next()->responses.front()->request.name;
-}
-
-void CarryOut(LockedSchedule& schedule) { schedule.Enter(Outcome::kCarriedOut, kStart); }
+void CarryOut(LockedSchedule& schedule) { schedule.Enter(Result::kCarriedOut, kStart); }
 
 TEST(LockedSchedule, BucketIsEnteredOnceAllOfItsTensorsAreSubmitted) {
   LockedSchedule schedule = TwoBuckets();
   EXPECT_EQ(schedule.number(), 7u);
-  EXPECT_EQ(schedule.Next(), nullptr);
+  EXPECT_EQ(schedule.Next(), std::nullopt);
   schedule.Submit(2);
-  EXPECT_EQ(schedule.Next(), nullptr);
+  EXPECT_EQ(schedule.Next(), std::nullopt);
   schedule.Submit(1);
-  EXPECT_EQ(NextOf(schedule), "a");
+  EXPECT_EQ(schedule.Next(), 0u);
 }
 
 TEST(LockedSchedule, BucketsComeInTheOrderOfTheScheduleWhateverIsSubmittedFirst) {
   LockedSchedule schedule = TwoBuckets();
   schedule.Submit(3);
-  EXPECT_EQ(schedule.Next(), nullptr);
+  EXPECT_EQ(schedule.Next(), std::nullopt);
   EXPECT_EQ(schedule.submitted(), 1u);
   schedule.Submit(1);
   schedule.Submit(2);
-  EXPECT_EQ(NextOf(schedule), "a");
+  EXPECT_EQ(schedule.Next(), 0u);
   CarryOut(schedule);
-  EXPECT_EQ(NextOf(schedule), "c");
+  EXPECT_EQ(schedule.Next(), 1u);
   EXPECT_EQ(schedule.submitted(), 1u);
   CarryOut(schedule);
   EXPECT_EQ(schedule.submitted(), 0u);
 }
 
-TEST(LockedSchedule, TensorMayBeSubmittedAgainByItsPosition) {
+TEST(LockedSchedule, TensorMayBeSubmittedAgainByItsPlace) {
   LockedSchedule schedule = TwoBuckets();
-  std::vector<LockedSchedule::Position> positions;
+  std::vector<StepPlace> places;
   for (CacheId id : {1, 2, 3}) {
-    const auto position = schedule.Submit(id);
-    ASSERT_TRUE(position.has_value());
-    positions.push_back(*position);
+    const auto place = schedule.Submit(id);
+    ASSERT_TRUE(place.has_value());
+    places.push_back(*place);
   }
-  EXPECT_EQ(positions[1].bucket, 0u);
-  EXPECT_EQ(positions[1].tensor, 1u);
-  EXPECT_EQ(positions[2].bucket, 1u);
-  EXPECT_EQ(positions[2].tensor, 0u);
-  EXPECT_EQ(schedule.next_bucket(), 0u);
+  EXPECT_EQ(places[1].bucket, 0u);
+  EXPECT_EQ(places[1].tensor, 1u);
+  EXPECT_EQ(places[2].bucket, 1u);
+  EXPECT_EQ(places[2].tensor, 0u);
   CarryOut(schedule);
-  EXPECT_EQ(schedule.next_bucket(), 1u);
   CarryOut(schedule);
-  for (const LockedSchedule::Position position : positions) schedule.SubmitAgain(position);
+  for (const StepPlace& place : places) EXPECT_TRUE(schedule.SubmitAgain(place, place.version));
   EXPECT_EQ(schedule.submitted(), 3u);
-  EXPECT_EQ(NextOf(schedule), "a");
+  EXPECT_EQ(schedule.Next(), 0u);
+}
+
+TEST(LockedSchedule, PlaceIsGoodForOneScheduleAndOneVersionOfTheRequest) {
+  LockedSchedule schedule = TwoBuckets(7);
+  StepPlace place = *schedule.Submit(3);
+  place.version = 5;
+  EXPECT_FALSE(schedule.SubmitAgain(place, 6)) << "the request has changed";
+  EXPECT_FALSE(TwoBuckets(8).SubmitAgain(place, 5)) << "another schedule";
+  EXPECT_FALSE(LockedSchedule().SubmitAgain(place, 5)) << "no schedule";
+  EXPECT_FALSE(TwoBuckets(7).SubmitAgain(StepPlace(), 0)) << "the tensor has no place yet";
+  EXPECT_EQ(schedule.submitted(), 1u);
+  EXPECT_FALSE(schedule.unlocking()) << "the caller looks the tensor up";
 }
 
 TEST(LockedSchedule, GoesRound) {
@@ -85,11 +85,11 @@ TEST(LockedSchedule, GoesRound) {
   for (CacheId id : {1, 2, 3}) schedule.Submit(id);
   for (uint64_t round = 0; round < 3; ++round) {
     EXPECT_EQ(schedule.progress().rounds, round);
-    EXPECT_EQ(NextOf(schedule), "a");
+    EXPECT_EQ(schedule.Next(), 0u);
     CarryOut(schedule);
     // These submissions belong to the next round, because their bucket has been carried out.
     for (CacheId id : {1, 2}) schedule.Submit(id);
-    EXPECT_EQ(NextOf(schedule), "c");
+    EXPECT_EQ(schedule.Next(), 1u);
     EXPECT_EQ(schedule.progress().rounds, round);
     CarryOut(schedule);
     schedule.Submit(3);
@@ -100,9 +100,9 @@ TEST(LockedSchedule, GoesRound) {
 TEST(LockedSchedule, RankThatWantsToUnlockEntersTheNextBucketWithoutItsTensors) {
   LockedSchedule schedule = TwoBuckets();
   EXPECT_EQ(schedule.state(), State::kFollowing);
-  schedule.RequestUnlock();
+  schedule.VetoNext();
   EXPECT_EQ(schedule.state(), State::kUnlocking);
-  EXPECT_EQ(NextOf(schedule), "a");
+  EXPECT_EQ(schedule.Next(), 0u);
 }
 
 TEST(LockedSchedule, VetoEndsIt) {
@@ -110,11 +110,11 @@ TEST(LockedSchedule, VetoEndsIt) {
     LockedSchedule schedule = TwoBuckets();
     for (CacheId id : {1, 2, 3}) schedule.Submit(id);
     CarryOut(schedule);
-    if (own) schedule.RequestUnlock();
-    schedule.Enter(Outcome::kVetoed, kStart);
-    EXPECT_EQ(schedule.Next(), nullptr);
+    if (own) schedule.VetoNext();
+    schedule.Enter(Result::kVetoed, kStart);
+    EXPECT_EQ(schedule.Next(), std::nullopt);
     ASSERT_TRUE(schedule.HasToUnlock());
-    EXPECT_EQ(schedule.Unlock(), own ? LockedSchedule::Cause::kOwn : LockedSchedule::Cause::kOthers);
+    EXPECT_EQ(schedule.Unlock(), own ? Ballot::Vote::kVeto : Ballot::Vote::kApprove);
     EXPECT_EQ(schedule.state(), State::kUnlocked);
     EXPECT_EQ(schedule.progress().rounds, 0u);
   }
@@ -123,19 +123,17 @@ TEST(LockedSchedule, VetoEndsIt) {
 TEST(LockedSchedule, AnotherMayBeginAfterwards) {
   LockedSchedule schedule = TwoBuckets();
   schedule.Submit(1);
-  schedule.RequestUnlock();
-  schedule.Enter(Outcome::kVetoed, kStart);
+  schedule.VetoNext();
+  schedule.Enter(Result::kVetoed, kStart);
   schedule.Unlock();
-  schedule.RequestUnlock();
+  schedule.VetoNext();
   EXPECT_FALSE(schedule.locked()) << "there is nothing to unlock";
-  schedule.Begin(
-      {.schedule = {.number = 8, .buckets = {{1}}}, .buckets = {{.responses = {std::make_shared<const Response>()}}}},
-      kStart);
+  schedule.Begin({.number = 8, .buckets = {{1}}}, kStart);
   EXPECT_EQ(schedule.state(), State::kFollowing);
   EXPECT_EQ(schedule.submitted(), 0u);
-  EXPECT_EQ(schedule.Next(), nullptr);
+  EXPECT_EQ(schedule.Next(), std::nullopt);
   schedule.Submit(1);
-  EXPECT_NE(schedule.Next(), nullptr);
+  EXPECT_EQ(schedule.Next(), 0u);
   EXPECT_FALSE(schedule.unlocking());
 }
 
@@ -150,82 +148,82 @@ TEST(LockedSchedule, TensorThatIsNotInTheScheduleIsACauseToUnlock) {
   }
 }
 
-TEST(LockedSchedule, IsCalledOffOnceByEachRank) {
+TEST(LockedSchedule, UnlockIsRequestedOnceByEachRank) {
   LockedSchedule schedule = TwoBuckets(7);
-  schedule.NoteCallOff(6);
-  EXPECT_FALSE(schedule.called_off()) << "an earlier one";
-  EXPECT_TRUE(schedule.CallOff());
-  EXPECT_TRUE(schedule.called_off());
-  EXPECT_FALSE(schedule.CallOff());
+  schedule.RecordUnlockRequest(6);
+  EXPECT_FALSE(schedule.unlock_requested()) << "of an earlier schedule";
+  EXPECT_TRUE(schedule.RequestUnlock());
+  EXPECT_TRUE(schedule.unlock_requested());
+  EXPECT_FALSE(schedule.RequestUnlock());
   LockedSchedule other = TwoBuckets(7);
-  other.NoteCallOff(7);
-  EXPECT_FALSE(other.CallOff()) << "the others know";
+  other.RecordUnlockRequest(7);
+  EXPECT_FALSE(other.RequestUnlock()) << "the others know";
 }
 
-// --- Patience ---
+// --- Tensors that wait too long ---
 
 constexpr LockedSchedule::Surroundings kBusy = {.has_submissions = true};
 constexpr LockedSchedule::Surroundings kAwaited = {.has_submissions = true, .is_awaited = true};
 
-TEST(Patience, EndsAfterASecondIfNoThreadWaits) {
+TEST(LockedScheduleWaits, EndAfterASecondIfNoThreadWaits) {
   LockedSchedule schedule = TwoBuckets();
   schedule.Submit(1);
-  schedule.CheckPatience(kBusy, kStart);
+  schedule.CheckWaits(kBusy, kStart);
   EXPECT_EQ(schedule.next_look(), kStart + absl::Seconds(1));
-  schedule.CheckPatience(kBusy, kStart + absl::Milliseconds(999));
+  schedule.CheckWaits(kBusy, kStart + absl::Milliseconds(999));
   EXPECT_FALSE(schedule.unlocking());
-  schedule.CheckPatience(kBusy, kStart + absl::Seconds(1));
+  schedule.CheckWaits(kBusy, kStart + absl::Seconds(1));
   EXPECT_TRUE(schedule.unlocking());
 }
 
-TEST(Patience, EndsSoonIfAThreadWaits) {
+TEST(LockedScheduleWaits, EndSoonIfAThreadWaits) {
   LockedSchedule schedule = TwoBuckets();
   schedule.Submit(1);
-  schedule.CheckPatience(kAwaited, kStart);
-  EXPECT_EQ(schedule.next_look(), kStart + LockedSchedule::kPatienceOfWaiters);
-  schedule.CheckPatience(kAwaited, kStart + absl::Milliseconds(19));
+  schedule.CheckWaits(kAwaited, kStart);
+  EXPECT_EQ(schedule.next_look(), kStart + LockedSchedule::kAwaitedLimit);
+  schedule.CheckWaits(kAwaited, kStart + absl::Milliseconds(19));
   EXPECT_FALSE(schedule.unlocking());
-  schedule.CheckPatience(kAwaited, kStart + absl::Milliseconds(20));
+  schedule.CheckWaits(kAwaited, kStart + absl::Milliseconds(20));
   EXPECT_TRUE(schedule.unlocking());
 }
 
-TEST(Patience, BeginsAnewWithEachBucketAndWhenNothingIsInFlight) {
+TEST(LockedScheduleWaits, BeginAnewWithEachBucketAndWhenNothingIsInFlight) {
   LockedSchedule schedule = TwoBuckets();
   absl::Time now = kStart;
   for (int round = 0; round < 4; ++round) {
     schedule.Submit(3);
-    schedule.CheckPatience(kBusy, now);
+    schedule.CheckWaits(kBusy, now);
     schedule.Submit(1);
     schedule.Submit(2);
     now += absl::Milliseconds(600);
-    for (int bucket = 0; bucket < 2; ++bucket) schedule.Enter(Outcome::kCarriedOut, now);
+    for (int bucket = 0; bucket < 2; ++bucket) schedule.Enter(Result::kCarriedOut, now);
   }
   schedule.Submit(1);
-  schedule.CheckPatience(kBusy, now);
-  schedule.CheckPatience({}, now + absl::Milliseconds(900));
-  schedule.CheckPatience(kBusy, now + absl::Milliseconds(1100));
+  schedule.CheckWaits(kBusy, now);
+  schedule.CheckWaits({}, now + absl::Milliseconds(900));
+  schedule.CheckWaits(kBusy, now + absl::Milliseconds(1100));
   EXPECT_FALSE(schedule.unlocking());
 }
 
-TEST(Patience, DoesNotEndWhileABucketIsReady) {
+TEST(LockedScheduleWaits, DoNotEndWhileABucketIsReady) {
   LockedSchedule ready = TwoBuckets();
-  ready.CheckPatience(kBusy, kStart);
+  ready.CheckWaits(kBusy, kStart);
   for (CacheId id : {1, 2}) ready.Submit(id);
-  ready.CheckPatience(kAwaited, kStart + absl::Seconds(2));
+  ready.CheckWaits(kAwaited, kStart + absl::Seconds(2));
   EXPECT_FALSE(ready.unlocking());
 }
 
-TEST(Patience, EndsIfThreadsWaitForEachOtherInEveryRound) {
+TEST(LockedScheduleWaits, EndIfThreadsWaitForEachOtherInEveryRound) {
   LockedSchedule schedule = TwoBuckets();
   absl::Time now = kStart;
   int rounds = 0;
   while (!schedule.unlocking() && rounds < 100) {
     schedule.Submit(3);
-    schedule.CheckPatience(kAwaited, now);
+    schedule.CheckWaits(kAwaited, now);
     now += absl::Milliseconds(10);  // until the other thread submits
     for (CacheId id : {1, 2}) schedule.Submit(id);
-    for (int bucket = 0; bucket < 2; ++bucket) schedule.Enter(Outcome::kCarriedOut, now);
-    schedule.CheckPatience(kAwaited, now);
+    for (int bucket = 0; bucket < 2; ++bucket) schedule.Enter(Result::kCarriedOut, now);
+    schedule.CheckWaits(kAwaited, now);
     ++rounds;
   }
   EXPECT_EQ(rounds, 3) << "more than 20 ms, and more than half of the time";
@@ -235,7 +233,7 @@ TEST(Patience, EndsIfThreadsWaitForEachOtherInEveryRound) {
 
 TEST(LockedScheduleDeathTest, BucketThatThisRankHasVetoedIsNotCarriedOut) {
   LockedSchedule schedule = TwoBuckets();
-  schedule.RequestUnlock();
+  schedule.VetoNext();
   EXPECT_DEATH(CarryOut(schedule), "unlocking");
 }
 

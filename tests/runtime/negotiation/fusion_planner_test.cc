@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "runtime/negotiation/schedule_planner.h"
+#include "runtime/negotiation/fusion_planner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "runtime/negotiation/schedule_planner.h"
+#include "runtime/step/schedule_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,25 +10,24 @@
 namespace ronda {
 namespace {
 
-using Buckets = ScheduleMemory::Buckets;
 using ::testing::IsNull;
 using ::testing::Pointee;
 
 constexpr uint64_t kLasting = 4;  // rounds
 
-const Buckets kTraining = {{1, 2}, {3}};
-const Buckets kValidation = {{7}};
+const StepBuckets kTraining = {{1, 2}, {3}};
+const StepBuckets kValidation = {{7}};
 constexpr CacheId kMetric = 9;
 
 class ScheduleMemoryTest : public ::testing::Test {
  protected:
-  const Buckets* List(std::initializer_list<CacheId> ids) {
+  const StepBuckets* List(std::initializer_list<CacheId> ids) {
     for (CacheId id : ids) memory_.Release(id);
     return memory_.EndList();
   }
 
   // Locks the schedule, carries it out, and unlocks it.
-  void Run(const Buckets& buckets, const ScheduleProgress& progress = {.rounds = kLasting}) {
+  void Run(const StepBuckets& buckets, const ScheduleProgress& progress = {.rounds = kLasting}) {
     memory_.Begin(buckets);
     memory_.Unlocked(progress);
   }
@@ -85,7 +84,7 @@ TEST_F(ScheduleMemoryTest, BucketsCarriedOutInTheLastRoundCount) {
 }
 
 TEST_F(ScheduleMemoryTest, BucketsCarriedOutCountForOtherSchedulesToo) {
-  const Buckets larger = {{1, 2}, {3}, {kMetric}};
+  const StepBuckets larger = {{1, 2}, {3}, {kMetric}};
   Run(larger);
   Run(kTraining, {.rounds = kLasting, .buckets = 1});
   EXPECT_THAT(List({3, kMetric}), Pointee(larger));
@@ -117,7 +116,7 @@ TEST_F(ScheduleMemoryTest, DoesNotBeginAtOnceInTheMiddleOfAStep) {
 
 TEST_F(ScheduleMemoryTest, WrongGuessIsNotRepeatedButTheScheduleStaysKnown) {
   Run(kTraining);
-  const Buckets* guess = List({7});
+  const StepBuckets* guess = List({7});
   ASSERT_THAT(guess, Pointee(kTraining));
   memory_.Begin(*guess);
   memory_.Unlocked({.rounds = 0});
@@ -155,7 +154,7 @@ TEST_F(ScheduleMemoryTest, PatternsAlternate) {
 }
 
 TEST_F(ScheduleMemoryTest, LargestOfTheCompleteOnesIsTheStep) {
-  const Buckets larger = {{1, 2, 3}, {kMetric}};
+  const StepBuckets larger = {{1, 2, 3}, {kMetric}};
   Run(larger);
   Run(kTraining);
   EXPECT_THAT(List({1, 2, 3, kMetric}), Pointee(larger));
@@ -164,12 +163,12 @@ TEST_F(ScheduleMemoryTest, LargestOfTheCompleteOnesIsTheStep) {
 
 TEST_F(ScheduleMemoryTest, NewPlanForTheSameTensorsReplacesTheOldOne) {
   Run(kTraining);
-  const Buckets other = {{3}, {1, 2}};
+  const StepBuckets other = {{3}, {1, 2}};
   Run(other);
   EXPECT_THAT(List({1, 2, 3}), Pointee(other));
 }
 
-TEST_F(ScheduleMemoryTest, MisfitIsForgottenHoweverLongItLasted) {
+TEST_F(ScheduleMemoryTest, ScheduleThatDidNotFitIsForgottenHoweverLongItLasted) {
   Run(kValidation);
   Run(kTraining, {.rounds = 1000});
   memory_.Distrust();
@@ -191,9 +190,9 @@ TEST_F(ScheduleMemoryTest, SchedulesWithATensorThatIsForgottenGo) {
 TEST_F(ScheduleMemoryTest, KeepsTheSchedulesThatWereLockedLast) {
   constexpr CacheId kFirst = 100;
   for (CacheId id = kFirst; id <= kFirst + ScheduleMemory::kCapacity; ++id) Run({{id}});
-  EXPECT_THAT(List({kFirst}), Pointee(Buckets({{kFirst + ScheduleMemory::kCapacity}}))) << "only something else";
+  EXPECT_THAT(List({kFirst}), Pointee(StepBuckets({{kFirst + ScheduleMemory::kCapacity}}))) << "only something else";
   for (CacheId id = kFirst + 1; id <= kFirst + ScheduleMemory::kCapacity; ++id) {
-    EXPECT_THAT(List({id}), Pointee(Buckets({{id}})));
+    EXPECT_THAT(List({id}), Pointee(StepBuckets({{id}})));
   }
 }
 

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_RUNTIME_NEGOTIATION_FUSION_PLANNER_H_
+#define RONDA_RUNTIME_NEGOTIATION_FUSION_PLANNER_H_
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "runtime/negotiation/messages.h"
+
+namespace ronda {
+
+// A tensor that every rank is ready for, and how the response list names it.
+struct Agreed {
+  std::shared_ptr<const Response> response;
+  CacheId cached_as = 0;  // the list names it by this id; 0: it spells the response out
+  std::vector<RankId> joined;
+  TensorRequest::Absent absent = TensorRequest::Absent::kNotCounted;
+};
+
+// Groups tensors into buckets, each carried out as one collective.
+//
+// Tensors can share a bucket if their operation fuses (OperationTraits), if they are of one kind (SameKind) and if the
+// same joined ranks lack them. Adasum tensors also share buckets, though each is weighted by itself. Tensors of
+// different groups may share a bucket.
+//
+// A bucket holds at most `threshold` bytes, or a single tensor of any size. A tensor goes into the open bucket of its
+// kind even if tensors of other kinds come between. The buckets run in the order of their first tensors.
+//
+// A pure function of its input. Only the coordinator has one; it sends the buckets to the other ranks.
+class FusionPlanner {
+ public:
+  struct Options {
+    size_t threshold = size_t{64} << 20;  // bytes of input in a bucket; 0: every tensor for itself
+  };
+
+  explicit FusionPlanner(Options options) : options_(options) {}
+
+  // REQUIRES: element counts fit in memory (the codec and the client have checked this).
+  std::vector<Bucket> Plan(std::vector<Agreed> agreed) const;
+
+ private:
+  const Options options_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_NEGOTIATION_FUSION_PLANNER_H_

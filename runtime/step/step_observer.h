@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_RUNTIME_STEP_STEP_OBSERVER_H_
+#define RONDA_RUNTIME_STEP_STEP_OBSERVER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
+#include "runtime/step/schedule_detector.h"
+#include "runtime/step/schedule_memory.h"
+#include "runtime/step/schedule_planner.h"
+#include "runtime/step/step.h"
+
+namespace ronda {
+
+// Observes the steps of a job, and says when to lock which schedule: the coordinator's part (step.h), for its
+// Negotiator.
+//
+// A schedule that the job has had before (ScheduleMemory) goes before a step that now repeats itself
+// (ScheduleDetector), whose buckets are planned first (SchedulePlanner).
+//
+// A pure state machine. Thread-compatible.
+class StepObserver {
+ public:
+  // How the tensors of a step share buckets.
+  using Planning = SchedulePlanner::Options;
+
+  struct Options {
+    int identical_steps = 0;  // a schedule begins after this many; 0: no schedules
+    Planning planning;
+  };
+
+  explicit StepObserver(const Options& options);
+
+  // How many schedules have begun, and whether the last of them is still locked.
+  uint64_t schedules() const { return schedules_; }
+  bool locked() const { return locked_; }
+
+  // --- What happens between two lists.
+
+  // Tensors that are released after this call may have waited for tensors that earlier lists released.
+  void Wait() { detector_.Wait(); }
+
+  // The last schedule did not fit the program of a rank.
+  void Distrust();
+
+  // The tensor with this id runs with the next list, on all ranks of the job.
+  void Release(CacheId id, absl::Time now);
+  // A tensor runs with the next list that no schedule may contain.
+  void ReleaseOther();
+  // The next list contains something else that no schedule may contain.
+  void Break() { detector_.Break(); }
+
+  // The id is no longer valid.
+  void Forget(CacheId id) { memory_.Forget(id); }
+
+  // --- The end of a list.
+
+  // Adds to the tensors of a step what their requests say.
+  using Describe = absl::FunctionRef<void(std::vector<StepTensor>&)>;
+
+  // Ends the list: it contains all releases since the last call. Returns the buckets that may be locked with it, or
+  // nullptr. Valid until the next call of another function.
+  const StepBuckets* EndList(Describe describe);
+
+  // Locks the buckets that EndList has returned.
+  Schedule Lock(const StepBuckets& buckets);
+
+  // The ranks have unlocked the schedule; `progress` tells how far they carried it out.
+  // REQUIRES: locked().
+  void Unlock(const ScheduleProgress& progress);
+
+  // The next schedules are planned like this. Earlier ones are forgotten.
+  void SetPlanning(const Planning& planning);
+
+ private:
+  ScheduleDetector detector_;
+  ScheduleMemory memory_;
+  Planning planning_;
+  StepBuckets planned_;  // by the last EndList
+  uint64_t schedules_ = 0;
+  bool locked_ = false;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_STEP_STEP_OBSERVER_H_
