@@ -72,6 +72,7 @@ ChildProcess::Options ProcessOf(int number, const RankPlan& rank, const LaunchOp
           .environment = rank.environment,
           .words_before = options.words_before,
           .input = number == kCoordinatorRank ? Input::kTerminal : Input::kNone,
+          .inherited_fds = facts.summary_file < 0 ? std::vector<int>() : std::vector<int>{facts.summary_file},
           .cpus = CpusOfRank(facts.cores, options.binding, place.local_rank, place.local_size)};
 }
 
