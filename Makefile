@@ -10,7 +10,7 @@ space := $(subst ,, )
 # Where the output is no terminal: a line a minute.
 PROGRESS := $(shell [ -t 2 ] || echo --show_progress_rate_limit=60)
 
-.PHONY: help setup demo build test test-torch test-frameworks test-paddle test-jax test-tensorflow suites bench chaos simulate fuzz gpu-test gpu-bench gpu-bundle install uninstall wheel image deb check check-sources format asan ubsan tsan docs clean
+.PHONY: help setup demo build test test-torch test-frameworks test-paddle test-jax test-tensorflow suites bench chaos simulate fuzz gpu-test gpu-bench gpu-bundle install uninstall wheel image deb release check check-sources format asan ubsan tsan docs clean
 .DEFAULT_GOAL := help
 
 help: ## list these commands
@@ -118,6 +118,9 @@ deb: ## Debian packages, in dist/: ronda, libronda0, libronda-dev, python3-ronda
 	@third_party/install.sh build bench deb
 	$(BAZEL) build $(PROGRESS) //client/packaging:install $$(client/packaging/optional_parts.sh targets)
 	$(BAZEL) run $(PROGRESS) //client/packaging:deb -- "$(CURDIR)/dist" "$(CURDIR)/.bazel/bin"
+
+release: ## says whether this commit can be released, and what a release does; PUBLISH=1 builds the packages and makes the tag
+	@tools/release/release.py $(if $(PUBLISH),--publish)
 
 docs: ## the site of the documentation: build/docs/html/index.html; warnings are errors
 	@third_party/install.sh docs
