@@ -10,7 +10,7 @@ space := $(subst ,, )
 # Where the output is no terminal: a line a minute.
 PROGRESS := $(shell [ -t 2 ] || echo --show_progress_rate_limit=60)
 
-.PHONY: help setup demo build test test-torch test-frameworks test-paddle test-jax test-tensorflow suites bench chaos simulate fuzz gpu-test gpu-bench gpu-bundle install uninstall wheel image deb release check check-sources format asan asan-slice ubsan tsan docs clean
+.PHONY: help setup demo build test test-torch test-frameworks test-paddle test-jax test-tensorflow suites bench chaos simulate fuzz gpu-test gpu-bench gpu-bundle install uninstall wheel image deb check check-sources format asan ubsan tsan docs clean
 .DEFAULT_GOAL := help
 
 help: ## list these commands
@@ -119,6 +119,7 @@ deb: ## Debian packages, in dist/: ronda, libronda0, libronda-dev, python3-ronda
 	$(BAZEL) build $(PROGRESS) //client/packaging:install $$(client/packaging/optional_parts.sh targets)
 	$(BAZEL) run $(PROGRESS) //client/packaging:deb -- "$(CURDIR)/dist" "$(CURDIR)/.bazel/bin"
 
+.PHONY: release
 release: ## says whether this commit can be released, and what a release does; PUBLISH=1 builds the packages and makes the tag
 	@tools/release/release.py $(if $(PUBLISH),--publish)
 
@@ -147,6 +148,7 @@ asan: ## every test under the address and undefined-behaviour sanitizers
 # (measured beside other programs), so about 80 s on two cores; most of it is the compiler's.
 ASAN_SLICE := //tests/runtime/base:base_test //tests/runtime/options:options_test
 
+.PHONY: asan-slice
 asan-slice: ## the tests of settings and command lines under these sanitizers, 80 s on two cores from an empty cache
 	@third_party/install.sh build test
 	@tests/run_tests.sh --config=asan $(ASAN_SLICE)
