@@ -23,7 +23,7 @@ std::string ErrorText(const ronda_cuda_plugin& plugin, int error) {
 }
 
 // "1.5 GiB"
-std::string BytesText(size_t bytes) {
+std::string MemoryText(size_t bytes) {
   constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
   double amount = static_cast<double>(bytes);
   size_t unit = 0;
@@ -138,7 +138,7 @@ absl::StatusOr<DeviceMemory> Device::Allocate(ronda_cuda_memory kind, size_t byt
       Call("allocating", [&](const ronda_cuda_plugin& cuda) { return cuda.allocate(kind, bytes, &data); });
   if (status.ok()) return DeviceMemory(this, kind, static_cast<std::byte*>(data), bytes);
   return absl::ResourceExhaustedError(
-      absl::StrCat(status.message(), ": ", BytesText(bytes), " of ", Name(kind), " for ", purpose));
+      absl::StrCat(status.message(), ": ", MemoryText(bytes), " of ", Name(kind), " for ", purpose));
 }
 
 absl::StatusOr<std::unique_ptr<DeviceEvent>> Device::NewEvent(DeviceEvent::Kind kind) {

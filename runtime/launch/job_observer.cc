@@ -6,11 +6,15 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "runtime/base/config.h"
+#include "runtime/monitor/jobs/job_sampler.h"
 #include "runtime/monitor/jobs/job_snapshot.h"
 #include "runtime/monitor/jobs/rank_reader.h"
 #include "runtime/monitor/jobs/reports.h"
@@ -40,8 +44,8 @@ RankFilter RanksOf(const std::string& job) {
 
 }  // namespace
 
-JobObserver::JobObserver(const std::string& job, JobListener* listener)
-    : listener_(listener), jobs_({.is_watched = RanksOf(job)}) {}
+JobObserver::JobObserver(const std::string& job, JobListener* listener, const SummaryFile* file)
+    : listener_(listener), file_(file), jobs_({.is_watched = RanksOf(job)}) {}
 
 absl::Duration JobObserver::Look() {
   const FlightTime now = FlightNow();
@@ -54,7 +58,27 @@ absl::Duration JobObserver::Look() {
 // The next epoch has other ranks, although they have the same numbers.
 void JobObserver::Take(const JobSnapshot& epoch) {
   histories_[SplitName(epoch.job).job_id].Add(epoch);
+  taken_.insert(epoch.job);
   alarms_.erase(epoch.job);
+}
+
+// The epochs that were shorter than the time between two searches for ranks.
+void JobObserver::TakeUnseenEpochs() {
+  std::map<std::string, std::map<RankId, std::unique_ptr<RankReader>>> epochs;
+  for (const std::string& words : file_->Read()) {
+    auto rank = RankReader::OfLastWords(words);
+    if (!rank.ok()) continue;
+    const RankIdentity& identity = (*rank)->identity();
+    // A program that has joined the job again has left later words.
+    if (!taken_.contains(identity.job)) epochs[identity.job][identity.topology.rank] = *std::move(rank);
+  }
+  for (auto& [name, by_rank] : epochs) {
+    std::vector<std::unique_ptr<RankReader>> ranks;
+    for (auto& [number, rank] : by_rank) ranks.push_back(std::move(rank));
+    JobSampler sampler(std::move(ranks));
+    sampler.Sample(FlightNow());
+    Take(sampler.Snapshot());
+  }
 }
 
 void JobObserver::Judge(FlightTime now) {
@@ -70,11 +94,13 @@ void JobObserver::Judge(FlightTime now) {
 void JobObserver::Summarize() {
   jobs_.Sample(FlightNow());
   for (const JobSnapshot& epoch : jobs_.Snapshots()) Take(epoch);
+  TakeUnseenEpochs();
   if (histories_.empty()) {
     listener_->Say(
-        absl::StrCat("no summary: no rank was seen on this host: the program did not join a job of Ronda's, or "
-                     "it did for less than ",
-                     absl::FormatDuration(WatchedJobs::kSearchAtStart)));
+        absl::StrCat("no summary: no rank was seen on this host: the program did not join a job of Ronda's, or its "
+                     "ranks ran for less than ",
+                     absl::FormatDuration(WatchedJobs::kSearchAtStart),
+                     " and left no numbers, because they were killed or because mpirun or an agent had started them"));
   }
   for (const auto& [job, history] : histories_) {
     for (const std::string& line : history.Summary()) listener_->Say(line);

@@ -4,6 +4,7 @@
 #define RONDA_RUNTIME_LAUNCH_JOB_OBSERVER_H_
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "absl/time/time.h"
@@ -12,6 +13,7 @@
 #include "runtime/monitor/jobs/job_history.h"
 #include "runtime/monitor/jobs/straggler.h"
 #include "runtime/monitor/jobs/watched_jobs.h"
+#include "runtime/monitor/summary_file.h"
 
 namespace ronda {
 
@@ -21,9 +23,9 @@ namespace ronda {
 // Thread-compatible.
 class JobObserver {
  public:
-  // If `job` is empty, its name is unknown: its ranks are those that this process and its children have started.
-  // `listener` must outlive this object.
-  JobObserver(const std::string& job, JobListener* listener);
+  // If `job` is empty, its name is unknown: its ranks are those that this process and its children have started. The
+  // ranks have inherited `file`. `listener` and `file` must outlive this object.
+  JobObserver(const std::string& job, JobListener* listener, const SummaryFile* file);
 
   // Samples and judges the ranks. Returns the time after which to call it again.
   absl::Duration Look();
@@ -34,11 +36,14 @@ class JobObserver {
  private:
   void Judge(FlightTime now);
   void Take(const JobSnapshot& epoch);
+  void TakeUnseenEpochs();
 
   JobListener* const listener_;
+  const SummaryFile* const file_;
   WatchedJobs jobs_;
   std::map<std::string, StragglerAlarm> alarms_;  // by job and epoch
   std::map<std::string, JobHistory> histories_;   // by job: of the earlier epochs
+  std::set<std::string> taken_;                   // names of these epochs
   FlightTime next_judgement_;
 };
 

@@ -35,6 +35,7 @@
 #include "runtime/launch/supervise/members.h"
 #include "runtime/launch/supervise/poll_set.h"
 #include "runtime/launch/supervise/supervisor.h"
+#include "runtime/monitor/summary_file.h"
 #include "runtime/net/endpoint.h"
 #include "runtime/options/arguments.h"
 #include "runtime/options/local_host.h"
@@ -114,7 +115,8 @@ class JobRunner {
   };
 
   Outcome Attempt(int number);
-  absl::StatusOr<Outcome> RunPlan(JobPlan plan, int number);
+  // `summary_file` is what the ranks inherit.
+  absl::StatusOr<Outcome> RunPlan(JobPlan plan, int number, const SummaryFile& summary_file);
   absl::StatusOr<std::unique_ptr<JobReport>> MakeReport(const JobPlan& plan);
   void SayAttempt(JobReport* report, int number) const;
 
@@ -134,16 +136,20 @@ int JobRunner::Run() {
 
 JobRunner::Outcome JobRunner::Attempt(int number) {
   auto facts = GatherFacts(options_, *output_);
-  if (facts.ok()) facts->nodes = nodes_;
+  const SummaryFile summary_file;
+  if (facts.ok()) {
+    facts->nodes = nodes_;
+    if (options_.summary) facts->summary_file = summary_file.fd();
+  }
   auto plan = facts.ok() ? MakeJobPlan(options_, *facts) : facts.status();
   if (!plan.ok() && facts.ok()) return {.exit_code = PrintUsageError(plan.status().message())};
-  const auto outcome = plan.ok() ? RunPlan(*std::move(plan), number) : plan.status();
+  const auto outcome = plan.ok() ? RunPlan(*std::move(plan), number, summary_file) : plan.status();
   if (outcome.ok()) return *outcome;
   PrintError(outcome.status().message());
   return {.exit_code = kLauncherError};
 }
 
-absl::StatusOr<JobRunner::Outcome> JobRunner::RunPlan(JobPlan plan, int number) {
+absl::StatusOr<JobRunner::Outcome> JobRunner::RunPlan(JobPlan plan, int number, const SummaryFile& summary_file) {
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<JobReport> report, MakeReport(plan));
   RONDA_ASSIGN_OR_RETURN(
       const std::unique_ptr<Supervisor> supervisor,
@@ -157,7 +163,7 @@ absl::StatusOr<JobRunner::Outcome> JobRunner::RunPlan(JobPlan plan, int number) 
     if (number == 1) report->Say(text);  // a restart would only repeat the notes
   }
   for (const std::string& text : plan.explanations) report->Explain(text);
-  JobObserver observer(plan.job_id, report.get());
+  JobObserver observer(plan.job_id, report.get(), &summary_file);
   if (plan.elastic.has_value()) {
     supervisor->MakeElastic([&plan](MemberSupervision supervision) {
       return std::make_unique<ElasticJob>(*std::move(plan.elastic), std::move(supervision));

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/clock.h"
 #include "runtime/monitor/peer_monitor.h"
+#include "runtime/monitor/summary_file.h"
 
 namespace ronda {
 namespace {
@@ -85,6 +86,7 @@ std::unique_ptr<RankMeter> RankMeter::Create(const Options& options) {
 
 RankMeter::~RankMeter() {
   words_->ended.store(1, std::memory_order_release);
+  LeaveForSummary(*words_);
   if (!file_.valid()) {
     delete words_;
   } else {

@@ -124,7 +124,8 @@ lets them go on.
 Every rank finds its place in RONDA_RANK, RONDA_SIZE, RONDA_LOCAL_RANK, RONDA_LOCAL_SIZE,
 RONDA_CROSS_RANK and RONDA_CROSS_SIZE. Rank 0 reads the launcher's standard input; the others
 have none. A terminal is rank 0's from the moment at which it reads, and so are Ctrl+C and
-Ctrl+Z then. When a rank ends, what it started ends with it.
+Ctrl+Z then. mpirun and agents give rank 0 no terminal. When a rank ends, what it
+started ends with it.
 )");
 }
 

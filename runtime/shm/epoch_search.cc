@@ -21,8 +21,11 @@ namespace {
 constexpr absl::Duration kFirstLook = absl::Milliseconds(200);
 constexpr absl::Duration kLongestPause = absl::Seconds(2);  // of few ranks
 
-// The time between the turns of two ranks. A look takes about a fifth of it, because each rank is a process in /proc.
-absl::Duration TurnOf(int size) { return size * absl::Microseconds(100); }
+// About as many other processes run on a host.
+constexpr int kOtherProcesses = 200;
+
+// The time between the turns of two ranks. A look takes about a fifth of it, because it visits each process in /proc.
+absl::Duration TurnOf(int size) { return (size + kOtherProcesses) * absl::Microseconds(100); }
 
 // Calls `visit` with the path and the name of each entry of a folder; with none if the folder cannot be read.
 template <typename Visit>
@@ -67,9 +70,10 @@ std::optional<EpochHolder> EpochSearch::LookIfDue(absl::Time now) {
 
 std::optional<EpochHolder> EpochSearch::Look() const {
   std::optional<EpochHolder> found;
+  const pid_t self = getpid();
   ForEachEntry("/proc", [&](const std::string& process, const std::string& name) {
     pid_t pid = 0;
-    if (!absl::SimpleAtoi(name, &pid) || pid == getpid()) return;
+    if (!absl::SimpleAtoi(name, &pid) || pid == self) return;
     ForEachEntry(process + "/fd", [&](const std::string& path, const std::string&) {
       char target[PATH_MAX];
       const ssize_t bytes = readlink(path.c_str(), target, sizeof(target));

@@ -79,11 +79,30 @@ TEST(LauncherSummaryTest, NodeKnowsItsOwnRanks) {
   }
 }
 
+// Without a sleep: rondarun has no time to look for the ranks.
+void TwentySteps() {
+  init();
+  for (int i = 0; i < 20; ++i) Step();
+  shutdown();
+}
+
+TEST(LauncherSummaryTest, RanksOfAShortJobLeaveTheirNumbers) {
+  LauncherRun run(WithSummary("twenty_steps"));
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_THAT(run.err(),
+              AllOf(HasSubstr("rondarun: summary of 2 of 2 ranks, on this host:\n"),
+                    HasSubstr("rondarun:   steps           19\n"),
+                    ContainsRegex("rondarun:   time per step   [0-9.]+ (us|ms)\n"),
+                    HasSubstr("rondarun:   bytes           80 B of a rank's tensors, 80 B as they travelled\n"),
+                    ContainsRegex("rondarun:   schedule        [0-9]+ of 20 collectives without ")));
+}
+
 TEST(LauncherSummaryTest, CauseOfAFailureStaysTheLastLine) {
   LauncherRun run({"--summary", "-np", "2", "sh", "-c", "exit 3"});
   EXPECT_EQ(run.Finish(), 3);
-  EXPECT_THAT(run.err(), HasSubstr("rondarun: no summary: no rank was seen on this host: "
-                                   "the program did not join a job of Ronda's, or it did for less than 200ms\n"));
+  EXPECT_THAT(run.err(),
+              HasSubstr("rondarun: no summary: no rank was seen on this host: "
+                        "the program did not join a job of Ronda's, or its ranks ran for less than 200ms and "));
   EXPECT_THAT(run.LastLine(), HasSubstr("exited with code 3"));
 }
 
@@ -150,6 +169,7 @@ TEST(LauncherSummaryTest, FollowsAnElasticJobThroughItsEpochs) {
 
 std::vector<testing::RankProgram> SummaryPrograms() {
   return {{"steps_for_a_second", StepsForASecond},
+          {"twenty_steps", TwentySteps},
           {"is_late_until_the_end", IsLateUntilTheEnd},
           {"is_late_in_each_epoch", IsLateInEachEpoch}};
 }

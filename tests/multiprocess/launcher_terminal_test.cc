@@ -150,14 +150,25 @@ TEST_P(StopKeyTest, StopsAllRanksAndFgLetsThemGoOn) {
 // Ranks of rondarun itself, of an agent, and members.
 INSTANTIATE_TEST_SUITE_P(All, StopKeyTest, ::testing::Values("", " --launcher ssh", " --min-np 1"));
 
-// Rank 0 asks twice: for the second question it has the terminal already.
+// Rank 0, or member 0, asks twice: for the second question it has the terminal already.
 constexpr char kQuestions[] =
-    "printf \"pid=%s.\\n\" $$; if [ $RANK = 0 ]; then printf \"name? \"; read name; echo hello $name; "
+    "printf \"pid=%s.\\n\" $$; if [ $LOCAL_RANK = 0 ]; then printf \"name? \"; read name; echo hello $name; "
     "printf \"more? \"; read more; echo got $more; fi";
 
-TEST(LauncherTerminalTest, RankZeroAsksOnTheTerminal) {
+// The options of a job, and the last line about it after the interrupt key while rank 0 has the terminal.
+struct Asking {
+  std::string options;
+  std::string interrupted;
+};
+
+class LauncherTerminalTest : public ::testing::TestWithParam<Asking> {
+ protected:
+  const std::string launcher_ = absl::StrCat(kLauncher, GetParam().options);
+};
+
+TEST_P(LauncherTerminalTest, RankZeroAsksOnTheTerminal) {
   ShellOnATerminal shell;
-  shell.Type(absl::StrCat(kLauncher, " -np 2 sh -c '", kQuestions, "'; echo code=$?.\r"));
+  shell.Type(absl::StrCat(launcher_, " -np 2 sh -c '", kQuestions, "'; echo code=$?.\r"));
   shell.WaitFor("[0]<stdout>: name? ");
   shell.Type("ada\r");
   shell.WaitFor("[0]<stdout>: hello ada\r\n");
@@ -167,9 +178,9 @@ TEST(LauncherTerminalTest, RankZeroAsksOnTheTerminal) {
   shell.WaitFor("code=0.");
 }
 
-TEST(LauncherTerminalTest, StopKeyAndFgWhileRankZeroHasTheTerminal) {
+TEST_P(LauncherTerminalTest, StopKeyAndFgWhileRankZeroHasTheTerminal) {
   ShellOnATerminal shell;
-  shell.Type(absl::StrCat(kLauncher, " -np 2 sh -c '", kQuestions, "; exec sleep 1000'\r"));
+  shell.Type(absl::StrCat(launcher_, " -np 2 sh -c '", kQuestions, "; exec sleep 1000'\r"));
   const Pids pids = WaitForPids(&shell, "name? ");
   shell.Type(kStopKey);
   shell.WaitFor("Stopped");
@@ -191,22 +202,33 @@ TEST(LauncherTerminalTest, StopKeyAndFgWhileRankZeroHasTheTerminal) {
   shell.WaitFor("[0]<stdout>: got no\r\n");
   // The key reaches rank 0 alone, whose end is the job's.
   shell.Type(kInterruptKey);
-  shell.WaitFor("rondarun: rank 0 ");
-  shell.WaitFor(" was killed by signal 2 (SIGINT)");
+  shell.WaitFor(GetParam().interrupted);
 }
 
-TEST(LauncherTerminalTest, DebuggerOfPythonWorksInRankZero) {
+TEST_P(LauncherTerminalTest, DebuggerOfPythonWorksInRankZero) {
   ShellOnATerminal shell;
-  shell.Type(absl::StrCat(kLauncher,
-                          " -np 2 /usr/bin/python3 -c '\rimport os\ranswer = 41\rif os.environ[\"RANK\"] == "
-                          "\"0\": breakpoint()\rprint(\"rank\", os.environ[\"RANK\"], \"ends\")\r'; echo "
-                          "code=$?.\r"));
+  shell.Type(absl::StrCat(launcher_,
+                          " -np 2 /usr/bin/python3 -c '\rimport os\ranswer = 41\rrank = os.environ[\"LOCAL_RANK\"]\r"
+                          "if rank == \"0\": breakpoint()\rprint(\"rank\", rank, \"ends\")\r'; echo code=$?.\r"));
   shell.WaitFor("(Pdb) ");
   shell.Type("p answer + 1\r");
   shell.WaitFor("[0]<stdout>: 42\r\n");
   shell.WaitFor("(Pdb) ");
   shell.Type("c\r");
   shell.WaitFor("[0]<stdout>: rank 0 ends\r\n");
+  shell.WaitFor("code=0.");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LauncherTerminalTest,
+                         ::testing::Values(Asking{.options = "", .interrupted = " was killed by signal 2 (SIGINT)"},
+                                           Asking{.options = " --min-np 1",
+                                                  .interrupted = "rondarun: the job was ended: received SIGINT"}));
+
+TEST(LauncherTerminalOfMpirunTest, RankZeroHasNoInput) {
+  if (access("/usr/bin/mpirun", X_OK) != 0) GTEST_SKIP() << "there is no mpirun on this machine";
+  ShellOnATerminal shell;
+  shell.Type(absl::StrCat(kLauncher, " --launcher mpirun -np 2 sh -c 'read name || echo no input'; echo code=$?.\r"));
+  shell.WaitFor("[0]<stdout>: no input\r\n");
   shell.WaitFor("code=0.");
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // How rondarun answers to its command line, and the environment that its ranks get.
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -373,19 +372,6 @@ TEST(LauncherUsageTest, OnlyRankZeroReadsTheInput) {
   LauncherRun run(Shell(2, "cat"), {.input = "one\ntwo\n"});
   EXPECT_EQ(run.Finish(), 0);
   EXPECT_EQ(run.out(), "[0]<stdout>: one\n[0]<stdout>: two\n");
-}
-
-// Nobody lends it the terminal.
-TEST(LauncherUsageTest, TerminalInputIsAnErrorInsteadOfAStoppedMember) {
-  const auto take_terminal = [] {
-    setsid();
-    ioctl(STDOUT_FILENO, TIOCSCTTY, 0);
-    dup2(STDOUT_FILENO, STDIN_FILENO);
-  };
-  LauncherRun run({"--min-np", "1", "-np", "1", "--elastic-timeout", "1", "sh", "-c", "cat"},
-                  {.output = LauncherRun::Output::kTerminal, .in_child = take_terminal});
-  EXPECT_EQ(run.Finish(), 1);
-  EXPECT_THAT(run.out(), HasSubstr("Input/output error"));
 }
 
 }  // namespace

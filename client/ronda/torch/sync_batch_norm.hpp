@@ -53,9 +53,9 @@ inline at::Tensor widen(const at::Tensor& input) {
   return input.to(c10::promoteTypes(input.scalar_type(), at::kFloat));
 }
 
-// Each rank's count, mean and sum of squared deviations are combined as in Chan, Golub and LeVeque, "Algorithms for
-// computing the sample variance", 1983, formula 1.5. This loses no digits if the mean is large. The tensors that travel
-// have no name: they match by their order, which is the same on every rank.
+// Each rank's count, mean and sum of squared deviations are combined as in Chan, Golub and LeVeque, "Updating formulae
+// and a pairwise algorithm for computing sample variances", Stanford CS-TR-79-773, 1979. This loses no digits if the
+// mean is large. The tensors that travel have no name: they match by their order, which is the same on every rank.
 inline ChannelStatistics statistics_over_ranks(const at::Tensor& input, const CallOptions& call) {
   const at::Tensor wide = widen(input);
   const std::int64_t channels = input.size(1);

@@ -50,7 +50,7 @@ pid_t HolderOf(const AgentName& name) {
 AgentMembers::AgentMembers(Options options, MemberSupervision supervision)
     : options_(std::move(options)),
       supervision_(std::move(supervision)),
-      processes_(options_.make_member, supervision_.start, this),
+      processes_(options_.make_member, supervision_, this),
       last_heard_(now()),
       next_sign_(now()) {}
 

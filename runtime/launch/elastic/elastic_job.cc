@@ -27,7 +27,7 @@ ElasticJob::ElasticJob(Options options, MemberSupervision supervision)
     : options_(std::move(options)), supervision_(std::move(supervision)), membership_(options_.membership) {
   if (options_.make_member) {
     MemberListener* const self = this;
-    processes_ = std::make_unique<MemberProcesses>(options_.make_member, supervision_.start, self);
+    processes_ = std::make_unique<MemberProcesses>(options_.make_member, supervision_, self);
   }
   if (options_.discovery.has_value()) {
     discovery_ = std::make_unique<HostDiscovery>(

@@ -52,7 +52,7 @@ absl::Status MemberProcesses::Start(const JobMembership::StartMember& start) {
   const UniqueFd members(ends[1]);
   std::unique_ptr<JobPart> part = make_member_(start, members.get());
   JobPart* const started = part.get();
-  RONDA_RETURN_IF_ERROR(start_part_(std::move(part)));
+  RONDA_RETURN_IF_ERROR(supervision_.start(std::move(part)));
   members_[start.member] = {.socket = std::move(own), .part = started};
   return absl::OkStatus();
 }
@@ -90,7 +90,9 @@ void MemberProcesses::OnChildSignal() {
     const auto pidfd = static_cast<id_t>(member.part->process().pidfd());
     while (waitid(P_PIDFD, pidfd, &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 && info.si_pid != 0) {
       const bool is_stopped = info.si_code == CLD_STOPPED;
-      listener_->OnMotion(id, is_stopped ? MemberListener::Motion::kStopped : MemberListener::Motion::kGoesOn);
+      if (!is_stopped || !supervision_.reads_terminal(member.part->process().pid(), info.si_status)) {
+        listener_->OnMotion(id, is_stopped ? MemberListener::Motion::kStopped : MemberListener::Motion::kGoesOn);
+      }
       info = {};
     }
   }

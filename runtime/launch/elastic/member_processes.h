@@ -46,12 +46,10 @@ class MemberProcesses final : public MemberHost {
   // Makes a member's process, which is to inherit `membership_fd` with the same number.
   using MakeMember =
       std::function<std::unique_ptr<JobPart>(const JobMembership::StartMember& start, int membership_fd)>;
-  using StartPart = std::function<absl::Status(std::unique_ptr<JobPart>)>;
 
-  // `start_part` takes ownership of a part and starts it, as MemberSupervision::start does. `listener` outlives this
-  // object.
-  MemberProcesses(MakeMember make_member, StartPart start_part, MemberListener* listener)
-      : make_member_(std::move(make_member)), start_part_(std::move(start_part)), listener_(listener) {}
+  // `listener` outlives this object.
+  MemberProcesses(MakeMember make_member, MemberSupervision supervision, MemberListener* listener)
+      : make_member_(std::move(make_member)), supervision_(std::move(supervision)), listener_(listener) {}
 
   absl::Status Start(const JobMembership::StartMember& start) override;
   void Send(int member, absl::string_view text) override;
@@ -76,7 +74,7 @@ class MemberProcesses final : public MemberHost {
   void Receive(int member);
 
   const MakeMember make_member_;
-  const StartPart start_part_;
+  const MemberSupervision supervision_;
   MemberListener* const listener_;
   std::map<int, Member> members_;
 };

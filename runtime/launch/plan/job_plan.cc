@@ -68,12 +68,11 @@ ChildProcess::Options ProcessOf(int number, const RankPlan& rank, const LaunchOp
                                 const LaunchFacts& facts) {
   using Input = ChildProcess::Input;
   const Topology& place = rank.topology;
-  // A member must not be stopped for the terminal, because it would be taken for one that hangs.
-  const Input of_first = options.elastic.has_value() ? Input::kInherited : Input::kTerminal;
   return {.command = options.command,
           .environment = rank.environment,
           .words_before = options.words_before,
-          .input = number == kCoordinatorRank ? of_first : Input::kNone,
+          .input = number == kCoordinatorRank ? Input::kTerminal : Input::kNone,
+          .inherited_fds = facts.summary_file < 0 ? std::vector<int>() : std::vector<int>{facts.summary_file},
           .cpus = CpusOfRank(facts.cores, options.binding, place.local_rank, place.local_size)};
 }
 
@@ -279,10 +278,11 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
         "RANK, WORLD_SIZE and their companions when they join the job, and not before");
   }
   plan.explanations = {DescribeJob(options, plan), plan.commands.front()};
+  // Open MPI's mpirun does not read a terminal that its own group does not have: rank 0 would wait for ever.
   plan.parts.push_back(std::make_unique<MpirunPart>(
       ChildProcess::Options{.command = command.argv,
                             .environment = std::move(variables),
-                            .input = ChildProcess::Input::kInherited,
+                            .input = ChildProcess::Input::kNoTerminal,
                             .at_launcher_death = ChildProcess::AtLauncherDeath::kTerminate},
       hosts));
   return plan;

@@ -41,6 +41,7 @@ struct LaunchFacts {
   std::string job_secret;                    // made for this job
   int free_port = 0;                         // of this host: no program listens there
   int store_port = 0;                        // a different one
+  int summary_file = -1;                     // a descriptor that ranks inherit (SummaryFile); -1: none
   std::shared_ptr<NodeList> nodes;           // of a job whose nodes come by themselves; null if the job is only shown
   // Whether ranks that this mpirun starts can load Ronda's plugin for it. `path` is RONDA_MPI_PLUGIN, or empty. Called
   // if the choice of the launcher depends on the result.

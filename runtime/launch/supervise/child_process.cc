@@ -48,7 +48,6 @@ struct ChildSetup {
   std::array<int, 3> streams;  // become descriptors 0, 1 and 2
   int error_pipe;              // carries the StartFailure
   const std::vector<int>& inherited_fds;
-  ChildProcess::Input input;
   ChildProcess::AtLauncherDeath at_launcher_death;
   const cpu_set_t* cpus;  // nullptr: the launcher's
   ChildProcess::Context context;
@@ -65,13 +64,6 @@ const char* BindToLauncher(const ChildSetup& setup) {
   return nullptr;
 }
 
-// The kernel stops a process that reads from the terminal without being in its foreground group. If nobody lends it the
-// terminal, SIGTTIN is ignored: then the read fails, and the process can report this.
-void PrepareForTerminal(ChildProcess::Input input) {
-  const bool may_stop = input == ChildProcess::Input::kTerminal;
-  if (isatty(STDIN_FILENO) == 1) signal(SIGTTIN, may_stop ? SIG_DFL : SIG_IGN);
-}
-
 constexpr char kExec[] = "execvpe";
 
 // Returns only if a call fails: the name of the call, with errno set. Async-signal-safe except for execvpe, which is so
@@ -82,7 +74,9 @@ const char* BecomeCommand(const ChildSetup& setup) {
     const int source = setup.streams[static_cast<size_t>(fd)];
     if (source != fd && dup2(source, fd) < 0) return "dup2";
   }
-  PrepareForTerminal(setup.input);
+  // The kernel stops a process that reads from the terminal without being in its foreground group. The launcher may
+  // have been started with this signal ignored.
+  if (isatty(STDIN_FILENO) == 1) signal(SIGTTIN, SIG_DFL);
   if (setup.cpus != nullptr && sched_setaffinity(0, sizeof(*setup.cpus), setup.cpus) != 0) return "sched_setaffinity";
   setrlimit(RLIMIT_NOFILE, &setup.context.file_limit);
   CloseAllOnExec();  // the launcher's own descriptors have CLOEXEC anyway; these are others that it inherited
@@ -131,8 +125,9 @@ std::vector<char*> PointersTo(const std::vector<std::string>& strings) {
 }
 
 absl::StatusOr<Pipe> OpenInput(ChildProcess::Input input) {
-  if (input == ChildProcess::Input::kInherited || input == ChildProcess::Input::kTerminal) return Pipe();
-  if (input == ChildProcess::Input::kPipe) return MakePipe();
+  using Input = ChildProcess::Input;
+  if (input == Input::kTerminal || (input == Input::kNoTerminal && isatty(STDIN_FILENO) != 1)) return Pipe();
+  if (input == Input::kPipe) return MakePipe();
   Pipe null;
   null.read_end.Reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!null.read_end.valid()) return absl::ErrnoToStatus(errno, "cannot open /dev/null");
@@ -173,7 +168,6 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const Options& options, const C
                                      err.write_end.get()},
                          .error_pipe = failure.write_end.get(),
                          .inherited_fds = options.inherited_fds,
-                         .input = options.input,
                          .at_launcher_death = options.at_launcher_death,
                          .cpus = options.cpus.empty() ? nullptr : &cpus,
                          .context = context};

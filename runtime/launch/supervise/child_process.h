@@ -22,15 +22,15 @@ namespace ronda {
 // A process that the launcher has started (a rank, or a helper such as mpirun that starts ranks), and the pipes to it.
 //
 // The process leads its own process group, which holds all processes that it starts. When the process ends, the rest of
-// the group is killed. The process has only the descriptors 0, 1 and 2, and those that its options name. Because its
-// group does not have the terminal, it cannot read from a terminal: it gets an error (EIO). With Input::kTerminal it is
-// stopped instead, until the terminal is lent to its group (Terminal).
+// the group is killed. The process has only the descriptors 0, 1 and 2, and those that its options name.
 //
 // Thread-compatible. The destructor does not end the process: its owner sends signals and collects it.
 class ChildProcess {
  public:
-  // kTerminal: like kInherited, for the one process to which a terminal may be lent.
-  enum class Input { kInherited, kTerminal, kNone, kPipe };
+  // kTerminal: the launcher's. If that is a terminal, a process that reads it is stopped until the terminal is lent to
+  // its group (Terminal).
+  // kNoTerminal: the launcher's, or none if that is a terminal.
+  enum class Input { kTerminal, kNoTerminal, kNone, kPipe };
 
   // How the process ends if the launcher is killed.
   enum class AtLauncherDeath {

@@ -25,6 +25,9 @@ namespace ronda {
 struct MemberSupervision {
   // Takes ownership of the part, and starts it. Errors: as JobPart::Start.
   std::function<absl::Status(std::unique_ptr<JobPart>)> start;
+  // A member's process was stopped by this signal. Returns whether it reads the terminal: then it is no member that
+  // hangs, and the supervisor lets it go on.
+  std::function<bool(pid_t pid, int signo)> reads_terminal;
   // The job has ended; `why` is empty if it has ended well.
   std::function<void(int exit_code, const std::string& why)> end;
   JobListener* listener = nullptr;

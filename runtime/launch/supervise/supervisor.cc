@@ -67,6 +67,7 @@ void Supervisor::Repeat(std::function<absl::Duration()> on_time) {
 
 void Supervisor::MakeElastic(const MakeMembers& make_members) {
   members_ = make_members({.start = [this](std::unique_ptr<JobPart> part) { return StartMember(std::move(part)); },
+                           .reads_terminal = [this](pid_t pid, int signo) { return ReadsTerminal(pid, signo); },
                            .end = [this](int exit_code, const std::string& why) { EndElasticJob(exit_code, why); },
                            .listener = this,
                            .clock = surroundings_.clock});
@@ -159,8 +160,8 @@ void Supervisor::AddPart(JobPart* part, PollSet* poll) {
     poll->Add(fd, POLLIN, [part, stream] { part->Read(stream, kReadSize); });
   }
   poll->Add(part->process().pidfd(), POLLIN, [this, part] {
-    if (part->process().pid() == terminal_.borrower()) terminal_.TakeBack();
     part->Collect(*guard_);
+    if (part->process().pid() == terminal_.borrower()) terminal_.TakeBack();
     ended_.push_back(part->process().mark());
   });
 }
@@ -202,7 +203,11 @@ void Supervisor::OnRankEnd(RankEnd end) {
   if (is_here) end.oom_kills = CountOomKills() - oom_kills_before_;
   const bool failed = end.failed();
   surroundings_.report->OnRankEnd(end);
-  if (members_ != nullptr) return members_->OnEnd(end);
+  if (members_ != nullptr) {
+    // Ctrl+C has reached the borrower of the terminal alone, and is meant for the job.
+    if (end.signal == SIGINT && end.pid == terminal_.borrower()) EndJob(SIGINT, SIGINT);
+    return members_->OnEnd(end);
+  }
   if (failed && options_.on_failure == OnFailure::kEndJob) schedule_.OnFailure(now());
 }
 
@@ -238,13 +243,22 @@ void Supervisor::LookAtReader() {
                                    [](const auto& part) { return part->running() && part->may_read_terminal(); });
   if (reader == parts_.end()) return;
   const pid_t pid = (*reader)->process().pid();
-  const int signo = StopSignalOf(pid);
-  if (signo == SIGTTIN) {
-    // Like any background job, a job in the background that reads the terminal is stopped.
-    terminal_.IsOurs() ? LendTerminal(**reader) : Suspend(SIGTTIN);
-  } else if (signo == SIGTSTP && terminal_.borrower() == pid) {
-    Suspend(SIGTSTP);  // the key has reached the borrower of the terminal alone
+  ReadsTerminal(pid, StopSignalOf(pid));
+}
+
+bool Supervisor::ReadsTerminal(pid_t pid, int signo) {
+  const auto reader = std::find_if(parts_.begin(), parts_.end(), [&](const auto& part) {
+    return part->running() && part->may_read_terminal() && part->process().pid() == pid;
+  });
+  const bool reads = signo == SIGTTIN;
+  const bool is_by_key = signo == SIGTSTP && terminal_.borrower() == pid;  // the key has reached the borrower alone
+  if (reader == parts_.end() || (!reads && !is_by_key)) return false;
+  if (reads && terminal_.IsOurs()) {
+    LendTerminal(**reader);
+  } else {
+    Suspend(signo);  // like any job in the background that reads the terminal
   }
+  return true;
 }
 
 void Supervisor::LendTerminal(const JobPart& reader) {

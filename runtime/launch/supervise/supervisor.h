@@ -129,6 +129,8 @@ class Supervisor final : private JobListener {
 
   // Handles a stop of the part that may read the terminal.
   void LookAtReader();
+  // As MemberSupervision::reads_terminal, for each part.
+  bool ReadsTerminal(pid_t pid, int signo);
   void LendTerminal(const JobPart& reader);
   // Stops the parts, and this process' group by `signo`, until the user lets them go on.
   void Suspend(int signo);

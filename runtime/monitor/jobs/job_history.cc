@@ -55,7 +55,7 @@ void JobHistory::AddSteps(const JobSnapshot& epoch) {
   ++sums_.epochs_with_steps;
   sums_.steps += steps;
   absl::Duration time;
-  if (rank.totals.steps > 0) {
+  if (rank.totals.step_time > absl::ZeroDuration()) {
     time = rank.totals.step_time * static_cast<int64_t>(steps);
     sums_.timed_steps += steps;
     sums_.time_in_steps += time;

@@ -26,6 +26,20 @@ double Ratio(uint64_t part, uint64_t whole) {
   return whole == 0 ? 1 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
+// The mean time of the steps in `entries`, from the first bucket of one step to the first bucket of a later step. Zero
+// if there are no two such buckets. The first entry may be any bucket of its step.
+absl::Duration StepTimeIn(const std::vector<BucketEntry>& entries) {
+  const BucketEntry *first = nullptr, *last = nullptr;
+  for (size_t i = 1; i < entries.size(); ++i) {
+    if (entries[i].step == entries[i - 1].step) continue;
+    if (first == nullptr) first = &entries[i];
+    last = &entries[i];
+  }
+  if (first == last) return absl::ZeroDuration();
+  return absl::Nanoseconds(static_cast<int64_t>(last->time - first->time)) /
+         static_cast<int64_t>(last->step - first->step);
+}
+
 }  // namespace
 
 void LatenessHistogram::Add(absl::Duration lateness) {
@@ -180,8 +194,10 @@ void JobSampler::Remember(const Point& point, Rank* rank) {
   while (points.size() > 2 && point.time - points[1].time >= kSecond) points.pop_front();
 }
 
-RankTotals JobSampler::TotalsOf(const Rank& rank) {
-  if (!rank.first_step.has_value() || rank.last_step->counts.steps == rank.first_step->counts.steps) return {};
+RankTotals JobSampler::TotalsOf(const Rank& rank, const RankSample& sample) {
+  if (!rank.first_step.has_value() || rank.last_step->counts.steps == rank.first_step->counts.steps) {
+    return {.step_time = StepTimeIn(sample.entries)};
+  }
   const Point &first = *rank.first_step, &last = *rank.last_step;
   const uint64_t steps = last.counts.steps - first.counts.steps;
   const absl::Duration span = last.time - first.time;
@@ -243,7 +259,7 @@ JobSnapshot JobSampler::Snapshot() const {
                               .sample = samples_[i],
                               .lateness = lateness_->lateness()[i],
                               .rates = RatesOf(rank),
-                              .totals = TotalsOf(rank),
+                              .totals = TotalsOf(rank, samples_[i]),
                               .process_before = rank.process_before,
                               .process_now = rank.process_now});
   }

@@ -107,7 +107,7 @@ class JobSampler {
   static void KeepGrowing(const Rank& rank, RankSample* sample);
   static void Remember(const Point& point, Rank* rank);
   static RankRates RatesOf(const Rank& rank);
-  static RankTotals TotalsOf(const Rank& rank);
+  static RankTotals TotalsOf(const Rank& rank, const RankSample& sample);
 
   const JobOrigin origin_;
   std::vector<Rank> ranks_;                // by rank, once they have been gathered

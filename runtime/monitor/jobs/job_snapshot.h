@@ -54,10 +54,11 @@ struct RankRates {
   double blamed_share = 0;      // of the time: RankLateness::blamed_wait
 };
 
-// Between the first and the last look at which a step had ended.
+// Between the first and the last look at which a step had ended. `steps` is 0 without two such looks. Then step_time is
+// that of the buckets that the rank keeps, and the rest is zero.
 struct RankTotals {
   uint64_t steps = 0;        // that ended in that time
-  absl::Duration step_time;  // mean
+  absl::Duration step_time;  // mean; zero: not known
   absl::Duration exposed;    // of a step: the time for which its program has waited for tensors
   double waited_share = 0;   // as in RankRates
   double blamed_share = 0;

@@ -11,10 +11,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <string>
-#include <system_error>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -27,6 +25,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/config.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/monitor/summary_file.h"
 
 namespace ronda {
 namespace {
@@ -97,28 +96,6 @@ bool CallsItself(pid_t pid, pid_t own) {
   return true;
 }
 
-bool IsRankFile(const std::string& path) {
-  char target[64];
-  const ssize_t bytes = readlink(path.c_str(), target, sizeof(target));
-  return bytes > 0 &&
-         absl::string_view(target, static_cast<size_t>(bytes)) == absl::StrCat("/memfd:", kRankFileName, " (deleted)");
-}
-
-// The numbers among the names in a folder of /proc; none if it cannot be read.
-std::vector<int> NumbersIn(const std::string& folder) {
-  std::vector<int> numbers;
-  std::error_code error;
-  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    int number = 0;
-    if (absl::SimpleAtoi(it->path().filename().string(), &number)) numbers.push_back(number);
-  }
-  return numbers;
-}
-
-}  // namespace
-
-namespace {
-
 // The description of the layout is at the same place in each layout. Other layouts may be shorter.
 constexpr size_t kLayoutBytes = offsetof(RankWords, start_time);
 
@@ -172,7 +149,7 @@ absl::StatusOr<MappedPages> RankReader::Map(const std::string& path, uint64_t of
 
 absl::StatusOr<std::unique_ptr<RankReader>> RankReader::Open(pid_t pid, int descriptor) {
   const std::string path = DescriptorPath(pid, descriptor);
-  if (!IsRankFile(path)) return absl::NotFoundError(absl::StrCat(path, " is not the file of a rank"));
+  if (!IsMemoryFile(path, kRankFileName)) return absl::NotFoundError(absl::StrCat(path, " is not the file of a rank"));
   RONDA_ASSIGN_OR_RETURN(const MappedPages layout, Map(path, 0, kLayoutBytes));
   RONDA_RETURN_IF_ERROR(CheckLayout(*static_cast<const RankWords*>(layout.get()), kLayoutBytes));
   RONDA_ASSIGN_OR_RETURN(MappedPages mapping, Map(path, 0, sizeof(RankWords)));
@@ -185,6 +162,19 @@ absl::StatusOr<std::unique_ptr<RankReader>> RankReader::Open(pid_t pid, int desc
     return absl::NotFoundError(absl::StrCat(path, " is of another process"));
   }
   return std::unique_ptr<RankReader>(new RankReader(std::move(mapping), {pid, words.start_time}, path));
+}
+
+absl::StatusOr<std::unique_ptr<RankReader>> RankReader::OfLastWords(absl::string_view bytes) {
+  void* const base =
+      mmap(nullptr, sizeof(RankWords), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, /*fd=*/-1, /*offset=*/0);
+  if (base == MAP_FAILED) return absl::ErrnoToStatus(errno, "no memory for the last words of a rank");
+  MappedPages mapping(base, Unmapper{.bytes = sizeof(RankWords)});
+  std::memcpy(base, bytes.data(), std::min(bytes.size(), sizeof(RankWords)));
+  auto& words = *static_cast<RankWords*>(base);
+  RONDA_RETURN_IF_ERROR(CheckRankWords(words, bytes.size()));
+  words.ended = 1;
+  words.recorder_descriptor = -1;  // the process has ended
+  return std::unique_ptr<RankReader>(new RankReader(std::move(mapping), {words.pid, words.start_time}, ""));
 }
 
 RankReader::RankReader(MappedPages mapping, ProcessId process, std::string path)
@@ -259,7 +249,7 @@ FoundRanks FindRanks() {
   FoundRanks found;
   for (const pid_t pid : NumbersIn("/proc")) {
     for (const int descriptor : NumbersIn(absl::StrCat("/proc/", pid, "/fd"))) {
-      if (!IsRankFile(DescriptorPath(pid, descriptor))) continue;
+      if (!IsMemoryFile(DescriptorPath(pid, descriptor), kRankFileName)) continue;
       auto rank = RankReader::Open(pid, descriptor);
       if (rank.ok()) {
         found.ranks.push_back(*std::move(rank));

@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "runtime/base/peer.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/monitor/flight_recorder.h"
@@ -66,6 +67,10 @@ class RankReader {
   // Errors: NOT_FOUND if it is no rank's file, or the file of a rank whose child `pid` is. Those of CheckRankWords. The
   // system's.
   static absl::StatusOr<std::unique_ptr<RankReader>> Open(pid_t pid, int descriptor);
+
+  // A rank that has ended. `bytes` are the words that it has left in a SummaryFile.
+  // Errors: those of CheckRankWords; the system's.
+  static absl::StatusOr<std::unique_ptr<RankReader>> OfLastWords(absl::string_view bytes);
 
   const RankIdentity& identity() const { return identity_; }
   // Also false after shutdown(), because the same process may become a rank again, with other words.

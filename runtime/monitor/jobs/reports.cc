@@ -177,9 +177,11 @@ std::vector<std::string> SummaryOf(const JobSnapshot& job, absl::string_view of)
   std::vector<std::string> lines = {absl::StrCat("summary of ", of, job.ranks.size(), " of ", size,
                                                  size == 1 ? " rank" : " ranks", ", on this host:"),
                                     SummaryLine("steps", absl::StrCat(counts.steps))};
+  if (first.totals.step_time > absl::ZeroDuration()) {
+    lines.push_back(SummaryLine("time per step", TimeText(first.totals.step_time)));
+  }
   if (first.totals.steps > 0) {
     const auto [least, most] = by(&RankTotals::waited_share);
-    lines.push_back(SummaryLine("time per step", TimeText(first.totals.step_time)));
     const auto [hidden, exposed] = by(&RankTotals::exposed_share);
     lines.push_back(
         SummaryLine("exposed", absl::StrFormat("%.0f to %.0f %% of a rank's time its program waited for tensors, "

@@ -61,8 +61,9 @@ def _sum_over_ranks(tensor: torch.Tensor) -> torch.Tensor:
 def _statistics(input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Mean and biased variance of each channel over all ranks, and the count of its numbers.
 
-    Each rank's count, mean and sum of squared deviations are combined as in Chan, Golub and LeVeque
-    (1979). This loses no digits if the mean is large.
+    Each rank's count, mean and sum of squared deviations are combined as in Chan, Golub and
+    LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", Stanford
+    CS-TR-79-773, 1979. This loses no digits if the mean is large.
     """
     dims = [0, *range(2, input.dim())]
     count = input.numel() // max(input.size(1), 1)

@@ -119,6 +119,21 @@ TEST_F(JobSamplerTest, TotalsAreBetweenTheFirstAndTheLastStep) {
   EXPECT_THAT(job.ranks[0].totals.waited_share, DoubleEq(0.75));
 }
 
+TEST_F(JobSamplerTest, JobThatWasLookedAtOnceHasTheTimeOfItsSteps) {
+  for (int i = 0; i < 3; ++i) Step(absl::ZeroDuration());
+  now_ += absl::Minutes(1);
+  sampler_->Sample(now_);
+  const RankTotals totals = sampler_->Snapshot().ranks[0].totals;
+  EXPECT_EQ(totals.steps, 0u);
+  EXPECT_EQ(totals.step_time, kStep);
+}
+
+TEST_F(JobSamplerTest, SingleStepHasNoTime) {
+  Step(absl::ZeroDuration());
+  sampler_->Sample(now_);
+  EXPECT_EQ(sampler_->Snapshot().ranks[0].totals.step_time, absl::ZeroDuration());
+}
+
 TEST_F(JobSamplerTest, WaitThatHasNotEndedCounts) {
   sampler_->Sample(now_);
   ranks_[0]->EnterBucket(now_, now_);

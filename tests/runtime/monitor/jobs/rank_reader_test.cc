@@ -23,6 +23,7 @@
 #include "runtime/base/unique_fd.h"
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/monitor/rank_meter.h"
+#include "runtime/monitor/summary_file.h"
 #include "tests/testing/process_world.h"
 
 namespace ronda {
@@ -110,6 +111,24 @@ TEST_F(RankReaderTest, StoppedRankCanBeReadAndAKilledOneLeavesNothingButItsReade
   EXPECT_FALSE(found[0]->IsAlive());
   EXPECT_EQ(found[0]->Read().counts.tensors, 2u) << "the last counts stay with the reader";
   EXPECT_THAT(FindRanks(OfJob(job)), IsEmpty());
+}
+
+TEST_F(RankReaderTest, ReadsTheLastWordsThatARankHasLeft) {
+  const SummaryFile file;
+  auto rank = MakeRank("left");
+  CarryOut(*rank, absl::Microseconds(10));
+  rank.reset();
+  const std::vector<std::string> words = file.Read();
+  ASSERT_THAT(words, SizeIs(1));
+  const auto reader = RankReader::OfLastWords(words[0]);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ((*reader)->identity().job, "left");
+  EXPECT_EQ((*reader)->identity().topology.rank, 1);
+  EXPECT_EQ((*reader)->Read().counts.tensors, 2u);
+  EXPECT_FALSE((*reader)->IsAlive());
+  EXPECT_THAT((*reader)->Events(), IsEmpty());
+  EXPECT_EQ(RankReader::OfLastWords(words[0].substr(1)).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(RankReader::OfLastWords("").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(RankReaderTest, NamesOfTensorsAreFitForATerminal) {

@@ -14,6 +14,7 @@
 namespace ronda {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
@@ -186,6 +187,12 @@ TEST(SummaryTest, HasALineForEachNumber) {
   job.buckets_missed = 5;
   EXPECT_EQ(SummaryOf(job).back(), "  unseen          5 collectives");
   EXPECT_THAT(SummaryOf(JobSnapshot{}), IsEmpty());
+}
+
+TEST(SummaryTest, JobThatWasLookedAtOnceHasNoShares) {
+  JobSnapshot job = BusyJob();
+  job.ranks[0].totals = {.step_time = absl::Milliseconds(25)};
+  EXPECT_THAT(SummaryOf(job), AllOf(Contains("  time per step   25 ms"), SizeIs(SummaryOf(BusyJob()).size() + 1)));
 }
 
 TEST(SummaryTest, JobWithoutStepsHasNoTimes) {

@@ -25,6 +25,15 @@ _PATIENCE = 60.0
 _RANKS = 4
 _LATE_RANK = 2
 _NAME = "resnet50"
+# Commands, and what the heading shows of them.
+_SHORT_COMMANDS = {
+    "build/bin/train": "train",
+    "python3 ./src/train.py --data=/data/images --model a/b /": (
+        "python3 train.py --data=images --model a/b /"
+    ),
+    "'/opt/my programs/train' -o ../out/": "'train' -o out/",
+    "sh " + 90 * "x": "sh " + 76 * "x" + "\u2026",
+}
 _PLOTS = ("lateness", "step", "bandwidth")
 
 
@@ -128,8 +137,7 @@ def _check_page(browser: Browser, address: str, token: str) -> None:
     browser.wait_for(
         "document.querySelectorAll('#ranks tbody tr').length", lambda rows: rows == _RANKS
     )
-    title = browser.evaluate("document.getElementById('title').innerText")
-    assert re.fullmatch(rf"{_NAME}: \S+/stepping_rank \S+/end", title), title
+    _check_title(browser)
 
     def has_lines(lines: list[str]) -> bool:
         return len(lines) == _RANKS and all(len(line.split()) >= 5 for line in lines)
@@ -150,6 +158,17 @@ def _check_page(browser: Browser, address: str, token: str) -> None:
     origins = browser.evaluate(f"[...new Set({resources}.map(each => new URL(each.name).origin))]")
     assert origins == [address.rstrip("/")], origins
     assert not browser.complaints, browser.complaints
+
+
+def _check_title(browser: Browser) -> None:
+    """The heading has the program and its arguments without folders, and the tooltip has all."""
+    title = browser.evaluate("document.getElementById('title').innerText")
+    assert title == f"{_NAME}: stepping_rank end", title
+    tooltip = browser.evaluate("document.getElementById('title').title")
+    assert re.fullmatch(rf"{_NAME}: /\S+/stepping_rank /\S+/end", tooltip), tooltip
+    for command, expected in _SHORT_COMMANDS.items():
+        short = browser.evaluate(f"shortCommand({json.dumps(command)})")
+        assert short == expected, short
 
 
 def _width(kind: str, rank: int) -> str:
