@@ -7,6 +7,7 @@
 #pragma GCC visibility pop
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "client/arguments.h"
 #include "client/c_api_support.h"
 #include "client/prepared_group.h"
@@ -58,6 +60,17 @@ ronda_status CallWithGroup(const char* function, ronda_group group, const Body& 
   });
 }
 
+// Writes the answer of `answer` about a group. `argument` is the name of `to`.
+template <typename T, typename AnswerFn>
+ronda_status AskGroup(const char* function, ronda_group group, const char* argument, T* to,
+                      const AnswerFn& answer) noexcept {
+  return CallWithGroup(function, group, [&](const PreparedGroup& prepared) -> Outcome {
+    if (to == nullptr) return NullArgument(function, argument);
+    *to = answer(prepared);
+    return {};
+  });
+}
+
 // Reserves room for the numbers before the group gives up its handles.
 Outcome Detach(PreparedGroup& prepared, ronda_handle* numbers) {
   size_t room = prepared.size();
@@ -74,6 +87,14 @@ Outcome Detach(PreparedGroup& prepared, ronda_handle* numbers) {
     numbers[i] = globals().handles.Add(Operation(handles[i], OpType::kAllreduce));
   }
   return outcome;
+}
+
+Outcome Combine(PreparedGroup& prepared, const size_t* members, size_t count, const char* name) {
+  constexpr char kFunction[] = "ronda_group_combine";
+  if (members == nullptr && count > 0) return NullArgument(kFunction, "members");
+  absl::Status status = CheckName(kFunction, "the tensor group's name", name);
+  if (!status.ok()) return Failure(status, Answer::kSubmission);
+  return prepared.Combine(absl::MakeConstSpan(members, count), name);
 }
 
 // Runs `wait`, which has a deadline, on a group, and writes whether the step has ended.
@@ -96,6 +117,23 @@ ronda_status WaitFor(const char* function, ronda_group group, double timeout_s, 
 
 ronda_status ronda_prepare_group(const ronda_allreduce_args* args, size_t count, const char* name, ronda_group* group) {
   return ronda::Call([&] { return ronda::Prepare(args, count, name, group); });
+}
+
+ronda_status ronda_group_learn_order(ronda_group group) {
+  return ronda::CallWithGroup("ronda_group_learn_order", group,
+                              [](ronda::PreparedGroup& prepared) { return prepared.LearnOrder(); });
+}
+
+ronda_status ronda_group_combine(ronda_group group, const size_t* members, size_t count, const char* name) {
+  return ronda::CallWithGroup("ronda_group_combine", group, [&](ronda::PreparedGroup& prepared) {
+    return ronda::Combine(prepared, members, count, name);
+  });
+}
+
+ronda_status ronda_group_is_current(ronda_group group, int* current) {
+  return ronda::AskGroup("ronda_group_is_current", group, "current", current, [](const ronda::PreparedGroup& prepared) {
+    return prepared.BelongsTo(ronda::CurrentSession()) ? 1 : 0;
+  });
 }
 
 ronda_status ronda_group_ready(ronda_group group, size_t index) {
@@ -132,6 +170,16 @@ ronda_status ronda_group_wait_on_stream(ronda_group group, void* stream) {
                               [stream](ronda::PreparedGroup& prepared) { return prepared.OrderBefore(stream); });
 }
 
+ronda_status ronda_group_wait_on_own_streams(ronda_group group) {
+  return ronda::CallWithGroup("ronda_group_wait_on_own_streams", group,
+                              [](ronda::PreparedGroup& prepared) { return prepared.OrderBeforeOwnStreams(); });
+}
+
+ronda_status ronda_group_finish(ronda_group group) {
+  return ronda::CallWithGroup("ronda_group_finish", group,
+                              [](const ronda::PreparedGroup& prepared) { return prepared.Finish(); });
+}
+
 ronda_status ronda_group_wait_on_stream_for(ronda_group group, void* stream, double timeout_s, int* done) {
   return ronda::WaitFor("ronda_group_wait_on_stream_for", group, timeout_s, done,
                         [stream](ronda::PreparedGroup& prepared, absl::Duration deadline, bool* ended) {
@@ -148,12 +196,17 @@ ronda_status ronda_group_detach(ronda_group group, ronda_handle* handles) {
 }
 
 ronda_status ronda_group_found_inf(ronda_group group, int* found) {
-  constexpr char kFunction[] = "ronda_group_found_inf";
-  return ronda::CallWithGroup(kFunction, group, [&](const ronda::PreparedGroup& prepared) -> ronda::Outcome {
-    if (found == nullptr) return ronda::NullArgument(kFunction, "found");
-    *found = prepared.found_overflow() ? 1 : 0;
-    return {};
+  return ronda::AskGroup("ronda_group_found_inf", group, "found", found, [](const ronda::PreparedGroup& prepared) {
+    return prepared.overflowed().has_value() ? 1 : 0;
   });
+}
+
+ronda_status ronda_group_overflowed(ronda_group group, int64_t* index) {
+  return ronda::AskGroup("ronda_group_overflowed", group, "index", index,
+                         [](const ronda::PreparedGroup& prepared) -> int64_t {
+                           const std::optional<size_t> member = prepared.overflowed();
+                           return member.has_value() ? static_cast<int64_t>(*member) : -1;
+                         });
 }
 
 ronda_status ronda_group_release(ronda_group group) {
