@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,12 +35,17 @@ struct SubmissionOptions {
 
 constexpr char kDescription[] =
     "Times how long a trainer's thread takes to hand over a step's gradients, a call for each\n"
-    "gradient: members of a prepared group (ronda_group_ready), and allreduces with a handle\n"
-    "(ronda_allreduce_async), interleaved.\n"
+    "gradient: members of a prepared group (ronda_group_ready), gradients of a\n"
+    "DistributedOptimizer, and allreduces with a handle (ronda_allreduce_async), interleaved.\n"
     "\n"
     "  ronda-bench submission -np 2";
 
 using Nanoseconds = std::chrono::duration<double, std::nano>;
+
+// An optimizer without parameters.
+struct NoOptimizer {
+  void step() {}
+};
 
 // One way to submit a step's gradients, and its times on this rank.
 struct Way {
@@ -61,10 +67,12 @@ class SubmissionRun {
     }
     handles_.resize(tensors_.size());
     group_ = ronda::prepare_group("gradients", tensors_);
+    optimizer_.emplace(no_optimizer_, tensors_);
   }
 
   absl::Status Run() {
     Way ways[] = {{.name = "group", .hand_over = announce_, .finish = wait_},
+                  {.name = "optimizer", .hand_over = gradient_ready_, .finish = step_},
                   {.name = "handles", .hand_over = submit_, .finish = synchronize_}};
     for (int round = 0; round < options_.rounds; ++round) {
       for (Way& way : ways) RunRound(way);
@@ -101,7 +109,7 @@ class SubmissionRun {
 
   void Report(absl::Span<const Way> ways) {
     const std::string group = "ns a call, of rank 0";
-    const Table table({{.title = "by", .width = 8, .align = Table::Column::Align::kLeft, .field = "contestant"},
+    const Table table({{.title = "by", .width = 9, .align = Table::Column::Align::kLeft, .field = "contestant"},
                        {.title = "steps", .width = 8, .field = "steps"},
                        {.title = "mean of a step", .width = 15, .group = group, .field = "step_ns"},
                        {.title = "median call", .width = 12, .group = group, .field = "median_ns"},
@@ -133,8 +141,12 @@ class SubmissionRun {
   std::vector<Tensor> tensors_;
   std::vector<Handle> handles_;
   PreparedGroup group_;
+  NoOptimizer no_optimizer_;
+  std::optional<DistributedOptimizer<NoOptimizer>> optimizer_;
   const std::function<void(size_t)> announce_ = [this](size_t i) { group_.ready(i); };
   const std::function<void()> wait_ = [this] { group_.synchronize(); };
+  const std::function<void(size_t)> gradient_ready_ = [this](size_t i) { optimizer_->gradient_ready(i); };
+  const std::function<void()> step_ = [this] { optimizer_->step(); };
   const std::function<void(size_t)> submit_ = [this](size_t i) { handles_[i] = ronda::allreduce_async(tensors_[i]); };
   const std::function<void()> synchronize_ = [this] {
     ronda::synchronize_all(handles_);

@@ -5,6 +5,8 @@
 #define RONDA_CLIENT_RONDA_GROUP_HPP_
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +44,24 @@ class PreparedGroup {
   }
   ~PreparedGroup() { release(); }
 
+  // The next step submits each tensor by itself. From then on tensors that were announced one after the other are
+  // neighbours. Call it between steps.
+  void learn_order() { detail::to_status(ronda_group_learn_order(group_)).throw_if_error(); }
+  // Tensors that run together or not at all, by their positions in the list. See ronda_group_combine().
+  Status try_combine(const std::string& name, const std::vector<std::size_t>& members) {
+    return detail::to_status(ronda_group_combine(group_, members.data(), members.size(), name.c_str()));
+  }
+  void combine(const std::string& name, const std::vector<std::size_t>& members) {
+    try_combine(name, members).throw_if_error();
+  }
+
+  // Whether the group was prepared for the current job of this thread's rank. False without members.
+  bool is_current() const {
+    int current = 0;
+    if (group_ != nullptr) detail::to_status(ronda_group_is_current(group_, &current)).throw_if_error();
+    return current != 0;
+  }
+
   // Tensor `index` is complete, and belongs to the library until the end of the step.
   // Errors: RONDA_ERROR_INVALID_ARGUMENT if it has already been announced in this step; those of a submission.
   Status try_ready(std::size_t index) { return detail::to_status(ronda_group_ready(group_, index)); }
@@ -69,12 +89,25 @@ class PreparedGroup {
   Status wait_on(void* stream) { return detail::to_status(ronda_group_wait_on_stream(group_, stream)); }
   void synchronize_on(void* stream) { wait_on(stream).throw_if_error(); }
 
+  // As wait_on(), but each tensor's own stream waits; this thread waits for tensors in host memory. The next call
+  // returns an error of the device that comes later, or finish() does, which waits for the device.
+  Status wait_on_own_streams() { return detail::to_status(ronda_group_wait_on_own_streams(group_)); }
+  Status finish() const { return group_ == nullptr ? Status() : detail::to_status(ronda_group_finish(group_)); }
+
   // With `detect_overflow`: whether a result of the step that wait() has ended, on any rank, has an element that is
   // infinite or not a number.
   bool found_inf() const {
     int found = 0;
     detail::to_status(ronda_group_found_inf(group_, &found)).throw_if_error();
     return found != 0;
+  }
+
+  // The position of the first such tensor.
+  std::optional<std::size_t> overflowed() const {
+    std::int64_t index = -1;
+    detail::to_status(ronda_group_overflowed(group_, &index)).throw_if_error();
+    if (index < 0) return std::nullopt;
+    return static_cast<std::size_t>(index);
   }
 
   ronda_group get() const noexcept { return group_; }

@@ -18,11 +18,13 @@
  *
  * Neighbours in the array are submitted together, up to 32 of them with up to 1 MiB in all, by the call that announces
  * the last of them. All other calls are a few atomic operations, without a lock or a system call. So list the members
- * in the order in which they become ready, or in the reverse order. */
+ * in the order in which they become ready, or in the reverse order; or let the group learn the order from its first
+ * step (ronda_group_learn_order). */
 #ifndef RONDA_GROUPS_H_
 #define RONDA_GROUPS_H_
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "../ronda.h"
 #include "operations.h"
@@ -35,10 +37,25 @@ typedef struct ronda_prepared_group* ronda_group; /* valid until ronda_group_rel
 
 /* Prepares `count` allreduces, `args[0]` to `args[count - 1]`, of different names. `name` is for error texts. Ronda
  * copies everything but the elements. The buffers belong to the caller and are the same in every step, unless
- * ronda_group_ready_at() moves them. With RONDA_MEMORY_CUDA the caller gives a member's stream the work that fills its
- * input before it announces the member. The group belongs to the rank for which the calling thread acts, and can be
- * used until that rank's job ends. */
+ * ronda_group_ready_at() moves them. A member whose `input` and `output` are both NULL gets its buffer from that call.
+ * With RONDA_MEMORY_CUDA the caller gives a member's stream the work that fills its input before it announces the
+ * member. The group belongs to the rank for which the calling thread acts, and can be used until that rank's job
+ * ends. */
 ronda_status ronda_prepare_group(const ronda_allreduce_args* args, size_t count, const char* name, ronda_group* group);
+
+/* Lets the group learn its order. In the next step each member is submitted by the call that announces it, or with its
+ * tensor group. In the steps after that the members that were announced one after the other are neighbours. Call it
+ * between steps. */
+ronda_status ronda_group_learn_order(ronda_group group);
+
+/* Makes `count` members a tensor group with this name, as by ronda_grouped_allreduce(): they run together, or none of
+ * them does. The other ranks have the same tensor group. `members` are indices into the array of ronda_prepare_group(),
+ * all of one process set. A member is in one tensor group at most. Call it between steps. */
+ronda_status ronda_group_combine(ronda_group group, const size_t* members, size_t count, const char* name);
+
+/* Says whether the job that the group was prepared for is the current one of the calling thread's rank. If it is not,
+ * prepare the group again. */
+ronda_status ronda_group_is_current(ronda_group group, int* current);
 
 /* The input of member `index` is complete, and belongs to Ronda until ronda_group_wait(). RONDA_ERROR_INVALID_ARGUMENT
  * if the member has already been announced in this step. An error of the submission may also concern neighbours;
@@ -75,16 +92,28 @@ ronda_status ronda_group_wait_on_stream(ronda_group group, void* stream);
  * ronda_group_wait_for(). */
 ronda_status ronda_group_wait_on_stream_for(ronda_group group, void* stream, double timeout_s, int* done);
 
+/* As ronda_group_wait_on_stream(), but each member's own stream waits for it; the host waits for members in host
+ * memory. An error of the device may come after the call has returned. The next call returns it then, before its own
+ * step's errors; or ronda_group_finish() does. */
+ronda_status ronda_group_wait_on_own_streams(ronda_group group);
+
+/* Blocks until the device has reduced the members of the last step that ronda_group_wait_on_own_streams() has ended.
+ * Returns the first error, in the order of the array. */
+ronda_status ronda_group_finish(ronda_group group);
+
 /* Ends the step early, for a step in which some members come late or not at all. Members that have been announced and
  * wait for a neighbour are submitted now. `handles` has room for one handle per member. Each entry becomes what
  * ronda_allreduce_async() would have returned, or 0 if the member has not been announced. The caller waits for each
- * handle and gives it back. A new step begins, in which a member may be announced once its handle has ended. After an
- * error nothing is in flight. */
+ * handle and gives it back. Of a tensor group, announce all members or none. A new step begins, in which a member may
+ * be announced once its handle has ended. After an error nothing is in flight. */
 ronda_status ronda_group_detach(ronda_group group, ronda_handle* handles);
 
 /* Says for the step that the last ronda_group_wait() ended whether the result of any member, on any rank, has an
  * element that is infinite or not a number. Members without detect_overflow are not searched. */
 ronda_status ronda_group_found_inf(ronda_group group, int* found);
+
+/* As ronda_group_found_inf(): writes the index of the first such member, or -1 if no result has such an element. */
+ronda_status ronda_group_overflowed(ronda_group group, int64_t* index);
 
 /* Ends the group, between steps. First waits for members that have been submitted. */
 ronda_status ronda_group_release(ronda_group group);

@@ -279,12 +279,13 @@ TEST(SmokeTest, TwoMpisAreRefused) {
   EXPECT_NE(outcome.text.find("runs of their own"), std::string::npos) << outcome.text;
 }
 
-TEST(SmokeTest, SubmissionsOfGroupsAndOfHandlesAreTimed) {
+TEST(SmokeTest, SubmissionsOfGroupsOptimizersAndHandlesAreTimed) {
   const std::string json = PathOf("submission.json");
   const Outcome run = RunTool("submission -np 2 --tensors 40 --steps 2 --rounds 1 --json " + json);
   EXPECT_EQ(run.exit_code, 0) << run.text;
   const Json rows = RowsOf(json);
   EXPECT_EQ(CountOf(rows, "contestant", "group"), 1) << run.text;
+  EXPECT_EQ(CountOf(rows, "contestant", "optimizer"), 1) << run.text;
   EXPECT_EQ(CountOf(rows, "contestant", "handles"), 1) << run.text;
 }
 

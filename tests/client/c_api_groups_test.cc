@@ -138,6 +138,125 @@ TEST(CGroupsTest, MembersMayMove) {
   });
 }
 
+// Waits until this rank knows of so many reduced tensors.
+void AwaitTensors(uint64_t count) {
+  ronda_statistics statistics = RONDA_STATISTICS_INIT;
+  do {
+    std::this_thread::yield();
+    ASSERT_EQ(ronda_get_statistics(&statistics), RONDA_OK) << ronda_last_error();
+  } while (statistics.tensors < count);
+}
+
+TEST(CGroupsTest, AGroupThatLearnsItsOrderSubmitsNeighboursOfTheFirstStepTogether) {
+  RunRanks([] {
+    constexpr size_t kBatch = 32, kCount = 2 * kBatch;
+    Gradients gradients(kCount);
+    ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
+    ASSERT_EQ(ronda_group_learn_order(gradients.group()), RONDA_OK) << ronda_last_error();
+    const auto announce = [&](size_t first, size_t stride) {
+      for (size_t i = first; i < kCount; i += stride) {
+        ASSERT_EQ(ronda_group_ready(gradients.group(), i), RONDA_OK) << ronda_last_error();
+      }
+    };
+    // The first step submits each member by itself.
+    announce(0, kCount);
+    AwaitTensors(1);
+    announce(2, 2);
+    announce(1, 2);
+    ASSERT_EQ(ronda_group_wait(gradients.group()), RONDA_OK) << ronda_last_error();
+    EXPECT_THAT(gradients.values(), Each(Each(kSum)));
+    // Then the members with even numbers are a batch. In the order of the list, no batch would be complete here.
+    for (uint64_t reduced = kCount; reduced < 3 * kCount; reduced += kCount) {
+      gradients.Set(static_cast<float>(ronda_rank()));
+      announce(0, 2);
+      AwaitTensors(reduced + kBatch);
+      announce(1, 2);
+      ASSERT_EQ(ronda_group_wait(gradients.group()), RONDA_OK) << ronda_last_error();
+      EXPECT_THAT(gradients.values(), Each(Each(kSum)));
+    }
+  });
+}
+
+TEST(CGroupsTest, TensorGroupsRunAsAWhole) {
+  RunRanks([] {
+    constexpr size_t kCount = 6;
+    Gradients gradients(kCount);
+    ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
+    const size_t ends[] = {0, 5}, middle[] = {3, 2};
+    ASSERT_EQ(ronda_group_combine(gradients.group(), ends, 2, "ends"), RONDA_OK) << ronda_last_error();
+    ASSERT_EQ(ronda_group_combine(gradients.group(), middle, 2, "middle"), RONDA_OK) << ronda_last_error();
+    ASSERT_EQ(ronda_group_learn_order(gradients.group()), RONDA_OK) << ronda_last_error();
+    for (size_t step = 0; step < 10; ++step) {
+      gradients.Set(static_cast<float>(ronda_rank()));
+      for (size_t i = 0; i < kCount; ++i) {
+        ASSERT_EQ(ronda_group_ready(gradients.group(), (5 * i + step) % kCount), RONDA_OK) << ronda_last_error();
+      }
+      ASSERT_EQ(ronda_group_wait(gradients.group()), RONDA_OK) << ronda_last_error();
+      ASSERT_THAT(gradients.values(), Each(Each(kSum)));
+    }
+  });
+}
+
+TEST(CGroupsTest, ATensorGroupFailsAsAWhole) {
+  RunRanks([] {
+    Gradients gradients(3);
+    gradients.args()[2].op = ronda_rank() == 0 ? RONDA_MIN : RONDA_MAX;  // the ranks disagree
+    ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
+    const size_t members[] = {0, 2};
+    ASSERT_EQ(ronda_group_combine(gradients.group(), members, 2, "whole"), RONDA_OK) << ronda_last_error();
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(ronda_group_ready(gradients.group(), i), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_group_wait(gradients.group()), RONDA_ERROR_MISMATCH);
+    EXPECT_THAT(gradients.values()[0], Each(static_cast<float>(ronda_rank())));
+    EXPECT_THAT(gradients.values()[1], Each(kSum));
+  });
+}
+
+TEST(CGroupsTest, TensorGroupsThatCannotWorkAreRefused) {
+  RunRanks([] {
+    Gradients gradients(4);
+    ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
+    const auto refusal = [&](std::vector<size_t> members, const char* name) -> std::string {
+      EXPECT_EQ(ronda_group_combine(gradients.group(), members.data(), members.size(), name),
+                RONDA_ERROR_INVALID_ARGUMENT);
+      return ronda_last_error();
+    };
+    EXPECT_THAT(refusal({0, 4}, "g"), HasSubstr("group 'gradients': there is no member 4 among 4"));
+    EXPECT_THAT(refusal({0, 0}, "g"), HasSubstr("member 0 'g0' is in a tensor group already"));
+    EXPECT_THAT(refusal({0, 1}, nullptr), HasSubstr("the tensor group's name"));
+    const size_t members[] = {0, 1};
+    ASSERT_EQ(ronda_group_combine(gradients.group(), members, 2, "g"), RONDA_OK) << ronda_last_error();
+    EXPECT_THAT(refusal({2, 1}, "h"), HasSubstr("member 1 'g1' is in a tensor group already"));
+    EXPECT_THAT(refusal({2, 3}, "g"), HasSubstr("member 0 'g0' is in tensor group 'g'"));
+    EXPECT_EQ(ronda_group_combine(gradients.group(), nullptr, 2, "h"), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(ronda_group_ready(gradients.group(), 3), RONDA_OK) << ronda_last_error();
+    EXPECT_THAT(refusal({2, 3}, "h"), HasSubstr("member 3 'g3' has been announced in this step"));
+    EXPECT_EQ(ronda_group_learn_order(gradients.group()), RONDA_ERROR_INVALID_ARGUMENT);
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(ronda_group_ready(gradients.group(), i), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_group_wait(gradients.group()), RONDA_OK) << ronda_last_error();
+    EXPECT_THAT(gradients.values(), Each(Each(kSum)));
+  });
+}
+
+TEST(CGroupsTest, AMemberMayGetItsBufferWhenItIsAnnounced) {
+  RunRanks([] {
+    Gradients gradients(2);
+    gradients.args()[1].input = gradients.args()[1].output = nullptr;
+    ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_group_ready(gradients.group(), 1), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("member 1 'g1' is announced without its data"));
+    for (const bool is_placed : {false, true}) {
+      gradients.Set(static_cast<float>(ronda_rank()));
+      EXPECT_EQ(ronda_group_ready(gradients.group(), 0), RONDA_OK) << ronda_last_error();
+      EXPECT_EQ(is_placed ? ronda_group_ready(gradients.group(), 1)
+                          : ronda_group_ready_at(gradients.group(), 1, gradients.values()[1].data()),
+                RONDA_OK)
+          << ronda_last_error();
+      ASSERT_EQ(ronda_group_wait(gradients.group()), RONDA_OK) << ronda_last_error();
+      EXPECT_THAT(gradients.values(), Each(Each(kSum)));
+    }
+  });
+}
+
 TEST(CGroupsTest, AStepMayEndWithoutSomeMembers) {
   RunRanks([] {
     constexpr size_t kCount = 40;  // several batches
@@ -342,19 +461,24 @@ TEST(CGroupsTest, OverflowInAnyMemberIsFound) {
     ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
     for (const bool overflows : {true, false}) {
       gradients.Set(1);
-      if (overflows && ronda_rank() == 2) gradients.values()[1].back() = INFINITY;
+      if (overflows && ronda_rank() == 2) gradients.values()[1].back() = gradients.values()[2].back() = INFINITY;
       for (size_t i = 0; i < 3; ++i) EXPECT_EQ(ronda_group_ready(gradients.group(), i), RONDA_OK) << ronda_last_error();
       EXPECT_EQ(ronda_group_wait(gradients.group()), RONDA_OK) << ronda_last_error();
       int found = -1;
       EXPECT_EQ(ronda_group_found_inf(gradients.group(), &found), RONDA_OK) << ronda_last_error();
       EXPECT_EQ(found, overflows ? 1 : 0);
+      int64_t first = -2;
+      EXPECT_EQ(ronda_group_overflowed(gradients.group(), &first), RONDA_OK) << ronda_last_error();
+      EXPECT_EQ(first, overflows ? 1 : -1);
     }
     EXPECT_EQ(ronda_group_found_inf(gradients.group(), nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(ronda_group_overflowed(gradients.group(), nullptr), RONDA_ERROR_INVALID_ARGUMENT);
   });
 }
 
 TEST(CGroupsTest, AGroupOutlivesItsJobButIsOfNoUse) {
   ronda_group group = nullptr;
+  int current = -1;
   float value = 1;
   const int64_t shape[1] = {1};
   ronda_allreduce_args args = RONDA_ALLREDUCE_ARGS_INIT;
@@ -363,8 +487,12 @@ TEST(CGroupsTest, AGroupOutlivesItsJobButIsOfNoUse) {
   EXPECT_EQ(ronda_prepare_group(&args, 1, "early", &group), RONDA_ERROR_NOT_INITIALIZED);
   const std::function<void()> prepare = [&] {
     EXPECT_EQ(ronda_prepare_group(&args, 1, "early", &group), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_group_is_current(group, &current), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(current, 1);
   };
   ASSERT_EQ(ronda_run_threads(nullptr, 1, Call, const_cast<std::function<void()>*>(&prepare)), RONDA_OK);
+  EXPECT_EQ(ronda_group_is_current(group, &current), RONDA_OK) << ronda_last_error();
+  EXPECT_EQ(current, 0);
   EXPECT_EQ(ronda_group_ready(group, 0), RONDA_ERROR_NOT_INITIALIZED);
   EXPECT_THAT(ronda_last_error(), HasSubstr("group 'early' was prepared for a job that has ended"));
   EXPECT_EQ(ronda_group_release(group), RONDA_OK) << ronda_last_error();

@@ -113,6 +113,7 @@ static void test_group(void) {
   ronda_allreduce_args args[2] = {RONDA_ALLREDUCE_ARGS_INIT, RONDA_ALLREDUCE_ARGS_INIT};
   ronda_group group = NULL;
   int found = -1;
+  int64_t first = 0;
   size_t i;
   for (i = 0; i < 2; ++i) {
     args[i].tensor.name = names[i];
@@ -126,6 +127,7 @@ static void test_group(void) {
   expect(ronda_group_wait(group) == RONDA_OK, "ronda_group_wait");
   expect(values[0][0] == 2 && values[1][1] == 8, "the results of the group");
   expect(ronda_group_found_inf(group, &found) == RONDA_OK && found == 0, "ronda_group_found_inf");
+  expect(ronda_group_overflowed(group, &first) == RONDA_OK && first == -1, "ronda_group_overflowed");
   expect(ronda_group_release(group) == RONDA_OK, "ronda_group_release");
 }
 

@@ -162,6 +162,35 @@ TEST_P(DeviceOptimizerTest, UnannouncedGradientIsZeroOnTheDevice) {
   });
 }
 
+TEST_P(DeviceOptimizerTest, EachGradientMayHaveAStreamOfItsOwn) {
+  ronda::run_threads(kRanks, [] {
+    constexpr float kMean = (1 + 2) / 2.0f;
+    const FakeGpuStream first(ronda::rank()), second(ronda::rank());
+    const FakeGpuArray<float> a(first, 8), b(second, 8), c(first, 8);
+    const auto view = [](const char* name, const FakeGpuArray<float>& array, const FakeGpuStream& stream) {
+      return ronda::cuda_tensor(name, array.data(), {8}, stream.handle());
+    };
+    struct {
+      void step() { ++steps; }
+      int steps = 0;
+    } counter;
+    std::vector<float> on_host(3);
+    ronda::DistributedOptimizer optimizer(
+        counter, {view("a", a, first), view("b", b, second), view("c", c, first), ronda::tensor("h", on_host)});
+    for (int step = 0; step < 6; ++step) {
+      const auto own = static_cast<float>(ronda::rank() + 1);
+      for (const auto* array : {&a, &b, &c}) array->Set(std::vector<float>(8, own));
+      on_host.assign(3, own);
+      for (std::size_t i = 4; i > 0; --i) optimizer.gradient_ready(i - 1);
+      optimizer.step();
+      EXPECT_THAT(on_host, Each(kMean));
+      for (const auto* array : {&a, &b, &c}) EXPECT_THAT(array->Get(), Each(kMean));
+    }
+    EXPECT_TRUE(optimizer.try_finish().ok());
+    EXPECT_EQ(counter.steps, 6);
+  });
+}
+
 TEST_P(DeviceOptimizerTest, StepsThatOverflowOnOneDeviceAreLeftOutOnAll) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream stream(ronda::rank());

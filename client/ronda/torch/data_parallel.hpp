@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "../gradient_reducer.hpp"
 #include "../job.hpp"
-#include "../optimizer.hpp"
 #include "../options.hpp"
 #include "../reductions.hpp"
 #include "../synchronization.hpp"
@@ -76,7 +76,7 @@ class DistributedDataParallel {
       : module_(std::move(module)),
         options_(options),
         gradients_("DistributedDataParallel", module_->named_parameters(), options.reduction),
-        hooks_(gradients_.parameters(), [this](std::size_t index) { gradient_accumulated(index); }) {
+        hooks_(gradients_.parameters(), this) {
     if (options.reduction.backward_passes_per_step != 1) {
       throw detail::invalid(
           "DistributedDataParallel: backward_passes_per_step is for DistributedOptimizer: use no_sync()");
@@ -142,10 +142,13 @@ class DistributedDataParallel {
   Module* operator->() const noexcept { return module_.get(); }
 
  private:
+  using Hooks = detail::GradientHooks<DistributedDataParallel>;
+  friend Hooks;
+
   void gradient_accumulated(std::size_t index) {
     if (!synchronizes_) return;
     const bool is_first = !gradients_.any_announced();
-    gradients_.announce(index);
+    gradients_.gradient_accumulated(index);
     // In this thread, after all of the graph's nodes.
     if (is_first) ::torch::autograd::Engine::get_default_engine().queue_callback([this] { backward_ends(); });
   }
@@ -162,7 +165,7 @@ class DistributedDataParallel {
 
   void backward_ends() {
     if (!options_.find_unused_parameters) {
-      gradients_.step(nullptr);
+      gradients_.step();
       return;
     }
     std::vector<std::uint8_t> used = gradients_.announced();
@@ -172,7 +175,7 @@ class DistributedDataParallel {
     }
     const Handle agreement =
         allreduce_async(tensor("DistributedDataParallel.used", used), {Op::Max}, options_.reduction.call);
-    gradients_.step(nullptr);
+    gradients_.step();
     agreement.synchronize();
     for (std::size_t i = 0; i < used.size(); ++i) {
       if (used[i] == 0 && has_none[i] != 0) gradients_.parameters()[i].mutable_grad() = at::Tensor();
@@ -193,8 +196,8 @@ class DistributedDataParallel {
   const std::shared_ptr<Module> module_;
   const DistributedDataParallelOptions options_;
   bool synchronizes_ = true;
-  detail::GradientReducer gradients_;
-  detail::GradientHooks hooks_;
+  detail::ParameterReducer gradients_;
+  Hooks hooks_;
 };
 
 namespace detail {

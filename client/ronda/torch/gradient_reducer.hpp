@@ -12,13 +12,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "../optimizer.hpp"
+#include "../gradient_reducer.hpp"
 #include "../status.hpp"
 #include "../tensor.hpp"
 #include "../threads.hpp"
@@ -30,17 +29,17 @@ inline namespace abi1 {
 namespace torch {
 namespace detail {
 
-// Calls `on_gradient(i)` each time backward has accumulated the gradient of parameters[i], in the thread that has done
-// so. If the parameters are in host memory, that is the thread that called backward(). The destructor removes the
-// hooks.
+// Calls target->gradient_accumulated(i) each time backward has accumulated the gradient of parameters[i], in the thread
+// that has done so. If the parameters are in host memory, that is the thread that called backward(). The destructor
+// removes the hooks. `target` must outlive them.
+template <class Target>
 class GradientHooks {
  public:
-  GradientHooks(const std::vector<at::Tensor>& parameters, std::function<void(std::size_t)> on_gradient)
-      : on_gradient_(std::move(on_gradient)) {
+  GradientHooks(const std::vector<at::Tensor>& parameters, Target* target) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       // A parameter knows this node, but does not own it. The node is called after each of its accumulations.
       NodePointer node = ::torch::autograd::impl::grad_accumulator(parameters[i]);
-      const std::uintptr_t key = node->add_post_hook(std::make_unique<Hook>(&on_gradient_, i));
+      const std::uintptr_t key = node->add_post_hook(std::make_unique<Hook>(target, i));
       hooks_.push_back({std::move(node), key});
     }
   }
@@ -56,15 +55,15 @@ class GradientHooks {
   using NodePointer = decltype(::torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
 
   struct Hook : ::torch::autograd::FunctionPostHook {
-    Hook(const std::function<void(std::size_t)>* call, std::size_t parameter) : call(call), parameter(parameter) {}
+    Hook(Target* target, std::size_t parameter) : target(target), parameter(parameter) {}
 
     Variables operator()(const Variables& outputs, const Variables& /*inputs*/) override {
-      (*call)(parameter);
+      target->gradient_accumulated(parameter);
       return outputs;
     }
 
-    const std::function<void(std::size_t)>* call;
-    std::size_t parameter;
+    Target* const target;
+    const std::size_t parameter;
   };
 
   struct Installed {
@@ -72,38 +71,27 @@ class GradientHooks {
     std::uintptr_t key;
   };
 
-  const std::function<void(std::size_t)> on_gradient_;
   std::vector<Installed> hooks_;
 };
 
-// ronda::DistributedOptimizer calls its step() when the gradients of a step are reduced.
-struct Step {
-  void step() const {
-    if (apply) apply();
-  }
-
-  std::function<void()> apply;
-};
-
-// A ronda::DistributedOptimizer over the gradients of libtorch's parameters. It looks up a gradient's address each time
-// the gradient is announced, because the first backward allocates it, and programs may replace or drop it.
+// A ronda::GradientReducer over the gradients of libtorch's parameters. It looks up a gradient's address each time the
+// gradient is announced, because the first backward allocates it, and programs may replace or drop it.
 //
 // Thread-compatible.
-class GradientReducer {
+class ParameterReducer {
  public:
   // `owner` is the prefix of error texts. Parameters without requires_grad() take no part.
-  GradientReducer(std::string owner, const NamedTensors& named_parameters, const DistributedOptimizerOptions& options)
+  ParameterReducer(std::string owner, const NamedTensors& named_parameters, const DistributedOptimizerOptions& options)
       : owner_(std::move(owner)),
         parameters_(trainable(named_parameters)),
         announced_(parameters_.size()),
         in_flight_(parameters_.size()),
         passes_(options.backward_passes_per_step),
         rank_(ronda::current()),
-        reducer_(step_, gradients_of(named_parameters), options) {}
+        reducer_(gradients_of(named_parameters), options) {}
 
   const std::vector<at::Tensor>& parameters() const noexcept { return parameters_; }
-  ronda::DistributedOptimizer<Step>& reducer() noexcept { return reducer_; }
-  const ronda::DistributedOptimizer<Step>& reducer() const noexcept { return reducer_; }
+  const GradientReducer& reducer() const noexcept { return reducer_; }
 
   // For each parameter: whether its gradient has been announced since the last step.
   const std::vector<std::uint8_t>& announced() const noexcept { return announced_; }
@@ -115,7 +103,7 @@ class GradientReducer {
   }
 
   // Backward has added to the gradient of parameter `index`.
-  void announce(std::size_t index) {
+  void gradient_accumulated(std::size_t index) {
     // libtorch's engine may call a hook in its own thread, which does not know its rank if ranks are threads.
     if (ronda::current() != rank_) ronda::make_current(rank_);
     reducer_.gradient_ready_at(index, place_of(index));
@@ -140,12 +128,13 @@ class GradientReducer {
   }
 
   // Synchronizes, unless that has been done, and then calls `apply`, unless the step is skipped.
-  void step(const std::function<void()>& apply) {
+  template <class Apply>
+  void step(const Apply& apply) {
     synchronize();
-    step_.apply = apply;
-    Status status = reducer_.try_step();
-    step_.apply = nullptr;
-    status.throw_if_error();
+    reducer_.try_step_with(apply).throw_if_error();
+  }
+  void step() {
+    step([] {});
   }
 
  private:
@@ -203,8 +192,7 @@ class GradientReducer {
   std::vector<at::Tensor> in_flight_;    // the gradient of each announced parameter
   const int passes_;
   const ronda_context rank_;
-  Step step_;
-  ronda::DistributedOptimizer<Step> reducer_;
+  GradientReducer reducer_;
 };
 
 }  // namespace detail

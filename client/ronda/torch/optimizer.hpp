@@ -6,13 +6,13 @@
 
 #include <torch/optim/optimizer.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <unordered_set>
 #include <vector>
 
-#include "../optimizer.hpp"
+#include "../gradient_reducer.hpp"
+#include "../options.hpp"
 #include "../tensor.hpp"
 #include "collectives.hpp"
 #include "gradient_reducer.hpp"
@@ -54,7 +54,7 @@ class DistributedOptimizer {
         call_(options.call),
         skips_(options.skip_on_overflow),
         gradients_("DistributedOptimizer", named_parameters, options),
-        hooks_(gradients_.parameters(), [this](std::size_t index) { gradients_.announce(index); }) {
+        hooks_(gradients_.parameters(), &gradients_) {
     check_names(named_parameters);
   }
 
@@ -93,7 +93,7 @@ class DistributedOptimizer {
       throw detail::invalid("DistributedOptimizer: a step with a closure cannot be left out: set no skip_on_overflow");
     return optimizer_.step([this, &closure] {
       const at::Tensor loss = closure();
-      gradients_.step(nullptr);
+      gradients_.step();
       return allreduce("DistributedOptimizer.loss", loss, {}, call_);
     });
   }
@@ -123,8 +123,8 @@ class DistributedOptimizer {
   ::torch::optim::Optimizer& optimizer_;
   const CallOptions call_;
   const bool skips_;
-  detail::GradientReducer gradients_;
-  detail::GradientHooks hooks_;
+  detail::ParameterReducer gradients_;
+  detail::GradientHooks<detail::ParameterReducer> hooks_;
 };
 
 }  // namespace torch

@@ -181,6 +181,40 @@ TEST_F(OptimizerTest, AfterAFailedStepANewOneBegins) {
   EXPECT_NO_THROW(optimizer.gradient_ready("a"));
 }
 
+TEST_F(OptimizerTest, AGradientWithoutDataIsExplainedAndMayComeAgain) {
+  std::vector<ronda::Tensor> late = gradients();
+  late[1].data = nullptr;
+  ronda::DistributedOptimizer optimizer(inner_, late);
+  EXPECT_THAT(optimizer.try_gradient_ready("b").message(),
+              AllOf(HasSubstr("gradient 'b' has no data"), HasSubstr("gradient_ready_at()")));
+  optimizer.gradient_ready_at(1, b_.data());
+  optimizer.gradient_ready("a");
+  optimizer.step();
+  EXPECT_THAT(inner_.seen_b, ElementsAre(3));
+}
+
+TEST_F(OptimizerTest, AnOptimizerGoesOnInTheNextJob) {
+  ronda::DistributedOptimizer optimizer(inner_, gradients());
+  for (int job = 1; job <= 3; ++job) {
+    if (job > 1) ronda::init();
+    optimizer.gradient_ready("a");
+    optimizer.gradient_ready("b");
+    optimizer.step();
+    EXPECT_EQ(inner_.steps, job);
+    ronda::shutdown();
+  }
+  EXPECT_EQ(optimizer.try_gradient_ready("a").code(), RONDA_ERROR_NOT_INITIALIZED);
+  ronda::init();
+  optimizer.step();
+  EXPECT_EQ(inner_.steps, 4);
+}
+
+TEST_F(OptimizerTest, WithoutGradientsAStepIsTheOptimizersAlone) {
+  ronda::DistributedOptimizer optimizer(inner_, {});
+  optimizer.step();
+  EXPECT_EQ(inner_.steps, 1);
+}
+
 struct ThrowingOptimizer {
   void step() { throw std::logic_error("no"); }
 };

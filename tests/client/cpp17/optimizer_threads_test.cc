@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "client/ronda.hpp"
@@ -112,6 +113,47 @@ TEST(OptimizerThreadsTest, GradientsOfAGroupTravelTogether) {
       EXPECT_EQ(recorder.steps, 3);
     });
   }
+}
+
+// In a later step the rank would wait for ever here: small neighbours are submitted together.
+TEST(OptimizerThreadsTest, EachGradientOfTheFirstStepTravelsAtOnce) {
+  ronda::run_threads(kRanks, [] {
+    std::vector<float> early(2, 1), late(2, 1);
+    Recorder recorder;
+    Options options;
+    options.op = ronda::Op::Sum;
+    ronda::DistributedOptimizer optimizer(recorder, {ronda::tensor("late", late), ronda::tensor("early", early)},
+                                          options);
+    optimizer.gradient_ready("early");
+    while (ronda::statistics().tensors < 1) std::this_thread::yield();
+    EXPECT_THAT(early, Each(kRanks));
+    optimizer.gradient_ready("late");
+    optimizer.step();
+    EXPECT_THAT(late, Each(kRanks));
+  });
+}
+
+TEST(OptimizerThreadsTest, TheFirstGradientThatOverflowedIsNamed) {
+  ronda::run_threads(kRanks, [] {
+    std::vector<std::vector<float>> values(4, std::vector<float>(2, 1));
+    std::vector<ronda::Tensor> gradients;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      gradients.push_back(ronda::tensor("g" + std::to_string(i), values[i]));
+    }
+    Recorder recorder;
+    Options options;
+    options.skip_on_overflow = true;
+    options.groups = {{"g3", "g0"}};
+    ronda::DistributedOptimizer optimizer(recorder, gradients, options);
+    for (int step = 0; step < 4; ++step) {
+      for (std::vector<float>& each : values) each.assign(2, 1);
+      if (step % 2 == 1 && ronda::rank() == step % kRanks) values[3][0] = values[1][1] = std::nanf("");
+      for (std::size_t i = values.size(); i > 0; --i) optimizer.gradient_ready(i - 1);
+      optimizer.step();
+      EXPECT_EQ(optimizer.overflowed_gradient(), step % 2 == 1 ? "g1" : "");
+    }
+    EXPECT_EQ(recorder.steps, 2);
+  });
 }
 
 // "a" travels alone, "b" and "c" together.

@@ -4,6 +4,7 @@
 
 import os
 import sys
+import time
 import unittest
 
 import numpy as np
@@ -11,6 +12,7 @@ import paddle
 import paddle.nn.functional as F
 import ronda
 from paddle.io import DistributedBatchSampler
+from ronda._library import native
 from ronda.paddle import fleet
 
 sys.path.insert(0, "examples")
@@ -57,6 +59,21 @@ def own_and_all(steps: int) -> "tuple[list[list[int]], list[list[int]]]":
     size, rank = fleet.worker_num(), fleet.worker_index()
     step = [list(range(i * size * SHARE, (i + 1) * size * SHARE)) for i in range(steps)]
     return [each[rank * SHARE : (rank + 1) * SHARE] for each in step], step
+
+
+class AwaitTensors(paddle.autograd.PyLayer):
+    """The identity. Its backward waits until the rank has reduced so many tensors more."""
+
+    @staticmethod
+    def forward(ctx, value, count):
+        ctx.count = native.statistics()["tensors"] + count
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        while native.statistics()["tensors"] < ctx.count:
+            time.sleep(0)
+        return gradient
 
 
 class FleetTest(unittest.TestCase):
@@ -153,6 +170,61 @@ class FleetTest(unittest.TestCase):
         optimizer.step()
         expected = before - 1 / fleet.worker_num()
         np.testing.assert_allclose(other.weight.numpy(), expected, rtol=1e-5)
+
+    def test_gradients_travel_while_backward_goes_on(self):
+        first, last = paddle.nn.Linear(3, 3), paddle.nn.Linear(3, 1)
+        model = fleet.distributed_model(paddle.nn.LayerList([first, last]))
+        sgd = paddle.optimizer.SGD(1.0, parameters=model.parameters())
+        optimizer = fleet.distributed_optimizer(sgd)
+        ones = paddle.ones([1, 3])
+        last(first(ones)).sum().backward()  # from here on the optimizer knows the step
+        optimizer.step()
+        optimizer.clear_grad()
+        weight = last.weight.numpy()
+        hidden = first(ones)
+        # Backward goes on with `first` when both gradients of `last` are reduced, or else never.
+        last(AwaitTensors.apply(hidden, 2)).sum().backward()
+        average = sum(ronda.allgather_object(hidden.numpy())) / fleet.worker_num()
+        np.testing.assert_allclose(last.weight.grad.numpy(), average.T, rtol=1e-5)
+        optimizer.step()
+        np.testing.assert_allclose(last.weight.numpy(), weight - average.T, rtol=1e-4, atol=1e-5)
+
+    def test_several_backward_passes_add_up_before_they_travel(self):
+        own, everyone = own_and_all(steps=6)
+        model = fleet.distributed_model(same_lenet())
+        optimizer = fleet.distributed_optimizer(momentum(model))
+        alone = same_lenet()
+        reference = momentum(alone)
+        for of, by, indices in ((model, optimizer, own), (alone, reference, everyone)):
+            data = batches(indices)
+            for step in range(3):
+                for images, labels in data[2 * step : 2 * step + 2]:
+                    F.cross_entropy(of(images), labels).backward()
+                by.step()
+                by.clear_grad()
+        np.testing.assert_allclose(parameters(model), parameters(alone), atol=2e-5)
+
+    def test_a_gradient_that_was_reduced_is_not_added_to(self):
+        layer = fleet.distributed_model(paddle.nn.Linear(2, 1))
+        sgd = paddle.optimizer.SGD(1.0, parameters=layer.parameters())
+        optimizer = fleet.distributed_optimizer(sgd)
+        loss = lambda: layer(paddle.ones([1, 2])).sum()  # noqa: E731
+        loss().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        loss().backward()
+        optimizer.clear_grad()  # the program leaves this pass out
+        before = layer.bias.numpy()
+        loss().backward()
+        loss().backward()
+        with self.assertRaisesRegex(ValueError, "by more than 1 backward passes.*clear_grad"):
+            optimizer.step()
+        np.testing.assert_array_equal(layer.bias.numpy(), before)
+        optimizer.clear_grad()
+        loss().backward()
+        loss().backward()
+        optimizer.step()  # the optimizer knows now that two passes may come
+        np.testing.assert_allclose(layer.bias.numpy(), before - 2, rtol=1e-5)
 
     def test_the_optimizer_is_paddles_otherwise(self):
         layer = paddle.nn.Linear(2, 2)

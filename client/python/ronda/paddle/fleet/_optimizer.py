@@ -6,23 +6,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import paddle  # type: ignore[import-not-found]
-
-from ronda import _rows
-from ronda._library import native
-from ronda.handles import Handle
-from ronda.paddle._tensors import description
+from ronda.paddle.fleet._gradients import GradientReducer
 from ronda.paddle.fleet._strategy import DistributedStrategy
 from ronda.types import Wire
 
 
 class DistributedOptimizer:
-    """The result of fleet.distributed_optimizer(). Its step() first reduces all gradients in place,
-    and then calls the optimizer. Attributes that it lacks are those of the optimizer.
+    """The result of fleet.distributed_optimizer(). Its step() applies the reduced gradients.
+    Attributes that it lacks are those of the optimizer.
 
-    A parameter without a gradient on this rank takes part with zeros. With `gradient_merge`, only
-    each k-th step() reduces and applies the sum of the backward passes, and clear_grad() does
-    nothing between.
+    Gradients are reduced in place: in the first step by step(), and from then on while backward
+    goes on, so that they are reduced when backward() returns. A parameter without a gradient on
+    this rank takes part with zeros. With `gradient_merge`, only each k-th step() reduces and
+    applies the sum of the backward passes, and clear_grad() does nothing between.
     """
 
     def __init__(self, optimizer: Any, strategy: DistributedStrategy) -> None:
@@ -32,10 +28,11 @@ class DistributedOptimizer:
             strategy: the settings.
         """
         self._optimizer = optimizer
-        self._op = strategy.op()
-        self._wire = Wire.FP16 if strategy.fp16_allreduce else Wire.NONE
-        self._passes, self._prescale = strategy.merging()
+        wire = Wire.FP16 if strategy.fp16_allreduce else Wire.NONE
+        self._passes, prescale = strategy.merging()
         self._done = 0  # passes of this step, so far
+        self._reducer = GradientReducer(strategy.op(), wire, prescale)
+        self._reducer.watch(self._parameters())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._optimizer, name)
@@ -45,7 +42,8 @@ class DistributedOptimizer:
 
         Raises:
             RondaError: a reduction has failed, and the optimizer has not been called.
-            ValueError: Ronda does not support a gradient.
+            ValueError: Ronda does not support a gradient, or more backward passes than in any
+                earlier step have computed it.
         """
         self._done += 1
         if self._done < self._passes:
@@ -63,36 +61,14 @@ class DistributedOptimizer:
     def clear_grad(self, set_to_zero: bool = True) -> None:
         """Clears the gradients, unless more passes will add to them."""
         if self._done == 0:
+            self._reducer.begin_step()
             self._optimizer.clear_grad(set_to_zero)
 
     clear_gradients = clear_grad
 
     def reduce_gradients(self) -> None:
         """Reduces the gradients of all trainable parameters, in place, and waits."""
-        handles = []
-        for parameter in self._parameters():
-            if parameter.stop_gradient:
-                continue
-            if parameter.grad is None:
-                parameter.grad = paddle.zeros_like(parameter)
-            handles.append(self._submit(parameter.name, parameter.grad))
-        for handle in handles:
-            handle.wait()
-
-    def _submit(self, name: str, gradient: Any) -> Handle:
-        dtype, shape, address = description(gradient, f"the gradient of {name}")
-        row = _rows.allreduce(
-            name=f"fleet.gradient.{name}",
-            dtype=dtype,
-            shape=shape,
-            input=address,
-            output=address,
-            keep=gradient,
-            op=int(self._op),
-            compression=int(self._wire),
-            prescale=self._prescale,
-        )
-        return Handle(native.allreduce_async(*row), lambda _: None)
+        self._reducer.reduce(self._parameters())
 
     def _parameters(self) -> list[Any]:
         """In the order of the optimizer, which may have them in groups."""

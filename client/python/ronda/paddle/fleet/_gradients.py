@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Reduces the gradients of Paddle's parameters while backward computes them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import paddle  # type: ignore[import-not-found]
+from paddle.base import core  # type: ignore[import-not-found]
+
+from ronda import _rows
+from ronda._library import native
+from ronda.handles import Handle
+from ronda.paddle._tensors import description
+from ronda.types import ReduceOp, Wire
+
+
+class Gradient:
+    """The gradient of a parameter in the present step."""
+
+    def __init__(self, parameter: Any) -> None:
+        self.parameter = parameter
+        self.passes = 0  # backward passes of this step that have added to it
+        self.usual = 0  # the most passes of a step so far
+        self.handle: Handle | None = None  # of its reduction in this step
+
+
+class GradientReducer:
+    """Reduces gradients in place, in every step.
+
+    The first step shows how many backward passes add to each gradient. In later steps a hook
+    submits the gradient after so many passes, while backward goes on. When backward() returns,
+    these gradients are reduced. reduce() submits all others. The other ranks need not do the same,
+    because tensors are matched by name.
+    """
+
+    def __init__(self, op: ReduceOp, wire: Wire, prescale: float) -> None:
+        """
+        Args:
+            op: how the ranks' gradients become one.
+            wire: the format in which they travel.
+            prescale: a factor of each rank's gradients.
+        """
+        self._op = op
+        self._wire = wire
+        self._prescale = prescale
+        self._gradients: dict[int, Gradient] = {}  # by the id of the parameter
+        self._is_queued = False  # backward will call _end_backward()
+        self._failure: Exception | None = None  # of a hook; raised by reduce()
+
+    def watch(self, parameters: list[Any]) -> None:
+        """Installs hooks on the parameters that have none and are trainable."""
+        for parameter in parameters:
+            if parameter.stop_gradient or id(parameter) in self._gradients:
+                continue
+            gradient = self._gradients[id(parameter)] = Gradient(parameter)
+            _reduced[id(parameter)] = gradient
+            # Paddle keeps a hook as long as the parameter.
+            parameter._register_backward_hook(_weakly(self, GradientReducer._computed, gradient))
+
+    def _computed(self, gradient: Gradient) -> None:
+        """Called when backward has added to the gradient. Paddle would replace an exception."""
+        if _reduced.get(id(gradient.parameter)) is not gradient:
+            return  # another optimizer, which was made later, reduces it
+        gradient.passes += 1
+        if gradient.usual == 0 or gradient.passes < gradient.usual or self._failure is not None:
+            return
+        try:
+            if gradient.passes > gradient.usual:
+                raise ValueError(_TOO_OFTEN % (gradient.parameter.name, gradient.usual))
+            self._submit(gradient)
+            if not self._is_queued:
+                self._is_queued = True
+                core.eager._add_backward_final_hook(_weakly(self, GradientReducer._end_backward))
+        except Exception as error:
+            self._failure = error
+
+    def _end_backward(self) -> None:
+        """The program may read and change the gradients when backward() has returned."""
+        self._is_queued = False
+        self._settle()
+
+    def reduce(self, parameters: list[Any]) -> None:
+        """Reduces the gradients of this step that are not reduced yet, waits, and begins the next
+        step. A gradient that does not exist becomes zeros.
+
+        Args:
+            parameters: those of the optimizer.
+
+        Raises:
+            RondaError: a reduction has failed.
+            ValueError: Ronda does not support a gradient, or it was computed too often.
+        """
+        self.watch(parameters)
+        try:
+            if self._failure is not None:
+                raise self._failure
+            gradients = [self._gradients[id(each)] for each in parameters if not each.stop_gradient]
+            for gradient in gradients:
+                if gradient.handle is None:
+                    if gradient.parameter.grad is None:
+                        gradient.parameter.grad = paddle.zeros_like(gradient.parameter)
+                    self._submit(gradient)
+            for gradient in gradients:
+                assert gradient.handle is not None
+                gradient.handle.wait()
+        finally:
+            self.begin_step()
+
+    def begin_step(self) -> None:
+        """Drops the reductions of this step, after they have ended."""
+        self._settle()
+        self._failure = None
+        self._is_queued = False
+        for gradient in self._gradients.values():
+            gradient.usual = max(gradient.usual, gradient.passes)
+            gradient.passes = 0
+            gradient.handle = None
+
+    def _settle(self) -> None:
+        for gradient in self._gradients.values():
+            if gradient.handle is not None:
+                gradient.handle.settle()
+
+    def _submit(self, gradient: Gradient) -> None:
+        name, value = gradient.parameter.name, gradient.parameter.grad
+        dtype, shape, address = description(value, f"the gradient of {name}")
+        row = _rows.allreduce(
+            name=f"fleet.gradient.{name}",
+            dtype=dtype,
+            shape=shape,
+            input=address,
+            output=address,
+            keep=value,
+            op=int(self._op),
+            compression=int(self._wire),
+            prescale=self._prescale,
+        )
+        gradient.handle = Handle(native.allreduce_async(*row), lambda _: None)
+
+
+def _weakly(
+    reducer: GradientReducer, method: Callable[..., None], *arguments: Any
+) -> Callable[..., None]:
+    """A hook that calls the method, unless the reducer is gone."""
+    reference = weakref.ref(reducer)
+    held = [weakref.ref(each) for each in arguments]
+
+    def hook(*_: Any) -> None:
+        reducer = reference()
+        if reducer is not None:
+            method(reducer, *(each() for each in held))
+
+    return hook
+
+
+_TOO_OFTEN = (
+    "the gradient of %s was computed by more than %d backward passes, the most of any step before,"
+    " and is reduced already: call step() or clear_grad() of its optimizer first, or add passes up"
+    " with gradient_merge"
+)
+# The last reducer's Gradient, by the id of each parameter.
+_reduced: weakref.WeakValueDictionary[int, Gradient] = weakref.WeakValueDictionary()
