@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Finds the epochs of a job on this host through the kernel: every rank holds a descriptor of its job's shared memory.
-// The name of that memory contains the job and the epoch, and the kernel knows it even after it is gone from /dev/shm.
+// The name of that descriptor's file contains the job and the epoch. The kernel shows it in /proc/PID/fd.
 #ifndef RONDA_RUNTIME_SHM_EPOCH_SEARCH_H_
 #define RONDA_RUNTIME_SHM_EPOCH_SEARCH_H_
 
@@ -16,11 +16,12 @@
 
 namespace ronda {
 
-// The name of a job's shared memory in an epoch: "/ronda-<job id>", or "/ronda-<job id>@<epoch>" after the first.
+// The name of a job's shared memory and of the link to it in an epoch: "/ronda-<job id>", or "/ronda-<job id>@<epoch>"
+// after the first.
 std::string ShmNameOf(absl::string_view job_id, int64_t epoch);
 
-// The epoch in `target`, the target of a link in /proc/PID/fd: "/dev/shm/ronda-<job id>@3 (deleted)". nullopt if it is
-// no shared memory of that job.
+// The epoch in `target`, the target of a link in /proc/PID/fd: "/memfd:ronda-shm/ronda-<job id>@3 (deleted)". nullopt
+// if it is no shared memory of that job.
 std::optional<int64_t> EpochInLink(absl::string_view target, absl::string_view job_id);
 
 // A process that is in an epoch of the job.

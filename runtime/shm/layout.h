@@ -58,7 +58,7 @@ class FailureRecord {
 inline constexpr size_t kCacheLineBytes = 64;
 inline constexpr size_t kShmPageBytes = 4096;
 inline constexpr uint64_t kShmMagic = 0x314d4853444e4f52;  // "RONDSHM1"
-inline constexpr uint32_t kShmLayoutVersion = 7;
+inline constexpr uint32_t kShmLayoutVersion = 8;
 inline constexpr int kShmMinSlotCount = 3;
 inline constexpr int kShmMaxRanks = 1024;
 inline constexpr size_t kShmRingBytes = size_t{64} << 10;
@@ -82,10 +82,9 @@ absl::Status Validate(const ShmGeometry& geometry);
 enum class ShmPhase : uint32_t { kAttaching = 0, kRunning = 1 };
 
 struct ShmHeader {
-  std::atomic<uint64_t> magic;  // stored last by the creator: it publishes the rest of this group
+  // Constant once other ranks can find the memory.
+  uint64_t magic;
   uint32_t layout_version;
-  int32_t creator_pid;
-  uint64_t creator_start_time;
   uint64_t total_bytes;
   uint64_t slot_bytes;
   uint32_t size;

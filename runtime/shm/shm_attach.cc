@@ -9,13 +9,10 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <optional>
-#include <system_error>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -25,6 +22,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/monitor/peer_monitor.h"
 #include "runtime/shm/epoch_search.h"
+#include "runtime/shm/shm_link.h"
 
 namespace ronda {
 namespace {
@@ -33,8 +31,7 @@ namespace {
 constexpr absl::string_view kLonger = " (RONDA_START_TIMEOUT, rondarun --start-timeout)";
 
 constexpr absl::string_view kRemedy =
-    ": remove what is not needed there, make it larger (mount -o remount,size=..., or docker run --shm-size=...), "
-    "or run fewer ranks on this host";
+    ": end other programs, give the container more (docker run --memory, --shm-size), or run fewer ranks on this host";
 
 constexpr absl::Duration kOpenInterval = absl::Milliseconds(1);
 constexpr absl::Duration kAliveCheckInterval = absl::Milliseconds(50);
@@ -44,21 +41,14 @@ constexpr absl::Duration kPausePerRank = absl::Microseconds(100);
 
 // `wanted` has larger slots than the memory if these did not fit.
 void InitializeHeader(const ShmView& view, const ShmGeometry& wanted) {
-  const ProcessId self = ThisProcess();
   const ShmGeometry& geometry = view.geometry();
   ShmHeader& header = view.header();
+  header.magic = kShmMagic;
   header.layout_version = kShmLayoutVersion;
-  header.creator_pid = self.pid;
-  header.creator_start_time = self.start_time;
   header.total_bytes = ShmView::TotalBytes(wanted);
   header.slot_bytes = geometry.slot_bytes;
   header.size = static_cast<uint32_t>(geometry.size);
   header.slot_count = static_cast<uint32_t>(geometry.slot_count);
-  header.magic.store(kShmMagic, std::memory_order_release);
-}
-
-ProcessId CreatorOf(const ShmHeader& header) {
-  return {.pid = header.creator_pid, .start_time = header.creator_start_time};
 }
 
 void AddOwnCpus(ShmHeader& header) {
@@ -96,39 +86,14 @@ std::string MissingRanks(const ShmView& view) {
                       view.geometry().size);
 }
 
-// Whether no process waits any more for ranks to attach. If the file is younger than `may_be_new`, its creator may have
-// made it but not locked it yet. Returns false in doubt: another container may have the creator's pid.
-bool IsLeftover(const ShmFile& file, absl::Duration may_be_new) {
-  if (file.HasCreator()) return false;
-  const bool is_new = file.Age() <= may_be_new;
-  if (file.Size() < kShmPageBytes) return !is_new;
-  const absl::StatusOr<std::shared_ptr<ShmMapping>> page = file.Map(kShmPageBytes);
-  if (!page.ok()) return false;
-  const ShmHeader& header = *static_cast<const ShmHeader*>((*page)->base());
-  const bool is_prepared = header.magic.load(std::memory_order_acquire) == kShmMagic;
-  return is_prepared ? !IsAlive(CreatorOf(header)) : !is_new;
+std::vector<std::string> WithMemfd(std::vector<std::string> folders) {
+  folders.insert(folders.begin(), "");
+  return folders;
 }
 
-// Removes the files in a folder that this user's jobs left when they were killed while their ranks attached.
-void RemoveLeftovers(const std::string& folder, const std::string& job_id, int64_t epoch) {
-  std::error_code error;
-  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const std::string path = it->path().string();
-    if (!absl::StartsWith(path, absl::StrCat(folder, ShmNameOf("", 0)))) continue;
-    const absl::StatusOr<ShmFile> file = ShmFile::Open(path);
-    // No process creates a file of an earlier epoch of this job any more.
-    const std::optional<int64_t> its_epoch = EpochInLink(path, job_id);
-    const bool is_past = its_epoch.has_value() && *its_epoch < epoch;
-    const absl::Duration may_be_new = is_past ? -absl::InfiniteDuration() : absl::Minutes(1);
-    if (file.ok() && IsLeftover(*file, may_be_new)) file->Unlink();
-  }
-}
-
-// " (ulimit -f: its files have at most 65536 bytes; raise it)", if this process has such a limit.
-std::string FileLimit() {
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
-  return absl::StrCat(" (ulimit -f: its files have at most ", limit.rlim_cur, " bytes; raise it)");
+absl::Status NotThisVersion(const std::string& path) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      path, " leads to shared memory that was not made by this version of Ronda: give every rank the same version"));
 }
 
 class Attachment {
@@ -137,6 +102,7 @@ class Attachment {
       : options_(options),
         geometry_(options.geometry),
         folders_(ShmFolders()),
+        places_(WithMemfd(folders_)),
         name_(ShmNameOf(options.job_id, options.epoch)),
         deadline_(SteadyNow() + options.timeout),
         epochs_(options.job_id, options.epoch, {.rank = options.self.rank, .size = options.geometry.size},
@@ -147,31 +113,28 @@ class Attachment {
   const ShmGeometry& geometry() const { return geometry_; }
 
  private:
-  // The file in a folder, or why it is not there.
-  struct Attempt {
-    std::optional<ShmFile> file = {};  // also set if it has no memory
-    int allocation_error = 0;          // an errno
-    absl::Status status = {};
-    bool is_final = false;  // whether no other folder is tried
-  };
-  // Makes the file in the first folder that can hold it, and sets geometry_.
+  // Makes the memory in the first of places_ that can hold it, and sets geometry_. If none can, the other ranks are
+  // told.
   absl::StatusOr<ShmFile> MakeFile();
-  // Makes the file in a folder, with smaller slots if the wanted ones do not fit. Sets geometry_. `lack`: what
-  // DescribeLack returned for the folder.
-  Attempt MakeFileIn(const std::string& folder, const std::string& lack);
-  absl::StatusOr<ShmFile> ReplaceFileOfDead(const std::string& path);
+  // Allocates the memory, with smaller slots if the wanted ones do not fit. Sets geometry_. Returns 0, or an errno.
   int Allocate(const ShmFile& file);
+  // Shows the other ranks `link` in the first of folders_ that takes it, whose link is then path_.
+  absl::Status Publish(const ShmLink& link);
+  // Shows the other ranks for a while why there is no memory.
+  void Refuse(int error_number);
+  // " (ulimit -f: its files have at most 65536 bytes; raise it)", if this process may not have a file of that size.
+  std::string FileLimit() const;
   // "/dev/shm has 65536 bytes available, the job needs 1048576"
-  std::string DescribeLack(const std::string& folder) const;
-  // Warns the user if the memory is not in the first folder, or is smaller than wanted. `reasons`: why each earlier
-  // folder was not used; `lack`: as for MakeFileIn.
-  void WarnOf(const std::string& folder, const std::string& lack, const std::vector<std::string>& reasons) const;
+  std::string DescribeLack(const std::string& place) const;
+  // Warns the user if the memory may be slow, or is smaller than wanted. `lack`: of the place, before the memory was
+  // made; `reasons`: why each earlier place was not used.
+  void WarnOf(const std::string& place, const std::string& lack, const std::vector<std::string>& reasons) const;
   absl::Status WaitForAllToAttach(const ShmView& view);
 
-  // Returns the job's memory once its creator has prepared it, and nullptr before that.
+  // Returns the job's memory once rank 0 has published it, and nullptr before that.
   absl::StatusOr<std::shared_ptr<ShmMapping>> TryToJoin();
   absl::StatusOr<std::shared_ptr<ShmMapping>> TryToJoinIn(const std::string& folder);
-  absl::Status CheckOrigin(const ShmHeader& header, const std::string& path) const;
+  absl::Status RefusalOf(const ShmLink& link) const;
   absl::Status CheckSizes(const ShmFile& file, ShmHeader& header);
   absl::Status WaitUntilRunning(const ShmView& view);
 
@@ -191,9 +154,13 @@ class Attachment {
   std::string DescribeOtherEpoch() const;
 
   const ShmAttachOptions& options_;
-  ShmGeometry geometry_;  // of the memory, once this rank knows
-  const std::vector<std::string> folders_;
-  const std::string name_;  // of the file, in one of the folders
+  ShmGeometry geometry_;                    // of the memory, once this rank knows
+  const std::vector<std::string> folders_;  // for the link
+  const std::vector<std::string> places_;   // for the memory: "" for a memfd, and folders_
+  const std::string name_;                  // of the link, in one of the folders
+  std::string path_;                        // of the link, once rank 0 has made it
+  ProcessId creator_;                       // of the memory, once this rank has found it
+  std::string obstacle_;                    // why this rank did not use a link that it has found
   const absl::Time deadline_;
   EpochSearch epochs_;
 };
@@ -201,16 +168,17 @@ class Attachment {
 absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsCreator() {
   RONDA_ASSIGN_OR_RETURN(const ShmFile file, MakeFile());
   absl::StatusOr<std::shared_ptr<ShmMapping>> mapping = file.Map(ShmView::TotalBytes(geometry_));
-  absl::Status status = mapping.status();
-  if (status.ok()) {
-    const ShmView view((*mapping)->base(), geometry_);
-    InitializeHeader(view, options_.geometry);
-    status = Claim(view, options_.self.rank);
-    if (status.ok()) status = WaitForAllToAttach(view);
-  }
-  file.Unlink();
+  if (!mapping.ok()) Refuse(ENOMEM);
+  RONDA_RETURN_IF_ERROR(mapping.status());
+  const ShmView view((*mapping)->base(), geometry_);
+  InitializeHeader(view, options_.geometry);
+  RONDA_RETURN_IF_ERROR(Claim(view, options_.self.rank));
+  const ShmLink link = ShmLinkOfThisProcess(file.descriptor(), 0);
+  RONDA_RETURN_IF_ERROR(Publish(link));
+  const absl::Status status = WaitForAllToAttach(view);
+  RemoveShmLink(path_, link);
   RONDA_RETURN_IF_ERROR(status);
-  ShmHeader& header = ShmView((*mapping)->base(), geometry_).header();
+  ShmHeader& header = view.header();
   header.phase.store(static_cast<uint32_t>(ShmPhase::kRunning), std::memory_order_release);
   FutexWake(header.phase);
   return mapping;
@@ -218,68 +186,63 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsCreator() {
 
 absl::StatusOr<ShmFile> Attachment::MakeFile() {
   std::vector<std::string> reasons;
-  Attempt first;  // the first attempt that failed for lack of memory
-  absl::StatusCode code = absl::StatusCode::kOk;
+  int first_error = 0;
+  for (const std::string& place : places_) {
+    const std::string lack = DescribeLack(place);
+    ShmFile file;
+    int error_number = file.Create(place, name_);
+    if (error_number != 0 && place.empty()) continue;  // where the system refuses memfds, folders do as well
+    if (error_number == 0) error_number = Allocate(file);
+    if (error_number == 0) {
+      WarnOf(place, lack, reasons);
+      return file;
+    }
+    if (first_error == 0) first_error = error_number;
+    const std::string where = place.empty() ? "" : absl::StrCat(" in ", place);
+    reasons.push_back(error_number == ENOSPC ? lack
+                                             : absl::StrCat("cannot allocate shared memory", where, FileLimit(), ": ",
+                                                            std::strerror(error_number)));
+    if (error_number == EFBIG) break;  // the limit is the same everywhere
+  }
+  Refuse(first_error);
+  return absl::Status(absl::ErrnoToStatusCode(first_error),
+                      absl::StrCat(absl::StrJoin(reasons, "; "), first_error == EFBIG ? "" : kRemedy));
+}
+
+std::string Attachment::FileLimit() const {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || ShmView::TotalBytes(options_.geometry) <= limit.rlim_cur) return "";
+  return absl::StrCat(" (ulimit -f: its files have at most ", limit.rlim_cur, " bytes; raise it)");
+}
+
+std::string Attachment::DescribeLack(const std::string& place) const {
+  return absl::StrCat(DescribeFree(place), ", the job needs ", ShmView::TotalBytes(options_.geometry));
+}
+
+absl::Status Attachment::Publish(const ShmLink& link) {
+  std::vector<std::string> reasons;
   for (const std::string& folder : folders_) {
-    RemoveLeftovers(folder, options_.job_id, options_.epoch);
-    const std::string lack = DescribeLack(folder);
-    Attempt attempt = MakeFileIn(folder, lack);
-    if (attempt.status.ok()) {
-      if (first.file.has_value()) first.file->Unlink();
-      WarnOf(folder, lack, reasons);
-      return *std::move(attempt.file);
-    }
-    if (attempt.is_final) return attempt.status;
-    reasons.emplace_back(attempt.status.message());
-    if (code == absl::StatusCode::kOk) code = attempt.status.code();
-    if (attempt.file.has_value() && first.file.has_value()) attempt.file->Unlink();
-    if (attempt.file.has_value() && !first.file.has_value()) first = std::move(attempt);
+    RemoveShmLeftovers(folder);
+    path_ = folder + name_;
+    const absl::Status status = PublishShmLink(path_, link);
+    if (status.ok() || absl::IsAlreadyExists(status)) return status;
+    reasons.emplace_back(status.message());
   }
-  if (first.file.has_value()) {
-    first.file->Refuse(first.allocation_error);
-    absl::SleepFor(std::min(options_.refusal_time, options_.timeout));
-    first.file->Unlink();
-  }
-  return absl::Status(code, absl::StrCat(absl::StrJoin(reasons, "; "), first.allocation_error == EFBIG ? "" : kRemedy));
+  return absl::PermissionDeniedError(
+      absl::StrCat("no folder can show the ranks where their shared memory is: ", absl::StrJoin(reasons, "; "),
+                   ": set TMPDIR to a folder in which the ranks may make files"));
 }
 
-std::string Attachment::DescribeLack(const std::string& folder) const {
-  return absl::StrCat(DescribeFree(folder), ", the job needs ", ShmView::TotalBytes(options_.geometry));
-}
-
-Attachment::Attempt Attachment::MakeFileIn(const std::string& folder, const std::string& lack) {
-  const std::string path = folder + name_;
-  geometry_ = options_.geometry;
-  absl::StatusOr<ShmFile> file = ShmFile::Create(path);
-  const bool is_taken = absl::IsAlreadyExists(file.status());
-  if (is_taken) file = ReplaceFileOfDead(path);
-  if (!file.ok()) return {.status = file.status(), .is_final = is_taken};
-  const int error_number = Allocate(*file);
-  if (error_number == 0) return {.file = *std::move(file)};
-  return {.file = *std::move(file),
-          .allocation_error = error_number,
-          .status = error_number == ENOSPC
-                        ? absl::ResourceExhaustedError(lack)
-                        : absl::ErrnoToStatus(error_number, absl::StrCat("cannot allocate ", path, FileLimit()))};
-}
-
-absl::StatusOr<ShmFile> Attachment::ReplaceFileOfDead(const std::string& path) {
-  absl::StatusOr<ShmFile> old = ShmFile::Open(path);
-  if (absl::IsPermissionDenied(old.status())) return old.status();
-  if (old.ok() && old->Size() >= kShmPageBytes) {
-    RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmMapping> page, old->Map(kShmPageBytes));
-    const ShmHeader& header = *static_cast<const ShmHeader*>(page->base());
-    // The file was left behind by a job that was killed while its ranks attached.
-    if (header.magic.load(std::memory_order_acquire) == kShmMagic && !IsAlive(CreatorOf(header))) {
-      old->Unlink();
-      return ShmFile::Create(path);
-    }
-  }
-  return absl::AlreadyExistsError(absl::StrCat(
-      path, " exists: another job has the same id, or a killed job left it behind, and then it can be removed"));
+void Attachment::Refuse(int error_number) {
+  const ShmLink link = ShmLinkOfThisProcess(-1, error_number);
+  // If there is no link either, the other ranks wait until their deadline.
+  if (!Publish(link).ok()) return;
+  absl::SleepFor(std::min(options_.refusal_time, options_.timeout));
+  RemoveShmLink(path_, link);
 }
 
 int Attachment::Allocate(const ShmFile& file) {
+  geometry_ = options_.geometry;
   int error_number = file.Allocate(ShmView::TotalBytes(geometry_));
   while ((error_number == ENOSPC || error_number == EFBIG) && geometry_.slot_bytes > kShmPageBytes) {
     geometry_.slot_bytes = std::max(geometry_.slot_bytes / 2 / kShmPageBytes, size_t{1}) * kShmPageBytes;
@@ -288,17 +251,21 @@ int Attachment::Allocate(const ShmFile& file) {
   return error_number;
 }
 
-void Attachment::WarnOf(const std::string& folder, const std::string& lack,
+void Attachment::WarnOf(const std::string& place, const std::string& lack,
                         const std::vector<std::string>& reasons) const {
-  if (!reasons.empty()) {
+  const bool is_in_memory = place.empty() || place == folders_.front();
+  if (!is_in_memory) {
     Log(LogLevel::kWarning, options_.self.rank,
-        absl::StrCat(absl::StrJoin(reasons, "; "), ": the ranks share memory in ", folder,
+        absl::StrCat(absl::StrJoin(reasons, "; "), ": the ranks share memory in ", place,
                      " instead, which may be slower. To mend it", kRemedy));
   }
   if (geometry_ == options_.geometry) return;
+  const std::string limit = FileLimit();
+  const std::string cause = limit.empty() ? lack : absl::StrCat("the job's shared memory is too large", limit);
   Log(LogLevel::kWarning, options_.self.rank,
-      absl::StrCat(lack, FileLimit(), ": it goes on with pieces of ", geometry_.slot_bytes, " bytes instead of ",
-                   options_.geometry.slot_bytes, ", which is slower. To mend it", kRemedy));
+      absl::StrCat(cause, ": it goes on with pieces of ", geometry_.slot_bytes, " bytes instead of ",
+                   options_.geometry.slot_bytes, ", which is slower",
+                   limit.empty() ? absl::StrCat(". To mend it", kRemedy) : ""));
 }
 
 absl::Status Attachment::CheckEpoch() {
@@ -341,7 +308,7 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsJoiner() {
       return absl::DeadlineExceededError(absl::StrCat(
           "rank 0 has not called init within ", absl::FormatDuration(options_.timeout), " (rank ", options_.self.rank,
           " waited for ", absl::StrJoin(folders_, " or "), name_, "): it has not started, needs longer", kLonger,
-          ", or does not see these folders", DescribeOtherEpoch()));
+          ", or does not see these folders", obstacle_, DescribeOtherEpoch()));
     }
     RONDA_RETURN_IF_ERROR(CheckEpoch());
     absl::SleepFor(PauseOf(kOpenInterval));
@@ -363,32 +330,37 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::TryToJoin() {
 absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::TryToJoinIn(const std::string& folder) {
   const std::shared_ptr<ShmMapping> not_yet;
   const std::string path = folder + name_;
-  absl::StatusOr<ShmFile> file = ShmFile::Open(path);
+  const absl::StatusOr<ShmLink> link = ReadShmLink(path);
+  if (absl::IsNotFound(link.status())) return not_yet;
+  if (absl::IsPermissionDenied(link.status())) {
+    // Anyone can make a link. So it does not keep this rank from finding rank 0's link in another folder.
+    obstacle_ = absl::StrCat("; ", link.status().message());
+    return not_yet;
+  }
+  RONDA_RETURN_IF_ERROR(link.status());
+  if (IsLeftover(path, *link)) return not_yet;
+  if (link->descriptor < 0) return RefusalOf(*link);
+  const absl::StatusOr<ShmFile> file = ShmFile::Open(link->Target());
   if (absl::IsNotFound(file.status())) return not_yet;
   RONDA_RETURN_IF_ERROR(file.status());
-  if (const int error_number = file->RefusedWith(); error_number != 0) {
-    const std::string why = error_number == EFBIG ? FileLimit() : absl::StrCat(": ", DescribeLack(folder), kRemedy);
-    return absl::ResourceExhaustedError(
-        absl::StrCat("rank 0 could not allocate the job's shared memory (", std::strerror(error_number), ")", why));
-  }
-  if (file->Size() < kShmPageBytes) return not_yet;
+  creator_ = link->creator;
+  if (file->Size() < kShmPageBytes) return NotThisVersion(path);
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmMapping> page, file->Map(kShmPageBytes));
   ShmHeader& header = *static_cast<ShmHeader*>(page->base());
-  if (header.magic.load(std::memory_order_acquire) == 0) return not_yet;
-  RONDA_RETURN_IF_ERROR(CheckOrigin(header, path));
-  // The file was left behind by a killed job; this job's creator is about to replace it.
-  if (!IsAlive(CreatorOf(header))) return not_yet;
+  if (header.magic != kShmMagic || header.layout_version != kShmLayoutVersion) return NotThisVersion(path);
   RONDA_RETURN_IF_ERROR(CheckSizes(*file, header));
   geometry_.slot_bytes = header.slot_bytes;
   return file->Map(ShmView::TotalBytes(geometry_));
 }
 
-absl::Status Attachment::CheckOrigin(const ShmHeader& header, const std::string& path) const {
-  if (header.magic.load(std::memory_order_acquire) == kShmMagic && header.layout_version == kShmLayoutVersion) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat(path, " is damaged, or was not made by this version of Ronda; if no job is using it, remove it"));
+absl::Status Attachment::RefusalOf(const ShmLink& link) const {
+  std::vector<std::string> free;
+  for (const std::string& place : places_) free.push_back(DescribeFree(place));
+  const std::string why = link.error_number == EFBIG ? FileLimit()
+                                                     : absl::StrCat(": ", absl::StrJoin(free, "; "), "; the job needs ",
+                                                                    ShmView::TotalBytes(options_.geometry), kRemedy);
+  return absl::ResourceExhaustedError(
+      absl::StrCat("rank 0 could not allocate the job's shared memory (", std::strerror(link.error_number), ")", why));
 }
 
 absl::Status Attachment::CheckSizes(const ShmFile& file, ShmHeader& header) {
@@ -414,9 +386,9 @@ absl::Status Attachment::WaitUntilRunning(const ShmView& view) {
   constexpr auto kAttaching = static_cast<uint32_t>(ShmPhase::kAttaching);
   while (header.phase.load(std::memory_order_acquire) == kAttaching) {
     if (header.failure.IsSet()) return header.failure.Get();
-    if (!IsAlive(CreatorOf(header))) {
+    if (!IsAlive(creator_)) {
       return absl::UnavailableError(
-          absl::StrCat(ToString({0, options_.self.host, header.creator_pid}), " died while the ranks came together"));
+          absl::StrCat(ToString({0, options_.self.host, creator_.pid}), " died while the ranks came together"));
     }
     if (IsLate()) {
       return absl::DeadlineExceededError(
@@ -437,6 +409,11 @@ absl::Status Attachment::FailAll(ShmHeader& header, const absl::Status& failure)
 }  // namespace
 
 absl::StatusOr<ShmAttached> AttachAllRanks(const ShmAttachOptions& options) {
+  if (options.geometry.size > 1 && ThisProcess().start_time == 0) {
+    return absl::FailedPreconditionError(
+        "cannot read /proc, through which the ranks of a host find their shared memory: mount it (mount -t proc proc "
+        "/proc), or set RONDA_BACKEND=tcp");
+  }
   Attachment attachment(options);
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<ShmMapping> mapping,
                          options.self.rank == 0 ? attachment.AsCreator() : attachment.AsJoiner());

@@ -29,17 +29,20 @@ struct ShmAttached {
   ShmGeometry geometry;  // of the mapping
 };
 
-// Connects the ranks of one host through one piece of shared memory. Rank 0 creates it in the first of ShmFolders()
-// that can hold it. Rank 0 logs a warning if that is not /dev/shm, or if only smaller slots fit. The other ranks wait
-// for the memory, check it, and enter their pid. When all ranks have attached, the name is removed, so that nothing
-// remains if the ranks are killed, and the call returns.
+// Connects the ranks of one host through one piece of shared memory. Rank 0 creates it without a name, as a memfd, or
+// where the system refuses that, as a removed file in the first of ShmFolders() that can hold it. Rank 0 logs a warning
+// if that is not /dev/shm, or if only smaller slots fit. It shows the other ranks the memory by a link (ShmLink) in the
+// first of ShmFolders() that takes one. The others wait for the link, open and check the memory, and enter their pid.
+// When all ranks have attached, the link is removed, and the call returns. If the ranks are killed before that, only
+// the link remains.
 //
 // Errors, with the same reason on every rank if there is memory to report it:
-//  - RESOURCE_EXHAUSTED if no folder has room for the smallest slots.
+//  - RESOURCE_EXHAUSTED if there is no room for the smallest slots.
 //  - DEADLINE_EXCEEDED that names the missing ranks.
 //  - ALREADY_EXISTS if another job has the name, or another process has the rank.
-//  - FAILED_PRECONDITION if the memory has another version or size, or if other processes are already in a later epoch
-//    of the job.
+//  - FAILED_PRECONDITION if the memory has another version or size, if other processes are already in a later epoch of
+//    the job, or if there is no /proc.
+//  - PERMISSION_DENIED if no folder takes the link, or if rank 0's process lets no other process open its memory.
 //  - UNAVAILABLE if rank 0 died.
 absl::StatusOr<ShmAttached> AttachAllRanks(const ShmAttachOptions& options);
 

@@ -3,7 +3,6 @@
 #include "runtime/shm/shm_file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -12,23 +11,21 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "runtime/base/clock.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "runtime/base/files.h"
 
 namespace ronda {
 namespace {
-
-// A size below a page means an errno (see Refuse) and no content.
-constexpr size_t kLargestRefusal = 4095;
-
-absl::Status FileError(absl::string_view what, const std::string& path, int error_number) {
-  return absl::ErrnoToStatus(error_number, absl::StrCat("cannot ", what, " ", path));
-}
 
 absl::StatusOr<std::shared_ptr<ShmMapping>> MapOrError(size_t bytes, int flags, int fd) {
   void* const base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
@@ -67,20 +64,27 @@ int TryToAllocate(int fd, size_t bytes) {
   return error_number;
 }
 
-absl::Status NotOurs(const std::string& path, const struct stat& info) {
-  return absl::PermissionDeniedError(
-      absl::StrFormat("%s belongs to user %d and has mode %04o and %d links, but the ranks of this job are user %d's, "
-                      "whose file has mode 0600 and one link: another user's job has the same id, or another user "
-                      "wants to take part; give this job another id (RONDA_JOB_ID), or remove the file",
-                      path, info.st_uid, info.st_mode & 07777, info.st_nlink, geteuid()));
+absl::Status CannotOpen(const std::string& path, int error_number) {
+  const std::string text = absl::StrCat("cannot open ", path, ", the shared memory of rank 0");
+  if (error_number != EACCES && error_number != EPERM) return absl::ErrnoToStatus(error_number, text);
+  return absl::PermissionDeniedError(absl::StrCat(
+      text,
+      ": its process lets no other process of its user do so, because its program has changed its user, has "
+      "capabilities of its own, or may not be read; start rank 0 without that, let it call "
+      "prctl(PR_SET_DUMPABLE, 1) before init, or set RONDA_BACKEND=tcp"));
 }
 
-absl::Status CannotOpen(const std::string& path, int error_number) {
-  struct stat info;
-  const bool is_there = lstat(path.c_str(), &info) == 0;
-  if (is_there && error_number == EACCES && info.st_uid != geteuid()) return NotOurs(path, info);
-  const absl::Status error = FileError("open", path, error_number);
-  return is_there || absl::IsNotFound(error) ? error : absl::NotFoundError(error.message());
+// "this host has 65536 bytes of memory available"
+std::string DescribeFreeMemory() {
+  const std::string file = ReadFile("/proc/meminfo").value_or("");
+  for (absl::string_view line : absl::StrSplit(file, '\n')) {
+    uint64_t kibibytes = 0;
+    if (absl::ConsumePrefix(&line, "MemAvailable:") && absl::ConsumeSuffix(&line, " kB") &&
+        absl::SimpleAtoi(line, &kibibytes)) {
+      return absl::StrCat("this host has ", kibibytes << 10, " bytes of memory available");
+    }
+  }
+  return "this host lacks memory";
 }
 
 }  // namespace
@@ -91,30 +95,39 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> ShmMapping::Anonymous(size_t bytes) 
 
 ShmMapping::~ShmMapping() { munmap(base_, bytes_); }
 
-absl::StatusOr<ShmFile> ShmFile::Create(const std::string& path) {
-  UniqueFd fd(open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
-  if (!fd.valid()) return FileError("create", path, errno);
-  flock(fd.get(), LOCK_SH);  // until this process ends: HasCreator()
-  return ShmFile(path, std::move(fd));
+int ShmFile::Create(const std::string& folder, const std::string& name) {
+  constexpr mode_t kMode = S_IRUSR | S_IWUSR;
+  const std::string path = folder + name;
+  // The prefix keeps the name apart from Ronda's other memfds, which have no '/'.
+  fd_.Reset(folder.empty() ? memfd_create(absl::StrCat("ronda-shm", name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING)
+                           : open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, kMode));
+  if (!fd_.valid()) return errno;
+  // If the process is killed here, the folder keeps an empty file, which ReadShmLink takes for a leftover.
+  const int result = folder.empty() ? fchmod(fd_.get(), kMode) : unlink(path.c_str());
+  return result == 0 ? 0 : errno;
 }
 
 absl::StatusOr<ShmFile> ShmFile::Open(const std::string& path) {
-  UniqueFd fd(open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  UniqueFd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!fd.valid()) return CannotOpen(path, errno);
-  // Any process that can write to the file can act as a rank of the job. So the file must belong to this user and be
-  // closed to all others.
+  // Any process that can write to the file can act as a rank of the job.
   struct stat info;
-  if (fstat(fd.get(), &info) != 0) return FileError("look at", path, errno);
-  const bool is_ours =
-      S_ISREG(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0 && info.st_nlink <= 1;
-  if (!is_ours) return NotOurs(path, info);
-  return ShmFile(path, std::move(fd));
+  if (fstat(fd.get(), &info) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot look at ", path));
+  if (S_ISREG(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0 && info.st_nlink == 0) {
+    return ShmFile(std::move(fd));
+  }
+  return absl::PermissionDeniedError(
+      absl::StrFormat("%s is a file of user %d with mode %04o and %d names; the memory of rank 0 is a file of user %d "
+                      "with mode 0600 and no name",
+                      path, info.st_uid, info.st_mode & 07777, info.st_nlink, geteuid()));
 }
 
 int ShmFile::Allocate(size_t bytes) const {
   const int error_number = TryToAllocate(fd_.get(), bytes);
-  if (error_number != 0 && ftruncate(fd_.get(), 0) != 0) return errno;  // frees the memory that was allocated
-  return error_number;
+  if (error_number != 0) return ftruncate(fd_.get(), 0) == 0 ? error_number : errno;  // frees what was allocated
+  // Files in folders cannot be sealed.
+  fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  return 0;
 }
 
 size_t ShmFile::Size() const {
@@ -122,39 +135,12 @@ size_t ShmFile::Size() const {
   return fstat(fd_.get(), &info) == 0 ? static_cast<size_t>(info.st_size) : 0;
 }
 
-absl::Duration ShmFile::Age() const {
-  struct stat info;
-  return fstat(fd_.get(), &info) == 0 ? CalendarNow() - absl::TimeFromTimespec(info.st_mtim) : absl::ZeroDuration();
-}
-
-bool ShmFile::HasCreator() const {
-  if (flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) return true;
-  flock(fd_.get(), LOCK_UN);
-  return false;
-}
-
 absl::StatusOr<std::shared_ptr<ShmMapping>> ShmFile::Map(size_t bytes) const {
   return MapOrError(bytes, MAP_SHARED | MAP_POPULATE, fd_.get());
 }
 
-void ShmFile::Refuse(int error_number) const {
-  // Extending a file needs no memory. If even that fails, the other ranks wait until their deadline.
-  [[maybe_unused]] const int result = ftruncate(fd_.get(), error_number);
-}
-
-int ShmFile::RefusedWith() const {
-  const size_t size = Size();
-  return size <= kLargestRefusal ? static_cast<int>(size) : 0;
-}
-
-void ShmFile::Unlink() const {
-  struct stat mine;
-  struct stat current;
-  if (fstat(fd_.get(), &mine) != 0 || stat(path_.c_str(), &current) != 0) return;
-  if (mine.st_dev == current.st_dev && mine.st_ino == current.st_ino) unlink(path_.c_str());
-}
-
 std::string DescribeFree(const std::string& folder) {
+  if (folder.empty()) return DescribeFreeMemory();
   struct statvfs info;
   if (statvfs(folder.c_str(), &info) != 0) return absl::StrCat(folder, " cannot be read: ", std::strerror(errno));
   return absl::StrCat(folder, " has ", info.f_bavail * info.f_frsize, " bytes available");

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "runtime/base/unique_fd.h"
 
 namespace ronda {
@@ -28,8 +27,7 @@ class ShmMapping {
   void* base() const { return base_; }
   size_t bytes() const { return bytes_; }
 
-  // The descriptor of the mapped file, which has no name any more. Other processes of the user find the file through it
-  // (RankWords). -1: none.
+  // The descriptor of the mapped file. Other processes of the user find the file through it (RankWords). -1: none.
   int descriptor() const { return file_.get(); }
 
  private:
@@ -38,50 +36,43 @@ class ShmMapping {
   const UniqueFd file_;
 };
 
-// A file of shared memory that only this user can read and write.
+// A file of shared memory that has no name, and that only this user can open: by the links in /proc/PID/fd.
 //
-// Thread-compatible. The destructor closes the file and does not remove it.
+// Thread-compatible.
 class ShmFile {
  public:
-  // Errors: ALREADY_EXISTS; others from the system.
-  static absl::StatusOr<ShmFile> Create(const std::string& path);
-  // Errors: NOT_FOUND if this user can see no such file; PERMISSION_DENIED if others can access the file; others from
-  // the system.
+  ShmFile() = default;
+
+  // Opens a new empty file. `folder` is empty for a file in the kernel's memory (memfd); otherwise it is a folder whose
+  // file system holds the file. Whoever reads the links in /proc/PID/fd sees a path that ends in `name` ("/ronda-j"),
+  // perhaps before " (deleted)". Returns 0, or an errno.
+  int Create(const std::string& folder, const std::string& name);
+
+  // Opens the file that another process has as `path`, a link in its /proc/PID/fd.
+  // Errors: NOT_FOUND if the process has no such file; PERMISSION_DENIED if the process lets no other process open its
+  // files, or if the file is another user's or has a name; others from the system.
   static absl::StatusOr<ShmFile> Open(const std::string& path);
 
-  // Allocates `bytes` zero bytes of real memory, so that no access raises SIGBUS later. Returns 0; or an errno, and
-  // then the file is empty. EFBIG if the process may not have files of this size; others from the system.
+  // Allocates `bytes` zero bytes of real memory, so that no access raises SIGBUS later; a memfd can then no longer
+  // change its size. Returns 0; or an errno, and then the file is empty. EFBIG if the process may not have files of
+  // this size; others from the system.
   int Allocate(size_t bytes) const;
 
   // The current size.
   size_t Size() const;
 
-  // The time since the content was last changed by a system call.
-  absl::Duration Age() const;
-
-  // Whether the file is still open in the process that created it, or in a child that this process has forked since.
-  bool HasCreator() const;
+  int descriptor() const { return fd_.get(); }
 
   // Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<std::shared_ptr<ShmMapping>> Map(size_t bytes) const;
 
-  // Tells the processes that open the file that its creator gave up because of `error_number` (an errno). The file's
-  // size carries the number, because there may be no memory for any content.
-  void Refuse(int error_number) const;
-  // The error number of Refuse; 0 if it was not called.
-  int RefusedWith() const;
-
-  // Removes the name, unless it now means another file.
-  void Unlink() const;
-
  private:
-  ShmFile(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  explicit ShmFile(UniqueFd fd) : fd_(std::move(fd)) {}
 
-  std::string path_;
   UniqueFd fd_;
 };
 
-// "/dev/shm has 65536 bytes available"
+// "/dev/shm has 65536 bytes available"; for an empty `folder`, "this host has 65536 bytes of memory available".
 std::string DescribeFree(const std::string& folder);
 
 }  // namespace ronda

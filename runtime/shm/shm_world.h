@@ -29,7 +29,7 @@ namespace ronda {
 class ShmWorld {
  public:
   struct Options {
-    std::string job_id;  // see IsValidJobId; part of the name under /dev/shm until all ranks have attached
+    std::string job_id;  // see IsValidJobId; part of the name of the memory
     int64_t epoch = 0;   // of the job; also part of that name
     RankId rank = 0;
     int size = 1;

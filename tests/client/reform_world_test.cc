@@ -431,16 +431,17 @@ TEST_P(ReformInSharedMemoryTest, ARankZeroOfAnEarlierEpochStopsWaiting) {
   TrainAndLeave();
 }
 
-TEST_P(ReformInSharedMemoryTest, TheFileOfARankZeroThatDiesWhileTheyMeetIsRemovedInTheNextEpoch) {
+TEST_P(ReformInSharedMemoryTest, TheLinkOfARankZeroThatDiesWhileTheyMeetIsRemovedInTheNextEpoch) {
   AddMembers(3);
   TellToJoin(*members_[0], ++epoch_, 0, 3);
-  const std::string file = absl::StrCat("/dev/shm/ronda-", job_id_, "@", epoch_);
-  while (!std::filesystem::exists(file)) absl::SleepFor(absl::Milliseconds(1));
+  const std::string link = absl::StrCat("/dev/shm/ronda-", job_id_, "@", epoch_);
+  const auto is_there = [&link] { return std::filesystem::is_symlink(std::filesystem::symlink_status(link)); };
+  while (!is_there()) absl::SleepFor(absl::Milliseconds(1));
   members_[0]->Kill();
   members_.erase(members_.begin());
-  ASSERT_TRUE(std::filesystem::exists(file));
+  ASSERT_TRUE(is_there());
   Meet();
-  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_FALSE(is_there());
   TrainAndLeave();
 }
 

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +29,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/process_world.h"
+#include "tests/testing/refuse_call.h"
 
 namespace ronda {
 namespace {
@@ -414,13 +416,14 @@ TEST(FailureSemanticsTest, AJobIsAbortedForAllWithTheReasonAndRanksMeetAgain) {
               AllOf(HasSubstr("rank 1 (host "), HasSubstr("has aborted the job: the loss is not a number")));
 }
 
-TEST(FailureSemanticsTest, AFullDevShmIsReportedByInitOnAllRanks) {
+TEST(FailureSemanticsTest, ALackOfSharedMemoryIsReportedByInitOnAllRanks) {
   testing::ForkedChild child([](const testing::ForkedChild::SayReady&) -> std::string {
     const bool has_own_mounts = unshare(CLONE_NEWNS) == 0 &&
                                 mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
                                 mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=64k") == 0 &&
                                 mount("tmpfs", "/tmp", "tmpfs", 0, "size=64k") == 0 && unsetenv("TMPDIR") == 0;
     if (!has_own_mounts) return "SKIP";
+    testing::RefuseCall(SYS_memfd_create, EPERM);
     const JobResult result = RunRankProgram("CannotAllocateSharedMemory", 2);
     ExpectAllEndWell(result);
     return result.ranks[0].output + result.ranks[1].output +

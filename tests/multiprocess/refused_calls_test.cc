@@ -2,16 +2,9 @@
 
 // The system refuses a call to the launcher and its ranks, as profiles of containers do: the job works all the same, or
 // ends soon with an error that names the call.
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -20,26 +13,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/multiprocess/launcher_harness.h"
+#include "tests/testing/refuse_call.h"
 
 namespace ronda {
 namespace {
 
 using ::testing::HasSubstr;
-
-// From here on, in this process and those that it starts.
-void Refuse(long call, int error_number) {
-  const auto number = static_cast<std::uint32_t>(call);
-  sock_filter code[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<std::uint32_t>(error_number)),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
-    _exit(99);
-  }
-}
 
 struct Call {
   std::string name;
@@ -88,7 +67,7 @@ class RefusedCallsTest : public ::testing::TestWithParam<std::tuple<Call, int>> 
     command.insert(command.end(), {"./tests/multiprocess/launcher_surroundings_test", "rank"});
     LauncherRun run(command, {.environment = environment, .in_child = [] {
                                 const auto& [call, error_number] = GetParam();
-                                Refuse(call.number, error_number);
+                                testing::RefuseCall(call.number, error_number);
                               }});
     const int code = run.Finish();
     if (says.empty()) {

@@ -6,7 +6,6 @@
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/statvfs.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -159,10 +158,6 @@ int CountNumaNodes() {
 void AddMemory(HostFacts* facts) {
   struct sysinfo info = {};
   if (sysinfo(&info) == 0) (*facts)[fact::kMemory] = absl::StrCat(uint64_t{info.totalram} * info.mem_unit);
-  struct statvfs shm = {};
-  if (statvfs("/dev/shm", &shm) != 0) return;
-  (*facts)[fact::kShmSize] = absl::StrCat(uint64_t{shm.f_blocks} * shm.f_frsize);
-  (*facts)[fact::kShmFree] = absl::StrCat(uint64_t{shm.f_bavail} * shm.f_frsize);
 }
 
 // "8 x NVIDIA H200"

@@ -19,8 +19,6 @@ namespace ronda {
 namespace {
 
 constexpr double kMiB = 1024 * 1024;
-// The shared memory of a rank: its ring, and at most the same size again.
-constexpr double kShmPerRank = 4.4 * kMiB;
 // With a greater difference, the times in the hosts' logs cannot be compared.
 constexpr absl::Duration kClockTolerance = absl::Seconds(1);
 
@@ -41,13 +39,11 @@ using Row = std::vector<std::string>;
 
 Row RowOf(const ProbedHost& host) {
   const auto text = [&host](absl::string_view name) { return OrDash(FactOr(host.facts, name)); };
-  const auto size = [&host](absl::string_view name) { return Size(NumberOf(host.facts, name)); };
   return {host.host,
           text(fact::kVersion),
           text(fact::kAddress),
           absl::StrCat(text(fact::kCores), "/", text(fact::kNumaNodes)),
-          size(fact::kMemory),
-          absl::StrCat(size(fact::kShmFree), " of ", size(fact::kShmSize)),
+          Size(NumberOf(host.facts, fact::kMemory)),
           text(fact::kMpi),
           text(fact::kGpus),
           text(fact::kCuda),
@@ -72,7 +68,7 @@ std::string Table(const std::vector<Row>& rows) {
 
 std::string TableOf(const std::vector<ProbedHost>& hosts) {
   std::vector<Row> rows = {
-      {"host", "Ronda", "address", "cores/nodes", "memory", "/dev/shm free", "MPI", "GPUs", "CUDA", "NCCL", "clock"}};
+      {"host", "Ronda", "address", "cores/nodes", "memory", "MPI", "GPUs", "CUDA", "NCCL", "clock"}};
   for (const ProbedHost& host : hosts) {
     rows.push_back(host.status.ok() ? RowOf(host) : Row{host.host, "(no answer)"});
   }
@@ -126,12 +122,6 @@ void Append(std::vector<std::string> from, std::vector<std::string>* to) {
 // Problems of one host.
 std::vector<std::string> ProblemsOf(const ProbedHost& host) {
   std::vector<std::string> problems;
-  const double shm = NumberOf(host.facts, fact::kShmFree);
-  if (shm < host.slots * kShmPerRank) {
-    problems.push_back(absl::StrCat(host.host, " has ", Size(shm), " free in /dev/shm, and its ", host.slots,
-                                    " ranks need up to ", Size(host.slots * kShmPerRank),
-                                    ": enlarge it (containers: --shm-size)"));
-  }
   for (const ProbedHost::Unreached& unreached : host.unreached) {
     problems.push_back(absl::StrCat(host.host, " does not reach ", unreached.host, ": ", unreached.reason));
   }

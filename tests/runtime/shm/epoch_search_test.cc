@@ -17,6 +17,7 @@ TEST(EpochSearchTest, EpochsOfAJobHaveNamesOfTheirOwn) {
   for (const int64_t epoch : {0, 1, 12, 999'999'999}) {
     EXPECT_EQ(EpochInLink("/dev/shm" + ShmNameOf("j", epoch), "j"), epoch);
     EXPECT_EQ(EpochInLink("/dev/shm" + ShmNameOf("j", epoch) + " (deleted)", "j"), epoch);
+    EXPECT_EQ(EpochInLink("/memfd:ronda-shm" + ShmNameOf("j", epoch) + " (deleted)", "j"), epoch);
     EXPECT_EQ(EpochInLink("/var/tmp" + ShmNameOf("j", epoch), "j"), epoch);
   }
 }

@@ -18,8 +18,8 @@
 #include "absl/time/time.h"
 #include "runtime/base/clock.h"
 #include "runtime/collectives/shm/shm_communicator.h"
-#include "runtime/shm/layout.h"
 #include "runtime/shm/shm_attach.h"
+#include "tests/runtime/shm/published_memory.h"
 #include "tests/testing/process_world.h"
 
 namespace ronda {
@@ -81,22 +81,16 @@ TEST(ShmProcessDeathTest, RankKilledInTheMiddleOfAnAllreduceIsNamedToAllOthers) 
     EXPECT_LT(outcome.time - killed, kGenerousBound);
     std::cout << "rank " << rank << " knew after " << outcome.time - killed << "\n";
   }
-  EXPECT_NE(access(absl::StrCat("/dev/shm/ronda-killed-", getpid()).c_str(), F_OK), 0);
+  EXPECT_FALSE(testing::IsLink(absl::StrCat("/dev/shm/ronda-killed-", getpid())));
 }
 
-// A job that is killed while its ranks connect leaves its memory behind. The user's next job removes it.
-TEST(ShmProcessDeathTest, NextJobRemovesFilesOfAKilledStart) {
+// A job that is killed while its ranks connect leaves a link behind, and no memory. The user's next job removes it.
+TEST(ShmProcessDeathTest, NextJobRemovesTheLinkOfAKilledStart) {
   const std::string left = absl::StrCat("/dev/shm/ronda-left-", getpid());
   ForkedChild lone(
       [](const ForkedChild::SayReady&) { return ConnectShmTransport(OptionsOf("left", 0, 2)).status().ToString(); });
-  const auto has_attached = [&left] {
-    const auto file = ShmFile::Open(left);
-    if (!file.ok() || file->Size() < kShmPageBytes) return false;
-    const auto page = file->Map(kShmPageBytes);
-    return page.ok() && static_cast<const ShmHeader*>((*page)->base())->attached.load() == 1;
-  };
   const absl::Time deadline = SteadyNow() + kGenerousBound;
-  while (!has_attached() && SteadyNow() < deadline) absl::SleepFor(absl::Milliseconds(1));
+  while (testing::AttachedRanks(left) < 1 && SteadyNow() < deadline) absl::SleepFor(absl::Milliseconds(1));
   const auto begin_another = [] {
     ForkedChild other([](const ForkedChild::SayReady&) {
       return ConnectShmTransport(OptionsOf("another", 0, 1)).status().ToString();
@@ -104,14 +98,15 @@ TEST(ShmProcessDeathTest, NextJobRemovesFilesOfAKilledStart) {
     EXPECT_EQ(other.Result(), "OK");
   };
   begin_another();
-  EXPECT_TRUE(has_attached());  // the other rank may still come
+  EXPECT_EQ(testing::AttachedRanks(left), 1u) << "the other rank may still come";
   lone.Kill(SIGKILL);
   EXPECT_EQ(lone.Result(), "");
-  // A dying process may close the pipe of the result before it closes the file.
+  // A dying process may close the pipe of the result before it closes the memory.
   siginfo_t info = {};
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(lone.pid()), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_TRUE(testing::IsLink(left));
   begin_another();
-  EXPECT_TRUE(absl::IsNotFound(ShmFile::Open(left).status()));
+  EXPECT_FALSE(testing::IsLink(left));
 }
 
 // Ranks that vote wait for the votes of all ranks. They learn that one vote will not come.

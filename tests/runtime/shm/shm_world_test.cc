@@ -9,11 +9,13 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <thread>
@@ -22,9 +24,16 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "runtime/base/files.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/shm/epoch_search.h"
 #include "runtime/shm/layout.h"
 #include "runtime/shm/shm_attach.h"
+#include "runtime/shm/shm_file.h"
+#include "runtime/shm/shm_link.h"
+#include "tests/runtime/shm/published_memory.h"
 #include "tests/testing/process_world.h"
+#include "tests/testing/refuse_call.h"
 
 namespace ronda {
 namespace {
@@ -43,15 +52,8 @@ class ShmWorldTest : public ::testing::Test {
     return absl::StrCat(absl::StrReplaceAll(test, {{"/", "-"}}), "-", test_pid_);
   }
   std::string Name() const { return absl::StrCat("/ronda-", JobId()); }
-  bool NameExists() const { return access(absl::StrCat("/dev/shm", Name()).c_str(), F_OK) == 0; }
-
-  // Returns the number of attached ranks, which it reads from the file while the file still has its name.
-  uint32_t AttachedRanks() const {
-    auto file = ShmFile::Open("/dev/shm" + Name());
-    if (!file.ok() || file->Size() < kShmPageBytes) return 0;
-    auto page = file->Map(kShmPageBytes);
-    return page.ok() ? static_cast<const ShmHeader*>((*page)->base())->attached.load() : 0;
-  }
+  std::string Path() const { return "/dev/shm" + Name(); }
+  bool IsPublished() const { return testing::IsLink(Path()); }
 
   ShmWorld::Options OptionsOf(RankId rank, int size) const {
     return {.job_id = JobId(), .rank = rank, .size = size, .hostname = "testhost", .slot_bytes = 4096, .slot_count = 3};
@@ -85,24 +87,103 @@ class ShmWorldTest : public ::testing::Test {
   }
 };
 
-// A user that can write to the memory can act as a rank.
-TEST_F(ShmWorldTest, MemoryThatIsNotThisUsersAloneIsRefused) {
-  const auto file = ShmFile::Create("/dev/shm" + Name());
-  ASSERT_TRUE(file.ok()) << file.status();
-  const std::string path = absl::StrCat("/dev/shm", Name());
-  const auto expect_refused = [this](absl::string_view why) {
-    for (const RankId rank : {0, 1}) {
-      const absl::Status refused = ShmWorld::Connect(OptionsOf(rank, 2)).status();
-      EXPECT_TRUE(absl::IsPermissionDenied(refused)) << refused;
-      EXPECT_TRUE(absl::StrContains(refused.message(), why)) << refused;
-    }
-  };
-  ASSERT_EQ(chmod(path.c_str(), 0660), 0);
-  expect_refused("has mode 0660");
-  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+// A link is no danger, because the ranks check where it leads. But any user can make one.
+TEST_F(ShmWorldTest, LinksOfOtherUsersAreLeftAlone) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give files to others";
-  ASSERT_EQ(chown(path.c_str(), 65534, 65534), 0);
-  expect_refused("belongs to user 65534");
+  std::vector<std::string> paths;
+  for (const std::string& folder : ShmFolders()) {
+    paths.push_back(folder + Name());
+    ASSERT_EQ(symlink("/proc/1/fd/1 1 0 pid:[1]", paths.back().c_str()), 0) << paths.back();
+    ASSERT_EQ(lchown(paths.back().c_str(), 65534, 65534), 0);
+  }
+  std::vector<ShmWorld::Options> options = {OptionsOf(0, 2), OptionsOf(1, 2)};
+  for (ShmWorld::Options& each : options) each.connect_timeout = kShort;
+  const auto refused = ConnectAll(options);
+  ExpectError(refused[0].status(), absl::StatusCode::kPermissionDenied, Path() + " belongs to user 65534");
+  ExpectError(refused[1].status(), absl::StatusCode::kDeadlineExceeded, paths.back() + " belongs to user 65534");
+
+  ASSERT_EQ(unlink(paths.back().c_str()), 0);
+  for (const auto& world : ConnectAll({OptionsOf(0, 2), OptionsOf(1, 2)})) EXPECT_TRUE(world.ok()) << world.status();
+  EXPECT_FALSE(testing::IsLink(paths.back()));
+  for (size_t i = 0; i + 1 < paths.size(); ++i) EXPECT_EQ(unlink(paths[i].c_str()), 0) << paths[i];
+}
+
+TEST_F(ShmWorldTest, LinksOfAnotherPidNamespaceAreLeftAlone) {
+  ShmLink link = ShmLinkOfThisProcess(0, 0);
+  link.pid_namespace = "pid:[1]";
+  ASSERT_TRUE(PublishShmLink(Path(), link).ok());
+  ShmWorld::Options lone = OptionsOf(1, 2);
+  lone.connect_timeout = kShort;
+  ExpectError(ShmWorld::Connect(lone).status(), absl::StatusCode::kDeadlineExceeded,
+              Path() + " was made in the pid namespace pid:[1]");
+  for (const auto& world : ConnectAll({OptionsOf(0, 2), OptionsOf(1, 2)})) EXPECT_TRUE(world.ok()) << world.status();
+  EXPECT_TRUE(IsPublished());
+}
+
+TEST_F(ShmWorldTest, OtherUsersCannotOpenTheMemory) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  ForkedChild creator([this](const ForkedChild::SayReady&) {
+    return std::string(ShmWorld::Connect(OptionsOf(0, 2)).status().message());
+  });
+  while (testing::AttachedRanks(Path()) < 1) std::this_thread::yield();
+  ForkedChild other_user([this](const ForkedChild::SayReady&) -> std::string {
+    const std::string target = ReadShmLink(Path())->Target();
+    if (setresuid(65534, 65534, 65534) != 0) return "this process has kept its user";
+    ShmWorld::Options options = OptionsOf(1, 2);
+    options.connect_timeout = kShort;
+    return absl::StrCat(ShmFile::Open(target).status().ToString(), "\n",
+                        ShmWorld::Connect(options).status().ToString());
+  });
+  const std::string report = other_user.Result();
+  EXPECT_TRUE(absl::StartsWith(report, "PERMISSION_DENIED: cannot open /proc/")) << report;
+  EXPECT_TRUE(absl::StrContains(report, "\nDEADLINE_EXCEEDED: rank 0 has not called init")) << report;
+  EXPECT_TRUE(absl::StrContains(report, Path() + " belongs to user 0")) << report;
+  EXPECT_EQ(testing::AttachedRanks(Path()), 1u);
+}
+
+// After a change of its user the kernel lets no other process of that user open a process's files.
+TEST_F(ShmWorldTest, ARankZeroThatLetsNoOtherProcessOpenItsMemoryIsToldOf) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const auto rank = [this](RankId rank) {
+    return [this, rank](const ForkedChild::SayReady&) -> std::string {
+      if (setresuid(65534, 65534, 65534) != 0) return "this process has kept its user";
+      return ShmWorld::Connect(OptionsOf(rank, 2)).status().ToString();
+    };
+  };
+  ForkedChild creator(rank(0));
+  ForkedChild joiner(rank(1));
+  const std::string report = joiner.Result();
+  EXPECT_TRUE(absl::StartsWith(report, "PERMISSION_DENIED: cannot open /proc/")) << report;
+  EXPECT_TRUE(absl::StrContains(report, "prctl(PR_SET_DUMPABLE, 1)")) << report;
+}
+
+TEST_F(ShmWorldTest, FilesThatOthersCouldOpenAreRefused) {
+  const UniqueFd file(memfd_create("test", MFD_CLOEXEC));
+  const std::string path = absl::StrCat("/proc/self/fd/", file.get());
+  ASSERT_EQ(fchmod(file.get(), 0600), 0);
+  EXPECT_TRUE(ShmFile::Open(path).ok());
+  ASSERT_EQ(fchmod(file.get(), 0660), 0);
+  ExpectError(ShmFile::Open(path).status(), absl::StatusCode::kPermissionDenied, "mode 0660");
+  ASSERT_EQ(fchmod(file.get(), 0600), 0);
+  PutFile("with a name");
+  ExpectError(ShmFile::Open(Path()).status(), absl::StatusCode::kPermissionDenied, "1 names");
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give files to others";
+  ASSERT_EQ(fchown(file.get(), 65534, 65534), 0);
+  ExpectError(ShmFile::Open(path).status(), absl::StatusCode::kPermissionDenied, "a file of user 65534");
+}
+
+// If a process could, the ranks would end with SIGBUS.
+TEST_F(ShmWorldTest, NoProcessCanCutTheMemory) {
+  ForkedChild creator([this](const ForkedChild::SayReady&) {
+    return std::string(ShmWorld::Connect(OptionsOf(0, 2)).status().message());
+  });
+  while (testing::AttachedRanks(Path()) < 1) std::this_thread::yield();
+  const UniqueFd memory(open(ReadShmLink(Path())->Target().c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_TRUE(memory.valid());
+  for (const off_t bytes : {off_t{0}, off_t{1} << 40}) {
+    EXPECT_NE(ftruncate(memory.get(), bytes), 0);
+    EXPECT_EQ(errno, EPERM);
+  }
 }
 
 TEST_F(ShmWorldTest, AllRanksMeetAndLeaveNoNameBehind) {
@@ -112,7 +193,7 @@ TEST_F(ShmWorldTest, AllRanksMeetAndLeaveNoNameBehind) {
     EXPECT_EQ((*worlds[rank])->rank(), rank);
     EXPECT_EQ(ToString((*worlds[rank])->PeerOf(1)), absl::StrCat("rank 1 (host testhost, pid ", getpid(), ")"));
   }
-  EXPECT_FALSE(NameExists());
+  EXPECT_FALSE(IsPublished());
 }
 
 TEST_F(ShmWorldTest, PartOfAJobSpeaksOfRanksOfTheJob) {
@@ -166,7 +247,7 @@ TEST_F(ShmWorldTest, MissingRanksAreNamedToAll) {
   for (const auto& world : ConnectAll(options)) {
     ExpectError(world.status(), absl::StatusCode::kDeadlineExceeded, "ranks 1, 3 of 4 did not start within 300ms");
   }
-  EXPECT_FALSE(NameExists());
+  EXPECT_FALSE(IsPublished());
 }
 
 TEST_F(ShmWorldTest, MissingCreatorIsNamed) {
@@ -185,7 +266,7 @@ TEST_F(ShmWorldTest, RanksThatDisagreeAreToldBothSizes) {
     ExpectError(world.status(), absl::StatusCode::kFailedPrecondition,
                 "slots of 8192 bytes are expected here: give every rank the same size");
   }
-  EXPECT_FALSE(NameExists());
+  EXPECT_FALSE(IsPublished());
 }
 
 TEST_F(ShmWorldTest, TwoProcessesCannotBeOneRank) {
@@ -211,18 +292,44 @@ TEST_F(ShmWorldTest, BadOptionsAreRefused) {
   ExpectError(ShmWorld::Connect(options).status(), absl::StatusCode::kInvalidArgument, "'../x'");
 }
 
-TEST_F(ShmWorldTest, DamagedMemoryIsRefused) {
-  PutFile(std::string(1 << 20, '\x5a'));
+TEST_F(ShmWorldTest, ADamagedLinkIsRefused) {
+  PutFile("no link");
   ExpectError(ShmWorld::Connect(OptionsOf(1, 2)).status(), absl::StatusCode::kFailedPrecondition, "is damaged");
-  ExpectError(ShmWorld::Connect(OptionsOf(0, 2)).status(), absl::StatusCode::kAlreadyExists, "exists");
-  EXPECT_TRUE(NameExists()) << "removed what was not its own";
+  ExpectError(ShmWorld::Connect(OptionsOf(0, 2)).status(), absl::StatusCode::kAlreadyExists, "is damaged");
+  EXPECT_TRUE(std::filesystem::exists(Path())) << "removed what was not its own";
+  ASSERT_EQ(unlink(Path().c_str()), 0);
+  for (const char* text : {"/proc/1/fd/1", "/proc/1/fd/1 1 0pid:[1]", "/proc/+1/fd/1 1 0 x", "/proc/1/fd/1/ 1 0 x"}) {
+    ASSERT_EQ(symlink(text, Path().c_str()), 0);
+    ExpectError(ReadShmLink(Path()).status(), absl::StatusCode::kFailedPrecondition, "is damaged");
+    ASSERT_EQ(unlink(Path().c_str()), 0);
+  }
 }
 
-TEST_F(ShmWorldTest, MemoryThatNeverGetsReadyEndsInADeadline) {
-  PutFile(std::string(1 << 20, '\0'));
-  ShmWorld::Options options = OptionsOf(1, 2);
-  options.connect_timeout = kShort;
-  ExpectError(ShmWorld::Connect(options).status(), absl::StatusCode::kDeadlineExceeded, "rank 0 has not called init");
+TEST_F(ShmWorldTest, MemoryOfAnotherVersionIsRefused) {
+  ShmFile file;
+  ASSERT_EQ(file.Create("", Name()), 0);
+  ASSERT_EQ(file.Allocate(kShmPageBytes), 0);
+  ASSERT_TRUE(PublishShmLink(Path(), ShmLinkOfThisProcess(file.descriptor(), 0)).ok());
+  ExpectError(ShmWorld::Connect(OptionsOf(1, 2)).status(), absl::StatusCode::kFailedPrecondition,
+              "was not made by this version of Ronda");
+  ExpectError(ShmWorld::Connect(OptionsOf(0, 2)).status(), absl::StatusCode::kAlreadyExists, "exists");
+}
+
+// Such as the link of a rank 0 that could not remove it.
+TEST_F(ShmWorldTest, ALinkToAnotherFileOfALivingProcessIsReplaced) {
+  const UniqueFd other(memfd_create("other", MFD_CLOEXEC));
+  for (const int descriptor : {other.get(), 1 << 20}) {
+    ASSERT_TRUE(PublishShmLink(Path(), ShmLinkOfThisProcess(descriptor, 0)).ok());
+    for (const auto& world : ConnectAll({OptionsOf(0, 2), OptionsOf(1, 2)})) EXPECT_TRUE(world.ok()) << world.status();
+    EXPECT_FALSE(IsPublished());
+  }
+}
+
+// A rank 0 whose system refuses memfds leaves an empty file if it is killed just after it has made it.
+TEST_F(ShmWorldTest, AnEmptyFileIsReplaced) {
+  PutFile("");
+  for (const auto& world : ConnectAll({OptionsOf(0, 2), OptionsOf(1, 2)})) EXPECT_TRUE(world.ok()) << world.status();
+  EXPECT_FALSE(std::filesystem::exists(Path()));
 }
 
 TEST_F(ShmWorldTest, LeftoverOfAKilledJobIsReplaced) {
@@ -230,12 +337,12 @@ TEST_F(ShmWorldTest, LeftoverOfAKilledJobIsReplaced) {
     ForkedChild creator([this](const ForkedChild::SayReady&) {
       return std::string(ShmWorld::Connect(OptionsOf(0, 2)).status().message());
     });
-    while (AttachedRanks() < 1) std::this_thread::yield();
+    while (testing::AttachedRanks(Path()) < 1) std::this_thread::yield();
     creator.Kill(SIGKILL);
   }
-  ASSERT_TRUE(NameExists());
+  ASSERT_TRUE(IsPublished());
   for (const auto& world : ConnectAll({OptionsOf(0, 2), OptionsOf(1, 2)})) EXPECT_TRUE(world.ok()) << world.status();
-  EXPECT_FALSE(NameExists());
+  EXPECT_FALSE(IsPublished());
 }
 
 TEST_F(ShmWorldTest, DeathOfTheCreatorWhileRanksComeTogetherIsNamed) {
@@ -245,7 +352,7 @@ TEST_F(ShmWorldTest, DeathOfTheCreatorWhileRanksComeTogetherIsNamed) {
   ForkedChild joiner([this](const ForkedChild::SayReady&) {
     return std::string(ShmWorld::Connect(OptionsOf(1, 3)).status().message());
   });
-  while (AttachedRanks() < 2) std::this_thread::yield();
+  while (testing::AttachedRanks(Path()) < 2) std::this_thread::yield();
   creator.Kill(SIGKILL);
   EXPECT_EQ(joiner.Result(),
             absl::StrCat("rank 0 (host testhost, pid ", creator.pid(), ") died while the ranks came together"));
@@ -289,7 +396,7 @@ TEST_P(NoDevShmTest, RanksMeetInAnotherFolder) {
     for (const auto& world : ConnectAll({OptionsOf(0, 2), OptionsOf(1, 2)})) {
       absl::StrAppend(&report, world.status().ToString(), " ");
     }
-    return absl::StrCat(report, access(("/mnt" + Name()).c_str(), F_OK) == 0 ? "the name is left" : "");
+    return absl::StrCat(report, testing::IsLink("/mnt" + Name()) ? "the link is left" : "");
   });
   const std::string report = child.Result();
   if (report == "SKIP") GTEST_SKIP() << "needs the right to mount a file system";
@@ -313,10 +420,46 @@ TEST_F(ShmWorldTest, WithAShortLimitOnFilesTheSlotsAreSmaller) {
   EXPECT_EQ(child.Result(), "16384 16384 ");
 }
 
+// The memory is no file of /dev/shm.
+TEST_F(ShmWorldTest, AFullDevShmIsNoLackOfMemory) {
+  ForkedChild child([this](const ForkedChild::SayReady&) -> std::string {
+    const std::optional<std::string> entered = EnterTinyDevShm(0);
+    if (!entered.has_value()) return "SKIP";
+    const UniqueFd warnings(memfd_create("warnings", MFD_CLOEXEC));
+    if (dup2(warnings.get(), STDERR_FILENO) < 0) return "warnings cannot be kept";
+    std::string report = *entered;
+    for (const auto& world : ConnectAll({OptionsOf(0, 8), OptionsOf(1, 8), OptionsOf(2, 8), OptionsOf(3, 8),
+                                         OptionsOf(4, 8), OptionsOf(5, 8), OptionsOf(6, 8), OptionsOf(7, 8)})) {
+      absl::StrAppend(&report, world.status().ToString(), " ");
+    }
+    return absl::StrCat(report, *ReadFile(absl::StrCat("/proc/self/fd/", warnings.get())));
+  });
+  const std::string report = child.Result();
+  if (report == "SKIP") GTEST_SKIP() << "needs the right to mount a file system";
+  EXPECT_EQ(report, "OK OK OK OK OK OK OK OK ");
+}
+
+TEST_F(ShmWorldTest, WithoutMemfdsTheEpochSearchFindsARemovedFile) {
+  ForkedChild child([this](const ForkedChild::SayReady&) -> std::string {
+    testing::RefuseCall(SYS_memfd_create, EPERM);
+    const auto worlds = ConnectAll({OptionsOf(0, 2), OptionsOf(1, 2)});
+    if (!worlds[0].ok() || !worlds[1].ok()) return worlds[0].status().ToString() + worlds[1].status().ToString();
+    int found = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code error;
+      const std::string target = std::filesystem::read_symlink(entry.path(), error);
+      if (EpochInLink(target, JobId()) == 0 && absl::StartsWith(target, "/dev/shm/")) ++found;
+    }
+    return absl::StrCat(found, std::filesystem::exists(Path()) || IsPublished() ? "a name is left" : "");
+  });
+  EXPECT_EQ(child.Result(), "2");
+}
+
 TEST_F(ShmWorldTest, WithoutRoomForTheSlotsTheyAreSmaller) {
   const ShmGeometry small = {.size = 2, .slot_bytes = size_t{20} << 10, .slot_count = 3};
   ForkedChild child([&](const ForkedChild::SayReady&) -> std::string {
     if (!EnterDevShm(absl::StrCat("size=", ShmView::TotalBytes(small)))) return "SKIP";
+    testing::RefuseCall(SYS_memfd_create, EPERM);
     std::vector<ShmWorld::Options> options = {OptionsOf(0, 2), OptionsOf(1, 2)};
     for (ShmWorld::Options& each : options) each.slot_bytes = size_t{64} << 10;
     std::string report;
@@ -324,7 +467,7 @@ TEST_F(ShmWorldTest, WithoutRoomForTheSlotsTheyAreSmaller) {
       absl::StrAppend(&report,
                       world.ok() ? absl::StrCat((*world)->options().slot_bytes, " ") : world.status().ToString());
     }
-    return absl::StrCat(report, NameExists() ? "the name is left" : "");
+    return absl::StrCat(report, IsPublished() ? "the link is left" : "");
   });
   const std::string report = child.Result();
   if (report == "SKIP") GTEST_SKIP() << "needs the right to mount a file system";
@@ -339,11 +482,12 @@ TEST_P(FullDevShmTest, AllRanksLearnHowMuchIsMissing) {
   ForkedChild child([this](const ForkedChild::SayReady&) -> std::string {
     const std::optional<std::string> entered = EnterTinyDevShm(GetParam());
     if (!entered.has_value()) return "SKIP";
+    testing::RefuseCall(SYS_memfd_create, EPERM);
     std::string report = *entered;
     for (const auto& world : ConnectAll({OptionsOf(0, 8), OptionsOf(1, 8)})) {
       absl::StrAppend(&report, world.status().ToString(), "\n");
     }
-    return absl::StrCat(report, NameExists() ? "the name is left" : "");
+    return absl::StrCat(report, IsPublished() ? "the link is left" : "");
   });
   const std::string report = child.Result();
   if (report == "SKIP") GTEST_SKIP() << "needs the right to mount a file system";
@@ -355,7 +499,7 @@ TEST_P(FullDevShmTest, AllRanksLearnHowMuchIsMissing) {
     EXPECT_TRUE(absl::StrContains(line, "the job needs")) << report;
   }
   EXPECT_TRUE(absl::StrContains(lines[0], "--shm-size")) << report;
-  EXPECT_FALSE(absl::StrContains(report, "the name is left"));
+  EXPECT_FALSE(absl::StrContains(report, "the link is left"));
 }
 
 }  // namespace

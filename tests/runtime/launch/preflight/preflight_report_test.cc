@@ -27,8 +27,6 @@ ProbedHost Host(const std::string& name) {
                     {"cores", "2"},
                     {"numa", "1"},
                     {"memory", "8589934592"},
-                    {"shm_size", "4294967296"},
-                    {"shm_free", "1073741824"},
                     {"mpi", "Open MPI 4.1.4"}}};
 }
 
@@ -40,12 +38,11 @@ ProbedHost HostWith(const std::string& name, const std::string& fact, const std:
 
 TEST(PreflightReportTest, OneHostIsALineOfItsFacts) {
   const PreflightReport report = MakePreflightReport({Host("localhost")});
-  EXPECT_EQ(
-      report.text,
-      "host       Ronda  address   cores/nodes  memory   /dev/shm free       MPI             GPUs  CUDA  NCCL  clock\n"
-      "localhost  0.4.0  10.0.0.1  2/1          8.0 GiB  1.0 GiB of 4.0 GiB  Open MPI 4.1.4  -     -     -     same\n"
-      "\n"
-      "this host can run a job\n");
+  EXPECT_EQ(report.text,
+            "host       Ronda  address   cores/nodes  memory   MPI             GPUs  CUDA  NCCL  clock\n"
+            "localhost  0.4.0  10.0.0.1  2/1          8.0 GiB  Open MPI 4.1.4  -     -     -     same\n"
+            "\n"
+            "this host can run a job\n");
   EXPECT_THAT(report.problems, IsEmpty());
 }
 
@@ -134,16 +131,6 @@ TEST(PreflightReportTest, AnAddressIsNeededByHostsThatAreNotAlone) {
               ElementsAre("h1 has no address for the others: there is no interface ib0"));
 }
 
-TEST(PreflightReportTest, SharedMemoryThatIsTooSmallForTheRanksIsAProblem) {
-  ProbedHost host = HostWith("h1", "shm_free", "67108864");
-  host.slots = 14;
-  EXPECT_THAT(MakePreflightReport({host}).problems, IsEmpty());
-  host.slots = 16;
-  EXPECT_THAT(MakePreflightReport({host}).problems,
-              ElementsAre("h1 has 64 MiB free in /dev/shm, and its 16 ranks need up to 70 MiB: enlarge it (containers: "
-                          "--shm-size)"));
-}
-
 TEST(PreflightReportTest, OtherDifferencesAreNotesOnly) {
   ProbedHost host = HostWith("h2", "gpus", "7 x NVIDIA H200");
   host.slots = 3;
@@ -184,7 +171,7 @@ TEST(HostFactsTest, LineBreaksCannotMakeFacts) {
 
 TEST(HostFactsTest, AreReadAsTheyWereWritten) {
   EXPECT_THAT(Parse("gpus=8 x NVIDIA H200"), ElementsAre(Pair("gpus", "8 x NVIDIA H200")));
-  EXPECT_THAT(Parse("shm_size=1=2\r"), ElementsAre(Pair("shm_size", "1=2")));
+  EXPECT_THAT(Parse("memory=1=2\r"), ElementsAre(Pair("memory", "1=2")));
   EXPECT_THAT(Parse("mpi="), ElementsAre(Pair("mpi", "")));
 }
 

@@ -2,6 +2,7 @@
 
 #include "runtime/launch/supervise/guard.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,10 +71,15 @@ TEST(LeftoversTest, OnlyThoseOfTheJobAreRemoved) {
   const std::string mine = absl::StrCat("/dev/shm/ronda-", job, "-ring");
   const std::string other = absl::StrCat("/dev/shm/ronda-other", job, "-ring");
   for (const std::string& path : {mine, other}) std::ofstream(path) << "x";
+  const std::string link = absl::StrCat("/dev/shm/ronda-", job);
+  ASSERT_EQ(symlink("leads nowhere", link.c_str()), 0);
+  struct stat info;
   RemoveSharedMemoryLeftovers("");
   EXPECT_EQ(access(mine.c_str(), F_OK), 0);
+  EXPECT_EQ(lstat(link.c_str(), &info), 0);
   RemoveSharedMemoryLeftovers(job);
   EXPECT_NE(access(mine.c_str(), F_OK), 0);
+  EXPECT_NE(lstat(link.c_str(), &info), 0);
   EXPECT_EQ(access(other.c_str(), F_OK), 0);
   unlink(other.c_str());
 }
