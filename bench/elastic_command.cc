@@ -157,7 +157,7 @@ class Killer {
   Killer(const ElasticOptions& options, ProgressBar* progress)
       : options_(options), progress_(progress), random_(options.seed) {}
 
-  void Take(const EpochStart& start) {
+  void Receive(const EpochStart& start) {
     const bool is_whole = static_cast<int>(start.members.size()) == options_.ranks;
     const double delay = start.first - killed_at_ - start.step;
     if (is_pending_ && !is_whole && !has_survived_) {
@@ -225,7 +225,7 @@ absl::StatusOr<Delays> MeasureJob(const std::string& name, const LaunchCommand& 
   ProgressBar progress(stderr);
   Killer killer(options, &progress);
   const absl::StatusOr<int> exit_code = RunLaunch(command, [&](const OutputMessage& message) {
-    if (const std::optional<EpochStart> start = DecodeEpochStart(message.text)) killer.Take(*start);
+    if (const std::optional<EpochStart> start = DecodeEpochStart(message.text)) killer.Receive(*start);
   });
   RONDA_RETURN_IF_ERROR(exit_code.status());
   if (*exit_code != 0) {

@@ -97,7 +97,7 @@ absl::Status StartTimelineIfAsked(const TimelineSettings& timeline, Runtime& run
 
 // An abandoned GPU is lost to the process, and with it the state that a member of an elastic job keeps. So the work of
 // a step gets this time to end. The launcher kills a member that is late, if others are not.
-constexpr absl::Duration kPatienceOfMembers = absl::Seconds(20);
+constexpr absl::Duration kMemberDeviceTimeout = absl::Seconds(20);
 
 // The number on its host that the launcher gave this process at its start. A member keeps the number in all epochs.
 std::optional<int> PlaceOnHost() {
@@ -109,13 +109,13 @@ std::optional<int> PlaceOnHost() {
 absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options, EnvironmentReader environment) {
   RONDA_ASSIGN_OR_RETURN(const JobOptions job_options, ReadOptions(options, std::move(environment)));
   RONDA_RETURN_IF_ERROR(CheckThreads());
-  RONDA_RETURN_IF_ERROR(globals().runtime.claim().Take(job_options.config.job));
+  RONDA_RETURN_IF_ERROR(globals().runtime.claim().Acquire(job_options.config.job));
   RONDA_ASSIGN_OR_RETURN(ConnectedJob job, ConnectJob(job_options.config));
   const bool is_member = globals().member.is_known_member();
   auto session =
       std::make_unique<Session>(Runtime::Create({.tunables = job_options.client.tunables,
                                                  .timeline_bytes = job_options.config.timeline.most_bytes,
-                                                 .device_patience = is_member ? kPatienceOfMembers : Device::kPatience,
+                                                 .device_timeout = is_member ? kMemberDeviceTimeout : Device::kTimeout,
                                                  .device_hint = is_member ? PlaceOnHost() : std::nullopt},
                                                 std::move(job.topology), std::move(job.transport)),
                                 job_options.limits());

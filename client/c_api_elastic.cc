@@ -69,12 +69,12 @@ Outcome Poll(ronda_elastic_change* change) {
   ElasticMember& member = globals().member;
   const absl::StatusOr<bool> is_member = member.IsMember(ProcessEnvironment());
   if (!is_member.ok()) return Failure(is_member.status(), Answer::kStartup);
-  using Wish = MemberChannel::Request;
+  using LauncherRequest = MemberChannel::Request;
   // Before Look(): a launcher that ends the job tells the member so, and sends the signal after that.
   const bool has_signal = StopSignal::received();
-  const absl::StatusOr<Wish> wish = *is_member ? member.Look() : Wish::kNone;
-  if (!wish.ok()) return Failure(wish.status(), Answer::kStartup);
-  const bool is_asked = has_signal || *wish != Wish::kNone;
+  const absl::StatusOr<LauncherRequest> launcher_request = *is_member ? member.Look() : LauncherRequest::kNone;
+  if (!launcher_request.ok()) return Failure(launcher_request.status(), Answer::kStartup);
+  const bool is_asked = has_signal || *launcher_request != LauncherRequest::kNone;
   const absl::StatusOr<Request> answer =
       Ask(std::move(session), &Session::change_agreement, is_asked ? Request::kStop : Request::kNone);
   if (!answer.ok()) return Failure(answer.status(), Answer::kSubmission);
@@ -82,7 +82,7 @@ Outcome Poll(ronda_elastic_change* change) {
     *change = RONDA_ELASTIC_GO_ON;
     return {};
   }
-  const bool leaves = !*is_member || *wish == Wish::kEnd || has_signal;
+  const bool leaves = !*is_member || *launcher_request == LauncherRequest::kEnd || has_signal;
   *change = leaves ? RONDA_ELASTIC_LEAVE : RONDA_ELASTIC_REFORM;
   return leaves && *is_member ? Failure(member.Leave(), Answer::kStartup) : Outcome();
 }
@@ -113,7 +113,7 @@ Outcome Sync(int64_t snapshot_step, ronda_elastic_source* source) {
   if (!decided.ok()) return Failure(decided.status(), Answer::kStartup);
   // If no rank has a state yet, the state with which rank 0 began is the first one.
   if (decided->rank == rank && !marks.has_state()) marks.Begin();
-  const bool is_behind = decided->is_snapshot || marks.is_torn() || marks.steps() != decided->step;
+  const bool is_behind = decided->is_snapshot || marks.is_inconsistent() || marks.steps() != decided->step;
   marks.BringTo(is_behind ? std::optional(decided->step) : std::nullopt);
   const ronda_elastic_source known = {.struct_size = sizeof(ronda_elastic_source),
                                       .step = decided->step,

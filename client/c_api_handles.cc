@@ -78,7 +78,7 @@ Outcome PostCallback(const char* function, ronda_callback callback, void* contex
 // Makes `stream` wait for an operation, and records that in the caller's handle.
 Outcome OrderBefore(const Operation& operation, ronda_handle handle, void* stream) {
   const absl::Status status = operation.OrderBefore(stream);
-  if (status.ok()) globals().handles.NoteOrdered(handle);
+  if (status.ok()) globals().handles.MarkOrdered(handle);
   // An error of the stream is not an error of the operation.
   const bool is_about_stream = absl::IsInvalidArgument(status);
   return Failure(status, is_about_stream ? Answer::kSubmission : Answer::kCompletion);

@@ -265,23 +265,23 @@ ronda_status CallAndWait(const Body& body) {
 }
 
 // How long a call waits, and the place for the handle of its operation.
-struct Patience {
+struct WaitLimit {
   absl::Duration deadline = absl::InfiniteDuration();  // of MonotonicTime()
   ronda_handle* handle = nullptr;
 };
 
 template <typename Args>
-ronda_status RunOne(const Args* args, Patience patience = {}) {
+ronda_status RunOne(const Args* args, WaitLimit limit = {}) {
   return CallAndWait([&](BlockingCall& call) -> Outcome {
     Submission& submission = scratch().submission;
     absl::Status status = ToSubmission(args, call.session().caller(), &submission);
     if (!status.ok()) return Failure(status, Answer::kSubmission);
     const OpType op = submission.request.op;
-    const absl::StatusOr<std::shared_ptr<Handle>> handle = call.Run(&submission, patience.deadline);
+    const absl::StatusOr<std::shared_ptr<Handle>> handle = call.Run(&submission, limit.deadline);
     if (!handle.ok()) return Failure(handle.status(), Answer::kSubmission);
-    if (patience.handle != nullptr && !(*handle)->done()) {
+    if (limit.handle != nullptr && !(*handle)->done()) {
       try {
-        *patience.handle = globals().handles.Add(Operation(*handle, op));
+        *limit.handle = globals().handles.Add(Operation(*handle, op));
         return {};
       } catch (const std::bad_alloc&) {
         // A caller that gets an error may free the buffers, so the operation has to end first.

@@ -264,10 +264,10 @@ Operation HandleTable::Find(ronda_handle id) const {
   return slot == nullptr ? Operation() : slot->operation;
 }
 
-void HandleTable::NoteOrdered(ronda_handle id) {
+void HandleTable::MarkOrdered(ronda_handle id) {
   MutexLock lock(&mu_);
   Slot* const slot = SlotLocked(id);
-  if (slot != nullptr) slot->operation.NoteOrdered();
+  if (slot != nullptr) slot->operation.MarkOrdered();
 }
 
 Operation HandleTable::Remove(ronda_handle id) {
@@ -359,7 +359,7 @@ void LeaveTheParentsJob() {
 }
 
 // The time for telling the other ranks that the process ends. If it takes longer, they report that this rank has died.
-constexpr std::chrono::seconds kExitPatience(1);
+constexpr std::chrono::seconds kExitTimeout(1);
 
 // Runs after everything that the program has registered for its end (functions of atexit() and destructors of static
 // objects), because that may still call Ronda, and may shut it down. Other threads may still be in calls, and hold
@@ -376,7 +376,7 @@ constexpr std::chrono::seconds kExitPatience(1);
     });
     const std::future<void> told = tell.get_future();
     std::thread(std::move(tell)).detach();
-    told.wait_for(kExitPatience);
+    told.wait_for(kExitTimeout);
   } catch (const std::exception&) {
     // Without memory or a thread for it, the others still see that the process has ended.
   }

@@ -171,7 +171,7 @@ class Operation {
   bool MayOrderBy(absl::Duration deadline) const { return ronda::MayOrderBy(*handle_, deadline); }
 
   // Records in this copy that a stream waits for the operation, so that no thread has to.
-  void NoteOrdered() { is_ordered_ = true; }
+  void MarkOrdered() { is_ordered_ = true; }
   bool is_ordered() const { return is_ordered_; }
 
   // Whether the result belongs to the handle.
@@ -213,8 +213,8 @@ class HandleTable {
   // None if `id` was never given out or has been removed.
   Operation Find(ronda_handle id) const;
 
-  // Calls Operation::NoteOrdered for the operation, if it is still in the table.
-  void NoteOrdered(ronda_handle id);
+  // Calls Operation::MarkOrdered for the operation, if it is still in the table.
+  void MarkOrdered(ronda_handle id);
 
   // Removes the operation and returns it; returns none as in Find.
   Operation Remove(ronda_handle id);

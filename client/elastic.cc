@@ -33,12 +33,13 @@ void StepMarks::EndUpdate() {
     target_.store(-1, std::memory_order_relaxed);
     word_.store(2 * target, std::memory_order_release);
   } else {
-    word_.store(has_state() ? (word_.load(std::memory_order_relaxed) | kTorn) + 1 : 2, std::memory_order_release);
+    word_.store(has_state() ? (word_.load(std::memory_order_relaxed) | kInconsistent) + 1 : 2,
+                std::memory_order_release);
   }
 }
 
 absl::StatusOr<StateFacts> FactsOf(const StepMarks& marks, int64_t snapshot_step, RankId rank) {
-  const int64_t clean = marks.is_torn() ? -1 : marks.steps();
+  const int64_t clean = marks.is_inconsistent() ? -1 : marks.steps();
   if (std::max(clean, snapshot_step) > kMaxStep) {
     return absl::InvalidArgumentError(
         absl::StrCat("step ", std::max(clean, snapshot_step), " is beyond the last one, ", kMaxStep));

@@ -29,7 +29,7 @@ namespace ronda {
 // One thread changes the marks; any thread may read them. A mark costs a load and a store.
 class StepMarks {
  public:
-  void BeginUpdate() { word_.store(word_.load(std::memory_order_relaxed) | kTorn, std::memory_order_release); }
+  void BeginUpdate() { word_.store(word_.load(std::memory_order_relaxed) | kInconsistent, std::memory_order_release); }
 
   // The state has seen one more step; after BringTo(), it has seen the steps that BringTo() gives.
   void EndUpdate();
@@ -42,17 +42,17 @@ class StepMarks {
   void Begin() { word_.store(0, std::memory_order_release); }
 
   bool has_state() const { return word() != kNone; }
-  bool is_torn() const { return has_state() && (word() & kTorn) != 0; }
+  bool is_inconsistent() const { return has_state() && (word() & kInconsistent) != 0; }
   // Complete steps; -1 without a state.
   int64_t steps() const { return has_state() ? word() >> 1 : -1; }
 
  private:
-  static constexpr int64_t kTorn = 1;
+  static constexpr int64_t kInconsistent = 1;
   static constexpr int64_t kNone = -1;  // no state; BeginUpdate() does not change it
 
   int64_t word() const { return word_.load(std::memory_order_acquire); }
 
-  std::atomic<int64_t> word_{kNone};  // twice the number of steps, and kTorn
+  std::atomic<int64_t> word_{kNone};  // twice the number of steps, and kInconsistent
   std::atomic<int64_t> target_{-1};
 };
 

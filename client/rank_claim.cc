@@ -101,7 +101,7 @@ absl::Status AlreadyClaimed(const JobEnvironment& job, const Address& address) {
 
 }  // namespace
 
-absl::Status RankClaim::Take(const JobEnvironment& job) {
+absl::Status RankClaim::Acquire(const JobEnvironment& job) {
   Release();
   if (job.size == 1 || NameOf(job).empty()) return absl::OkStatus();
   const Address address = AddressOf(job);

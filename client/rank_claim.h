@@ -31,7 +31,7 @@ class RankClaim {
   // Claims the rank that `job` gives to this process, and releases the previous claim. A job needs no claim if it has
   // one rank, or if its ranks know no common name or address of it (some jobs under MPI).
   // Errors: FAILED_PRECONDITION that names the other process.
-  absl::Status Take(const JobEnvironment& job);
+  absl::Status Acquire(const JobEnvironment& job);
 
   void Release();
 

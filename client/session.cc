@@ -18,12 +18,12 @@ namespace ronda {
 
 uint64_t NumberSequence::Next() {
   Settle();
-  // So Take() allocates nothing.
+  // So Record() allocates nothing.
   if (in_flight_.size() == in_flight_.capacity()) in_flight_.reserve(2 * in_flight_.size() + 1);
   return again_.empty() ? next_ : *again_.begin();
 }
 
-void NumberSequence::Take(std::shared_ptr<const Handle> operation) {
+void NumberSequence::Record(std::shared_ptr<const Handle> operation) {
   const uint64_t number = again_.empty() ? next_ : *again_.begin();
   if (again_.erase(number) == 0) ++next_;
   const auto is_before = [](const InFlight& a, uint64_t b) { return a.number < b; };
@@ -85,7 +85,7 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitUnnamed(Submission* submi
   if (!again) calls.order.Add(SignatureOf(request));
   // The ranks differ here. All ranks notice it once the operation has failed; this rank knows it already.
   if (!request.refusal.empty()) calls.order.RestartAfter(number);
-  calls.numbers.Take(handle);
+  calls.numbers.Record(handle);
   return handle;
 }
 
@@ -117,7 +117,7 @@ bool Session::IsInOrderLocked(const TensorRequest& request, const std::string& n
     } else if (const std::optional<RankId> sender = receive->sender()) {
       NumberSequence& sequence = sequences_[{request.process_set, ChannelName(*sender, request.receiver, tag)}];
       sequence.Next();
-      sequence.Take(std::move(receive));
+      sequence.Record(std::move(receive));
     }
   }
   found->second = std::move(in_flight);
@@ -141,7 +141,7 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitNumberedLocked(Submission
   const RankId sender = submission.request.root, receiver = submission.request.receiver;
   absl::StatusOr<std::shared_ptr<Handle>> handle = runtime_.Submit(submission);
   if (absl::IsAlreadyExists(handle.status())) return TooMany(op, sender, receiver);
-  if (handle.ok()) sequence.Take(*handle);
+  if (handle.ok()) sequence.Record(*handle);
   return handle;
 }
 

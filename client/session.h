@@ -46,8 +46,8 @@ class NumberSequence {
 
   // The operation with the number that Next() has returned is in flight. Until this call Next() keeps returning that
   // number. Allocates nothing, because an operation in flight cannot be taken back.
-  // REQUIRES: Next() has been called since the last Take().
-  void Take(std::shared_ptr<const Handle> operation);
+  // REQUIRES: Next() has been called since the last Record().
+  void Record(std::shared_ptr<const Handle> operation);
 
  private:
   struct InFlight {

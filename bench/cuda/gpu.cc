@@ -89,13 +89,13 @@ absl::StatusOr<DeviceMemory> Gpu::Allocate(size_t bytes) {
 }
 
 absl::Status Gpu::Finish() {
-  constexpr absl::Duration kNap = absl::Microseconds(50);
+  constexpr absl::Duration kPollInterval = absl::Microseconds(50);
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, device_->NewEvent());
   RONDA_RETURN_IF_ERROR(end->Record(stream()));
   for (;;) {
     RONDA_ASSIGN_OR_RETURN(const bool is_done, end->done());
     if (is_done) return absl::OkStatus();
-    absl::SleepFor(kNap);
+    absl::SleepFor(kPollInterval);
   }
 }
 

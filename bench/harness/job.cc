@@ -102,7 +102,7 @@ class JobResults {
   explicit JobResults(const JobRequest& request) : results_(request.command, request.words) {}
 
   // Handles a message from a job's rank 0.
-  void Take(const OutputMessage& message) {
+  void Receive(const OutputMessage& message) {
     if (message.kind == OutputMessage::Kind::kDistances) {
       results_.SetCoreDistance(is_any_complete_ ? results_.core_distance()[0] : message.distances[0],
                                message.distances[1]);
@@ -155,7 +155,7 @@ absl::StatusOr<int> StartJobs(const JobRequest& request) {
     launch.ranks = request.options.ranks[i];
     RONDA_ASSIGN_OR_RETURN(const LaunchCommand command, PlanLaunch(launch, FindInstalledProgram()));
     RONDA_ASSIGN_OR_RETURN(exit_code,
-                           ShowLaunch(command, [&](const OutputMessage& message) { results.Take(message); }));
+                           ShowLaunch(command, [&](const OutputMessage& message) { results.Receive(message); }));
   }
   results.SetBusyCores(busy_before, BusyCoresNow());
   RONDA_RETURN_IF_ERROR(results.Write(request.options.files));

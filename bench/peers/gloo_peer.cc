@@ -40,13 +40,13 @@ using Call = ronda_bench_call;
 using Prepared = ronda_bench_prepared;
 
 // This process' membership. Not destroyed at exit: Finalize() ends it.
-struct Membership {
+struct OwnRank {
   std::shared_ptr<gloo::rendezvous::Context> context;
   std::string error;
 };
 
-Membership& Self() {
-  static auto* const self = new Membership;
+OwnRank& Self() {
+  static auto* const self = new OwnRank;
   return *self;
 }
 

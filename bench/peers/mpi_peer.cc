@@ -53,15 +53,15 @@ __attribute__((target("avx,f16c"))) void AddHalves(const uint16_t* input, uint16
   std::memcpy(output + whole, right, rest * sizeof(uint16_t));
 }
 
-struct Membership {
+struct OwnRank {
   std::string description;
   std::string error;
   MPI_Op half_sum = MPI_OP_NULL;
   bool is_owner = false;  // MPI was initialized here, and has to be finalized here
 };
 
-Membership& Self() {
-  static auto* const self = new Membership;
+OwnRank& Self() {
+  static auto* const self = new OwnRank;
   return *self;
 }
 

@@ -83,7 +83,7 @@ class SpawnedJob {
         owners.push_back(rank);
       }
       if (open.empty()) return failure_;
-      if (poll(open.data(), open.size(), patience()) == 0) signal_all(SIGKILL);
+      if (poll(open.data(), open.size(), poll_timeout_ms()) == 0) signal_all(SIGKILL);
       for (std::size_t i = 0; i < open.size(); ++i) {
         if (open[i].revents != 0 && !read_some(ranks_[owners[i]])) note(owners[i], end(owners[i]));
       }
@@ -118,7 +118,7 @@ class SpawnedJob {
   }
 
   // Milliseconds for which poll() waits for the other ranks; -1: for ever.
-  int patience() const {
+  int poll_timeout_ms() const {
     if (failure_.ok()) return -1;
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(failed_ + kGrace - Clock::now());
     return left.count() > 0 ? static_cast<int>(left.count()) + 1 : 0;

@@ -60,7 +60,7 @@ absl::Status CheckTcp(const FoundJob& job) {
   if (job.rendezvous.control == NetworkSettings::Control::kMpi) {
     return absl::FailedPreconditionError("RONDA_CONTROL=mpi leaves the ranks no network but MPI's");
   }
-  for (const Member& member : job.rendezvous.membership.members) {
+  for (const Member& member : job.rendezvous.member_list.members) {
     if (member.data_port != 0) continue;
     return absl::FailedPreconditionError(
         absl::StrCat(ToString(member.peer), " listens nowhere for data; RONDA_LOG_LEVEL=info there says why"));
@@ -73,11 +73,11 @@ absl::Status CheckTcp(const FoundJob& job) {
 absl::StatusOr<MessageEnds> ConnectTcpGroups(const FoundJob& job, const std::vector<MessageGroup>& groups,
                                              const std::function<absl::Status()>& job_failure) {
   const RendezvousResult& rendezvous = job.rendezvous;
-  TcpMeshOptions mesh = {.job = {.job_id = rendezvous.membership.job_id, .secret = rendezvous.secret},
+  TcpMeshOptions mesh = {.job = {.job_id = rendezvous.member_list.job_id, .secret = rendezvous.secret},
                          .rank = job.topology.rank,
                          .timeout = job.config.tunables.start_timeout,
                          .job_failure = job_failure};
-  for (const Member& member : rendezvous.membership.members) {
+  for (const Member& member : rendezvous.member_list.members) {
     RONDA_ASSIGN_OR_RETURN(Endpoint endpoint, ResolveEndpoint(member.data_address, member.data_port));
     RONDA_RETURN_IF_ERROR(CheckSecret(endpoint, rendezvous.secret));
     mesh.peers.push_back(member.peer);
@@ -147,7 +147,7 @@ std::unique_ptr<Communicator> MakeMessageCommunicator(const FoundJob& job, std::
 // Even ranks on one host exchange messages over the backend's carrier; control messages go through memory.
 absl::StatusOr<Transport> ConnectMessagesOnThisHost(const HostBackend& backend, const FoundJob& job) {
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmWorld> world,
-                         ShmWorld::Connect(ShmOptions(job.config, job.rendezvous.membership.job_id, job.topology)));
+                         ShmWorld::Connect(ShmOptions(job.config, job.rendezvous.member_list.job_id, job.topology)));
   const std::vector<RankId>& all = job.hosts.hosts.front();
   absl::StatusOr<MessageEnds> messages =
       backend.carrier->connect(job, {{.tag = kFlatTag, .ranks = all}}, [&] { return world->failure(); });
@@ -198,7 +198,7 @@ class HostsConnector {
 absl::Status HostsConnector::JoinMemoryHere() {
   const std::string& hostname = job_.topology.hostname;
   ShmWorld::Options options =
-      ShmOptions(job_.config, absl::StrCat(job_.rendezvous.membership.job_id, "-", self_.host), job_.topology);
+      ShmOptions(job_.config, absl::StrCat(job_.rendezvous.member_list.job_id, "-", self_.host), job_.topology);
   options.rank = self_.local_rank;
   options.size = static_cast<int>(RanksHere().size());
   options.ranks = RanksHere();
@@ -218,7 +218,7 @@ absl::Status HostsConnector::ConnectGrpcControl() {
   const RankId rank = job_.topology.rank;
   Endpoint parent;
   if (rank != kCoordinatorRank) {
-    const Member& member = rendezvous.membership.members[static_cast<size_t>(ControlParent(rank))];
+    const Member& member = rendezvous.member_list.members[static_cast<size_t>(ControlParent(rank))];
     RONDA_ASSIGN_OR_RETURN(parent, ResolveEndpoint(member.control_address, member.control_port));
   }
   RONDA_ASSIGN_OR_RETURN(control_, ConnectGrpcControlPlane({.rank = rank,
@@ -226,7 +226,7 @@ absl::Status HostsConnector::ConnectGrpcControl() {
                                                             .listener = std::move(rendezvous.listener),
                                                             .parent = std::move(parent),
                                                             .plugin = job_.config.network.plugin,
-                                                            .job_id = rendezvous.membership.job_id,
+                                                            .job_id = rendezvous.member_list.job_id,
                                                             .secret = rendezvous.secret,
                                                             .start_timeout = job_.config.tunables.start_timeout,
                                                             .heartbeat = job_.settings.heartbeat,
@@ -244,7 +244,7 @@ absl::Status HostsConnector::ConnectMpiControl(std::unique_ptr<PointToPoint> mes
       ConnectMpiControlPlane({.rank = job_.topology.rank,
                               .peers = job_.peers,
                               .messages = std::move(messages),
-                              .job_id = job_.rendezvous.membership.job_id,
+                              .job_id = job_.rendezvous.member_list.job_id,
                               .start_timeout = job_.config.tunables.start_timeout,
                               .heartbeat = job_.settings.heartbeat,
                               .heartbeat_timeout = job_.settings.heartbeat_timeout,
@@ -332,7 +332,7 @@ absl::StatusOr<std::string> RateShm(const HostBackend&, const HostSituation& sit
 }
 
 absl::StatusOr<Transport> ConnectShm(const HostBackend&, FoundJob& job) {
-  return ConnectShmTransport(ShmOptions(job.config, job.rendezvous.membership.job_id, job.topology));
+  return ConnectShmTransport(ShmOptions(job.config, job.rendezvous.member_list.job_id, job.topology));
 }
 
 // Shared memory on each host and the backend's carrier between hosts.

@@ -117,10 +117,10 @@ absl::StatusOr<RendezvousResult> Joining::Find() {
   if (MeetsAtAddress(config)) return RendezvousAtAddress(config, MpiLibrary());
   if (!config.job.mpi.IsUsable()) {
     const bool is_control_mpi = config.network.control == NetworkSettings::Control::kMpi;
-    const std::string wish =
+    const std::string setting =
         is_control_mpi ? "RONDA_CONTROL=\"mpi\"" : absl::StrCat("RONDA_BACKEND=\"", config.backend, "\"");
     return absl::FailedPreconditionError(absl::StrCat(
-        wish,
+        setting,
         " needs MPI, but no launcher of MPI has started this process: start the job with rondarun --mpi or mpirun",
         is_control_mpi ? "" : "; for TCP set RONDA_MASTER_PORT to a port that is free, the same on every rank"));
   }
@@ -146,11 +146,11 @@ absl::StatusOr<const HostBackend*> Joining::Choose() const {
 
 absl::StatusOr<ConnectedJob> Joining::FindAndConnect() {
   RONDA_ASSIGN_OR_RETURN(job_.rendezvous, Find());
-  const Membership& membership = job_.rendezvous.membership;
-  RONDA_ASSIGN_OR_RETURN(job_.settings, SettingsOf(membership.members.front()));
-  job_.hosts = {.hosts = HostsOf(membership)};
-  for (const Member& member : membership.members) job_.peers.push_back(member.peer);
-  job_.topology = TopologyOf(membership, job_.config.job.rank);
+  const MemberList& member_list = job_.rendezvous.member_list;
+  RONDA_ASSIGN_OR_RETURN(job_.settings, SettingsOf(member_list.members.front()));
+  job_.hosts = {.hosts = HostsOf(member_list)};
+  for (const Member& member : member_list.members) job_.peers.push_back(member.peer);
+  job_.topology = TopologyOf(member_list, job_.config.job.rank);
   RONDA_ASSIGN_OR_RETURN(const HostBackend* const backend, Choose());
   const bool goes_over_mpi = backend->carrier != nullptr && backend->carrier->needs == Carrier::Needs::kMpi;
   const bool needs_mpi = goes_over_mpi || job_.settings.mpi == MpiUse::kAlways;
@@ -159,7 +159,7 @@ absl::StatusOr<ConnectedJob> Joining::FindAndConnect() {
   if (job_.mpi != nullptr) {
     transport.departure = std::make_shared<const MpiDeparture>(std::move(job_.mpi), transport.control.get());
   }
-  transport.job_id = NameInEpoch(membership.job_id, job_.config.job.epoch);
+  transport.job_id = NameInEpoch(member_list.job_id, job_.config.job.epoch);
   return ConnectedJob{.topology = std::move(job_.topology), .transport = std::move(transport)};
 }
 

@@ -43,10 +43,10 @@ absl::StatusOr<absl::string_view> Choose(absl::Span<const BackendRating> ratings
     return absl::FailedPreconditionError(
         absl::StrCat("no backend can carry this job's ", choice.cargo, ": ", ToString(ratings)));
   }
-  const std::string wish = absl::StrCat(choice.variable, "=\"", wanted, "\"");
-  if (reasons.empty()) return absl::FailedPreconditionError(absl::StrCat("there is no ", wish));
+  const std::string setting = absl::StrCat(choice.variable, "=\"", wanted, "\"");
+  if (reasons.empty()) return absl::FailedPreconditionError(absl::StrCat("there is no ", setting));
   return absl::FailedPreconditionError(
-      absl::StrCat(wish, " cannot carry this job's ", choice.cargo, ": ", absl::StrJoin(reasons, "; ")));
+      absl::StrCat(setting, " cannot carry this job's ", choice.cargo, ": ", absl::StrJoin(reasons, "; ")));
 }
 
 // nullptr if none has this name.

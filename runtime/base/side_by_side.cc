@@ -34,8 +34,8 @@ class SideBySide::State {
   }
 
   // Returns whether all have returned.
-  bool Await(absl::Duration patience) {
-    const absl::Duration end = MonotonicTime() + patience;
+  bool Await(absl::Duration timeout) {
+    const absl::Duration end = MonotonicTime() + timeout;
     const MutexLock lock(&mu_);
     while (under_way_ > 0) {
       const absl::Duration left = end - MonotonicTime();
@@ -62,7 +62,7 @@ SideBySide::SideBySide(std::vector<std::function<void()>> calls) : state_(std::m
   threads_.reserve(state_->size());
 }
 
-bool SideBySide::Run(absl::Duration patience) {
+bool SideBySide::Run(absl::Duration timeout) {
   for (size_t i = 0; i < state_->size(); ++i) {
     try {
       threads_.emplace_back([state = state_, i] { state->Call(i); });
@@ -70,7 +70,7 @@ bool SideBySide::Run(absl::Duration patience) {
       state_->Call(i);
     }
   }
-  const bool have_returned = state_->Await(patience);
+  const bool have_returned = state_->Await(timeout);
   for (std::thread& thread : threads_) {
     if (have_returned) {
       thread.join();

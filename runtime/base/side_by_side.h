@@ -24,9 +24,9 @@ class SideBySide {
   // Makes the calls, once. Waits until all have returned and their function objects are destroyed. If a call has thrown
   // an exception, throws it then.
   //
-  // Returns false if that takes longer than `patience`. The remaining calls end by themselves, if ever, so they must
+  // Returns false if that takes longer than `timeout`. The remaining calls end by themselves, if ever, so they must
   // own what they use.
-  bool Run(absl::Duration patience = absl::InfiniteDuration());
+  bool Run(absl::Duration timeout = absl::InfiniteDuration());
 
  private:
   class State;

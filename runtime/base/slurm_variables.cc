@@ -58,7 +58,7 @@ std::optional<Names> Combine(const Names& names, const Names& endings) {
 }
 
 // Reads one item of the list up to its comma, and removes that from `list`.
-std::optional<Names> TakeItem(absl::string_view* list) {
+std::optional<Names> PopItem(absl::string_view* list) {
   std::optional<Names> names = Names{""};
   while (!list->empty() && list->front() != ',') {
     const size_t text_end = std::min(list->find_first_of("[],"), list->size());
@@ -102,7 +102,7 @@ std::optional<CountedHosts> ParseCount(absl::string_view item) {
 std::optional<std::vector<std::string>> SlurmHosts(absl::string_view list) {
   Names hosts;
   while (true) {
-    const std::optional<Names> item = TakeItem(&list);
+    const std::optional<Names> item = PopItem(&list);
     if (!item || hosts.size() + item->size() > kMaxHosts) return std::nullopt;
     hosts.insert(hosts.end(), item->begin(), item->end());
     if (list.empty()) return hosts;

@@ -177,9 +177,9 @@ class Device {
 
   // How long the end of a job waits for the device's work before it abandons the device. Set before other threads use
   // the device.
-  static constexpr absl::Duration kPatience = absl::Seconds(2);
-  absl::Duration patience() const { return patience_; }
-  void set_patience(absl::Duration patience) { patience_ = patience; }
+  static constexpr absl::Duration kTimeout = absl::Seconds(2);
+  absl::Duration timeout() const { return timeout_; }
+  void set_timeout(absl::Duration timeout) { timeout_ = timeout; }
 
   // "NVIDIA H200, cuda:0"
   const std::string& name() const { return name_; }
@@ -232,7 +232,7 @@ class Device {
   const ronda_cuda_plugin* const plugin_;
   const int ordinal_;
   const std::string name_;
-  absl::Duration patience_ = kPatience;
+  absl::Duration timeout_ = kTimeout;
   std::atomic<bool> is_abandoned_{false};
   mutable Mutex mu_;
   std::string why_abandoned_ ABSL_GUARDED_BY(mu_);

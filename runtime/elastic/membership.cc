@@ -145,9 +145,9 @@ void JobMembership::OnJoin(int id, Member* member, const JoinRequest& join, absl
     if (is_first) join_deadline_ = now + options_.start_timeout;
   } else if (join_deadline_ == absl::InfiniteFuture()) {
     // Members that still meet may be waiting for a member that has died.
-    join_patience_ =
+    join_timeout_ =
         options_.join_timeout + (IsAnyIn(State::kMeeting) ? options_.meeting_timeout : absl::ZeroDuration());
-    join_deadline_ = now + join_patience_;
+    join_deadline_ = now + join_timeout_;
   }
   member->deadline = absl::InfiniteFuture();
   member->step = join.step;
@@ -219,7 +219,7 @@ JobMembership::Actions JobMembership::Advance(absl::Time now) {
   CallOffJoining();
   KillOverdue(now);
   EmptyUnlistedHosts(now);
-  LetNewcomersIn();
+  AdmitJoiningMembers();
   Meet(now);
   StartMembers(now);
   EndIfHopeless(now);
@@ -251,7 +251,7 @@ void JobMembership::KillOverdue(absl::Time now) {
       Kill(id, &member, absl::StrCat("was stopped for ", absl::FormatDuration(options_.stop_timeout)));
     } else if (is_joining_over && IsInEpoch(member)) {
       Kill(id, &member,
-           absl::StrCat("did not leave epoch ", epoch_, " within ", absl::FormatDuration(join_patience_),
+           absl::StrCat("did not leave epoch ", epoch_, " within ", absl::FormatDuration(join_timeout_),
                         ", as others had"));
     } else if (now < member.deadline || member.state == State::kRunning) {
       continue;
@@ -302,7 +302,7 @@ void JobMembership::AskToLeaveItsHost(int id, Member* member, absl::string_view 
 }
 
 // The members of the running epoch are to leave it so that the waiting members get a place.
-void JobMembership::LetNewcomersIn() {
+void JobMembership::AdmitJoiningMembers() {
   if (join_deadline_ != absl::InfiniteFuture() || WaitingMembers().empty()) return;
   for (auto& [id, member] : members_) {
     if (member.state != State::kRunning || member.change == Member::Change::kTold) continue;
@@ -429,7 +429,7 @@ void JobMembership::StartMembers(absl::Time now) {
     const std::optional<SlotTable::SlotId> slot = slots_.FindUsable(ChoiceOfSlots(), now);
     if (!slot.has_value()) return;
     const int id = next_member_++;
-    slots_.Take(*slot);
+    slots_.Occupy(*slot);
     members_[id] = {.slot = *slot, .deadline = now + options_.elastic_timeout};
     actions_.push_back(StartMember{
         .member = id, .host = slots_.name(slot->host), .slot = slot->slot, .slots = slots_.listed_slots(slot->host)});

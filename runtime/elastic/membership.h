@@ -181,7 +181,7 @@ class JobMembership {
   Actions Advance(absl::Time now);
   void CallOffJoining();
   void KillOverdue(absl::Time now);
-  void LetNewcomersIn();
+  void AdmitJoiningMembers();
   void EmptyUnlistedHosts(absl::Time now);
   bool DoEnoughStay() const;
   void AskToLeaveItsHost(int id, Member* member, absl::string_view why, absl::Time now);
@@ -229,7 +229,7 @@ class JobMembership {
   bool is_start_over_ = false;  // the first epoch no longer waits for members that start
   int start_failures_ = 0;      // members that ended before they joined, since the last join
 
-  absl::Duration join_patience_;                          // the length of join_deadline_ after an epoch
+  absl::Duration join_timeout_;                           // the length of join_deadline_ after an epoch
   absl::Time join_deadline_ = absl::InfiniteFuture();     // set while members join after an epoch, or for the first one
   absl::Time elastic_deadline_ = absl::InfiniteFuture();  // set while no member is in an epoch
   std::optional<Failure> failure_;                        // the last failure of a member of the running epoch

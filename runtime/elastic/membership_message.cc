@@ -29,13 +29,13 @@ constexpr size_t kMaxQuoted = 200;
 constexpr size_t kMaxReason = kMaxMembershipMessage - 256;
 
 // Reads the words of a message one after the other. Finish() returns the first error.
-class Words {
+class WordReader {
  public:
-  explicit Words(absl::string_view text) : text_(text.substr(0, kMaxQuoted)), rest_(text) {
+  explicit WordReader(absl::string_view text) : text_(text.substr(0, kMaxQuoted)), rest_(text) {
     if (text.size() > kMaxMembershipMessage) Refuse("it is too long");
   }
 
-  absl::string_view Word() {
+  absl::string_view Next() {
     const size_t end = std::min(rest_.find(' '), rest_.size());
     const absl::string_view word = rest_.substr(0, end);
     rest_.remove_prefix(std::min(end + 1, rest_.size()));
@@ -44,7 +44,7 @@ class Words {
 
   template <typename Integer>
   Integer Number(absl::string_view what, int64_t lowest, int64_t highest) {
-    const absl::string_view word = Word();
+    const absl::string_view word = Next();
     int64_t number = 0;
     if (!absl::SimpleAtoi(word, &number) || number < lowest || number > highest) {
       Refuse(absl::StrCat(what, " \"", absl::CHexEscape(word), "\" is no number from ", lowest, " to ", highest));
@@ -78,7 +78,7 @@ std::string ReasonOf(absl::string_view reason) {
   return absl::StrReplaceAll(reason.substr(0, kMaxReason), {{"\n", " "}, {"\r", " "}});
 }
 
-JoinRequest TakeJoin(Words* words) {
+JoinRequest ParseJoin(WordReader* words) {
   JoinRequest join;
   join.last_epoch = words->Number<int64_t>("epoch", -1, kMaxEpoch);
   join.step = words->Number<int64_t>("step", -1, kMaxStep);
@@ -86,7 +86,7 @@ JoinRequest TakeJoin(Words* words) {
   return join;
 }
 
-EpochPlace TakePlace(Words* words) {
+EpochPlace ParsePlace(WordReader* words) {
   EpochPlace place;
   place.epoch = words->Number<int64_t>("epoch", 0, kMaxEpoch);
   Topology& topology = place.topology;
@@ -125,11 +125,11 @@ std::string Encode(const LauncherMessage& message) {
 }
 
 absl::StatusOr<MemberMessage> DecodeMemberMessage(absl::string_view text) {
-  Words words(text);
+  WordReader words(text);
   MemberMessage message;
-  const absl::string_view kind = words.Word();
+  const absl::string_view kind = words.Next();
   if (kind == "join") {
-    message = TakeJoin(&words);
+    message = ParseJoin(&words);
   } else if (kind == "met") {
     message = EpochMet{.epoch = words.Number<int64_t>("epoch", 0, kMaxEpoch)};
   } else if (kind == "leave") {
@@ -142,11 +142,11 @@ absl::StatusOr<MemberMessage> DecodeMemberMessage(absl::string_view text) {
 }
 
 absl::StatusOr<LauncherMessage> DecodeLauncherMessage(absl::string_view text) {
-  Words words(text);
+  WordReader words(text);
   LauncherMessage message;
-  const absl::string_view kind = words.Word();
+  const absl::string_view kind = words.Next();
   if (kind == "place") {
-    message = TakePlace(&words);
+    message = ParsePlace(&words);
   } else if (kind == "change") {
     message = ChangeNotice{};
   } else if (kind == "end") {

@@ -71,7 +71,7 @@ class SlotTable {
   void set_meeting_point(size_t host, MeetingPoint point) { hosts_[host].meeting_point = std::move(point); }
 
   // A slot's use.
-  void Take(const SlotId& id) { At(id).use = Use::kTaken; }
+  void Occupy(const SlotId& id) { At(id).use = Use::kOccupied; }
   void Free(const SlotId& id) { At(id).use = Use::kFree; }
   void Leave(const SlotId& id) { At(id).use = Use::kLeft; }  // its member does not want to be replaced
 
@@ -96,7 +96,7 @@ class SlotTable {
   std::string Describe(absl::Time now) const;
 
  private:
-  enum class Use { kFree, kTaken, kLeft };
+  enum class Use { kFree, kOccupied, kLeft };
 
   // Delays the next use of a slot or host.
   struct Rest {

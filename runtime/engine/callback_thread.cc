@@ -82,7 +82,7 @@ bool CallbackThread::IsThisThread() const {
 
 void CallbackThread::Run() {
   std::list<Callback> next;  // one callback, or none
-  while (TakeNext(&next)) {
+  while (PopNext(&next)) {
     const absl::Status thrown = Invoke(next.front());
     if (!thrown.ok() && hooks_.thrown) hooks_.thrown(thrown);
     next.clear();  // its run includes the destruction of the objects it holds
@@ -90,7 +90,7 @@ void CallbackThread::Run() {
   }
 }
 
-bool CallbackThread::TakeNext(std::list<Callback>* next) {
+bool CallbackThread::PopNext(std::list<Callback>* next) {
   MutexLock lock(&mu_);
   while (queue_.empty()) {
     if (state_ == State::kStopped) return false;

@@ -61,8 +61,8 @@ class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
 
   void Run();
   // Waits for a callback and moves it to `next`; returns false if no more will come.
-  bool TakeNext(std::list<Callback>* next);
-  // The callback that TakeNext returned has run.
+  bool PopNext(std::list<Callback>* next);
+  // The callback that PopNext returned has run.
   enum class Left { kNone, kSome };
   Left Finish();
 

@@ -60,7 +60,7 @@ absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::Step() {
   if (role_ && !std::exchange(has_started_, true)) RONDA_RETURN_IF_ERROR(role_->Start());
   parts_.meter->counters().exposed_nanoseconds.Set(parts_.progress->exposed_ticks());
   if (HasRequest(parts_.meter->request())) {
-    TakeRequest(parts_.carry_out_request, &parts_.meter->request());
+    AnswerRequest(parts_.carry_out_request, &parts_.meter->request());
   }
   // The coordinator sends a list only after it has unlocked the schedule. This rank also unlocks before it carries out
   // the list.
@@ -76,9 +76,9 @@ absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::Step() {
   return Listen(now);
 }
 
-void CoordinationLoop::TakeNote(absl::Time now) {
+void CoordinationLoop::OnSubmission(absl::Time now) {
   if (!schedule_.locked() || lists_.has_begun()) return;
-  TakeFresh(now);
+  PopFresh(now);
   schedule_.CheckWaits(now);
 }
 
@@ -119,7 +119,7 @@ absl::Status CoordinationLoop::ReportFresh(absl::Time now) {
   // Read before the queue is examined: so every submission that was accepted before the request is found.
   const bool shutting_down = parts_.shutdown_requested->load();
   if (shutting_down || schedule_.locked() || now - parts_.queue->OldestFresh() >= cycle_time_) {
-    TakeFresh(now);
+    PopFresh(now);
   }
   if (shutting_down) ShutDownIfDone(now);
   if (schedule_.locked()) return absl::OkStatus();
@@ -136,12 +136,12 @@ absl::Time CoordinationLoop::NextLookAtProgram() const {
 // A callback may submit something. A device may have work whose end another thread waits for.
 void CoordinationLoop::LookAtProgram(absl::Time now) {
   const bool waits = parts_.progress->waiting() > 0 && parts_.callbacks->idle() && parts_.devices->idle();
-  reporter_.NoteProgram(waits ? RankReport::Program::kWaits : RankReport::Program::kRuns);
+  reporter_.RecordProgram(waits ? RankReport::Program::kWaits : RankReport::Program::kRuns);
   look_at_program_ = now + kQuiet;
 }
 
-void CoordinationLoop::TakeFresh(absl::Time now) {
-  for (TensorEntry* entry : parts_.queue->TakeFresh(now)) Report(*entry);
+void CoordinationLoop::PopFresh(absl::Time now) {
+  for (TensorEntry* entry : parts_.queue->PopFresh(now)) Report(*entry);
 }
 
 void CoordinationLoop::ShutDownIfDone(absl::Time now) {
@@ -171,24 +171,24 @@ void CoordinationLoop::Report(TensorEntry& entry) {
         &entry, absl::FailedPreconditionError(
                     absl::StrCat("tensor '", request.name, "': process set ", request.process_set, " was removed")));
   }
-  reporter_.NoteCompletions(entry.learned_of);
+  reporter_.RecordCompletions(entry.learned_of);
   if (schedule_.locked()) return schedule_.Submit(entry, reporter_.Find(request));
   reporter_.Submit(request);
-  look_at_program_ = entry.taken + kQuiet;
+  look_at_program_ = entry.popped + kQuiet;
   entry.reported = parts_.log->Reported(request);
   answers_.Expect(entry);
 }
 
 void CoordinationLoop::ReportAnew() {
-  for (TensorEntry* entry : parts_.queue->Taken()) Report(*entry);
+  for (TensorEntry* entry : parts_.queue->Popped()) Report(*entry);
 }
 
 // Submissions that have come meanwhile are reported together with the others, so that one age applies to all: deadlines
 // begin at the submission.
 void CoordinationLoop::ReportWhatWaited(absl::Time now) {
-  static_cast<void>(parts_.queue->TakeFresh(now));  // so that Taken() includes them
+  static_cast<void>(parts_.queue->PopFresh(now));  // so that Popped() includes them
   absl::Time newest = absl::InfinitePast();
-  for (const TensorEntry* entry : parts_.queue->Taken()) newest = std::max(newest, entry->since);
+  for (const TensorEntry* entry : parts_.queue->Popped()) newest = std::max(newest, entry->since);
   if (newest < now && newest != absl::InfinitePast()) reporter_.SetAge(now - newest);
   ReportAnew();
 }
@@ -211,7 +211,7 @@ absl::Status CoordinationLoop::Coordinate(absl::Time now) {
   // A rank that has left the schedule may report before this rank has left it, or even before this rank has begun it.
   // Its report can wait until then.
   if (role_->locked()) return absl::OkStatus();
-  RONDA_RETURN_IF_ERROR(role_->Take(reports_, now));
+  RONDA_RETURN_IF_ERROR(role_->Receive(reports_, now));
   reports_.clear();
   RONDA_RETURN_IF_ERROR(role_->Inspect(now));
   const std::string list = role_->TakeBroadcast(now);

@@ -71,9 +71,9 @@ void CoordinatorRole::Record(const NegotiationEvent& event) {
   recording_.reset();
 }
 
-absl::Status CoordinatorRole::Take(const std::vector<ControlMessage>& reports, absl::Time now) {
+absl::Status CoordinatorRole::Receive(const std::vector<ControlMessage>& reports, absl::Time now) {
   for (const ControlMessage& message : reports) {
-    const absl::Status status = TakeOne(message, now);
+    const absl::Status status = ReceiveOne(message, now);
     if (status.ok()) continue;
     return absl::Status(status.code(),
                         absl::StrCat("report of ", negotiator_.Describe(message.from), ": ", status.message()));
@@ -89,10 +89,10 @@ void CoordinatorRole::WarnOfDeadlock() {
   if (!deadlock.empty()) Log(LogLevel::kWarning, kCoordinatorRank, deadlock);
 }
 
-absl::Status CoordinatorRole::TakeOne(const ControlMessage& message, absl::Time now) {
+absl::Status CoordinatorRole::ReceiveOne(const ControlMessage& message, absl::Time now) {
   if (recording_ != nullptr) Record(NegotiationEvent::Report(message.from, message.payload, now));
   RONDA_ASSIGN_OR_RETURN(const RankReport report, DecodeRankReport(message.payload));
-  deadlocks_.Note(message.from, report.program);
+  deadlocks_.Record(message.from, report.program);
   const bool is_drawn = log_ != nullptr && log_->IsDrawn();
   return negotiator_.Add(message.from, report, now, is_drawn ? &on_ready_ : nullptr);
 }
@@ -143,7 +143,7 @@ std::string CoordinatorRole::TakeBroadcast(absl::Time now) {
   if (tuning_ != nullptr && list.schedule) tuning_->ScheduleBegins(now);
   if (std::exchange(settings_state_, Settings::kSent) == Settings::kNew) list.settings = settings_;
   if (list.empty()) return "";
-  deadlocks_.NoteDecisions();
+  deadlocks_.RecordDecisions();
   std::string bytes = Encode(list);
   if (recording_ != nullptr) Record(NegotiationEvent::List(bytes, now));
   return bytes;
@@ -167,7 +167,7 @@ void AnswerWatch::ExpectEnd(absl::Time now) {
 void AnswerWatch::Heard(absl::Time now) { last_activity_ = now; }
 
 absl::Time AnswerWatch::UnansweredSince(const TensorEntry& entry) const {
-  return std::max(entry.taken, last_activity_);
+  return std::max(entry.popped, last_activity_);
 }
 
 absl::Time AnswerWatch::AnswerDue(const TensorEntry& entry) const {

@@ -44,7 +44,7 @@ class CoordinatorRole {
 
   // Processes the reports that have arrived.
   // Errors: INVALID_ARGUMENT that names the rank, if a report is damaged.
-  absl::Status Take(const std::vector<ControlMessage>& reports, absl::Time now);
+  absl::Status Receive(const std::vector<ControlMessage>& reports, absl::Time now);
 
   // Reports stalls that have lasted long enough: warnings go to the log, expired tensors fail.
   // Errors: DEADLINE_EXCEEDED if ranks wait in shutdown for ranks that do not shut down.
@@ -75,7 +75,7 @@ class CoordinatorRole {
   void Record(const NegotiationEvent& event);
   // Does nothing if the job wants no warnings.
   void WarnOfDeadlock();
-  absl::Status TakeOne(const ControlMessage& message, absl::Time now);
+  absl::Status ReceiveOne(const ControlMessage& message, absl::Time now);
   void Tune(absl::Time now);
 
   const Negotiator::Options options_;

@@ -26,9 +26,9 @@ ProgressEngine::Steps::Progress GuardedSteps::Advance() {
   return Guard([this] { return loop_->Step(); });
 }
 
-ProgressEngine::Steps::Progress GuardedSteps::TakeNote(absl::Time now) {
+ProgressEngine::Steps::Progress GuardedSteps::OnSubmission(absl::Time now) {
   return Guard([this, now]() -> absl::StatusOr<Progress> {
-    loop_->TakeNote(now);
+    loop_->OnSubmission(now);
     return Progress::kNone;
   });
 }

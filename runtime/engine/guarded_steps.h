@@ -37,7 +37,7 @@ class GuardedSteps : public ProgressEngine::Steps {
   GuardedSteps(const Parts& parts, std::unique_ptr<CoordinationLoop> loop);
 
   Progress Advance() override;
-  Progress TakeNote(absl::Time now) override;
+  Progress OnSubmission(absl::Time now) override;
   absl::Time NextDeadline() override { return loop_->NextDeadline(); }
   // The background thread wakes up and looks for work.
   void Wake() override { parts_.control->Wake(); }

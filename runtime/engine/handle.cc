@@ -30,7 +30,7 @@ absl::Status Handle::Wait() const {
 bool Handle::WaitUntil(absl::Duration deadline) const {
   if (!LaunchesBy(deadline) || (result_.completion != nullptr && !result_.completion->WaitUntil(deadline)))
     return false;
-  NoteLearned();
+  RecordLearned();
   return true;
 }
 
@@ -42,11 +42,11 @@ absl::Status Handle::OrderBefore(void* stream) const {
 absl::Status Handle::OrderBefore(WaitingStream& stream) const {
   AwaitLaunch();
   // The tensor that the program submits next may be the one that waits for this operation.
-  NoteLearned();
+  RecordLearned();
   if (result_.completion == nullptr || !status_.ok()) return status_;
   const absl::Status status = result_.completion->OrderBefore(stream);
   if (!status.ok()) return AboutTensor(*tensor_, status);
-  if (DeviceBlocks* const blocks = BlocksOfResult()) blocks->NoteReader(result_.data.get(), stream.handle());
+  if (DeviceBlocks* const blocks = BlocksOfResult()) blocks->AddReader(result_.data.get(), stream.handle());
   return absl::OkStatus();
 }
 
@@ -92,7 +92,7 @@ absl::Status Handle::FreeAfter(void* stream) {
   RONDA_CHECK(launched());
   DeviceBlocks* const blocks = BlocksOfResult();
   if (blocks == nullptr) return absl::OkStatus();
-  absl::Status status = blocks->NoteLastRead(result_.data.get(), stream);
+  absl::Status status = blocks->RecordLastRead(result_.data.get(), stream);
   return status.ok() ? status : AboutTensor(*tensor_, status);
 }
 
@@ -134,7 +134,7 @@ absl::Status Handle::OnCompletion(std::function<void(const absl::Status&)> callb
 void Handle::Post(std::list<CallbackThread::Callback> callbacks, const absl::Status& status) const {
   if (callbacks.empty()) return;
   for (CallbackThread::Callback& callback : callbacks) callback.status = status;
-  NoteLearned();
+  RecordLearned();
   callback_thread_->Post(std::move(callbacks));
 }
 

@@ -107,7 +107,7 @@ class Handle {
   // Whether the operation is complete, also on the device.
   bool done() const {
     const bool done = launched() && (result_.completion == nullptr || IsPastDevice());
-    if (done) NoteLearned();
+    if (done) RecordLearned();
     return done;
   }
 
@@ -155,7 +155,7 @@ class Handle {
   std::optional<int> sender() const { return sender_; }
 
   // For the progress thread, before Complete: the message comes from this rank.
-  void NoteSender(int rank) { sender_ = rank; }
+  void RecordSender(int rank) { sender_ = rank; }
 
   // For the progress thread (progress_engine.h): the operation has ended. Allocates nothing. A second call is a bug.
   void Complete(absl::Status status);
@@ -166,9 +166,9 @@ class Handle {
 
   // The program knows now that this operation is complete. It learns this only once, so the operation is counted once,
   // or a few times if several threads learn of it at the same time.
-  void NoteLearned() const {
+  void RecordLearned() const {
     if (progress_ == nullptr || learned_.load(std::memory_order_acquire)) return;
-    progress_->NoteLearned();
+    progress_->RecordLearned();
     // A thread that sees this value also sees the count.
     learned_.store(true, std::memory_order_release);
   }

@@ -13,7 +13,7 @@ namespace {
 
 // How long the background thread's short sleep is. It is the delay of a tensor for which the program, against
 // expectation, does not wait at once.
-constexpr absl::Duration kNap = absl::Milliseconds(1);
+constexpr absl::Duration kShortSleep = absl::Milliseconds(1);
 // A wait is "at once" if it begins at most this long after the submission: a few times as long as it takes if the
 // thread loses its core to another thread meanwhile.
 constexpr int64_t kAtOnceNs = 200'000;
@@ -22,47 +22,47 @@ constexpr int kYields = 64;
 
 }  // namespace
 
-bool ProgressEngine::Seat::TryTake() {
+bool ProgressEngine::DriverMutex::TryLock() {
   int free = kFree;
-  return state_.compare_exchange_strong(free, static_cast<int>(Word::kNone), std::memory_order_acquire,
+  return state_.compare_exchange_strong(free, static_cast<int>(Note::kNone), std::memory_order_acquire,
                                         std::memory_order_relaxed);
 }
 
-bool ProgressEngine::Seat::TakeOrLeave(Word* word) {
+bool ProgressEngine::DriverMutex::TryLockOrLeaveNote(Note* note) {
   int found = kFree;
   int next;
   do {
     // From free to kNone, and then from one note to the next.
-    next = std::min(found + 1, static_cast<int>(Word::kSleeps));
+    next = std::min(found + 1, static_cast<int>(Note::kSleeps));
   } while (!state_.compare_exchange_weak(found, next, std::memory_order_acq_rel, std::memory_order_relaxed));
-  *word = static_cast<Word>(next);
+  *note = static_cast<Note>(next);
   return found == kFree;
 }
 
-void ProgressEngine::Seat::Take() {
-  for (Word word; !TakeOrLeave(&word);) state_.wait(static_cast<int>(word), std::memory_order_relaxed);
+void ProgressEngine::DriverMutex::Lock() {
+  for (Note note; !TryLockOrLeaveNote(&note);) state_.wait(static_cast<int>(note), std::memory_order_relaxed);
 }
 
-ProgressEngine::Seat::Word ProgressEngine::Seat::ReadWord() {
-  const int none = static_cast<int>(Word::kNone);
-  if (state_.load(std::memory_order_relaxed) == none) return Word::kNone;
-  const auto word = static_cast<Word>(state_.exchange(none, std::memory_order_acquire));
+ProgressEngine::DriverMutex::Note ProgressEngine::DriverMutex::ReadNote() {
+  const int none = static_cast<int>(Note::kNone);
+  if (state_.load(std::memory_order_relaxed) == none) return Note::kNone;
+  const auto note = static_cast<Note>(state_.exchange(none, std::memory_order_acquire));
   state_.notify_all();
-  return word;
+  return note;
 }
 
-ProgressEngine::Seat::Word ProgressEngine::Seat::Leave() {
-  const auto word = static_cast<Word>(state_.exchange(kFree, std::memory_order_acq_rel));
-  if (word != Word::kNone) state_.notify_all();
-  return word;
+ProgressEngine::DriverMutex::Note ProgressEngine::DriverMutex::Unlock() {
+  const auto note = static_cast<Note>(state_.exchange(kFree, std::memory_order_acq_rel));
+  if (note != Note::kNone) state_.notify_all();
+  return note;
 }
 
-void ProgressEngine::Habit::Submitted(absl::Time now) {
+void ProgressEngine::WaitHeuristic::Submitted(absl::Time now) {
   since_ns_.store(absl::ToUnixNanos(now), std::memory_order_relaxed);
   submitted_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void ProgressEngine::Habit::Waits() {
+void ProgressEngine::WaitHeuristic::Waits() {
   const int submitted = submitted_.load(std::memory_order_relaxed);
   if (submitted == 0) return;
   submitted_.store(0, std::memory_order_relaxed);
@@ -70,52 +70,53 @@ void ProgressEngine::Habit::Waits() {
   Learn(submitted == 1 && IsAtOnce());
 }
 
-void ProgressEngine::Habit::Look() {
+void ProgressEngine::WaitHeuristic::Look() {
   if (submitted_.load(std::memory_order_relaxed) > 0 && !IsAtOnce()) Learn(false);
 }
 
-void ProgressEngine::Habit::Learn(bool at_once) {
+void ProgressEngine::WaitHeuristic::Learn(bool at_once) {
   const int evidence = evidence_.load(std::memory_order_relaxed);
   evidence_.store(at_once ? std::min(evidence + 1, kMostEvidence) : std::max(evidence - kCounterEvidence, 0),
                   std::memory_order_relaxed);
 }
 
-bool ProgressEngine::Habit::IsAtOnce() const {
+bool ProgressEngine::WaitHeuristic::IsAtOnce() const {
   return absl::ToUnixNanos(clock_->Now()) - since_ns_.load(std::memory_order_relaxed) <= kAtOnceNs;
 }
 
 void ProgressEngine::Connect(Steps* steps) {
-  seat_.Take();
+  driver_mutex_.Lock();
   steps_ = steps;
-  LeaveSeat();
+  StopAndRing();
 }
 
 void ProgressEngine::Disconnect() {
-  seat_.Take();
+  driver_mutex_.Lock();
   steps_ = nullptr;
-  LeaveSeat();
+  StopAndRing();
   // A thread that has stopped driving, and still knows `steps_`, may not have rung yet.
   for (int left; (left = ringing_.load(std::memory_order_acquire)) != 0;) ringing_.wait(left);
 }
 
 // Rings only after it has given up the right to drive: the background thread may start on this core at once.
-void ProgressEngine::LeaveSeat() {
+void ProgressEngine::StopAndRing() {
   Steps* const steps = steps_;
   const bool must_ring = std::exchange(must_ring_, false);
   const bool returns_at_once = std::exchange(returns_at_once_, false);
   ringing_.fetch_add(1, std::memory_order_relaxed);
-  const Seat::Word word = seat_.Leave();
+  const DriverMutex::Note note = driver_mutex_.Unlock();
   // A thread that returns at once would be found driving again, and would ring again when it leaves, and so on. Its
-  // next step finds what the background thread came for, or that thread does after its nap.
-  const bool is_called = word == Seat::Word::kSleeps || (word == Seat::Word::kNaps && !returns_at_once);
+  // next step finds what the background thread came for, or that thread does after its short sleep.
+  const bool is_called =
+      note == DriverMutex::Note::kSleeps || (note == DriverMutex::Note::kSleepsBriefly && !returns_at_once);
   if (steps != nullptr && (must_ring || is_called)) steps->Wake();
   if (ringing_.fetch_sub(1, std::memory_order_release) == 1) ringing_.notify_all();
 }
 
 std::optional<absl::Time> ProgressEngine::DriveUntilIdle() {
-  Seat::Word word;
-  if (!seat_.TakeOrLeave(&word)) return EndOfSleep(word);
-  habit_.Look();
+  DriverMutex::Note note;
+  if (!driver_mutex_.TryLockOrLeaveNote(&note)) return EndOfSleep(note);
+  wait_heuristic_.Look();
   Steps::Progress progress = Steps::Progress::kSome;
   while (!over_ && progress != Steps::Progress::kNone) {
     progress = steps_->Advance();
@@ -123,35 +124,35 @@ std::optional<absl::Time> ProgressEngine::DriveUntilIdle() {
   }
   std::optional<absl::Time> sleeps_until;
   if (!over_) sleeps_until = sleeps_until_ = SleepTimeLocked();
-  LeaveSeat();
+  StopAndRing();
   return sleeps_until;
 }
 
-absl::Time ProgressEngine::EndOfSleep(Seat::Word word) const {
-  return word == Seat::Word::kNaps ? clock_->Now() + kNap : absl::InfiniteFuture();
+absl::Time ProgressEngine::EndOfSleep(DriverMutex::Note note) const {
+  return note == DriverMutex::Note::kSleepsBriefly ? clock_->Now() + kShortSleep : absl::InfiniteFuture();
 }
 
 absl::Time ProgressEngine::SleepTimeLocked() {
   const absl::Time deadline = steps_->NextDeadline();
-  const bool naps = std::exchange(driven_, false) && habit_.waits_at_once();
-  return naps ? std::min(deadline, clock_->Now() + kNap) : deadline;
+  const bool sleeps_briefly = std::exchange(driven_, false) && wait_heuristic_.waits_at_once();
+  return sleeps_briefly ? std::min(deadline, clock_->Now() + kShortSleep) : deadline;
 }
 
 ProgressEngine::Attempt ProgressEngine::Drive(absl::FunctionRef<bool()> done) {
-  if (!seat_.TryTake()) return Attempt::kBusy;
+  if (!driver_mutex_.TryLock()) return Attempt::kBusy;
   const bool is_counted = waiting() > 0;  // already, in Await
   const uint64_t began = is_counted ? 0 : CheapTicks();
   if (steps_ != nullptr && !over_) DriveLocked(done);
   if (!is_counted) {
     const uint64_t now = CheapTicks(), before = driven_ticks_.load(std::memory_order_relaxed);
     driven_ticks_.store(before + now - std::min(now, began), std::memory_order_relaxed);
-    NoteCallLocked(began, now);
+    RecordCallLocked(began, now);
   }
-  LeaveSeat();
+  StopAndRing();
   return Attempt::kDriven;
 }
 
-void ProgressEngine::NoteCallLocked(uint64_t began, uint64_t ended) {
+void ProgressEngine::RecordCallLocked(uint64_t began, uint64_t ended) {
   returns_at_once_ = began - last_call_ended_ <= last_call_took_;
   last_call_took_ = ended - began;
   last_call_ended_ = ended;
@@ -164,25 +165,25 @@ void ProgressEngine::DriveLocked(absl::FunctionRef<bool()> done) {
   while (progress != Steps::Progress::kOver && !done()) {
     if (progress == Steps::Progress::kNone && !(polls && steps_->KeepPolling())) break;
     // The step finds the reason why the background thread came.
-    const Seat::Word word = seat_.ReadWord();
-    if (word != Seat::Word::kNone) sleeps_until_ = EndOfSleep(word);
+    const DriverMutex::Note note = driver_mutex_.ReadNote();
+    if (note != DriverMutex::Note::kNone) sleeps_until_ = EndOfSleep(note);
     progress = steps_->Advance();
   }
   if (polls) steps_->StopPolling();
   StopDrivingLocked(progress);
 }
 
-ProgressEngine::Attempt ProgressEngine::TakeNote(absl::Time now) {
-  if (!seat_.TryTake()) return Attempt::kBusy;
-  if (steps_ != nullptr && !over_) TakeNoteLocked(now);
-  LeaveSeat();
+ProgressEngine::Attempt ProgressEngine::OnSubmission(absl::Time now) {
+  if (!driver_mutex_.TryLock()) return Attempt::kBusy;
+  if (steps_ != nullptr && !over_) OnSubmissionLocked(now);
+  StopAndRing();
   return Attempt::kDriven;
 }
 
-void ProgressEngine::TakeNoteLocked(absl::Time now) {
-  const Steps::Progress progress = steps_->TakeNote(now);
-  habit_.Submitted(now);
-  const bool comes_soon = sleeps_until_ <= now + kNap && habit_.waits_at_once();
+void ProgressEngine::OnSubmissionLocked(absl::Time now) {
+  const Steps::Progress progress = steps_->OnSubmission(now);
+  wait_heuristic_.Submitted(now);
+  const bool comes_soon = sleeps_until_ <= now + kShortSleep && wait_heuristic_.waits_at_once();
   if (progress == Steps::Progress::kOver || !comes_soon) StopDrivingLocked(progress);
 }
 
@@ -194,7 +195,7 @@ void ProgressEngine::StopDrivingLocked(Steps::Progress progress) {
 }
 
 void ProgressEngine::Await(absl::FunctionRef<bool()> done, absl::FunctionRef<void()> block) {
-  habit_.Waits();
+  wait_heuristic_.Waits();
   if (done()) return;
   // The last thread to leave has seen the first one leave, and so knows when the first one came.
   if (waiting_.fetch_add(1, std::memory_order_relaxed) == 0) {

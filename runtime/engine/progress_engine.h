@@ -24,11 +24,11 @@ namespace ronda {
 //
 // Why no wake-up is lost. Messages, a shutdown and failures come from other threads and ranks. They ring the doorbell,
 // and only the background thread reacts to it. If another thread drives at that time, the background thread leaves a
-// note (Word) and sleeps again. The other thread then either makes a whole step, which finds the reason for the ring,
+// note (Note) and sleeps again. The other thread then either makes a whole step, which finds the reason for the ring,
 // or rings again when it stops. Work inside the engine (a bucket that may begin, a deadline before the end of the
 // background thread's sleep) is found by every thread that stops driving; that thread then rings the doorbell. A thread
-// that submits tries to drive right afterwards, to do the work (Drive) or only to see whether there is any (TakeNote).
-// If another thread drives, the submitting thread rings.
+// that submits tries to drive right afterwards, to do the work (Drive) or only to see whether there is any
+// (OnSubmission). If another thread drives, the submitting thread rings.
 //
 // Why the background thread stays away. Some programs wait for each tensor as soon as they have submitted it, and drive
 // by themselves. If each submission woke the background thread, or if that thread queued for the right to drive, it
@@ -51,7 +51,7 @@ class ProgressEngine {
 
     // Looks at new submissions, the last of which was made at `now`, and processes them if they need nothing else.
     // Returns kOver or kNone.
-    virtual Progress TakeNote(absl::Time now) = 0;
+    virtual Progress OnSubmission(absl::Time now) = 0;
 
     // When Advance is to be called again even if the doorbell does not ring; the infinite past if something is ready.
     virtual absl::Time NextDeadline() = 0;
@@ -67,7 +67,7 @@ class ProgressEngine {
     virtual void StopPolling() = 0;
   };
 
-  explicit ProgressEngine(const Clock* clock) : clock_(clock), habit_(clock) {}
+  explicit ProgressEngine(const Clock* clock) : clock_(clock), wait_heuristic_(clock) {}
 
   // `steps` is not owned. Call once, before the background thread begins.
   void Connect(Steps* steps);
@@ -81,7 +81,7 @@ class ProgressEngine {
   std::optional<absl::Time> DriveUntilIdle();
 
   // Whether a trainer thread is likely to make the next step.
-  bool expects_trainer() const { return habit_.waits_at_once(); }
+  bool expects_trainer() const { return wait_heuristic_.waits_at_once(); }
 
   // For a thread that will wait: drives until `done`, or until nothing has been ready for a while. kBusy: another
   // thread drives.
@@ -90,7 +90,7 @@ class ProgressEngine {
 
   // A tensor was submitted at `now`, and no thread waits for it yet. Wakes the background thread if something is ready,
   // unless a thread is expected to wait for the tensor at once.
-  Attempt TakeNote(absl::Time now);
+  Attempt OnSubmission(absl::Time now);
 
   // Waits for `done`. Drives; if another thread drives, yields to it for a moment. Then calls `block`, which returns
   // when `done` is true. Neither function may call this object.
@@ -108,36 +108,36 @@ class ProgressEngine {
   // Counts how often the program has learned that an operation is complete. If it submits tensors while the count stays
   // the same, none of them waits for an operation that was submitted before. An event that tells another thread of a
   // completion also makes the new count visible to it.
-  void NoteLearned() { learned_of_.fetch_add(1, std::memory_order_relaxed); }
+  void RecordLearned() { learned_of_.fetch_add(1, std::memory_order_relaxed); }
   uint64_t learned_of() const { return learned_of_.load(std::memory_order_relaxed); }
 
  private:
   // The right to drive, which one thread has at a time. The background thread does not queue for it: it leaves a note.
-  class ABSL_LOCKABLE Seat {
+  class ABSL_LOCKABLE DriverMutex {
    public:
     // The note: what the background thread does while another thread drives. It sleeps briefly; or, if it has found the
     // other thread in the same step twice, it sleeps until the doorbell rings.
-    enum class Word { kNone, kNaps, kSleeps };
+    enum class Note { kNone, kSleepsBriefly, kSleeps };
 
-    bool TryTake() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true);
-    // If another thread drives, leaves a note and sets `word` to it.
-    bool TakeOrLeave(Word* word) ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true);
-    void Take() ABSL_EXCLUSIVE_LOCK_FUNCTION();
+    bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true);
+    // If another thread drives, leaves a note and sets `note` to it.
+    bool TryLockOrLeaveNote(Note* note) ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true);
+    void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION();
     // The note left since the last call. REQUIRES: this thread has the right to drive.
-    Word ReadWord();
+    Note ReadNote();
     // Gives the right back. Returns the note that has not been read.
-    [[nodiscard]] Word Leave() ABSL_UNLOCK_FUNCTION();
+    [[nodiscard]] Note Unlock() ABSL_UNLOCK_FUNCTION();
 
    private:
-    static constexpr int kFree = -1;  // otherwise a Word
+    static constexpr int kFree = -1;  // otherwise a Note
     // A single number, so that either the leaving thread finds the note or the arriving thread finds the right free.
     std::atomic<int> state_{kFree};
   };
 
   // Guesses whether the program waits for each tensor at once. Several submitting threads may make the guess wrong.
-  class Habit {
+  class WaitHeuristic {
    public:
-    explicit Habit(const Clock* clock) : clock_(clock) {}
+    explicit WaitHeuristic(const Clock* clock) : clock_(clock) {}
 
     void Submitted(absl::Time now);
     // A thread has begun to wait.
@@ -162,34 +162,34 @@ class ProgressEngine {
   };
 
   // Gives back the right to drive, and rings for the background thread if that has left a note.
-  void LeaveSeat() ABSL_UNLOCK_FUNCTION(seat_);
+  void StopAndRing() ABSL_UNLOCK_FUNCTION(driver_mutex_);
   // Until when the background thread sleeps after it has left this note.
-  absl::Time EndOfSleep(Seat::Word word) const;
-  absl::Time SleepTimeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(seat_);
+  absl::Time EndOfSleep(DriverMutex::Note note) const;
+  absl::Time SleepTimeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex_);
   // Drives as soon as no other thread does, if that happens soon.
   void DriveSoon(absl::FunctionRef<bool()> done);
-  void DriveLocked(absl::FunctionRef<bool()> done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(seat_);
+  void DriveLocked(absl::FunctionRef<bool()> done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex_);
   // A blocking call drove from `began` to `ended`, in CheapTicks(). Guesses whether the program makes the next one at
   // once: it does if it spent less time outside the last two calls than in the first of them.
-  void NoteCallLocked(uint64_t began, uint64_t ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(seat_);
-  void TakeNoteLocked(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(seat_);
+  void RecordCallLocked(uint64_t began, uint64_t ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex_);
+  void OnSubmissionLocked(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex_);
   // The thread stops driving; its last step returned `progress`.
-  void StopDrivingLocked(Steps::Progress progress) ABSL_EXCLUSIVE_LOCKS_REQUIRED(seat_);
+  void StopDrivingLocked(Steps::Progress progress) ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex_);
 
   const Clock* const clock_;
-  Seat seat_;  // held by the progress thread
-  Steps* steps_ ABSL_GUARDED_BY(seat_) = nullptr;
-  bool over_ ABSL_GUARDED_BY(seat_) = false;
+  DriverMutex driver_mutex_;  // held by the progress thread
+  Steps* steps_ ABSL_GUARDED_BY(driver_mutex_) = nullptr;
+  bool over_ ABSL_GUARDED_BY(driver_mutex_) = false;
   // Until when the background thread sleeps. The infinite past: it is certain to come.
-  absl::Time sleeps_until_ ABSL_GUARDED_BY(seat_) = absl::InfinitePast();
-  bool must_ring_ ABSL_GUARDED_BY(seat_) = false;  // when the seat is given back
-  bool driven_ ABSL_GUARDED_BY(seat_) = false;     // by another thread, since the background thread's last look
+  absl::Time sleeps_until_ ABSL_GUARDED_BY(driver_mutex_) = absl::InfinitePast();
+  bool must_ring_ ABSL_GUARDED_BY(driver_mutex_) = false;  // when the right to drive is given back
+  bool driven_ ABSL_GUARDED_BY(driver_mutex_) = false;     // by another thread, since the background thread's last look
   // Of the last blocking call, in CheapTicks().
-  uint64_t last_call_ended_ ABSL_GUARDED_BY(seat_) = 0;
-  uint64_t last_call_took_ ABSL_GUARDED_BY(seat_) = 0;
-  bool returns_at_once_ ABSL_GUARDED_BY(seat_) = false;  // the thread that gives back the seat will drive again
-  Habit habit_;
-  std::atomic<int> ringing_{0};  // threads that have given back the seat, or are about to, and may still ring
+  uint64_t last_call_ended_ ABSL_GUARDED_BY(driver_mutex_) = 0;
+  uint64_t last_call_took_ ABSL_GUARDED_BY(driver_mutex_) = 0;
+  bool returns_at_once_ ABSL_GUARDED_BY(driver_mutex_) = false;  // the driving thread will drive again soon
+  WaitHeuristic wait_heuristic_;
+  std::atomic<int> ringing_{0};  // threads that have stopped driving, or are about to, and may still ring
   std::atomic<int> waiting_{0};
   std::atomic<uint64_t> wait_began_{0};     // CheapTicks() when the first of the waiting threads began
   std::atomic<uint64_t> exposed_ticks_{0};  // in Await

@@ -43,7 +43,7 @@ Runtime::Runtime(Options options, Topology topology, Transport transport)
           {.job = transport_.job_id, .topology = topology_, .recorder = transport_.flights->PlaceOf(topology_.rank)})),
       log_(&transport_.flights->Of(topology_.rank), &timeline_, meter_.get()),
       queue_(callbacks_, progress_, &log_),
-      device_(transport_.devices, options_.device_hint.value_or(topology_.local_rank), options_.device_patience),
+      device_(transport_.devices, options_.device_hint.value_or(topology_.local_rank), options_.device_timeout),
       devices_(MakeDeviceOptions()),
       steps_({.rank = topology_.rank, .control = transport_.control.get(), .queue = &queue_, .devices = &devices_},
              MakeLoop()) {
@@ -200,7 +200,7 @@ absl::Status Runtime::Shutdown() {
 }
 
 void Runtime::Announce(absl::Time now) {
-  if (progress_->TakeNote(now) == ProgressEngine::Attempt::kBusy) Wake();
+  if (progress_->OnSubmission(now) == ProgressEngine::Attempt::kBusy) Wake();
 }
 
 void Runtime::CarryOut(const Handle& handle, absl::Duration deadline) {

@@ -59,7 +59,7 @@ class Runtime {
     Tunables tunables;
     Clock* clock = Clock::Real();               // not owned
     size_t timeline_bytes = size_t{256} << 20;  // maximum size of a timeline's file
-    absl::Duration device_patience = Device::kPatience;
+    absl::Duration device_timeout = Device::kTimeout;
     // For a rank that has no tensor on a device when other ranks have: the number of the device that it takes, modulo
     // the number of devices. If unset, its local rank. An elastic job sets it, because there the local rank changes but
     // the device of the process must not.

@@ -38,7 +38,7 @@ class Check {
     RONDA_RETURN_IF_ERROR(Overlap());
     RONDA_RETURN_IF_ERROR(traits_.reduces ? Reduces() : DoesNotReduce());
     RONDA_RETURN_IF_ERROR(Splits());
-    RONDA_RETURN_IF_ERROR(Membership());
+    RONDA_RETURN_IF_ERROR(ProcessSetChange());
     return Limits();
   }
 
@@ -218,7 +218,7 @@ class Check {
     return absl::OkStatus();
   }
 
-  absl::Status Membership() const {
+  absl::Status ProcessSetChange() const {
     if (!traits_.changes_process_sets) return absl::OkStatus();
     const bool removes = request_.op == OpType::kRemoveProcessSet;
     const ProcessSetId by = removes ? submitter_.process_sets->RemoversOf(request_.subject) : kGlobalProcessSet;

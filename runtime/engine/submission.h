@@ -14,8 +14,8 @@
 #include "runtime/base/group.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/types.h"
-#include "runtime/negotiation/membership.h"
 #include "runtime/negotiation/messages.h"
+#include "runtime/negotiation/participants.h"
 
 namespace ronda {
 

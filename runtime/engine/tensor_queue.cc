@@ -127,7 +127,7 @@ absl::Status TensorQueue::InsertLocked(const Submission& submission, const Ready
   Assign(submission, slot);
   slot.ready = ready;
   slot.since = now;
-  slot.taken = absl::InfiniteFuture();
+  slot.popped = absl::InfiniteFuture();
   slot.learned_of = progress_ == nullptr ? 0 : progress_->learned_of();
   slot.handle = MakeHandle(slot);
   ExpectAfterLocked(slot);
@@ -162,7 +162,7 @@ void TensorQueue::AdvanceLocked(Slot& slot) {
   std::swap(slot.submission, next.submission);
   slot.ready = std::move(next.ready);
   slot.since = next.since;
-  slot.taken = absl::InfiniteFuture();
+  slot.popped = absl::InfiniteFuture();
   slot.learned_of = progress_ == nullptr ? 0 : progress_->learned_of();
   slot.handle = std::move(next.handle);
   spare_followers_.splice(spare_followers_.end(), slot.followers, slot.followers.begin());
@@ -239,21 +239,21 @@ void TensorQueue::RemoveLocked(size_t first) {
   fresh_count_.store(first, std::memory_order_relaxed);
 }
 
-const std::vector<TensorEntry*>& TensorQueue::TakeFresh(absl::Time now) {
+const std::vector<TensorEntry*>& TensorQueue::PopFresh(absl::Time now) {
   MutexLock lock(&mu_);
   taken_.assign(fresh_.begin(), fresh_.end());
-  for (Slot* slot : fresh_) slot->taken = now;
+  for (Slot* slot : fresh_) slot->popped = now;
   fresh_.clear();
   fresh_count_.store(0, std::memory_order_relaxed);
   log_->InFlight(in_flight_.size());
   return taken_;
 }
 
-std::vector<TensorEntry*> TensorQueue::Taken() {
+std::vector<TensorEntry*> TensorQueue::Popped() {
   MutexLock lock(&mu_);
   std::vector<TensorEntry*> taken;
   for (Slot& slot : in_flight_) {
-    if (slot.taken != absl::InfiniteFuture()) taken.push_back(&slot);
+    if (slot.popped != absl::InfiniteFuture()) taken.push_back(&slot);
   }
   return taken;
 }
@@ -298,10 +298,10 @@ absl::Status TensorQueue::Match(const ReceiveMatch& match) {
   Assign(submission, message);
   message.ready = std::move(receive.ready);
   message.since = receive.since;
-  message.taken = receive.taken;
+  message.popped = receive.popped;
   message.reported = receive.reported;
   message.learned_of = receive.learned_of;
-  receive.handle->NoteSender(match.sender);
+  receive.handle->RecordSender(match.sender);
   message.handle = std::move(receive.handle);
   ExpectAfterLocked(message);
   in_flight_.splice(receive.place, idle_, message.place);

@@ -50,13 +50,13 @@ JobObserver::JobObserver(const std::string& job, JobListener* listener, const Su
 absl::Duration JobObserver::Look() {
   const FlightTime now = FlightNow();
   jobs_.Sample(now);
-  for (const JobSnapshot& epoch : jobs_.TakeEndedEpochs()) Take(epoch);
+  for (const JobSnapshot& epoch : jobs_.TakeEndedEpochs()) Record(epoch);
   if (now >= next_judgement_) Judge(now);
   return jobs_.NextPeriod();
 }
 
 // The next epoch has other ranks, although they have the same numbers.
-void JobObserver::Take(const JobSnapshot& epoch) {
+void JobObserver::Record(const JobSnapshot& epoch) {
   histories_[SplitName(epoch.job).job_id].Add(epoch);
   taken_.insert(epoch.job);
   alarms_.erase(epoch.job);
@@ -77,7 +77,7 @@ void JobObserver::TakeUnseenEpochs() {
     for (auto& [number, rank] : by_rank) ranks.push_back(std::move(rank));
     JobSampler sampler(std::move(ranks));
     sampler.Sample(FlightNow());
-    Take(sampler.Snapshot());
+    Record(sampler.Snapshot());
   }
 }
 
@@ -93,7 +93,7 @@ void JobObserver::Judge(FlightTime now) {
 
 void JobObserver::Summarize() {
   jobs_.Sample(FlightNow());
-  for (const JobSnapshot& epoch : jobs_.Snapshots()) Take(epoch);
+  for (const JobSnapshot& epoch : jobs_.Snapshots()) Record(epoch);
   TakeUnseenEpochs();
   if (histories_.empty()) {
     listener_->Say(

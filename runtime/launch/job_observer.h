@@ -35,7 +35,7 @@ class JobObserver {
 
  private:
   void Judge(FlightTime now);
-  void Take(const JobSnapshot& epoch);
+  void Record(const JobSnapshot& epoch);
   void TakeUnseenEpochs();
 
   JobListener* const listener_;

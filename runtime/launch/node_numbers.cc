@@ -41,7 +41,7 @@ using Hosts = std::vector<JobMembership::Host>;
 constexpr absl::Duration kMargin = absl::Seconds(10);
 
 // How long nodes wait for each other.
-absl::Duration PatienceOf(const LaunchOptions& options) {
+absl::Duration TimeoutOf(const LaunchOptions& options) {
   const std::vector<std::string> variables = InheritedVariables(ProcessVariables(), SettingsOf(options));
   return ContainsName(variables, "RONDA_START_TIMEOUT") ? StartTimeoutOf(variables) : ElasticOptions().timeout;
 }
@@ -50,7 +50,7 @@ absl::Duration PatienceOf(const LaunchOptions& options) {
 LaunchOptions AsComingNodes(const LaunchOptions& options) {
   const NodeGroup& group = *options.nodes;
   LaunchOptions coming = options;
-  coming.elastic = ElasticOptions{.timeout = PatienceOf(options),
+  coming.elastic = ElasticOptions{.timeout = TimeoutOf(options),
                                   .nodes = NodeRange{.min_nodes = group.nodes,
                                                      .max_nodes = group.nodes,
                                                      .address = group.master_address,

@@ -118,7 +118,7 @@ absl::Duration TimeOf(int64_t milliseconds) {
   return milliseconds == 0 ? absl::InfiniteDuration() : absl::Milliseconds(milliseconds);
 }
 
-void Take(AgentMessage message, Order* order) {
+void Apply(AgentMessage message, Order* order) {
   switch (message.kind) {
     case Kind::kJob:
       order->directory = message.text(0);
@@ -136,7 +136,7 @@ void Take(AgentMessage message, Order* order) {
       return;
     case Kind::kMembers:
       order->members = {.job_id = message.text(0),
-                        .signs = {.period = TimeOf(message.number(0)), .patience = TimeOf(message.number(1))}};
+                        .signs = {.period = TimeOf(message.number(0)), .timeout = TimeOf(message.number(1))}};
       return;
     case Kind::kGo:
       order->state = Order::State::kComplete;
@@ -181,7 +181,7 @@ class Agent {
   void EnterDirectory();
   std::vector<std::string> CommonEnvironment() const;
   absl::StatusOr<std::vector<std::unique_ptr<JobPart>>> MakeParts() const;
-  absl::Status TakeMembers(Supervisor* supervisor);
+  absl::Status StartMembers(Supervisor* supervisor);
 
   // The launcher has sent something while the ranks run.
   void Obey(Supervisor* supervisor);
@@ -213,7 +213,7 @@ bool Agent::ReadMore() {
   const ssize_t count = read(STDIN_FILENO, buffer.data(), buffer.size());
   if (count < 0) return errno == EINTR;
   const absl::string_view bytes(buffer.data(), static_cast<size_t>(count));
-  return count > 0 && messages_.Feed(bytes, [this](AgentMessage message) { Take(std::move(message), &order_); }).ok();
+  return count > 0 && messages_.Feed(bytes, [this](AgentMessage message) { Apply(std::move(message), &order_); }).ok();
 }
 
 // A node may wait for long. A user's signal ends the wait.
@@ -290,7 +290,7 @@ absl::StatusOr<std::vector<std::unique_ptr<JobPart>>> Agent::MakeParts() const {
   return parts;
 }
 
-absl::Status Agent::TakeMembers(Supervisor* supervisor) {
+absl::Status Agent::StartMembers(Supervisor* supervisor) {
   RONDA_ASSIGN_OR_RETURN(name_, BecomeAgent(order_.members->job_id, order_.host));
   HostCores cores;
   if (order_.binding != LaunchOptions::Binding::kNone) {
@@ -317,7 +317,7 @@ absl::Status Agent::TakeMembers(Supervisor* supervisor) {
     members_ = members.get();
     return members;
   });
-  report_.BeforeEnds([this](RankId member) { members_->TellLastWords(member); });
+  report_.BeforeEnds([this](RankId member) { members_->PassFinalMessages(member); });
   return absl::OkStatus();
 }
 
@@ -329,7 +329,7 @@ void Agent::Obey(Supervisor* supervisor) {
     } else if (message.kind == Kind::kEnd) {
       job_end_ = AgentEnd::Job{.exit_code = static_cast<int>(message.number(0)), .why = message.text(0)};
     } else if (members_ != nullptr) {
-      members_->Take(message);
+      members_->Receive(message);
     }
   }
   if (more && !job_end_.has_value()) return;
@@ -352,7 +352,7 @@ absl::StatusOr<AgentEnd> Agent::Run() {
   RONDA_RETURN_IF_ERROR(UseOwnWords());
   EnterDirectory();
   RONDA_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<JobPart>> parts, MakeParts());
-  if (order_.members.has_value()) RONDA_RETURN_IF_ERROR(TakeMembers(supervisor.get()));
+  if (order_.members.has_value()) RONDA_RETURN_IF_ERROR(StartMembers(supervisor.get()));
   supervisor->Watch(STDIN_FILENO, [&] { Obey(supervisor.get()); });
   supervisor->Run(std::move(parts));
   std::optional<int> ended_by = supervisor->ended_by();

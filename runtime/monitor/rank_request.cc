@@ -81,8 +81,8 @@ std::optional<absl::StatusOr<std::string>> AnswerTo(uint64_t number, const RankR
   return absl::Status(code, text);
 }
 
-void TakeRequest(absl::FunctionRef<absl::StatusOr<std::string>(const TimelineRequest&)> carry_out,
-                 RankRequestWords* words) {
+void AnswerRequest(absl::FunctionRef<absl::StatusOr<std::string>(const TimelineRequest&)> carry_out,
+                   RankRequestWords* words) {
   if (!HasRequest(*words)) return;
   const uint64_t number = words->number.load(std::memory_order_acquire);
   const uint64_t kind = words->kind.load(std::memory_order_acquire);

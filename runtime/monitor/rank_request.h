@@ -60,8 +60,8 @@ inline bool HasRequest(const RankRequestWords& words) {
 
 // Answers with the result of `carry_out`, or with an error if the words are no valid request. Does nothing if there is
 // no request, or while another process writes one.
-void TakeRequest(absl::FunctionRef<absl::StatusOr<std::string>(const TimelineRequest&)> carry_out,
-                 RankRequestWords* words);
+void AnswerRequest(absl::FunctionRef<absl::StatusOr<std::string>(const TimelineRequest&)> carry_out,
+                   RankRequestWords* words);
 
 }  // namespace ronda
 

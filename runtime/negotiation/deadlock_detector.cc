@@ -37,7 +37,7 @@ std::string DescribeLack(const Waiting& tensor) {
 
 }  // namespace
 
-void DeadlockDetector::Note(RankId rank, RankReport::Program program) {
+void DeadlockDetector::Record(RankId rank, RankReport::Program program) {
   const bool waits = program == RankReport::Program::kWaits;
   has_news_ = has_news_ || waits;
   if (waits_[rank] == waits) return;
@@ -45,7 +45,7 @@ void DeadlockDetector::Note(RankId rank, RankReport::Program program) {
   waiting_ += waits ? 1 : -1;
 }
 
-void DeadlockDetector::NoteDecisions() {
+void DeadlockDetector::RecordDecisions() {
   if (std::exchange(waiting_, 0) > 0) waits_.assign(waits_.size(), false);
 }
 

@@ -26,10 +26,10 @@ class DeadlockDetector {
   explicit DeadlockDetector(int world_size) : waits_(world_size, false) {}
 
   // `rank` has reported that its program waits or runs.
-  void Note(RankId rank, RankReport::Program program);
+  void Record(RankId rank, RankReport::Program program);
 
   // The coordinator has sent decisions. All ranks are treated as running until they report again that they wait.
-  void NoteDecisions();
+  void RecordDecisions();
 
   // Describes the deadlock; empty if none is found, or if the last call found the same one. `view` shows all tensors
   // that wait.

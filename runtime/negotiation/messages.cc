@@ -91,41 +91,41 @@ void ToProto(const TensorRequest& request, v1::TensorRequest* proto) {
 
 // Each of these reads a field of a request. They return false if the value is out of range.
 template <typename T>
-bool TakeIf(std::optional<T> value, T* field) {
+bool DecodeIf(std::optional<T> value, T* field) {
   if (value) *field = *value;
   return value.has_value();
 }
-bool Take(uint32_t value, OpType* field) { return TakeIf(OpTypeFromInt(value), field); }
-bool Take(uint32_t value, DType* field) { return TakeIf(DTypeFromInt(value), field); }
-bool Take(uint32_t value, Memory* field) { return TakeIf(MemoryFromInt(value), field); }
-bool Take(uint32_t value, Reduction* field) { return TakeIf(ReductionFromInt(value), field); }
-bool Take(uint32_t value, TensorRequest::Function* field) {
+bool Decode(uint32_t value, OpType* field) { return DecodeIf(OpTypeFromInt(value), field); }
+bool Decode(uint32_t value, DType* field) { return DecodeIf(DTypeFromInt(value), field); }
+bool Decode(uint32_t value, Memory* field) { return DecodeIf(MemoryFromInt(value), field); }
+bool Decode(uint32_t value, Reduction* field) { return DecodeIf(ReductionFromInt(value), field); }
+bool Decode(uint32_t value, TensorRequest::Function* field) {
   if (value >= static_cast<uint32_t>(kFunctionCount)) return false;
   *field = static_cast<TensorRequest::Function>(value);
   return true;
 }
-bool Take(uint32_t value, WireFormat* field) { return TakeIf(WireFormatFromInt(value), field); }
+bool Decode(uint32_t value, WireFormat* field) { return DecodeIf(WireFormatFromInt(value), field); }
 // Ranks and sizes.
-bool Take(int32_t value, int* field) {
+bool Decode(int32_t value, int* field) {
   *field = value;
   return value >= 0;
 }
 template <typename T>
-bool Take(const T& value, T* field) {
+bool Decode(const T& value, T* field) {
   *field = value;
   return true;
 }
-bool Take(bool value, TensorRequest::Overflow* field) {
+bool Decode(bool value, TensorRequest::Overflow* field) {
   *field = value ? TensorRequest::Overflow::kDetected : TensorRequest::Overflow::kIgnored;
   return true;
 }
-bool Take(bool value, TensorRequest::Absent* field) {
+bool Decode(bool value, TensorRequest::Absent* field) {
   *field = value ? TensorRequest::Absent::kCountedAsZeros : TensorRequest::Absent::kNotCounted;
   return true;
 }
 
 // Checks that the dimensions are not negative and that their product, in bytes of the widest dtype, does not overflow.
-bool Take(const google::protobuf::RepeatedField<int64_t>& dims, Shape* shape) {
+bool Decode(const google::protobuf::RepeatedField<int64_t>& dims, Shape* shape) {
   shape->assign(dims.begin(), dims.end());
   int64_t count = 1;
   for (int64_t dim : *shape) {
@@ -136,11 +136,11 @@ bool Take(const google::protobuf::RepeatedField<int64_t>& dims, Shape* shape) {
   return true;
 }
 
-bool Take(const google::protobuf::RepeatedField<int32_t>& runs, std::vector<RankId>* ranks) {
-  return TakeIf(FromRuns<RankId>(runs, kMaxRanks), ranks) && IsAscending(*ranks);
+bool Decode(const google::protobuf::RepeatedField<int32_t>& runs, std::vector<RankId>* ranks) {
+  return DecodeIf(FromRuns<RankId>(runs, kMaxRanks), ranks) && IsAscending(*ranks);
 }
 
-bool Take(const v1::WaitLimits& proto, WaitLimits* limits) {
+bool Decode(const v1::WaitLimits& proto, WaitLimits* limits) {
   *limits = {.warning = DurationFromNanoseconds(proto.warning_ns()),
              .deadline = DurationFromNanoseconds(proto.deadline_ns())};
   return proto.warning_ns() >= 0 && proto.deadline_ns() >= 0;
@@ -161,10 +161,10 @@ absl::StatusOr<TensorRequest> FromProto(const v1::TensorRequest& proto) {
   request.name = proto.name();
   if (request.name.empty()) return Damaged("a tensor without a name");
 #define RONDA_FIELD(field, proto_field, word, uses) \
-  if (!Take(proto.proto_field(), &request.field)) return DamagedField(word, request.name);
-#define RONDA_MESSAGE(field, proto_field, word, uses)                                      \
-  if (proto.has_##proto_field() && !Take(proto.proto_field(), &request.field.emplace())) { \
-    return DamagedField(word, request.name);                                               \
+  if (!Decode(proto.proto_field(), &request.field)) return DamagedField(word, request.name);
+#define RONDA_MESSAGE(field, proto_field, word, uses)                                        \
+  if (proto.has_##proto_field() && !Decode(proto.proto_field(), &request.field.emplace())) { \
+    return DamagedField(word, request.name);                                                 \
   }
   RONDA_REQUEST_FIELDS(RONDA_FIELD, RONDA_FIELD, RONDA_MESSAGE)
 #undef RONDA_FIELD
@@ -209,7 +209,7 @@ void ToProto(const Bucket& bucket, v1::Bucket* proto) {
 }
 
 // `ids_left`: the number of ids that the whole list may still hold.
-absl::Status TakeExecution(const v1::Execution& proto, size_t* ids_left, Bucket* bucket) {
+absl::Status DecodeExecution(const v1::Execution& proto, size_t* ids_left, Bucket* bucket) {
   const auto ids = FromRuns<uint64_t>(proto.cached(), *ids_left);
   if (!ids || ids->empty() != proto.has_response()) {
     return Damaged("an execution without a tensor, or with too many");
@@ -226,7 +226,7 @@ absl::StatusOr<Bucket> FromProto(const v1::Bucket& proto, size_t* ids_left) {
   Bucket bucket;
   if (proto.executions().empty()) return Damaged("an empty bucket");
   for (const v1::Execution& execution : proto.executions()) {
-    RONDA_RETURN_IF_ERROR(TakeExecution(execution, ids_left, &bucket));
+    RONDA_RETURN_IF_ERROR(DecodeExecution(execution, ids_left, &bucket));
   }
   RONDA_ASSIGN_OR_RETURN(bucket.joined, RanksFromRuns(proto.joined(), "a bucket"));
   if (proto.absent_as_zeros()) bucket.absent = TensorRequest::Absent::kCountedAsZeros;
@@ -272,7 +272,7 @@ absl::StatusOr<ReceiveMatch> FromProto(const v1::ReceiveMatch& proto) {
 
 absl::StatusOr<JobSettings> FromProto(const v1::JobSettings& proto) {
   WaitLimits limits;
-  if (!Take(proto.limits(), &limits)) return Damaged("the wait limits of the job are negative");
+  if (!Decode(proto.limits(), &limits)) return Damaged("the wait limits of the job are negative");
   if (proto.cycle_time_ns() < 0) return Damaged("the cycle time of the job is negative");
   return JobSettings{.cache_capacity = proto.cache_capacity(),
                      .limits = limits,
@@ -332,8 +332,8 @@ std::string Encode(const RankReport& report) {
     ToProto(repeated.request, out->mutable_request());
   }
   for (const TensorRequest& request : report.requests) ToProto(request, proto.add_requests());
-  proto.set_draining(report.membership == RankReport::Membership::kDraining);
-  proto.set_leaving(report.membership == RankReport::Membership::kShuttingDown);
+  proto.set_draining(report.presence == RankReport::Presence::kDraining);
+  proto.set_leaving(report.presence == RankReport::Presence::kShuttingDown);
   proto.set_identity(report.identity);
   proto.set_schedule(report.schedule);
   proto.set_not_waited(report.waited == RankReport::Waited::kNo);
@@ -370,8 +370,8 @@ absl::StatusOr<RankReport> DecodeRankReport(absl::string_view bytes) {
     RONDA_ASSIGN_OR_RETURN(TensorRequest decoded, FromProto(request));
     report.requests.push_back(std::move(decoded));
   }
-  if (proto.draining()) report.membership = RankReport::Membership::kDraining;
-  if (proto.leaving()) report.membership = RankReport::Membership::kShuttingDown;
+  if (proto.draining()) report.presence = RankReport::Presence::kDraining;
+  if (proto.leaving()) report.presence = RankReport::Presence::kShuttingDown;
   report.identity = proto.identity();
   report.schedule = proto.schedule();
   report.waited = proto.not_waited() ? RankReport::Waited::kNo : RankReport::Waited::kPerhaps;

@@ -38,7 +38,7 @@ struct RankReport {
   std::vector<TensorRequest> requests;    // all others, in the order of their submission
   // kDraining: the rank submits nothing more, and waits for what it has in flight. kShuttingDown: it has nothing in
   // flight, and this report is its last.
-  enum class Membership : uint8_t { kPresent, kDraining, kShuttingDown } membership = Membership::kPresent;
+  enum class Presence : uint8_t { kPresent, kDraining, kShuttingDown } presence = Presence::kPresent;
   std::string identity;  // in the first report: "host h, pid 42"
   // The number of the last schedule that this rank has begun; 0: none. A report that was sent before a schedule began
   // is ignored: its submissions are part of the schedule, or are reported again after the unlock.

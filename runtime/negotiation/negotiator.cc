@@ -57,11 +57,11 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
   }
   if (!receives_.empty()) MatchReceives();
   // Only now, because the rank has reported all tensors of its groups.
-  for (const auto& [group, status] : std::exchange(torn_groups_, {})) FailGroup(group, status);
+  for (const auto& [group, status] : std::exchange(failed_groups_, {})) FailGroup(group, status);
   ReleaseGroups();
-  if (report.membership == RankReport::Membership::kDraining) ranks_.Drain(rank);
-  if (report.membership == RankReport::Membership::kShuttingDown) ranks_.ShutDown(rank, now_);
-  if (report.membership != RankReport::Membership::kPresent) FailWithout(rank);
+  if (report.presence == RankReport::Presence::kDraining) ranks_.Drain(rank);
+  if (report.presence == RankReport::Presence::kShuttingDown) ranks_.ShutDown(rank, now_);
+  if (report.presence != RankReport::Presence::kPresent) FailWithout(rank);
   return absl::OkStatus();
 }
 
@@ -400,7 +400,7 @@ void Negotiator::Conclude(PendingTensor* tensor) {
   concluded.verdict = Verdict(*tensor, concluded.joined);
   concluded.tensor = pending_.Extract(tensor);
   if (!concluded.tensor->other_groups.empty()) {
-    TearGroups(*concluded.tensor, concluded.verdict);
+    FailGroupsOf(*concluded.tensor, concluded.verdict);
     Answer(std::move(concluded.tensor), concluded.verdict);
   } else if (!concluded.tensor->refusal.empty()) {
     // Not held, because a refusal names no group, and a rank that refuses a group refuses each of its tensors.
@@ -414,14 +414,14 @@ void Negotiator::Conclude(PendingTensor* tensor) {
   }
 }
 
-void Negotiator::TearGroups(const PendingTensor& tensor, const absl::Status& verdict) {
+void Negotiator::FailGroupsOf(const PendingTensor& tensor, const absl::Status& verdict) {
   TensorRequest culprit = {.name = tensor.request().name, .process_set = tensor.request().process_set};
   std::vector<std::string> groups = tensor.other_groups;
   groups.push_back(tensor.request().group);
   for (const std::string& group : groups) {
     if (group.empty()) continue;
     culprit.group = group;
-    torn_groups_.emplace_back(TensorKey(GroupOf(culprit)), BecauseOf(culprit, verdict));
+    failed_groups_.emplace_back(TensorKey(GroupOf(culprit)), BecauseOf(culprit, verdict));
   }
 }
 

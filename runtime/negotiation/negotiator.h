@@ -17,8 +17,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "runtime/negotiation/fusion_planner.h"
-#include "runtime/negotiation/membership.h"
 #include "runtime/negotiation/messages.h"
+#include "runtime/negotiation/participants.h"
 #include "runtime/negotiation/pending_tensors.h"
 #include "runtime/negotiation/response_cache.h"
 #include "runtime/step/step_observer.h"
@@ -146,7 +146,7 @@ class Negotiator {
   void FailAllOf(ProcessSetId set);
   void FailGroup(TensorKeyView group, const absl::Status& status);
   // Ranks have submitted the tensor in different groups: each of these groups will fail with its verdict.
-  void TearGroups(const PendingTensor& tensor, const absl::Status& verdict);
+  void FailGroupsOf(const PendingTensor& tensor, const absl::Status& verdict);
   void AnswerAll(HeldGroup group, const absl::Status& status);
   void Answer(std::unique_ptr<PendingTensor> tensor, const absl::Status& status);
 
@@ -178,7 +178,7 @@ class Negotiator {
   std::vector<TensorError> errors_;    // decided, not yet taken
   std::vector<Agreed> agreed_;         // decided, not yet taken
   // Groups that will fail because ranks disagree about which tensors are in them.
-  std::vector<std::pair<TensorKey, absl::Status>> torn_groups_;
+  std::vector<std::pair<TensorKey, absl::Status>> failed_groups_;
   StepObserver steps_;
 };
 

@@ -21,8 +21,8 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "runtime/base/group.h"
-#include "runtime/negotiation/membership.h"
 #include "runtime/negotiation/messages.h"
+#include "runtime/negotiation/participants.h"
 
 namespace ronda {
 

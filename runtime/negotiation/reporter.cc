@@ -32,7 +32,7 @@ Reporter::Reporter(Options options)
     : options_(options), process_sets_(options.world_size), report_{.identity = options.identity} {}
 
 void Reporter::Submit(const TensorRequest& request) {
-  NoteProgram(RankReport::Program::kRuns);
+  RecordProgram(RankReport::Program::kRuns);
   if (request.op == OpType::kJoin) joined_.insert(request.process_set);
   // After a join requests keep their order, so that the coordinator sees which came too late.
   const std::optional<CacheId> id = joined_.contains(request.process_set) ? std::nullopt : Find(request);
@@ -50,14 +50,14 @@ std::optional<CacheId> Reporter::Find(const TensorRequest& request) const {
   return members != nullptr ? cache_->Find(request, options_.rank, *members) : std::nullopt;
 }
 
-void Reporter::Drain() { report_.membership = membership_ = RankReport::Membership::kDraining; }
+void Reporter::Drain() { report_.presence = presence_ = RankReport::Presence::kDraining; }
 
-void Reporter::ShutDown() { report_.membership = membership_ = RankReport::Membership::kShuttingDown; }
+void Reporter::ShutDown() { report_.presence = presence_ = RankReport::Presence::kShuttingDown; }
 
 // Submissions that were not sent before a schedule began are also part of the schedule. This rank's identity and its
 // shutdown are not.
 void Reporter::ForgetReported() {
-  report_ = {.membership = membership_, .identity = std::move(report_.identity)};
+  report_ = {.presence = presence_, .identity = std::move(report_.identity)};
   by_id_.clear();
   joined_.clear();
   reported_.reset();
@@ -76,11 +76,11 @@ RankReport Reporter::TakeReport() {
 }
 
 absl::StatusOr<Reporter::Work> Reporter::Apply(const ResponseList& list) {
-  NoteProgram(RankReport::Program::kRuns);
+  RecordProgram(RankReport::Program::kRuns);
   Work work;
   work.job = list.job;
   work.settings = list.settings;
-  if (list.settings) RONDA_RETURN_IF_ERROR(TakeSettings(*list.settings));
+  if (list.settings) RONDA_RETURN_IF_ERROR(ApplySettings(*list.settings));
   if (!cache_) return absl::InvalidArgumentError("the first response list does not begin with the job's settings");
   for (const ReceiveMatch& match : list.matches) {
     if (match.receiver == options_.rank) work.matches.push_back(match);
@@ -102,7 +102,7 @@ absl::StatusOr<Reporter::Work> Reporter::Apply(const ResponseList& list) {
   return work;
 }
 
-absl::Status Reporter::TakeSettings(const JobSettings& settings) {
+absl::Status Reporter::ApplySettings(const JobSettings& settings) {
   if (!cache_) cache_.emplace(settings.cache_capacity);
   if (settings.cache_capacity == cache_->capacity()) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -11,8 +11,8 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
-#include "runtime/negotiation/membership.h"
 #include "runtime/negotiation/messages.h"
+#include "runtime/negotiation/participants.h"
 #include "runtime/negotiation/response_cache.h"
 
 namespace ronda {
@@ -51,7 +51,7 @@ class Reporter {
 
   // How many completions the program knew of when it made the next submission. While this number stays the same, later
   // submissions do not wait for earlier ones. Without these calls every submission may have waited for earlier ones.
-  void NoteCompletions(uint64_t learned_of) { learned_of_ = learned_of; }
+  void RecordCompletions(uint64_t learned_of) { learned_of_ = learned_of; }
 
   // After an unlock: the tensors that are submitted again were submitted for the first time at least this long ago.
   void SetAge(absl::Duration age) { report_.age = age; }
@@ -61,7 +61,7 @@ class Reporter {
 
   // Whether the program waits or runs now. The next report contains it if it differs from the last report; a report
   // with submissions says that the program runs.
-  void NoteProgram(RankReport::Program program) {
+  void RecordProgram(RankReport::Program program) {
     has_program_news_ = program != told_program_;
     report_.program = program;
   }
@@ -77,7 +77,7 @@ class Reporter {
   // anything.
   bool has_news() const {
     return has_program_news_ || !report_.identity.empty() || !report_.cached.empty() || !report_.repeated.empty() ||
-           !report_.requests.empty() || report_.membership != RankReport::Membership::kPresent;
+           !report_.requests.empty() || report_.presence != RankReport::Presence::kPresent;
   }
 
   // The report to send to the coordinator now.
@@ -104,7 +104,7 @@ class Reporter {
   const ProcessSetTable& process_sets() const { return process_sets_; }
 
  private:
-  absl::Status TakeSettings(const JobSettings& settings);
+  absl::Status ApplySettings(const JobSettings& settings);
   absl::StatusOr<ResolvedSchedule> Begin(const Schedule& schedule);
   void ForgetReported();
   absl::StatusOr<AgreedBucket> CarryOut(const Bucket& bucket);
@@ -119,7 +119,7 @@ class Reporter {
   std::optional<ResponseCache> cache_;  // with rank 0's capacity, once known
   ProcessSetTable process_sets_;
   uint64_t schedule_ = 0;  // the number of the last schedule that has begun
-  RankReport::Membership membership_ = RankReport::Membership::kPresent;
+  RankReport::Presence presence_ = RankReport::Presence::kPresent;
   RankReport report_;                                              // the next report
   RankReport::Program told_program_ = RankReport::Program::kRuns;  // in the last report
   bool has_program_news_ = false;                                  // report_ differs from that

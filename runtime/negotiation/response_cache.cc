@@ -74,12 +74,12 @@ absl::StatusOr<std::vector<ResponseCache::Evicted>> ResponseCache::Apply(const R
   std::vector<Evicted> evicted;
   if (capacity_ == 0) return evicted;
   for (const Bucket& bucket : list.buckets) {
-    for (const Execution& execution : bucket.executions) Take(execution, &evicted);
+    for (const Execution& execution : bucket.executions) Store(execution, &evicted);
   }
   return evicted;
 }
 
-void ResponseCache::Take(const Execution& execution, std::vector<Evicted>* evicted) {
+void ResponseCache::Store(const Execution& execution, std::vector<Evicted>* evicted) {
   if (const CacheId* id = std::get_if<CacheId>(&execution)) {
     // An insertion for an earlier execution of this list may have evicted it.
     if (const auto it = entries_.find(*id); it != entries_.end()) {

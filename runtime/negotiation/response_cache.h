@@ -59,7 +59,7 @@ class ResponseCache {
   };
 
   absl::Status CheckIds(const ResponseList& list) const;
-  void Take(const Execution& execution, std::vector<Evicted>* evicted);
+  void Store(const Execution& execution, std::vector<Evicted>* evicted);
   void Insert(const Response& response, std::vector<Evicted>* evicted);
   void EvictAllOf(ProcessSetId set, std::vector<Evicted>* evicted);
   void Evict(CacheId id, std::vector<Evicted>* evicted);

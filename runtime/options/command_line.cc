@@ -84,7 +84,7 @@ absl::Status OptionTable::Unknown(absl::string_view name) const {
       absl::StrCat("unknown option \"", name, "\"", nearest.empty() ? "" : absl::StrCat("; is it ", nearest, "?")));
 }
 
-absl::Status OptionTable::TakeValue(const std::vector<std::string>& words, size_t* next, GivenOption* given) const {
+absl::Status OptionTable::ReadValue(const std::vector<std::string>& words, size_t* next, GivenOption* given) const {
   if (*next == words.size()) return MissingValue(*given, "");
   const std::string& word = words[(*next)++];
   if (given->option->value != Option::Value::kAnyWords && Find(word) != nullptr) {
@@ -113,8 +113,8 @@ absl::StatusOr<GivenOption> OptionTable::ReadOption(const std::vector<std::strin
     const bool lacks_value = given.option->value == Option::Value::kOptional && given.use.value.empty();
     if (lacks_value) return MissingValue(given, ", or none without =");
   } else if (takes_value && given.option->value != Option::Value::kOptional) {
-    RONDA_RETURN_IF_ERROR(TakeValue(words, next, &given));
-    if (given.option->value == Option::Value::kTwo) RONDA_RETURN_IF_ERROR(TakeValue(words, next, &given));
+    RONDA_RETURN_IF_ERROR(ReadValue(words, next, &given));
+    if (given.option->value == Option::Value::kTwo) RONDA_RETURN_IF_ERROR(ReadValue(words, next, &given));
   }
   return given;
 }

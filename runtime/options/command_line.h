@@ -77,7 +77,7 @@ class OptionTable {
  private:
   const OptionConflict* FindConflict(const Option& a, const Option& b) const;
   absl::StatusOr<GivenOption> ReadOption(const std::vector<std::string>& words, size_t* next) const;
-  absl::Status TakeValue(const std::vector<std::string>& words, size_t* next, GivenOption* given) const;
+  absl::Status ReadValue(const std::vector<std::string>& words, size_t* next, GivenOption* given) const;
   std::string SplitOff(absl::string_view name) const;
   std::string ListWithoutEffect() const;
 

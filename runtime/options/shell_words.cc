@@ -16,7 +16,7 @@
 namespace ronda {
 namespace {
 
-absl::Status TakeEscaped(absl::string_view* rest, std::string* word) {
+absl::Status ReadEscaped(absl::string_view* rest, std::string* word) {
   if (rest->empty()) return absl::InvalidArgumentError("ends with a backslash, which needs a character behind it");
   word->push_back(rest->front());
   rest->remove_prefix(1);
@@ -24,13 +24,13 @@ absl::Status TakeEscaped(absl::string_view* rest, std::string* word) {
 }
 
 // Takes the text before the next `quote`. Between double quotes, a backslash still quotes the next character.
-absl::Status TakeQuoted(char quote, absl::string_view* rest, std::string* word) {
+absl::Status ReadQuoted(char quote, absl::string_view* rest, std::string* word) {
   while (!rest->empty()) {
     const char c = rest->front();
     rest->remove_prefix(1);
     if (c == quote) return absl::OkStatus();
     if (c == '\\' && quote == '"') {
-      RONDA_RETURN_IF_ERROR(TakeEscaped(rest, word));
+      RONDA_RETURN_IF_ERROR(ReadEscaped(rest, word));
     } else {
       word->push_back(c);
     }
@@ -58,9 +58,9 @@ absl::StatusOr<std::vector<std::string>> SplitShellWords(absl::string_view text)
     }
     if (!word) word.emplace();
     if (c == '\\') {
-      RONDA_RETURN_IF_ERROR(TakeEscaped(&text, &*word));
+      RONDA_RETURN_IF_ERROR(ReadEscaped(&text, &*word));
     } else if (c == '\'' || c == '"') {
-      RONDA_RETURN_IF_ERROR(TakeQuoted(c, &text, &*word));
+      RONDA_RETURN_IF_ERROR(ReadQuoted(c, &text, &*word));
     } else {
       word->push_back(c);
     }

@@ -192,12 +192,12 @@ class RendezvousServer::Impl {
 
   int port() const { return server_->port(); }
 
-  absl::StatusOr<Membership> Await() {
-    absl::StatusOr<Membership> membership = service_.Await();
+  absl::StatusOr<MemberList> Await() {
+    absl::StatusOr<MemberList> member_list = service_.Await();
     const int64_t unauthenticated = server_->unauthenticated();
-    if (!absl::IsDeadlineExceeded(membership.status()) || unauthenticated == 0) return membership;
+    if (!absl::IsDeadlineExceeded(member_list.status()) || unauthenticated == 0) return member_list;
     return absl::DeadlineExceededError(
-        absl::StrCat(membership.status().message(), "; port ", port(), " had ", unauthenticated,
+        absl::StrCat(member_list.status().message(), "; port ", port(), " had ", unauthenticated,
                      unauthenticated == 1 ? " connection that did" : " connections that did",
                      " not authenticate as a rank of this job"));
   }
@@ -220,7 +220,7 @@ RendezvousServer::RendezvousServer(std::unique_ptr<Impl> impl) : impl_(std::move
 RendezvousServer::~RendezvousServer() = default;
 
 int RendezvousServer::port() const { return impl_->port(); }
-absl::StatusOr<Membership> RendezvousServer::Await() { return impl_->Await(); }
+absl::StatusOr<MemberList> RendezvousServer::Await() { return impl_->Await(); }
 
 namespace {
 
@@ -229,8 +229,8 @@ absl::Status CheckUserOfRankZero(const RendezvousClientOptions& options) {
   return options.secret.empty() ? CheckListener(options.endpoint) : absl::OkStatus();
 }
 
-absl::StatusOr<Membership> JoinOnce(const RendezvousClientOptions& options) {
-  // Accepts messages of any length: the table of a large job is long, and DecodeMembership checks it.
+absl::StatusOr<MemberList> JoinOnce(const RendezvousClientOptions& options) {
+  // Accepts messages of any length: the table of a large job is long, and DecodeMemberList checks it.
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<MessageChannel> channel,
                          MessageChannel::Connect(options.plugin, options.endpoint, {}));
   // A rank 0 of another user would not answer this rank.
@@ -240,7 +240,7 @@ absl::StatusOr<Membership> JoinOnce(const RendezvousClientOptions& options) {
   RONDA_RETURN_IF_ERROR(CheckUserOfRankZero(options));
   RONDA_RETURN_IF_ERROR(challenge.status());
   RONDA_ASSIGN_OR_RETURN(const v1::JoinResponse response, Join(*channel, *challenge, options));
-  return DecodeMembership(response, options.claim);
+  return DecodeMemberList(response, options.claim);
 }
 
 // The pause between two attempts to join a rank 0 that is in an earlier epoch. That rank 0 has been notified and will
@@ -249,13 +249,13 @@ constexpr absl::Duration kPauseBetweenEpochs = absl::Milliseconds(20);
 
 }  // namespace
 
-absl::StatusOr<Membership> JoinRendezvous(const RendezvousClientOptions& options) {
+absl::StatusOr<MemberList> JoinRendezvous(const RendezvousClientOptions& options) {
   RONDA_RETURN_IF_ERROR(CheckSecret(options.endpoint, options.secret));
   RONDA_RETURN_IF_ERROR(CheckLoopback(options.endpoint));
   const absl::Time deadline = SteadyNow() + options.timeout;
   RendezvousClientOptions attempt = options;
   for (;;) {
-    absl::StatusOr<Membership> joined = JoinOnce(attempt);
+    absl::StatusOr<MemberList> joined = JoinOnce(attempt);
     if (!absl::IsAborted(joined.status())) return joined;
     if (SteadyNow() + kPauseBetweenEpochs >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat(joined.status().message(), " (it did not come to epoch ",

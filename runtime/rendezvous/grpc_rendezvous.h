@@ -18,7 +18,7 @@ namespace ronda {
 // joined, and listens on one address only. Rank 0 is a member from the start and never calls itself.
 //
 //   RONDA_ASSIGN_OR_RETURN(auto server, RendezvousServer::Start({...}));
-//   RONDA_ASSIGN_OR_RETURN(Membership membership, server->Await());
+//   RONDA_ASSIGN_OR_RETURN(MemberList members, server->Await());
 //
 // Thread-safe. The destructor first lets answers under way be sent, and notifies ranks that still wait.
 class RendezvousServer {
@@ -43,7 +43,7 @@ class RendezvousServer {
 
   // Blocks until all ranks have joined.
   // Errors: DEADLINE_EXCEEDED that names the missing ranks.
-  absl::StatusOr<Membership> Await();
+  absl::StatusOr<MemberList> Await();
 
  private:
   class Impl;
@@ -69,7 +69,7 @@ struct RendezvousClientOptions {
 // Errors: FAILED_PRECONDITION without a secret beyond loopback; DEADLINE_EXCEEDED if rank 0 does not appear, or that
 // names the ranks that did not; UNAVAILABLE if rank 0 went away; those of RendezvousService::Join if this rank is
 // refused; those of LoadHostsPlugin.
-absl::StatusOr<Membership> JoinRendezvous(const RendezvousClientOptions& options);
+absl::StatusOr<MemberList> JoinRendezvous(const RendezvousClientOptions& options);
 
 }  // namespace ronda
 

@@ -22,15 +22,15 @@ namespace ronda {
 namespace {
 
 // The pause between two looks for messages.
-constexpr absl::Duration kNap = absl::Microseconds(200);
+constexpr absl::Duration kPollInterval = absl::Microseconds(200);
 
 // The other ranks wait this much longer than rank 0, which knows best which ranks are missing.
 constexpr absl::Duration kGrace = absl::Seconds(5);
 
 // How long ranks that are present have to receive why there is no job; an absent rank may never receive it.
-constexpr absl::Duration kLastWordsTime = absl::Seconds(1);
+constexpr absl::Duration kFinalMessageTimeout = absl::Seconds(1);
 
-// The content of an answer's last frame: nothing, or why there is no membership.
+// The content of an answer's last frame: nothing, or why there is no list of members.
 std::string EncodeVerdict(const absl::Status& status) { return status.ok() ? "" : Encode(FailureFrame{status}); }
 
 absl::Status DecodeVerdict(const std::string& content, int size) {
@@ -43,26 +43,26 @@ absl::Status DecodeVerdict(const std::string& content, int size) {
 
 }  // namespace
 
-absl::StatusOr<Membership> MessageRendezvous::Run() {
+absl::StatusOr<MemberList> MessageRendezvous::Run() {
   end_ = MonotonicTime() + options_.timeout;
   return messages_.rank() == kCoordinatorRank ? Host() : Join();
 }
 
-absl::StatusOr<Membership> MessageRendezvous::Host() {
-  const absl::StatusOr<Membership> membership = AwaitAll();
-  const absl::Status answered = Answer(membership);
-  if (membership.ok() && !answered.ok()) return answered;
-  return membership;
+absl::StatusOr<MemberList> MessageRendezvous::Host() {
+  const absl::StatusOr<MemberList> member_list = AwaitAll();
+  const absl::Status answered = Answer(member_list);
+  if (member_list.ok() && !answered.ok()) return answered;
+  return member_list;
 }
 
-absl::StatusOr<Membership> MessageRendezvous::AwaitAll() {
+absl::StatusOr<MemberList> MessageRendezvous::AwaitAll() {
   RendezvousTable table({.job_id = options_.job_id,
                          .size = messages_.size(),
                          .epoch = options_.claim.epoch,
                          .coordinator = options_.claim.member});
   RONDA_RETURN_IF_ERROR(Gather(table));
   RONDA_RETURN_IF_ERROR(table.Agreement());
-  return table.membership();
+  return table.member_list();
 }
 
 absl::Status MessageRendezvous::Gather(RendezvousTable& table) {
@@ -74,19 +74,19 @@ absl::Status MessageRendezvous::Gather(RendezvousTable& table) {
   while (!awaited.empty()) {
     const size_t before = awaited.size();
     for (FrameLink*& link : awaited) {
-      RONDA_ASSIGN_OR_RETURN(const bool has_come, TakeClaim(*link, table));
+      RONDA_ASSIGN_OR_RETURN(const bool has_come, ReceiveClaim(*link, table));
       if (has_come) link = nullptr;
     }
     awaited.erase(std::remove(awaited.begin(), awaited.end(), nullptr), awaited.end());
     if (awaited.size() < before) continue;
     if (MonotonicTime() >= end_) return table.DeadlineError(options_.timeout);
-    absl::SleepFor(kNap);
+    absl::SleepFor(kPollInterval);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> MessageRendezvous::TakeClaim(FrameLink& link, RendezvousTable& table) {
-  RONDA_ASSIGN_OR_RETURN(const std::optional<LinkFrame> frame, link.TakeReceived());
+absl::StatusOr<bool> MessageRendezvous::ReceiveClaim(FrameLink& link, RendezvousTable& table) {
+  RONDA_ASSIGN_OR_RETURN(const std::optional<LinkFrame> frame, link.PopReceived());
   if (!frame.has_value()) return false;
   v1::JoinRequest request;
   if (!request.ParseFromString(frame->content)) {
@@ -101,40 +101,40 @@ absl::StatusOr<bool> MessageRendezvous::TakeClaim(FrameLink& link, RendezvousTab
   return true;
 }
 
-absl::Status MessageRendezvous::Answer(const absl::StatusOr<Membership>& membership) {
-  const std::string text = membership.ok() ? EncodeMembership(*membership).SerializeAsString() : "";
+absl::Status MessageRendezvous::Answer(const absl::StatusOr<MemberList>& member_list) {
+  const std::string text = member_list.ok() ? EncodeMemberList(*member_list).SerializeAsString() : "";
   for (FrameLink& link : links_) {
     for (size_t from = 0; from < text.size(); from += kControlPieceBytes) {
       RONDA_RETURN_IF_ERROR(link.Send({.content = text.substr(from, kControlPieceBytes)}));
     }
-    RONDA_RETURN_IF_ERROR(link.Send({.kind = LinkFrame::Kind::kEnd, .content = EncodeVerdict(membership.status())}));
+    RONDA_RETURN_IF_ERROR(link.Send({.kind = LinkFrame::Kind::kEnd, .content = EncodeVerdict(member_list.status())}));
   }
-  return AwaitSent(membership.ok() ? options_.timeout : kLastWordsTime);
+  return AwaitSent(member_list.ok() ? options_.timeout : kFinalMessageTimeout);
 }
 
-absl::Status MessageRendezvous::AwaitSent(absl::Duration patience) {
-  const absl::Duration end = MonotonicTime() + patience;
+absl::Status MessageRendezvous::AwaitSent(absl::Duration timeout) {
+  const absl::Duration end = MonotonicTime() + timeout;
   std::vector<FrameLink*> sending;
   for (FrameLink& link : links_) sending.push_back(&link);
   for (;;) {
     for (FrameLink*& link : sending) {
-      RONDA_ASSIGN_OR_RETURN(const std::optional<LinkFrame::Kind> sent, link->TakeSent());
+      RONDA_ASSIGN_OR_RETURN(const std::optional<LinkFrame::Kind> sent, link->PopSent());
       if (sent == LinkFrame::Kind::kEnd) link = nullptr;
     }
     sending.erase(std::remove(sending.begin(), sending.end(), nullptr), sending.end());
     if (sending.empty()) return absl::OkStatus();
     if (MonotonicTime() >= end) {
       return absl::DeadlineExceededError(absl::StrCat(
-          "rank ", sending.front()->peer(), " has not taken its answer within ", absl::FormatDuration(patience)));
+          "rank ", sending.front()->peer(), " has not taken its answer within ", absl::FormatDuration(timeout)));
     }
-    absl::SleepFor(kNap);
+    absl::SleepFor(kPollInterval);
   }
 }
 
 absl::StatusOr<std::string> MessageRendezvous::AwaitAnswer(FrameLink& link) {
   std::string text;
   for (;;) {
-    RONDA_ASSIGN_OR_RETURN(const std::optional<LinkFrame> frame, link.TakeReceived());
+    RONDA_ASSIGN_OR_RETURN(const std::optional<LinkFrame> frame, link.PopReceived());
     if (frame.has_value() && frame->kind == LinkFrame::Kind::kEnd) {
       RONDA_RETURN_IF_ERROR(DecodeVerdict(frame->content, messages_.size()));
       return text;
@@ -146,12 +146,12 @@ absl::StatusOr<std::string> MessageRendezvous::AwaitAnswer(FrameLink& link) {
                                                       " heard nothing of rank 0 within ",
                                                       absl::FormatDuration(options_.timeout + kGrace)));
     } else {
-      absl::SleepFor(kNap);
+      absl::SleepFor(kPollInterval);
     }
   }
 }
 
-absl::StatusOr<Membership> MessageRendezvous::Join() {
+absl::StatusOr<MemberList> MessageRendezvous::Join() {
   FrameLink& link = links_.emplace_back(messages_, kCoordinatorRank);
   RONDA_RETURN_IF_ERROR(link.Listen());
   RONDA_RETURN_IF_ERROR(
@@ -160,7 +160,7 @@ absl::StatusOr<Membership> MessageRendezvous::Join() {
   RONDA_ASSIGN_OR_RETURN(const std::string text, AwaitAnswer(link));
   v1::JoinResponse response;
   if (!response.ParseFromString(text)) return absl::InvalidArgumentError("rendezvous: rank 0's answer is none");
-  return DecodeMembership(response, options_.claim);
+  return DecodeMemberList(response, options_.claim);
 }
 
 }  // namespace ronda

@@ -17,7 +17,7 @@
 namespace ronda {
 
 // The rendezvous over messages instead of a network. Every rank introduces itself to rank 0. When rank 0 has heard from
-// all, it sends to all ranks the membership, or the reason why there is none.
+// all, it sends to all ranks the list of members, or the reason why there is none.
 //
 // Thread-compatible. If Run fails, transfers may be under way: after this object is destroyed, no calls to `messages`
 // may be made any more.
@@ -35,18 +35,18 @@ class MessageRendezvous {
   // Blocks until all ranks have come.
   // Errors: DEADLINE_EXCEEDED that names the missing ranks; FAILED_PRECONDITION, on all ranks, if ranks differ in facts
   // that must be the same; INVALID_ARGUMENT if a claim makes no sense; the library's.
-  absl::StatusOr<Membership> Run();
+  absl::StatusOr<MemberList> Run();
 
  private:
-  absl::StatusOr<Membership> Host();
-  absl::StatusOr<Membership> Join();
-  absl::StatusOr<Membership> AwaitAll();
+  absl::StatusOr<MemberList> Host();
+  absl::StatusOr<MemberList> Join();
+  absl::StatusOr<MemberList> AwaitAll();
   absl::Status Gather(RendezvousTable& table);
-  absl::StatusOr<bool> TakeClaim(FrameLink& link, RendezvousTable& table);
-  absl::Status Answer(const absl::StatusOr<Membership>& membership);
+  absl::StatusOr<bool> ReceiveClaim(FrameLink& link, RendezvousTable& table);
+  absl::Status Answer(const absl::StatusOr<MemberList>& member_list);
   absl::StatusOr<std::string> AwaitAnswer(FrameLink& link);
   // Waits until the last frames of all links have been sent.
-  absl::Status AwaitSent(absl::Duration patience);
+  absl::Status AwaitSent(absl::Duration timeout);
 
   PointToPoint& messages_;
   const Options options_;

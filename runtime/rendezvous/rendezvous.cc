@@ -117,16 +117,16 @@ absl::StatusOr<Host> OpenRendezvous(const Config& config, const Endpoint& endpoi
   return host;
 }
 
-void LogDifferences(const Membership& membership) {
-  for (const std::string& difference : DescribeDifferences(membership.members)) {
+void LogDifferences(const MemberList& member_list) {
+  for (const std::string& difference : DescribeDifferences(member_list.members)) {
     Log(LogLevel::kWarning, kCoordinatorRank, absl::StrCat("ranks have different settings: ", difference));
   }
 }
 
 absl::StatusOr<RendezvousResult> AwaitOthers(Host host, std::string secret) {
-  RONDA_ASSIGN_OR_RETURN(Membership membership, host.server->Await());
-  LogDifferences(membership);
-  return RendezvousResult{.membership = std::move(membership),
+  RONDA_ASSIGN_OR_RETURN(MemberList member_list, host.server->Await());
+  LogDifferences(member_list);
+  return RendezvousResult{.member_list = std::move(member_list),
                           .secret = std::move(secret),
                           .listener = std::move(host.listener),
                           .data_listener = std::move(host.data_listener)};
@@ -140,7 +140,7 @@ absl::StatusOr<RendezvousResult> JoinAt(const Config& config, RendezvousClientOp
   RONDA_ASSIGN_OR_RETURN(result.listener,
                          ListenForChildren(config, options.endpoint, options.secret, &options.claim.member));
   result.data_listener = ListenForData(config, options.endpoint, &options.claim.member);
-  RONDA_ASSIGN_OR_RETURN(result.membership, JoinRendezvous(options));
+  RONDA_ASSIGN_OR_RETURN(result.member_list, JoinRendezvous(options));
   result.secret = std::move(options.secret);
   return result;
 }
@@ -169,18 +169,18 @@ absl::StatusOr<RendezvousResult> RendezvousByMessages(const Config& config, MpiS
   RONDA_ASSIGN_OR_RETURN(std::string job_id, JobIdOf(config.job));
   MessageRendezvous rendezvous(
       *messages, {.job_id = std::move(job_id), .claim = std::move(claim), .timeout = config.tunables.start_timeout});
-  absl::StatusOr<Membership> membership = rendezvous.Run();
-  if (!membership.ok()) {
+  absl::StatusOr<MemberList> member_list = rendezvous.Run();
+  if (!member_list.ok()) {
     // Before the transfers under way are destroyed.
     session.LeaveWithoutEnd();
-    return membership.status();
+    return member_list.status();
   }
   if (config.job.rank == kCoordinatorRank) {
-    LogDifferences(*membership);
+    LogDifferences(*member_list);
     Log(LogLevel::kInfo, kCoordinatorRank, "control messages go over MPI, as RONDA_CONTROL says");
   }
   RendezvousResult result;
-  result.membership = *std::move(membership);
+  result.member_list = *std::move(member_list);
   result.control = NetworkSettings::Control::kMpi;
   return result;
 }

@@ -18,7 +18,7 @@ namespace ronda {
 
 // The knowledge of one rank about the others after the rendezvous at rank 0.
 struct RendezvousResult {
-  Membership membership;
+  MemberList member_list;
   std::string secret;                         // of the job; may be empty if all ranks are on loopback
   std::unique_ptr<ControlListener> listener;  // for a rank with children in the tree of control connections
   // For messages over TCP; nullptr if this rank has no address for them. A member without a port has no listener

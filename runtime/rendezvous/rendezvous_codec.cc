@@ -118,12 +118,12 @@ v1::JoinRequest EncodeClaim(const JoinClaim& claim) {
   return request;
 }
 
-v1::JoinResponse EncodeMembership(const Membership& membership) {
+v1::JoinResponse EncodeMemberList(const MemberList& member_list) {
   v1::JoinResponse response;
-  response.set_job_id(membership.job_id);
-  for (const Member& member : membership.members) *response.add_members() = EncodeMember(member);
+  response.set_job_id(member_list.job_id);
+  for (const Member& member : member_list.members) *response.add_members() = EncodeMember(member);
   // The facts of all ranks would make the answers in a large job many times as long.
-  EncodeFacts(membership.members.front().facts, response.mutable_facts());
+  EncodeFacts(member_list.members.front().facts, response.mutable_facts());
   return response;
 }
 
@@ -143,27 +143,27 @@ absl::StatusOr<JoinClaim> DecodeClaim(const v1::JoinRequest& request) {
   return claim;
 }
 
-absl::StatusOr<Membership> DecodeMembership(const v1::JoinResponse& response, const JoinClaim& claim) {
+absl::StatusOr<MemberList> DecodeMemberList(const v1::JoinResponse& response, const JoinClaim& claim) {
   if (!IsValidJobId(response.job_id())) return absl::InvalidArgumentError("rendezvous: rank 0 sent no valid job id");
   if (response.members_size() != claim.size) {
     return absl::InvalidArgumentError(
         absl::StrCat("rendezvous: rank 0 sent ", response.members_size(), " members, should be ", claim.size));
   }
-  Membership membership{.job_id = response.job_id()};
+  MemberList member_list{.job_id = response.job_id()};
   for (RankId rank = 0; rank < claim.size; ++rank) {
     RONDA_ASSIGN_OR_RETURN(Member member, DecodeMember(response.members(rank)));
     if (member.peer.rank != rank) {
       return absl::InvalidArgumentError(
           absl::StrCat("rendezvous: rank 0 sent rank ", member.peer.rank, " in the place of rank ", rank));
     }
-    membership.members.push_back(std::move(member));
+    member_list.members.push_back(std::move(member));
   }
-  RONDA_ASSIGN_OR_RETURN(membership.members.front().facts, DecodeFacts(response.facts()));
+  RONDA_ASSIGN_OR_RETURN(member_list.members.front().facts, DecodeFacts(response.facts()));
   const RankId own = claim.member.peer.rank;
-  if (!SameProcess(membership.members[own], claim.member)) {
+  if (!SameProcess(member_list.members[own], claim.member)) {
     return absl::InvalidArgumentError(absl::StrCat("rendezvous: rank 0 takes another process for rank ", own));
   }
-  return membership;
+  return member_list;
 }
 
 std::string JoinProof(absl::string_view secret, absl::string_view nonce, const JoinClaim& claim) {

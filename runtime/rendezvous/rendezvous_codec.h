@@ -17,7 +17,7 @@ namespace ronda {
 
 // Without nonce and proof.
 v1::JoinRequest EncodeClaim(const JoinClaim& claim);
-v1::JoinResponse EncodeMembership(const Membership& membership);
+v1::JoinResponse EncodeMemberList(const MemberList& member_list);
 
 // Errors: INVALID_ARGUMENT that says which field is out of bounds. The rank is only checked to be below the size that
 // it claims.
@@ -26,7 +26,7 @@ absl::StatusOr<JoinClaim> DecodeClaim(const v1::JoinRequest& request);
 // Checks the answer to `claim`: all ranks are present, in order, and the rank that sent the claim is described as in
 // the claim.
 // Errors: INVALID_ARGUMENT.
-absl::StatusOr<Membership> DecodeMembership(const v1::JoinResponse& response, const JoinClaim& claim);
+absl::StatusOr<MemberList> DecodeMemberList(const v1::JoinResponse& response, const JoinClaim& claim);
 
 // How a rank proves that it knows the job's secret without sending it: HMAC-SHA256 over rank 0's nonce and the claim.
 

@@ -34,16 +34,16 @@ absl::StatusOr<v1::ChallengeResponse> RendezvousService::Challenge(absl::Time no
 }
 
 absl::Status RendezvousService::CheckProof(const v1::JoinRequest& request, const JoinClaim& claim) const {
-  const std::string newcomer = ToString(claim.member.peer);
+  const std::string joining_rank = ToString(claim.member.peer);
   const std::string coordinator = ToString(options_.table.coordinator.peer);
   if (options_.secret.empty()) {
     if (request.proof().empty()) return absl::OkStatus();
-    return absl::PermissionDeniedError(absl::StrCat(newcomer, " has a job secret, but ", coordinator,
+    return absl::PermissionDeniedError(absl::StrCat(joining_rank, " has a job secret, but ", coordinator,
                                                     " has none: set RONDA_JOB_SECRET to the same value on every rank"));
   }
   if (request.proof().empty()) {
     return absl::PermissionDeniedError(
-        absl::StrCat(newcomer, " has no job secret, but ", coordinator,
+        absl::StrCat(joining_rank, " has no job secret, but ", coordinator,
                      " asks for it: set RONDA_JOB_SECRET to the same value on every rank"));
   }
   if (!IsJoinProof(request.proof(), options_.secret, request.nonce(), claim)) {
@@ -52,7 +52,7 @@ absl::Status RendezvousService::CheckProof(const v1::JoinRequest& request, const
       return CheckAgreement({options_.table.coordinator, claim.member});
     }
     return absl::PermissionDeniedError(
-        absl::StrCat(newcomer, " has another job secret than ", coordinator,
+        absl::StrCat(joining_rank, " has another job secret than ", coordinator,
                      ": set RONDA_JOB_SECRET to the same value on every rank, or keep the jobs on different ports"));
   }
   return absl::OkStatus();
@@ -72,7 +72,7 @@ absl::StatusOr<JoinClaim> RendezvousService::AuthenticateLocked(const v1::JoinRe
 absl::Status RendezvousService::AdmitLocked(const v1::JoinRequest& request, Ticket ticket, const JoinDone& done) {
   absl::StatusOr<JoinClaim> claim = AuthenticateLocked(request);
   if (!claim.ok()) {
-    table_.NoteRefusal(claim.status());
+    table_.RecordRefusal(claim.status());
     return claim.status();
   }
   // After the proof, because only ranks of the job may learn of its failure. It does not concern a rank of a later
@@ -101,7 +101,7 @@ std::optional<RendezvousService::Ticket> RendezvousService::Join(const v1::JoinR
       served = TakeWaitersLocked();
       failure_ = table_.Agreement();
       if (failure_.ok()) {
-        answer = EncodeMembership(table_.membership());
+        answer = EncodeMemberList(table_.member_list());
       } else {
         answer = failure_;
       }
@@ -130,13 +130,13 @@ void RendezvousService::Abandon(Ticket ticket) {
   waiter.done(absl::CancelledError(absl::StrCat("rank ", waiter.rank, " does not wait any more")));
 }
 
-absl::StatusOr<Membership> RendezvousService::Await() {
+absl::StatusOr<MemberList> RendezvousService::Await() {
   absl::Status expired;
   {
     MutexLock lock(&mu_);
     while (true) {
       if (!failure_.ok()) return failure_;
-      if (table_.complete()) return table_.membership();
+      if (table_.complete()) return table_.member_list();
       const absl::Duration left = options_.deadline - SteadyNow();
       if (left <= absl::ZeroDuration()) break;
       over_.WaitFor(&mu_, left);
@@ -147,7 +147,7 @@ absl::StatusOr<Membership> RendezvousService::Await() {
   MutexLock lock(&mu_);
   if (!failure_.ok()) return failure_;
   // The last rank has come between the two locks, and its answer is valid.
-  return table_.membership();
+  return table_.member_list();
 }
 
 void RendezvousService::Fail(const absl::Status& failure) {

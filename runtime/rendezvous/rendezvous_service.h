@@ -56,7 +56,7 @@ class RendezvousService {
 
   // Blocks until all ranks have joined. At the deadline, or if the ranks do not fit together, the rendezvous fails.
   // Errors: why the rendezvous failed; DEADLINE_EXCEEDED that names the missing ranks.
-  absl::StatusOr<Membership> Await();
+  absl::StatusOr<MemberList> Await();
 
   // Fails the rendezvous, unless it is over: every waiting rank gets `failure`.
   void Fail(const absl::Status& failure);

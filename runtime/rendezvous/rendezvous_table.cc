@@ -18,10 +18,10 @@ constexpr size_t kMaxNotes = 4;
 
 }  // namespace
 
-std::vector<std::vector<RankId>> HostsOf(const Membership& membership) {
+std::vector<std::vector<RankId>> HostsOf(const MemberList& member_list) {
   std::map<std::string, size_t> numbers;
   std::vector<std::vector<RankId>> hosts;
-  for (const Member& member : membership.members) {
+  for (const Member& member : member_list.members) {
     const auto [it, is_new] = numbers.try_emplace(member.host_id, hosts.size());
     if (is_new) hosts.emplace_back();
     hosts[it->second].push_back(member.peer.rank);
@@ -29,13 +29,13 @@ std::vector<std::vector<RankId>> HostsOf(const Membership& membership) {
   return hosts;
 }
 
-Topology TopologyOf(const Membership& membership, RankId rank) {
-  const Member& self = membership.members[rank];
-  Topology topology{.rank = rank, .size = static_cast<int>(membership.members.size()), .hostname = self.peer.host};
+Topology TopologyOf(const MemberList& member_list, RankId rank) {
+  const Member& self = member_list.members[rank];
+  Topology topology{.rank = rank, .size = static_cast<int>(member_list.members.size()), .hostname = self.peer.host};
 
   std::map<std::string, int> ranks_on_host;
   std::vector<int> local_ranks;
-  for (const Member& member : membership.members) local_ranks.push_back(ranks_on_host[member.host_id]++);
+  for (const Member& member : member_list.members) local_ranks.push_back(ranks_on_host[member.host_id]++);
   topology.local_rank = local_ranks[rank];
   topology.local_size = ranks_on_host[self.host_id];
 
@@ -43,7 +43,7 @@ Topology TopologyOf(const Membership& membership, RankId rank) {
   // Each host has at most one rank with this local rank. Hosts are numbered by their lowest rank, so the order is that
   // of the ranks with local rank 0 on hosts that have a rank with `topology.local_rank`.
   for (size_t i = 0; i < local_ranks.size(); ++i) {
-    const std::string& host_id = membership.members[i].host_id;
+    const std::string& host_id = member_list.members[i].host_id;
     if (local_ranks[i] != 0 || ranks_on_host[host_id] <= topology.local_rank) continue;
     if (host_id == self.host_id) topology.cross_rank = topology.cross_size;
     ++topology.cross_size;
@@ -59,25 +59,25 @@ RendezvousTable::RendezvousTable(Options options) : options_(std::move(options))
 
 absl::Status RendezvousTable::Check(const JoinClaim& claim) const {
   const Member& member = claim.member;
-  const std::string newcomer = ToString(member.peer);
+  const std::string joining_rank = ToString(member.peer);
   const std::string coordinator = ToString(options_.coordinator.peer);
   if (claim.epoch != options_.epoch) {
     const bool is_earlier = claim.epoch < options_.epoch;
     return absl::Status(is_earlier ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kAborted,
-                        absl::StrCat(newcomer, " has come for epoch ", claim.epoch, " of the job, but ", coordinator,
-                                     " is in epoch ", options_.epoch, ": give every rank the same epoch"));
+                        absl::StrCat(joining_rank, " has come for epoch ", claim.epoch, " of the job, but ",
+                                     coordinator, " is in epoch ", options_.epoch, ": give every rank the same epoch"));
   }
   if (claim.size != options_.size) {
-    return absl::InvalidArgumentError(absl::StrCat(newcomer, " says that the job has ", claim.size, " ranks, but ",
+    return absl::InvalidArgumentError(absl::StrCat(joining_rank, " says that the job has ", claim.size, " ranks, but ",
                                                    coordinator, " says ", options_.size,
                                                    ": give every rank the same size"));
   }
   if (member.peer.rank < 0 || member.peer.rank >= options_.size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(newcomer, " is not in the job of ", coordinator, ", which has ranks 0 to ", options_.size - 1));
+    return absl::InvalidArgumentError(absl::StrCat(joining_rank, " is not in the job of ", coordinator,
+                                                   ", which has ranks 0 to ", options_.size - 1));
   }
   if (const std::optional<Member>& holder = members_[member.peer.rank]; holder) {
-    return absl::AlreadyExistsError(absl::StrCat(newcomer, " cannot join: ", ToString(holder->peer),
+    return absl::AlreadyExistsError(absl::StrCat(joining_rank, " cannot join: ", ToString(holder->peer),
                                                  " has joined already; give every process a rank of its own"));
   }
   return absl::OkStatus();
@@ -85,7 +85,7 @@ absl::Status RendezvousTable::Check(const JoinClaim& claim) const {
 
 absl::Status RendezvousTable::Add(const JoinClaim& claim) {
   if (absl::Status refusal = Check(claim); !refusal.ok()) {
-    NoteRefusal(refusal);
+    RecordRefusal(refusal);
     return refusal;
   }
   members_[claim.member.peer.rank] = claim.member;
@@ -101,18 +101,18 @@ void RendezvousTable::Remove(RankId rank) {
   --joined_;
 }
 
-void RendezvousTable::NoteRefusal(const absl::Status& refusal) {
+void RendezvousTable::RecordRefusal(const absl::Status& refusal) {
   if (notes_.size() < kMaxNotes) notes_.push_back(std::string(refusal.message()));
 }
 
-Membership RendezvousTable::membership() const {
+MemberList RendezvousTable::member_list() const {
   RONDA_CHECK(complete());
-  Membership membership{.job_id = options_.job_id};
-  for (const std::optional<Member>& member : members_) membership.members.push_back(*member);
-  return membership;
+  MemberList member_list{.job_id = options_.job_id};
+  for (const std::optional<Member>& member : members_) member_list.members.push_back(*member);
+  return member_list;
 }
 
-absl::Status RendezvousTable::Agreement() const { return CheckAgreement(membership().members); }
+absl::Status RendezvousTable::Agreement() const { return CheckAgreement(member_list().members); }
 
 absl::Status RendezvousTable::DeadlineError(absl::Duration waited) const {
   std::vector<RankId> missing;

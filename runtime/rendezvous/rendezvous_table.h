@@ -43,17 +43,17 @@ struct JoinClaim {
 };
 
 // The result of a rendezvous, the same on every rank.
-struct Membership {
+struct MemberList {
   std::string job_id;           // names the shared memory
   std::vector<Member> members;  // by rank; only on rank 0 with the facts of other ranks
 };
 
 // The ranks of each host, ascending. Hosts are distinguished by their ids and numbered by their lowest rank.
-std::vector<std::vector<RankId>> HostsOf(const Membership& membership);
+std::vector<std::vector<RankId>> HostsOf(const MemberList& member_list);
 
 // The place of `rank`. Hosts are distinguished by their ids and numbered by their lowest rank.
 // REQUIRES: 0 <= rank < members.size().
-Topology TopologyOf(const Membership& membership, RankId rank);
+Topology TopologyOf(const MemberList& member_list, RankId rank);
 
 // The ranks that have joined a job so far. Rank 0, whose process keeps the table, has joined from the start.
 //
@@ -83,7 +83,7 @@ class RendezvousTable {
   void Remove(RankId rank);
 
   // Remembers why a claim was refused, here or by the caller: it may be the reason why a rank is missing.
-  void NoteRefusal(const absl::Status& refusal);
+  void RecordRefusal(const absl::Status& refusal);
 
   bool complete() const { return joined_ == options_.size; }
 
@@ -93,7 +93,7 @@ class RendezvousTable {
   absl::Status Agreement() const;
 
   // REQUIRES: complete().
-  Membership membership() const;
+  MemberList member_list() const;
 
   // DEADLINE_EXCEEDED that names the ranks missing after `waited`, and the known reasons.
   absl::Status DeadlineError(absl::Duration waited) const;

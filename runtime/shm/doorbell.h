@@ -29,22 +29,22 @@ inline void CpuRelax() {
 
 // A doorbell in shared memory. A few threads sleep on it, and any thread rings it. Zero bytes are a valid doorbell.
 //
-//   const uint32_t heard = bell.Rings();
-//   if (!condition) bell.Sleep(heard, timeout);   // the thread that makes the condition true rings afterwards
+//   const uint32_t heard = doorbell.Rings();
+//   if (!condition) doorbell.Sleep(heard, timeout);   // the thread that makes the condition true rings afterwards
 //
 // A thread that polls the condition needs no ring, and it can act without the sleepers. While it polls, rings are only
 // counted:
 //
-//   bell.StartPolling();
+//   doorbell.StartPolling();
 //   uint32_t seen;
-//   do seen = bell.RingsWhilePolled(); while (!condition && patient());
-//   if (bell.StopPolling(seen)) bell.Ring();   // the sleepers look, as the poller may have missed something
+//   do seen = doorbell.RingsWhilePolled(); while (!condition && patient());
+//   if (doorbell.StopPolling(seen)) doorbell.Ring();   // the sleepers look, as the poller may have missed something
 //
 // A poller that has found what it waited for often comes back soon. If the ringing thread also polls, it can wait
 // for the poller for a moment: to wake a sleeper costs both threads more than that wait.
 //
-//   if (bell.IsPollerExpected()) { ...; }   // for a moment
-//   bell.RingUnlessPolled();                // unless the condition has been seen
+//   if (doorbell.IsPollerExpected()) { ...; }   // for a moment
+//   doorbell.RingUnlessPolled();                // unless the condition has been seen
 //
 // Memory ordering: a sleeper announces itself (`asleep_`), then the kernel compares `rings_` as it puts the thread to
 // sleep. The ringing thread counts the ring, then looks for a sleeper. All four steps are sequentially consistent; the

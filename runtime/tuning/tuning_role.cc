@@ -144,7 +144,7 @@ void TuningRole::Negotiated(absl::Time now) {
   phase_ = Phase::kIdle;
   if (finished()) return;
   unlike_since_ = std::min(unlike_since_, now);
-  if (now - unlike_since_ < std::max(options_.patience, options_.patience_rounds * round_time_)) return;
+  if (now - unlike_since_ < std::max(options_.unlike_timeout, options_.unlike_timeout_rounds * round_time_)) return;
   if (tuner_.rounds() > 0) {
     Log(LogLevel::kWarning, kCoordinatorRank, absl::StrCat("autotune ends early: ", UnlikeFor(now)));
     tuner_.GiveUp();

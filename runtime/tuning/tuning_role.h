@@ -94,9 +94,9 @@ class TuningRole {
     int rounds_per_sample = 10;  // see Autotuner
     std::string log_path;        // empty: no log
     // How long steps may differ from each other before that is reported, or before the search is given up. The time is
-    // also at least `patience_rounds` times the length of a step.
-    absl::Duration patience = absl::Seconds(60);
-    int patience_rounds = 40;
+    // also at least `unlike_timeout_rounds` times the length of a step.
+    absl::Duration unlike_timeout = absl::Seconds(60);
+    int unlike_timeout_rounds = 40;
   };
 
   explicit TuningRole(Options options);

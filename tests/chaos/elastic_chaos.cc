@@ -232,13 +232,13 @@ void ElasticChaos::ReplaceKeeper() {
 
 void ElasticChaos::KillSomebody() {
   std::vector<int> victims = VictimsInEpoch();
-  const std::vector<int> newcomers = Newcomers();
-  victims.insert(victims.end(), newcomers.begin(), newcomers.end());
+  const std::vector<int> joining = JoiningMembers();
+  victims.insert(victims.end(), joining.begin(), joining.end());
   if (victims.empty()) return;
   const int victim = AnyOf(victims);
   if (!log_.HasBeenPlaced(victim)) {
-    struck_newcomer_ = victim;
-    ++counts_["newcomers"];
+    struck_joining_member_ = victim;
+    ++counts_["joining members"];
   }
   Strike(victim, SIGKILL);
 }
@@ -277,14 +277,15 @@ std::vector<int> ElasticChaos::VictimsInEpoch() const {
 
 // The launcher starts no more members if three in a row end before they join. So another new member is killed only
 // after one has joined.
-std::vector<int> ElasticChaos::Newcomers() const {
-  std::vector<int> newcomers;
-  bool has_one_come = !struck_newcomer_.has_value();
+std::vector<int> ElasticChaos::JoiningMembers() const {
+  std::vector<int> joining;
+  bool has_one_come = !struck_joining_member_.has_value();
   for (const auto& [member, pid] : log_.pids()) {
-    if (struck_newcomer_.has_value() && member > *struck_newcomer_ && log_.HasBeenPlaced(member)) has_one_come = true;
-    if (!log_.HasBeenPlaced(member) && IsAlive(member)) newcomers.push_back(member);
+    if (struck_joining_member_.has_value() && member > *struck_joining_member_ && log_.HasBeenPlaced(member))
+      has_one_come = true;
+    if (!log_.HasBeenPlaced(member) && IsAlive(member)) joining.push_back(member);
   }
-  return has_one_come ? newcomers : std::vector<int>();
+  return has_one_come ? joining : std::vector<int>();
 }
 
 void ElasticChaos::ExpectGoodEnd() {

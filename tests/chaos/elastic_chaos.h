@@ -91,7 +91,7 @@ class ElasticChaos {
   bool IsAlive(int member) const;
   // The members of the newest epoch, without the keeper and those that have got a signal.
   std::vector<int> VictimsInEpoch() const;
-  std::vector<int> Newcomers() const;
+  std::vector<int> JoiningMembers() const;
   int AnyOf(const std::vector<int>& members) {
     return members[static_cast<size_t>(random_.Below(static_cast<int>(members.size())))];
   }
@@ -107,7 +107,7 @@ class ElasticChaos {
   int keeper_;
   std::set<int> veterans_;  // members at the last turn
   std::set<int> struck_;
-  std::optional<int> struck_newcomer_;
+  std::optional<int> struck_joining_member_;
   int stops_left_;
   std::map<std::string, int> counts_;  // of events
   std::vector<Sample> samples_;

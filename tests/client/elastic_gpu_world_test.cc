@@ -336,7 +336,7 @@ TEST_F(ElasticGpuTest, AMemberWhoseGpuIsStuckEndsAndIsReplacedWhileTheOthersGoOn
   ExpectFinished({0, 2, 4}, "finished with 3");
 }
 
-TEST_F(ElasticGpuTest, ANewcomerGetsTheStateFromGpuToGpu) {
+TEST_F(ElasticGpuTest, JoiningRankGetsTheStateFromGpuToGpu) {
   Begin({{"ELASTIC_SIZES", "2,3"}});
   Start(2);
   bool has_come = false;

@@ -22,7 +22,7 @@ TEST(StepMarksTest, AProcessBeginsWithoutAState) {
   StepMarks marks;
   marks.BeginUpdate();
   EXPECT_FALSE(marks.has_state());
-  EXPECT_FALSE(marks.is_torn());
+  EXPECT_FALSE(marks.is_inconsistent());
   EXPECT_EQ(marks.steps(), -1);
 }
 
@@ -33,10 +33,10 @@ TEST(StepMarksTest, AStepIsCompleteAtItsSecondMark) {
   for (int step = 0; step < 3; ++step) {
     marks.BeginUpdate();
     marks.BeginUpdate();
-    EXPECT_TRUE(marks.is_torn());
+    EXPECT_TRUE(marks.is_inconsistent());
     EXPECT_EQ(marks.steps(), step);
     marks.EndUpdate();
-    EXPECT_FALSE(marks.is_torn());
+    EXPECT_FALSE(marks.is_inconsistent());
     EXPECT_EQ(marks.steps(), step + 1);
   }
   marks.EndUpdate();
@@ -44,13 +44,13 @@ TEST(StepMarksTest, AStepIsCompleteAtItsSecondMark) {
 }
 
 TEST(StepMarksTest, AStateThatIsTakenOverIsOfItsStep) {
-  for (const bool is_torn : {false, true}) {
+  for (const bool is_inconsistent : {false, true}) {
     StepMarks marks;
     marks.Begin();
-    if (is_torn) marks.BeginUpdate();
+    if (is_inconsistent) marks.BeginUpdate();
     marks.BringTo(41);
     marks.BeginUpdate();
-    EXPECT_TRUE(marks.is_torn());
+    EXPECT_TRUE(marks.is_inconsistent());
     marks.EndUpdate();
     EXPECT_EQ(marks.steps(), 41);
     marks.EndUpdate();
@@ -66,17 +66,17 @@ TEST(StepMarksTest, AStateThatIsNotTakenAfterAllIsForgotten) {
   EXPECT_EQ(marks.steps(), 1);
 }
 
-// A rank's state: "-" none, "7" complete at step 7, "7!" torn after it, "7!5" torn, with a snapshot of step 5.
+// A rank's state: "-" none, "7" complete at step 7, "7!" inconsistent, "7!5" inconsistent, with a snapshot of step 5.
 StateFacts Facts(const std::string& rank_state, RankId rank) {
   StepMarks marks;
   int64_t snapshot = -1;
   if (rank_state != "-") {
-    const size_t torn = rank_state.find('!');
+    const size_t mark = rank_state.find('!');
     marks.BringTo(std::stoll(rank_state));
     marks.EndUpdate();
-    if (torn != std::string::npos) {
+    if (mark != std::string::npos) {
       marks.BeginUpdate();
-      if (torn + 1 < rank_state.size()) snapshot = std::stoll(rank_state.substr(torn + 1));
+      if (mark + 1 < rank_state.size()) snapshot = std::stoll(rank_state.substr(mark + 1));
     }
   }
   return FactsOf(marks, snapshot, rank).value();
@@ -100,7 +100,7 @@ TEST(StateSourceTest, TheLowestRankWithTheMostCompleteStepsIsTheSource) {
   EXPECT_EQ(Decide({"6", "7", "7"}), "7 of 1 behind");
   EXPECT_EQ(Decide({"7", "7", "6"}), "7 of 0 behind");
   EXPECT_EQ(Decide({"7!", "-", "7"}), "7 of 2 behind");
-  EXPECT_EQ(Decide({"8!", "7"}), "7 of 1 behind") << "torn after step 8 counts for nothing";
+  EXPECT_EQ(Decide({"8!", "7"}), "7 of 1 behind") << "inconsistent after step 8 counts for nothing";
   EXPECT_EQ(Decide({"0", "-"}), "0 of 0 behind");
 }
 
@@ -117,7 +117,7 @@ TEST(StateSourceTest, ASnapshotCountsWhereItIsNewerThanAllCompleteStates) {
   EXPECT_EQ(Decide({"7!5", "8!7"}), "7 of 1 snapshot behind");
 }
 
-TEST(StateSourceTest, WhereAllAreTornTheErrorSaysWhatToDo) {
+TEST(StateSourceTest, WhereAllStatesAreInconsistentTheErrorSaysWhatToDo) {
   EXPECT_THAT(Decide({"7!", "7!", "-"}), HasSubstr("snapshot_every"));
 }
 

@@ -90,7 +90,7 @@ class Sgd {
 
   void step() {
     for (std::size_t i = 0; i < model_.counts.size(); ++i) model_.counts[i] += model_.counted[i];
-    plan_.At(step_, "torn");
+    plan_.At(step_, "updating");
     for (std::size_t i = 0; i < velocity_.size(); ++i) {
       velocity_[i] = 0.9f * velocity_[i] + model_.gradient[i];
       model_.weights[i] -= 0.05f * velocity_[i];
@@ -258,7 +258,7 @@ TEST_P(ElasticDeathTest, SurvivorsGoOnFromTheNewestCompleteStep) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Points, ElasticDeathTest, ::testing::Values("before", "submitted", "torn", "updated"),
+INSTANTIATE_TEST_SUITE_P(Points, ElasticDeathTest, ::testing::Values("before", "submitted", "updating", "updated"),
                          [](const auto& info) { return info.param; });
 
 TEST_F(ElasticWorldTest, TheSameHistoryOfMembersGivesTheSameBits) {
@@ -324,7 +324,7 @@ TEST_F(ElasticWorldTest, ManyDeathsAtRandomPointsCostNoSample) {
   std::mt19937 random(seed);
   launcher_ = Make({{"ELASTIC_EPOCHS", "20"}});
   const auto start_a_mortal_one = [&](std::int64_t step) {
-    const char* const points[] = {"before", "submitted", "torn", "updated"};
+    const char* const points[] = {"before", "submitted", "updating", "updated"};
     Start(1, absl::StrCat(step + 1 + static_cast<std::int64_t>(random() % 40), ":", points[random() % 4], ":kill"));
   };
   start_a_mortal_one(0);
@@ -344,7 +344,7 @@ TEST_F(ElasticWorldTest, ManyDeathsAtRandomPointsCostNoSample) {
 }
 
 // It dies while it receives the state, or just after.
-TEST_F(ElasticWorldTest, ANewcomerThatDiesAtOnceIsNoLoss) {
+TEST_F(ElasticWorldTest, JoiningRankThatDiesAtOnceIsNoLoss) {
   launcher_ = Make({{"ELASTIC_SIZES", "2,2"}});
   Start(2);
   bool has_come = false;
@@ -357,7 +357,7 @@ TEST_F(ElasticWorldTest, ANewcomerThatDiesAtOnceIsNoLoss) {
 }
 
 // Every rank fails within the update, by an operation that does not belong there.
-TEST_F(ElasticWorldTest, AStateThatIsTornEverywhereGoesBackToTheSnapshot) {
+TEST_F(ElasticWorldTest, StateThatIsInconsistentOnAllRanksGoesBackToTheSnapshot) {
   launcher_ = Make({{"ELASTIC_SNAPSHOT_EVERY", "8"}});
   Start(2, "20:updated:operate");
   Start(1, "20:updated:kill");
@@ -366,7 +366,7 @@ TEST_F(ElasticWorldTest, AStateThatIsTornEverywhereGoesBackToTheSnapshot) {
   EXPECT_THAT(result(0).output, HasSubstr("reset to 2 at 16"));
 }
 
-TEST_F(ElasticWorldTest, WithoutASnapshotAStateThatIsTornEverywhereIsAnErrorThatSaysSo) {
+TEST_F(ElasticWorldTest, WithoutASnapshotAnInconsistentStateOnAllRanksIsAnError) {
   Start(2, "20:updated:operate");
   Start(1, "20:updated:kill");
   launcher_->Run();

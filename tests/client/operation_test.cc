@@ -53,7 +53,7 @@ TEST(OperationTest, ToOrderAStreamBehindHostMemoryIsToWait) {
   EXPECT_FALSE(operation.is_ordered());
   EXPECT_TRUE(operation.OrderBefore(nullptr).ok());
   EXPECT_TRUE(operation.done());
-  operation.NoteOrdered();
+  operation.MarkOrdered();
   EXPECT_TRUE(Operation(operation).is_ordered());
 }
 
@@ -164,12 +164,12 @@ TEST(HandleTableTest, OrderOnAStreamBelongsToTheHandle) {
   HandleTable table;
   const auto operation = NewOperation();
   const ronda_handle ordered = table.Add(operation), other = table.Add(operation);
-  table.NoteOrdered(ordered);
+  table.MarkOrdered(ordered);
   EXPECT_TRUE(table.Find(ordered).is_ordered());
   EXPECT_FALSE(table.Find(other).is_ordered());
   EXPECT_TRUE(table.Remove(ordered).is_ordered());
   const ronda_handle next = table.Add(operation);
-  table.NoteOrdered(ordered);
+  table.MarkOrdered(ordered);
   EXPECT_FALSE(table.Find(next).is_ordered()) << "the slot's next use";
 }
 

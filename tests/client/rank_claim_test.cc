@@ -39,8 +39,8 @@ JobEnvironment At(const char* address, int port) {
 
 TEST(RankClaimTest, SecondProcessOfARankIsToldWhichIsTheFirst) {
   RankClaim first, second;
-  ASSERT_TRUE(first.Take(RankOf("twice", 1)).ok());
-  const absl::Status refused = second.Take(RankOf("twice", 1));
+  ASSERT_TRUE(first.Acquire(RankOf("twice", 1)).ok());
+  const absl::Status refused = second.Acquire(RankOf("twice", 1));
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()),
               AllOf(HasSubstr(absl::StrCat("rank 1 of this job is process ", getpid(), " already")),
@@ -49,7 +49,7 @@ TEST(RankClaimTest, SecondProcessOfARankIsToldWhichIsTheFirst) {
 
 TEST(RankClaimTest, AProcessThatARankHasStartedIsToldSo) {
   RankClaim claim;
-  ASSERT_TRUE(claim.Take(RankOf("child", 1)).ok());
+  ASSERT_TRUE(claim.Acquire(RankOf("child", 1)).ok());
   const JobEnvironment job = RankOf("child", 1);
   const std::string wanted = absl::StrCat("was started by rank 1 (process ", getpid(), "), and is no rank itself");
   const pid_t child = fork();
@@ -58,7 +58,7 @@ TEST(RankClaimTest, AProcessThatARankHasStartedIsToldSo) {
     const pid_t grandchild = fork();
     if (grandchild == 0) {
       RankClaim of_child;
-      const absl::Status refused = of_child.Take(job);
+      const absl::Status refused = of_child.Acquire(job);
       _exit(absl::IsFailedPrecondition(refused) && absl::StrContains(refused.message(), wanted) ? 0 : 1);
     }
     int status = 1;
@@ -81,7 +81,7 @@ TEST(RankClaimTest, ARankWhoseChildHasTakenItsPlaceIsToldSo) {
     if (grandchild == 0) {
       static RankClaim of_child;
       const pid_t self = getpid();
-      if (!of_child.Take(job).ok() || write(taken[1], &self, sizeof(self)) != sizeof(self)) _exit(1);
+      if (!of_child.Acquire(job).ok() || write(taken[1], &self, sizeof(self)) != sizeof(self)) _exit(1);
       pause();
     }
     waitpid(grandchild, nullptr, 0);
@@ -91,7 +91,7 @@ TEST(RankClaimTest, ARankWhoseChildHasTakenItsPlaceIsToldSo) {
   pid_t holder = 0;
   ASSERT_EQ(read(taken[0], &holder, sizeof(holder)), static_cast<ssize_t>(sizeof(holder)));
   RankClaim claim;
-  const absl::Status refused = claim.Take(job);
+  const absl::Status refused = claim.Acquire(job);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()),
               AllOf(HasSubstr(absl::StrCat("process ", holder, ", which this process (", getpid(), ") has started, ")),
@@ -103,42 +103,42 @@ TEST(RankClaimTest, ARankWhoseChildHasTakenItsPlaceIsToldSo) {
 
 TEST(RankClaimTest, OtherRanksJobsAndEpochsAreOthers) {
   RankClaim first, rank, job, epoch;
-  ASSERT_TRUE(first.Take(RankOf("others", 0)).ok());
-  EXPECT_TRUE(rank.Take(RankOf("others", 1)).ok());
-  EXPECT_TRUE(job.Take(RankOf("another", 0)).ok());
+  ASSERT_TRUE(first.Acquire(RankOf("others", 0)).ok());
+  EXPECT_TRUE(rank.Acquire(RankOf("others", 1)).ok());
+  EXPECT_TRUE(job.Acquire(RankOf("another", 0)).ok());
   JobEnvironment next = RankOf("others", 0);
   next.epoch = 1;
-  EXPECT_TRUE(epoch.Take(next).ok());
+  EXPECT_TRUE(epoch.Acquire(next).ok());
 }
 
 TEST(RankClaimTest, AJobWithoutANameIsKnownByItsAddress) {
   RankClaim first, second, elsewhere;
-  ASSERT_TRUE(first.Take(At("10.0.0.1", getpid())).ok());
-  EXPECT_FALSE(second.Take(At("10.0.0.1", getpid())).ok());
-  EXPECT_TRUE(elsewhere.Take(At("10.0.0.2", getpid())).ok());
+  ASSERT_TRUE(first.Acquire(At("10.0.0.1", getpid())).ok());
+  EXPECT_FALSE(second.Acquire(At("10.0.0.1", getpid())).ok());
+  EXPECT_TRUE(elsewhere.Acquire(At("10.0.0.2", getpid())).ok());
 }
 
 TEST(RankClaimTest, JobsThatNeedNoneClaimNothing) {
   RankClaim first, second;
   JobEnvironment alone = RankOf("alone", 0);
   alone.size = 1;
-  EXPECT_TRUE(first.Take(alone).ok());
-  EXPECT_TRUE(second.Take(alone).ok());
-  EXPECT_TRUE(first.Take(At("", 0)).ok());
-  EXPECT_TRUE(second.Take(At("", 0)).ok());
+  EXPECT_TRUE(first.Acquire(alone).ok());
+  EXPECT_TRUE(second.Acquire(alone).ok());
+  EXPECT_TRUE(first.Acquire(At("", 0)).ok());
+  EXPECT_TRUE(second.Acquire(At("", 0)).ok());
 }
 
 TEST(RankClaimTest, ReleasedClaimIsAnothers) {
   RankClaim first, second;
-  ASSERT_TRUE(first.Take(RankOf("released", 1)).ok());
-  EXPECT_TRUE(first.Take(RankOf("released", 1)).ok()) << "its own is no other";
+  ASSERT_TRUE(first.Acquire(RankOf("released", 1)).ok());
+  EXPECT_TRUE(first.Acquire(RankOf("released", 1)).ok()) << "its own is no other";
   first.Release();
-  EXPECT_TRUE(second.Take(RankOf("released", 1)).ok());
+  EXPECT_TRUE(second.Acquire(RankOf("released", 1)).ok());
 }
 
 TEST(RankClaimTest, AForkedChildDoesNotKeepIt) {
   RankClaim claim, next;
-  ASSERT_TRUE(claim.Take(RankOf("forked", 1)).ok());
+  ASSERT_TRUE(claim.Acquire(RankOf("forked", 1)).ok());
   int left[2];
   ASSERT_EQ(pipe(left), 0);
   const pid_t child = fork();
@@ -151,7 +151,7 @@ TEST(RankClaimTest, AForkedChildDoesNotKeepIt) {
   char byte = 0;
   ASSERT_EQ(read(left[0], &byte, 1), 1);
   claim.Release();
-  EXPECT_TRUE(next.Take(RankOf("forked", 1)).ok());
+  EXPECT_TRUE(next.Acquire(RankOf("forked", 1)).ok());
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   close(left[0]);
@@ -164,13 +164,13 @@ TEST(RankClaimTest, AProcessThatIsKilledLeavesNone) {
   const pid_t child = fork();
   if (child == 0) {
     static RankClaim claim;
-    if (claim.Take(job).ok()) raise(SIGKILL);
+    if (claim.Acquire(job).ok()) raise(SIGKILL);
     _exit(1);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFSIGNALED(status));
-  EXPECT_TRUE(next.Take(job).ok());
+  EXPECT_TRUE(next.Acquire(job).ok());
 }
 
 }  // namespace

@@ -130,7 +130,7 @@ TEST(SessionTest, ASubmissionThatIsRefusedUsesNoNumberUp) {
 // Gives the next number to `operation`.
 void Begin(NumberSequence& sequence, const std::shared_ptr<Handle>& operation) {
   sequence.Next();
-  sequence.Take(operation);
+  sequence.Record(operation);
 }
 
 std::shared_ptr<Handle> Operation() {

@@ -22,7 +22,8 @@ ControlNode MakeNode() {
 }
 
 // Bytes as they arrive over a stream, cut by the input.
-void TakeBytes(ControlNode& node, RankId from, FrameAssembler& assembler, absl::string_view bytes, absl::Duration now) {
+void ReceiveBytes(ControlNode& node, RankId from, FrameAssembler& assembler, absl::string_view bytes,
+                  absl::Duration now) {
   assembler.Append(bytes);
   std::string frame;
   for (;;) {
@@ -30,7 +31,7 @@ void TakeBytes(ControlNode& node, RankId from, FrameAssembler& assembler, absl::
     RequireOkOrRefused(more.status());
     if (!more.ok()) return node.Distrust(from, more.status());
     if (!*more) return;
-    node.Take(from, frame, now);
+    node.Receive(from, frame, now);
   }
 }
 
@@ -53,7 +54,7 @@ void Act(ControlNode& node, FuzzInput& input) {
 void CheckOutput(ControlNode& node) {
   for (const RankId neighbour : kNeighbours) {
     FrameAssembler assembler(kMaxControlFrame);
-    for (std::string piece = node.TakePiece(neighbour); !piece.empty(); piece = node.TakePiece(neighbour)) {
+    for (std::string piece = node.PopPiece(neighbour); !piece.empty(); piece = node.PopPiece(neighbour)) {
       assembler.Append(piece);
       for (std::string frame; *assembler.Next(&frame);) {
         Require(DecodeControlFrame(frame, kSize).ok(), "outgoing bytes are a frame");
@@ -70,7 +71,7 @@ void Run(FuzzInput& input) {
   while (!input.empty()) {
     const absl::Status before = node.failure();
     const int event = input.Below(6);
-    if (event < 3) TakeBytes(node, kNeighbours[event], streams[event], input.Text(), now);
+    if (event < 3) ReceiveBytes(node, kNeighbours[event], streams[event], input.Text(), now);
     if (event == 3) Act(node, input);
     if (event == 4) node.Tick(now += absl::Seconds(input.Below(20)));
     if (event == 5) node.TakeInbox();

@@ -87,7 +87,7 @@ class Job {
       report.repeated.push_back({id, ReadRequest(input)});
     }
     for (int i = input.Below(4); i > 0; --i) report.requests.push_back(ReadRequest(input));
-    if (input.Below(8) == 0) report.membership = RankReport::Membership::kShuttingDown;
+    if (input.Below(8) == 0) report.presence = RankReport::Presence::kShuttingDown;
     report.schedule = static_cast<uint64_t>(input.Below(3));
     if (input.Below(2) == 0) report.waited = RankReport::Waited::kNo;
     return report;

@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const uint64_t number = words->number;
     const bool is_news = number != words->answered;
     bool was_carried_out = false;
-    ronda::TakeRequest(
+    ronda::AnswerRequest(
         [&](const TimelineRequest& request) -> absl::StatusOr<std::string> {
           was_carried_out = true;
           const bool is_start = request.kind == TimelineRequest::Kind::kStart;

@@ -29,18 +29,18 @@ void Claims(FuzzInput& input) {
     if (!table.Add(*claim).ok()) Require(!table.DeadlineError(absl::Seconds(1)).ok(), "a refusal is described");
   }
   if (!table.complete()) return;
-  Require(table.membership().members.size() == kSize, "a complete table has all members");
+  Require(table.member_list().members.size() == kSize, "a complete table has all members");
   RequireOkOrRefused(table.Agreement());
-  DescribeDifferences(table.membership().members);
+  DescribeDifferences(table.member_list().members);
 }
 
 void Answer(FuzzInput& input) {
   v1::JoinResponse response;
   const absl::string_view bytes = input.TakeRest();
   if (!response.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
-  const auto membership = DecodeMembership(response, {.member = MemberOf(1), .size = kSize});
-  RequireOkOrRefused(membership.status());
-  if (membership.ok()) Require(TopologyOf(*membership, 1).size == kSize, "an accepted answer is for this job");
+  const auto member_list = DecodeMemberList(response, {.member = MemberOf(1), .size = kSize});
+  RequireOkOrRefused(member_list.status());
+  if (member_list.ok()) Require(TopologyOf(*member_list, 1).size == kSize, "an accepted answer is for this job");
 }
 
 }  // namespace

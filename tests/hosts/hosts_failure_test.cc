@@ -38,7 +38,7 @@ constexpr char kNotesVariable[] = "TEST_NOTES";
 // -- Programs of ranks --
 
 // Ranks leave notes in a directory that the hosts share, because their output passes through the network.
-void Note(const std::string& kind, const std::string& text) {
+void Record(const std::string& kind, const std::string& text) {
   const std::string path = absl::StrCat(std::getenv(kNotesVariable), "/", rank(), ".", kind);
   std::ofstream(path + ".new") << text;
   std::filesystem::rename(path + ".new", path);
@@ -50,11 +50,11 @@ void AddUp() {
   std::vector<float> data(300'000, 1.0f);
   Status status;
   for (int step = 0; status.ok(); ++step) {
-    if (step == 20) Note("pid", absl::StrCat(getpid()));
+    if (step == 20) Record("pid", absl::StrCat(getpid()));
     status = try_allreduce(tensor("gradient", data), {Op::Average});
   }
   const Status failure = try_barrier();
-  Note("failure", failure.message());
+  Record("failure", failure.message());
   EXPECT_EQ(try_shutdown().message(), failure.message());
   FAIL() << failure.message();
 }
@@ -119,9 +119,9 @@ class HostsFailureTest : public testing::HostsTest, public ::testing::WithParamI
 
   // Waits for the note of the rank and returns it; "" and a test failure if there is none in time.
   std::string Await(int rank, const std::string& kind) const {
-    constexpr absl::Duration kPatience = absl::Seconds(40);
+    constexpr absl::Duration kTimeout = absl::Seconds(40);
     const std::string path = absl::StrCat(notes_, "/", rank, ".", kind);
-    for (const absl::Time end = SteadyNow() + kPatience; SteadyNow() < end; absl::SleepFor(absl::Milliseconds(10))) {
+    for (const absl::Time end = SteadyNow() + kTimeout; SteadyNow() < end; absl::SleepFor(absl::Milliseconds(10))) {
       if (std::filesystem::exists(path)) return Read(rank, kind);
     }
     ADD_FAILURE() << "rank " << rank << " has left no note of its " << kind << "; its output:\n"

@@ -113,9 +113,9 @@ class MonitorHostsTest : public HostsTest {
     return explained.ok() && response.ParseFromString(*explained) ? response.text() : "";
   }
 
-  // Asks until the answer has all `parts`, for `patience`. Returns the last answer.
-  std::string ExplainUntil(const std::vector<std::string>& parts, absl::Duration patience) const {
-    const absl::Time end = SteadyNow() + patience;
+  // Asks until the answer has all `parts`, for `timeout`. Returns the last answer.
+  std::string ExplainUntil(const std::vector<std::string>& parts, absl::Duration timeout) const {
+    const absl::Time end = SteadyNow() + timeout;
     std::string text;
     do {
       text = Explain(*hosts_);

@@ -35,7 +35,7 @@ std::string FreshJobId() {
 class AgentRun {
  public:
   // An agent that gives up after so many milliseconds of silence, and whose members run this command.
-  AgentRun(std::vector<std::string> command, int patience, const std::string& job_id = FreshJobId()) {
+  AgentRun(std::vector<std::string> command, int timeout, const std::string& job_id = FreshJobId()) {
     int ends[2];
     EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
     const UniqueFd input(ends[0]);
@@ -45,7 +45,7 @@ class AgentRun {
     run_->WaitForOut(std::string(kAgentGreeting));
     Send({.kind = Kind::kJob, .numbers = {0}, .texts = {"/", "here"}});
     Send({.kind = Kind::kCommand, .numbers = {}, .texts = std::move(command)});
-    Send({.kind = Kind::kMembers, .numbers = {20, patience}, .texts = {job_id}});
+    Send({.kind = Kind::kMembers, .numbers = {20, timeout}, .texts = {job_id}});
     Send({.kind = Kind::kGo, .numbers = {}, .texts = {}});
   }
 
@@ -119,7 +119,7 @@ TEST(AgentOfMembersTest, EndsWithItsMembersWhenTheLauncherIsGone) {
 }
 
 TEST(AgentOfMembersTest, EndsWithItsMembersWhenTheLauncherIsSilent) {
-  AgentRun agent({"sleep", "600"}, /*patience=*/300);
+  AgentRun agent({"sleep", "600"}, /*timeout=*/300);
   agent.StartMember(0);
   const auto pid = static_cast<pid_t>(agent.Await(Kind::kRankStart, {0}).number(1));
   EXPECT_EQ(agent->Finish(), 1);
@@ -140,7 +140,7 @@ TEST(AgentOfMembersTest, ASuccessorEndsAnAgentThatDoesNotKnowThatItsLauncherIsGo
 }
 
 TEST(AgentOfMembersTest, SignsOfLifeOfTheLauncherKeepIt) {
-  AgentRun agent({"sleep", "600"}, /*patience=*/2000);
+  AgentRun agent({"sleep", "600"}, /*timeout=*/2000);
   agent.StartMember(0);
   agent.Await(Kind::kRankStart, {0});
   for (int sign = 1; sign <= 150; ++sign) {

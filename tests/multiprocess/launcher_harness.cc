@@ -33,7 +33,7 @@ namespace {
 constexpr char kLauncher[] = "runtime/launch/rondarun";
 
 // Only a defect takes so long.
-constexpr absl::Duration kPatience = absl::Minutes(4);
+constexpr absl::Duration kTimeout = absl::Minutes(4);
 constexpr int kPollMilliseconds = 5;
 
 struct Ends {
@@ -131,7 +131,7 @@ void LauncherRun::Read(Collected* from) {
 }
 
 bool LauncherRun::ReadUntil(const std::function<bool()>& condition, const std::string& awaited) {
-  const absl::Time deadline = SteadyNow() + kPatience;
+  const absl::Time deadline = SteadyNow() + kTimeout;
   while (!condition()) {
     if (SteadyNow() > deadline) {
       ADD_FAILURE() << "waited in vain for " << awaited << "\nstdout:\n" << out() << "\nstderr:\n" << err();
@@ -215,7 +215,7 @@ bool IsRunning(pid_t pid) {
 }
 
 void WaitUntil(const std::function<bool()>& condition, const std::string& awaited) {
-  const absl::Time deadline = SteadyNow() + kPatience;
+  const absl::Time deadline = SteadyNow() + kTimeout;
   while (!condition()) {
     if (SteadyNow() > deadline) {
       ADD_FAILURE() << "waited in vain for " << awaited;

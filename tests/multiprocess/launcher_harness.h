@@ -19,7 +19,7 @@ namespace ronda {
 //   EXPECT_EQ(run.Finish(), 0);
 //   EXPECT_EQ(run.out(), ...);
 //
-// All waiting ends with a test failure after kPatience, with the output until then. Thread-compatible. Kills the
+// All waiting ends with a test failure after kTimeout, with the output until then. Thread-compatible. Kills the
 // launcher when destroyed.
 class LauncherRun {
  public:

@@ -35,7 +35,7 @@ def random_span(source: random.Random) -> Span:
 
 
 class InFlightTest(unittest.TestCase):
-    def test_those_whose_memory_is_used_are_awaited(self):
+    def test_operations_whose_memory_is_used_are_awaited(self):
         """No others are awaited, in random programs."""
         source = random.Random(7)
         for _ in range(200):
@@ -66,7 +66,7 @@ class InFlightTest(unittest.TestCase):
             record.forget_ended()
             self.assertEqual((record.operations(), bool(record)), ([], False))
 
-    def test_those_that_have_ended_do_not_pile_up(self):
+    def test_ended_operations_do_not_pile_up(self):
         record = InFlight()
         for i in range(1000):
             operation, spans = Operation(), [Span(i, i + 1, True)]

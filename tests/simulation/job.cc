@@ -52,7 +52,7 @@ void Job::Violate(const std::string& what) {
 
 void Job::Run() {
   std::thread faults([this] { BringFaults(); });
-  Take(membership_.Begin(Now()));
+  Apply(membership_.Begin(Now()));
   while (!end_) {
     Step();
     VirtualWorld& world = VirtualWorld::Get();
@@ -72,15 +72,15 @@ void Job::Step() {
   while (!news_.empty()) {
     const News news = std::move(news_.front());
     news_.pop_front();
-    Take(news(Now()));
+    Apply(news(Now()));
   }
   std::vector<int> living;
   for (const auto& [member, state] : members_) {
     if (state.socket.get() >= 0) living.push_back(member);
   }
   for (const int member : living) ReadFrom(member);
-  NoteExits();
-  if (!end_ && membership_.deadline() <= Now()) Take(membership_.OnTime(Now()));
+  RecordExits();
+  if (!end_ && membership_.deadline() <= Now()) Apply(membership_.OnTime(Now()));
 }
 
 void Job::ReadFrom(int member) {
@@ -88,20 +88,20 @@ void Job::ReadFrom(int member) {
     const absl::StatusOr<std::string> text = ReceiveMembershipMessage(members_[member].socket.get());
     if (!text.ok() || text->empty()) return;  // its exit reports its end
     const absl::StatusOr<MemberMessage> message = DecodeMemberMessage(*text);
-    if (message.ok()) Note(member, *message);
-    Take(message.ok() ? membership_.OnMessage(member, *message, Now())
-                      : membership_.OnMisbehaviour(member, message.status().message(), Now()));
+    if (message.ok()) Record(member, *message);
+    Apply(message.ok() ? membership_.OnMessage(member, *message, Now())
+                       : membership_.OnMisbehaviour(member, message.status().message(), Now()));
   }
 }
 
-void Job::Note(int member, const MemberMessage& message) {
+void Job::Record(int member, const MemberMessage& message) {
   if (const auto* met = std::get_if<EpochMet>(&message); met != nullptr && met->epoch == epoch_) ++met_;
-  if (const auto* join = std::get_if<JoinRequest>(&message)) NoteJoin(member, *join);
+  if (const auto* join = std::get_if<JoinRequest>(&message)) RecordJoin(member, *join);
 }
 
 // If every member can run, and every message arrives, all of them notice a failure at about the same time. This is not
 // so while they meet, because then they wait for each other.
-void Job::NoteJoin(int member, const JoinRequest& join) {
+void Job::RecordJoin(int member, const JoinRequest& join) {
   if (epoch_ < 0 || join.last_epoch != epoch_ || met_ < epochs_[epoch_].size()) return;
   const absl::Duration now = VirtualWorld::Get().now();
   first_left_ = std::min(first_left_, now);
@@ -111,7 +111,7 @@ void Job::NoteJoin(int member, const JoinRequest& join) {
                        " after the first: ", join.reason));
 }
 
-void Job::NoteExits() {
+void Job::RecordExits() {
   VirtualWorld& world = VirtualWorld::Get();
   for (auto& [member, state] : members_) {
     if (end_ || state.socket.get() < 0 || world.IsAlive(state.process)) continue;
@@ -123,11 +123,11 @@ void Job::NoteExits() {
     if (exit_code == VirtualWorld::kTerminatedExit) Violate(absl::StrCat("member ", member, " was aborted"));
     has_last_left_ = state.has_left;
     if (exit_code == 0) completed_ = std::max(completed_, state.steps);
-    if (!end_) Take(membership_.OnExit(member, {.exit_code = exit_code, .describe = "ended"}, Now()));
+    if (!end_) Apply(membership_.OnExit(member, {.exit_code = exit_code, .describe = "ended"}, Now()));
   }
 }
 
-void Job::Take(const JobMembership::Actions& actions) {
+void Job::Apply(const JobMembership::Actions& actions) {
   for (const JobMembership::Action& action : actions) {
     if (const auto* start = std::get_if<JobMembership::StartMember>(&action)) Start(*start);
     if (const auto* kill = std::get_if<JobMembership::KillMember>(&action)) Kill(*kill);
@@ -188,7 +188,7 @@ void Job::EndProcess(ProcessId process, VirtualNetwork::End how) {
   network_.Drop(process, how);
 }
 
-void Job::NoteEpoch(int member, int64_t epoch) {
+void Job::RecordEpoch(int member, int64_t epoch) {
   members_[member].epoch = epoch;
   if (epoch < 0) return;
   for (const auto& [other, state] : members_) {
@@ -198,14 +198,14 @@ void Job::NoteEpoch(int member, int64_t epoch) {
   }
 }
 
-void Job::NoteOperation(int member, int64_t epoch) {
+void Job::RecordOperation(int member, int64_t epoch) {
   ++counts_.operations;
   if (epoch != epoch_) {
     Violate(absl::StrCat("member ", member, " has completed an operation of epoch ", epoch, " in epoch ", epoch_));
   }
 }
 
-void Job::NoteState(int member, int64_t steps, uint64_t state) {
+void Job::RecordState(int member, int64_t steps, uint64_t state) {
   ++counts_.steps;
   members_[member].steps = steps;
   if (state != StateAfter(steps)) {
@@ -213,7 +213,7 @@ void Job::NoteState(int member, int64_t steps, uint64_t state) {
   }
 }
 
-void Job::NoteSource(int member, int64_t epoch, int64_t step) {
+void Job::RecordSource(int member, int64_t epoch, int64_t step) {
   for (const int other : MembersOf(epoch)) {
     if (members_[other].steps > step) {
       Violate(absl::StrCat("member ", member, " goes on from step ", step, ", and member ", other, " has the state of ",

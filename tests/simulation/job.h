@@ -89,15 +89,15 @@ class Job {
   // Whether the member has been asked to leave.
   bool IsAskedToLeave(int member) const { return members_.at(member).is_asked; }
   // The member is in this epoch from now on; -1: in none any more.
-  void NoteEpoch(int member, int64_t epoch);
+  void RecordEpoch(int member, int64_t epoch);
   // An operation of the epoch has succeeded on the member.
-  void NoteOperation(int member, int64_t epoch);
+  void RecordOperation(int member, int64_t epoch);
   // The member has a state after `steps` steps.
-  void NoteState(int member, int64_t steps, uint64_t state);
+  void RecordState(int member, int64_t steps, uint64_t state);
   // The member leaves the job, as it was asked to.
-  void NoteLeft(int member) { members_[member].has_left = true; }
+  void RecordLeft(int member) { members_[member].has_left = true; }
   // The members of an epoch continue with the state of this step.
-  void NoteSource(int member, int64_t epoch, int64_t step);
+  void RecordSource(int member, int64_t epoch, int64_t step);
 
  private:
   struct Member {
@@ -116,10 +116,10 @@ class Job {
   absl::Time Now() const { return absl::FromUnixSeconds(1'000'000'000) + VirtualWorld::Get().now(); }
   void Step();
   void ReadFrom(int member);
-  void Note(int member, const MemberMessage& message);
-  void NoteJoin(int member, const JoinRequest& join);
-  void NoteExits();
-  void Take(const JobMembership::Actions& actions);
+  void Record(int member, const MemberMessage& message);
+  void RecordJoin(int member, const JoinRequest& join);
+  void RecordExits();
+  void Apply(const JobMembership::Actions& actions);
   void Start(const JobMembership::StartMember& start);
   void Place(int member, const EpochPlace& place);
   void Kill(const JobMembership::KillMember& kill);

@@ -46,13 +46,13 @@ int Member::Run() {
         channel_.Join({.last_epoch = epoch_, .step = marks_.steps(), .reason = reason}, kJoinTimeout);
     if (!place.ok()) return 1;
     epoch_ = place->epoch;
-    job_.NoteEpoch(id_, epoch_);
+    job_.RecordEpoch(id_, epoch_);
     const absl::StatusOr<Left> left = RunEpoch(*place);
-    job_.NoteEpoch(id_, -1);
+    job_.RecordEpoch(id_, -1);
     if (left.ok() && *left == Left::kDone) return 0;
     if (left.ok() && *left == Left::kLeaves) {
       channel_.Leave().IgnoreError();
-      job_.NoteLeft(id_);
+      job_.RecordLeft(id_);
       return 0;
     }
     reason = left.ok() ? "" : std::string(left.status().message());
@@ -135,7 +135,7 @@ absl::Status Member::TakeNewestState() {
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<Handle> asked, Submit(ask));
   RONDA_RETURN_IF_ERROR(WaitFor(*asked));
   RONDA_ASSIGN_OR_RETURN(const StateSource source, DecideSource(facts, topology.size));
-  job_.NoteSource(id_, epoch_, source.step);
+  job_.RecordSource(id_, epoch_, source.step);
   if (source.rank == topology.rank && !marks_.has_state()) {
     marks_.Begin();
     state_ = job_.scenario().seed;
@@ -154,7 +154,7 @@ absl::Status Member::TakeNewestState() {
   state_ = static_cast<uint64_t>(moved);
   marks_.EndUpdate();
   ++job_.counts().states_moved;
-  job_.NoteState(id_, marks_.steps(), state_);
+  job_.RecordState(id_, marks_.steps(), state_);
   return absl::OkStatus();
 }
 
@@ -170,7 +170,7 @@ absl::Status Member::MakeStep() {
   marks_.BeginUpdate();
   state_ = NextState(state_, parts);
   marks_.EndUpdate();
-  job_.NoteState(id_, marks_.steps(), state_);
+  job_.RecordState(id_, marks_.steps(), state_);
   return absl::OkStatus();
 }
 
@@ -256,20 +256,20 @@ absl::Status Member::WaitFor(const Handle& handle) {
                               absl::FormatDuration(kLongestWait)));
   }
   const absl::Status status = handle.Wait();
-  if (status.ok()) job_.NoteOperation(id_, epoch_);
+  if (status.ok()) job_.RecordOperation(id_, epoch_);
   return status;
 }
 
 absl::StatusOr<Member::Left> Member::LookForChange() {
-  using Wish = MemberChannel::Request;
-  RONDA_ASSIGN_OR_RETURN(const Wish wish, channel_.Look());
-  const bool is_asked = job_.IsAskedToLeave(id_) || wish != Wish::kNone;
+  using LauncherRequest = MemberChannel::Request;
+  RONDA_ASSIGN_OR_RETURN(const LauncherRequest launcher_request, channel_.Look());
+  const bool is_asked = job_.IsAskedToLeave(id_) || launcher_request != LauncherRequest::kNone;
   const auto submit = [this](const Submission& submission) { return Submit(submission); };
   RONDA_ASSIGN_OR_RETURN(
       const StopAgreement::Request answer,
       agreement_->Call({.request = is_asked ? StopAgreement::Request::kStop : StopAgreement::Request::kNone}, submit));
   if (answer == StopAgreement::Request::kNone) return Left::kDone;
-  return wish == Wish::kEnd || job_.IsAskedToLeave(id_) ? Left::kLeaves : Left::kReform;
+  return launcher_request == LauncherRequest::kEnd || job_.IsAskedToLeave(id_) ? Left::kLeaves : Left::kReform;
 }
 
 void Member::Compute() {

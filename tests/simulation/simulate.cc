@@ -81,7 +81,7 @@ std::string DescribeStatus(int status) {
   return absl::StrCat("exit code ", WEXITSTATUS(status));
 }
 
-void RunAndNote(const Scenario& scenario, Report* report) {
+void RunAndRecord(const Scenario& scenario, Report* report) {
   std::memset(report->broken, 0, sizeof(report->broken));
   const pid_t child = fork();
   if (child == 0) RunScenario(scenario, report);
@@ -113,7 +113,7 @@ void Work(const Flags& flags, int worker, Report* report) {
        i += static_cast<uint64_t>(flags.jobs)) {
     Scenario scenario = MakeScenario(flags.first + i);
     scenario.corrupted = flags.corrupted;
-    RunAndNote(scenario, report);
+    RunAndRecord(scenario, report);
   }
 }
 

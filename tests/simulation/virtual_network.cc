@@ -45,7 +45,7 @@ class VirtualNetwork::PeerEnd : public PointToPoint {
     for (const Request& request : requests) {
       const auto peer = static_cast<RankId>(request.words[0] >> 1);
       const bool is_receipt = (request.words[0] & 1) != 0;
-      if (is_receipt) TakeArrived(peer);
+      if (is_receipt) ReceiveArrived(peer);
       if (is_receipt && !buffers_.contains({peer, request.words[1]})) continue;  // it has been received
       if (VirtualWorld::Get().now() >= mesh_.At(peer, rank_).broken_at) return Broken(peer);
       all = all && !is_receipt;  // a message that is sent is copied at once
@@ -65,7 +65,7 @@ class VirtualNetwork::PeerEnd : public PointToPoint {
   }
 
   // Moves the data that has come from `peer` to the waiting buffers.
-  void TakeArrived(RankId peer) {
+  void ReceiveArrived(RankId peer) {
     Channel& channel = mesh_.At(peer, rank_);
     while (!channel.under_way.empty() && channel.under_way.front().arrival <= VirtualWorld::Get().now()) {
       const auto buffer = buffers_.find({peer, channel.taken});

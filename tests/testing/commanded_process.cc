@@ -20,7 +20,7 @@
 namespace ronda::testing {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Minutes(1);
+constexpr absl::Duration kTimeout = absl::Minutes(1);
 
 // The ends of a pipe. Other processes that the test starts do not inherit them.
 std::pair<UniqueFd, UniqueFd> MakePipe() {
@@ -31,8 +31,8 @@ std::pair<UniqueFd, UniqueFd> MakePipe() {
 
 }  // namespace
 
-std::optional<std::string> LineReader::Next(absl::Duration patience) {
-  const absl::Time end = SteadyNow() + patience;
+std::optional<std::string> LineReader::Next(absl::Duration timeout) {
+  const absl::Time end = SteadyNow() + timeout;
   for (;;) {
     if (const size_t length = text_.find('\n'); length != std::string::npos) {
       std::string line = text_.substr(0, length);
@@ -81,14 +81,14 @@ void CommandedProcess::Tell(const std::string& line) {
 }
 
 std::string CommandedProcess::Hear() {
-  std::optional<std::string> line = answers_->Next(kPatience);
+  std::optional<std::string> line = answers_->Next(kTimeout);
   EXPECT_TRUE(line.has_value()) << "process " << pid_ << " does not answer";
   return line.value_or("");
 }
 
 std::string CommandedProcess::Rest() {
   std::string all;
-  while (const std::optional<std::string> line = answers_->Next(kPatience)) absl::StrAppend(&all, *line, "\n");
+  while (const std::optional<std::string> line = answers_->Next(kTimeout)) absl::StrAppend(&all, *line, "\n");
   return all;
 }
 
@@ -109,7 +109,7 @@ void CommandedProcess::Kill() {
 void CommandedProcess::ExpectEnd() {
   to_.Reset();
   // Expects the end and no line: a line would be an answer to no command.
-  EXPECT_EQ(answers_->Next(kPatience), std::nullopt);
+  EXPECT_EQ(answers_->Next(kTimeout), std::nullopt);
   EXPECT_EQ(Wait(), 0);
 }
 

@@ -21,8 +21,8 @@ class LineReader {
  public:
   explicit LineReader(int fd) : fd_(fd) {}
 
-  // The next line, without its end. nullopt: no line came within `patience`, or the writer has closed its end.
-  std::optional<std::string> Next(absl::Duration patience);
+  // The next line, without its end. nullopt: no line came within `timeout`, or the writer has closed its end.
+  std::optional<std::string> Next(absl::Duration timeout);
 
  private:
   const int fd_;

@@ -19,7 +19,7 @@
 namespace ronda::testing {
 namespace {
 
-constexpr int kPatienceMs = 240'000;  // after which the test fails
+constexpr int kTimeoutMs = 240'000;  // after which the test fails
 
 }  // namespace
 
@@ -95,11 +95,11 @@ void ElasticLauncher::WaitForEvents() {
       whose.push_back(i);
     }
   }
-  ASSERT_GT(poll(events.data(), events.size(), kPatienceMs), 0) << "the members of the job do nothing";
+  ASSERT_GT(poll(events.data(), events.size(), kTimeoutMs), 0) << "the members of the job do nothing";
   for (size_t e = 0; e < events.size(); ++e) {
     if (events[e].revents == 0 || members_[whose[e]].stage == Stage::kEnded) continue;
     if (e % 2 == 0) Listen(whose[e]);
-    if (e % 2 == 1) NoteEnd(whose[e]);
+    if (e % 2 == 1) RecordEnd(whose[e]);
   }
 }
 
@@ -124,7 +124,7 @@ void ElasticLauncher::Listen(size_t index) {
   }
 }
 
-void ElasticLauncher::NoteEnd(size_t index) {
+void ElasticLauncher::RecordEnd(size_t index) {
   Listen(index);  // first read its earlier messages
   Member& member = members_[index];
   results_[index].output = member.process->Rest();
@@ -143,10 +143,10 @@ void ElasticLauncher::Decide() {
   if (last_ && sizes_.size() == last_->first && Is(Stage::kJoined)) return End(last_->second);
   if (Is(Stage::kStarting) || !Is(Stage::kJoined)) return;
   if (Is(Stage::kPlaced) || Is(Stage::kMet)) {
-    const bool has_newcomer = std::any_of(members_.begin(), members_.end(), [&](const Member& m) {
+    const bool has_joining_member = std::any_of(members_.begin(), members_.end(), [&](const Member& m) {
       return m.stage == Stage::kJoined && results_[static_cast<size_t>(&m - members_.data())].joins.size() == 1;
     });
-    if (!has_newcomer || is_change_told_ || epoch_ < 0) return;
+    if (!has_joining_member || is_change_told_ || epoch_ < 0) return;
     for (const size_t i : Present()) Tell(i, ChangeNotice{});
     is_change_told_ = !Present().empty();
     return;

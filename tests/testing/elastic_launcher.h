@@ -78,7 +78,7 @@ class ElasticLauncher {
   bool Is(Stage stage) const;
   void WaitForEvents();
   void Listen(size_t member);
-  void NoteEnd(size_t member);
+  void RecordEnd(size_t member);
   void Tell(size_t member, const LauncherMessage& message) const;
   // Assigns places to all that have joined, if no other process is still expected. Otherwise announces the new members
   // to the others.

@@ -31,6 +31,7 @@ from text_rules import (
     check_calls,
     check_file_length,
     check_license_lines,
+    check_test_names,
     check_white_space,
     check_words,
 )
@@ -43,6 +44,7 @@ _WITHOUT_BUILD: dict[str, Check] = {
     "length of files": check_file_length,
     "white space": check_white_space,
     "words of identifiers": check_words,
+    "names of tests": check_test_names,
     "calls": check_calls,
     "names of C++ types": check_type_names,
     "circles of folders": check_circles,

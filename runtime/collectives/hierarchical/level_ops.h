@@ -32,7 +32,7 @@ namespace ronda {
 //   local.Reduce(...)                                     // into memory of the slot
 //   ops.HandOver(slot)                                    // by the thread that drives the level on the host
 //   ops.Across(slot, [&] { return across.Reduce(...); })  // by the thread that drives the level across
-//   ops.TakeBack(slot)                                    // by the first thread, after Across has returned
+//   ops.HandBack(slot)                                    // by the first thread, after Across has returned
 //   local.Allgather(...)
 //
 // Thread-compatible, except for Across: another thread may call it while the first one works with other slots.
@@ -65,14 +65,14 @@ class LevelOps {
   virtual absl::Status Across(size_t slot, absl::FunctionRef<absl::Status()> work) = 0;
   // Orders the later work of the level on the host after the last Across of the slot. REQUIRES: that Across has
   // succeeded.
-  virtual absl::Status TakeBack(size_t slot) = 0;
+  virtual absl::Status HandBack(size_t slot) = 0;
 };
 
 // Lets one thread drive both levels: `work` goes across after all earlier work and before all later work.
 inline absl::Status CrossOver(LevelOps& ops, absl::FunctionRef<absl::Status()> work) {
   RONDA_RETURN_IF_ERROR(ops.HandOver(0));
   RONDA_RETURN_IF_ERROR(ops.Across(0, work));
-  return ops.TakeBack(0);
+  return ops.HandBack(0);
 }
 
 // For tensors in the memory of the host, whose communicators complete their work before a call returns.
@@ -83,7 +83,7 @@ class HostLevelOps : public LevelOps {
   absl::Status Scatter(const char* gathered, DType dtype, absl::Span<const Piece> pieces) override;
   absl::Status HandOver(size_t) override { return absl::OkStatus(); }
   absl::Status Across(size_t, absl::FunctionRef<absl::Status()> work) override { return work(); }
-  absl::Status TakeBack(size_t) override { return absl::OkStatus(); }
+  absl::Status HandBack(size_t) override { return absl::OkStatus(); }
 
  private:
   static char* AtLeast(size_t bytes, std::vector<char>& memory);
@@ -122,7 +122,7 @@ class DeviceLevelOps : public LevelOps {
   absl::Status Scatter(const char* gathered, DType dtype, absl::Span<const Piece> pieces) override;
   absl::Status HandOver(size_t slot) override { return slots_[slot].handed_over->Record(options_.stream); }
   absl::Status Across(size_t slot, absl::FunctionRef<absl::Status()> work) override;
-  absl::Status TakeBack(size_t slot) override {
+  absl::Status HandBack(size_t slot) override {
     return Marked(options_.marks, StreamPhase::kTransfer, slots_[slot].crossed->OrderBefore(options_.stream));
   }
 
@@ -153,8 +153,8 @@ class DeviceLevelOps : public LevelOps {
 // that waits for the result waits for both. So each step gets a slightly longer deadline than the previous step. The
 // first rank to give up is then one that waits for the late rank itself, and it names that rank.
 inline CallInfo LevelInfo(const CallInfo& info, int steps_before) {
-  constexpr double kPatience = 0.05;
-  const double factor = 1 + kPatience * steps_before;
+  constexpr double kExtraPerStep = 0.05;
+  const double factor = 1 + kExtraPerStep * steps_before;
   return {.label = info.label,
           .op = info.op,
           .limits = {.warning = info.limits.warning * factor, .deadline = info.limits.deadline * factor}};

@@ -131,7 +131,7 @@ absl::Status TwoLevelReduce::BeginAcross(size_t slot) {
 
 absl::Status TwoLevelReduce::FinishAcross(size_t slot) {
   if (worker_ != nullptr) RONDA_RETURN_IF_ERROR(worker_->Await());
-  return levels_.ops->TakeBack(slot);
+  return levels_.ops->HandBack(slot);
 }
 
 absl::Status TwoLevelReduce::ReduceOnHost(const Plan& plan, size_t chunk, size_t slot_index) {

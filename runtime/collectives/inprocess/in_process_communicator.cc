@@ -81,7 +81,7 @@ absl::Status CheckEqualCounts(absl::Span<const void* const> posts) {
 }
 
 // Copies the piece for member `self` out of the input of each member.
-void TakePieces(const AlltoallCall& call, absl::Span<const void* const> inputs, int self) {
+void ReceivePieces(const AlltoallCall& call, absl::Span<const void* const> inputs, int self) {
   char* to = static_cast<char*>(call.output);
   for (size_t sender = 0; sender < inputs.size(); ++sender) {
     const absl::Span<const size_t> row = call.bytes.subspan(sender * inputs.size(), inputs.size());
@@ -170,7 +170,7 @@ absl::Status InProcessCommunicator::Allgather(const AllgatherCall& call) {
 absl::Status InProcessCommunicator::Alltoall(const AlltoallCall& call) {
   const int self = Members(call.info, rank_, size()).self();
   return Meet(call.info, Sum(call.bytes), call.input, [&](absl::Span<const void* const> inputs) {
-    TakePieces(call, inputs, self);
+    ReceivePieces(call, inputs, self);
     return absl::OkStatus();
   });
 }

@@ -30,7 +30,7 @@ constexpr absl::Duration kLongestSleep = absl::Milliseconds(1);
 constexpr absl::Duration kFailureSpreads = absl::Seconds(2);
 
 // Covers ranks that did not begin to wait at the same moment.
-constexpr absl::Duration kPatiencePerStep = absl::Milliseconds(200);
+constexpr absl::Duration kTimeoutPerStep = absl::Milliseconds(200);
 
 int CountRanksOnHost(const std::vector<Peer>& peers, const Peer& self) {
   const auto shares_host = [&](const Peer& peer) { return peer.host == self.host; };
@@ -49,7 +49,7 @@ MessageLink::MessageLink(Options options) : options_(std::move(options)), keeps_
 
 RunningCollective MessageLink::Running(const CallInfo& info, size_t bytes_total, int steps) const {
   WaitLimits limits = info.limits;
-  limits.deadline += steps * kPatiencePerStep;
+  limits.deadline += steps * kTimeoutPerStep;
   return {.self = options_.peers[static_cast<size_t>(rank())].rank,
           .op = info.op,
           .label = info.label,

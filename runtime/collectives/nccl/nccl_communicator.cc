@@ -14,7 +14,7 @@
 namespace ronda {
 namespace {
 
-constexpr absl::Duration kNap = absl::Microseconds(100);
+constexpr absl::Duration kPollInterval = absl::Microseconds(100);
 
 size_t Sum(absl::Span<const size_t> bytes) { return std::accumulate(bytes.begin(), bytes.end(), size_t{0}); }
 
@@ -67,7 +67,7 @@ absl::Status NcclCommunicator::AwaitStream() {
       Log(LogLevel::kWarning, groups_.self(), "NCCL is ended while the device still works for it");
       return absl::DeadlineExceededError("the device has not come to an end");
     }
-    absl::SleepFor(kNap);
+    absl::SleepFor(kPollInterval);
   }
 }
 

@@ -23,8 +23,8 @@ namespace {
 
 // Within this time NCCL's threads have put most calls onto the stream. Longer waits sleep between polls.
 constexpr absl::Duration kLookOn = absl::Microseconds(100);
-constexpr absl::Duration kShortestNap = absl::Microseconds(20);
-constexpr absl::Duration kLongestNap = absl::Milliseconds(2);
+constexpr absl::Duration kShortestSleep = absl::Microseconds(20);
+constexpr absl::Duration kLongestSleep = absl::Milliseconds(2);
 // Longer lists of ranks are only counted.
 constexpr int kListedRanks = 8;
 
@@ -139,7 +139,7 @@ struct NcclGroups::Deregistration {
   Entry* const entry;                  // not used by Run
   const std::shared_ptr<Child> child;  // whose handle it is; nullptr: the entry's. Not used by Run
   const std::vector<Entry::Registration> registrations;
-  // Whether Run has ended or TakeBack has been called. Whichever comes second sees to the communicator.
+  // Whether Run has ended or Reclaim has been called. Whichever comes second sees to the communicator.
   std::atomic<bool> is_either_over = false;
 
   void Run() {
@@ -153,7 +153,7 @@ struct NcclGroups::Deregistration {
   }
 
   // Whether the caller gets the communicator back. If not, the communicator is aborted at the end of Run.
-  bool TakeBack() { return is_either_over.exchange(true); }
+  bool Reclaim() { return is_either_over.exchange(true); }
 };
 
 NcclGroups::NcclGroups(Options options) : options_(std::move(options)), nccl_(options_.library->functions) {}
@@ -326,7 +326,7 @@ std::string NcclGroups::Wait::What() const {
 
 absl::Status NcclGroups::AwaitReady(Entry* entry, const Wait& wait) {
   const absl::Duration begin = MonotonicTime();
-  absl::Duration nap = kShortestNap;
+  absl::Duration interval = kShortestSleep;
   bool is_reported = false;
   while (true) {
     RONDA_ASSIGN_OR_RETURN(const bool is_ready, IsReady(entry, wait));
@@ -343,8 +343,8 @@ absl::Status NcclGroups::AwaitReady(Entry* entry, const Wait& wait) {
           absl::FormatDuration(wait.limits.deadline), ": one of them has not come to it")));
     }
     if (waited > wait.limits.warning && !std::exchange(is_reported, true)) Report(*entry, wait);
-    absl::SleepFor(nap);
-    nap = std::min(2 * nap, kLongestNap);
+    absl::SleepFor(interval);
+    interval = std::min(2 * interval, kLongestSleep);
   }
 }
 
@@ -464,13 +464,13 @@ std::optional<SideBySide> NcclGroups::TakeAborts() {
 void NcclGroups::AbortAll() {
   std::optional<SideBySide> aborts = TakeAborts();
   if (aborts.has_value())
-    CallInTime(*std::move(aborts), options_.device->patience(), "the job has failed, and NCCL's work");
+    CallInTime(*std::move(aborts), options_.device->timeout(), "the job has failed, and NCCL's work");
 }
 
-bool NcclGroups::CallInTime(SideBySide calls, absl::Duration patience, absl::string_view what) {
-  if (calls.Run(patience)) return true;
+bool NcclGroups::CallInTime(SideBySide calls, absl::Duration timeout, absl::string_view what) {
+  if (calls.Run(timeout)) return true;
   options_.device->Abandon(
-      absl::StrCat(what, " for rank ", self(), " does not end within ", absl::FormatDuration(patience)));
+      absl::StrCat(what, " for rank ", self(), " does not end within ", absl::FormatDuration(timeout)));
   return false;
 }
 
@@ -497,11 +497,11 @@ bool NcclGroups::Deregister() {
     }
   }
   if (calls.empty()) return true;
-  const bool in_time = CallInTime(SideBySide(std::move(calls)), options_.device->patience(),
+  const bool in_time = CallInTime(SideBySide(std::move(calls)), options_.device->timeout(),
                                   "a peer may be stopped: NCCL's giving back of memory");
   const MutexLock lock(&mu_);
   for (const std::shared_ptr<Deregistration>& each : all) {
-    if (!each->TakeBack()) continue;
+    if (!each->Reclaim()) continue;
     if (each->child == nullptr) {
       each->entry->handle = each->handle;
     } else {

@@ -145,7 +145,7 @@ class NcclGroups {
   void FinalizeChildren();
   // Makes the calls, each on its own thread; they own what they use. If some do not end in time, abandons the device
   // because of `what`, and returns false.
-  bool CallInTime(SideBySide calls, absl::Duration patience, absl::string_view what);
+  bool CallInTime(SideBySide calls, absl::Duration timeout, absl::string_view what);
   // Takes all handles from the entries and returns the calls that abort them; nullopt if no handle is left.
   std::optional<SideBySide> TakeAborts() ABSL_LOCKS_EXCLUDED(mu_);
   void AbortAll();

@@ -32,18 +32,18 @@ ReductionPlan& PlanCache::Find(const ReduceCall& call) {
   for (size_t tried = 0; tried < plans_.size(); ++tried) {
     const size_t i = (next_ + tried) % plans_.size();
     const Match match = Compare(*plans_[i], call);
-    if (match == Match::kAll) return Take(i);
+    if (match == Match::kAll) return Use(i);
     if (match == Match::kSizes && !same_sizes.has_value()) same_sizes = i;
   }
   const bool is_full = plans_.size() == kMostPlans;
   if (is_full && same_sizes.has_value()) {
-    ReductionPlan& plan = Take(*same_sizes);
+    ReductionPlan& plan = Use(*same_sizes);
     plan.segments.assign(call.segments.begin(), call.segments.end());
     for (ReductionPlan::Tables& tables : plan.chunks) tables.has_packed = tables.has_unpacked = false;
     return plan;
   }
   if (!is_full) plans_.push_back(std::make_unique<ReductionPlan>());
-  ReductionPlan& plan = Take(is_full ? next_ : plans_.size() - 1);
+  ReductionPlan& plan = Use(is_full ? next_ : plans_.size() - 1);
   plan.wire.Lay(call, chunk_bytes_);
   plan.chunks.assign(plan.wire.chunks(), {});
   plan.segments.assign(call.segments.begin(), call.segments.end());
@@ -52,7 +52,7 @@ ReductionPlan& PlanCache::Find(const ReduceCall& call) {
   return plan;
 }
 
-ReductionPlan& PlanCache::Take(size_t i) {
+ReductionPlan& PlanCache::Use(size_t i) {
   next_ = (i + 1) % plans_.size();
   return *plans_[i];
 }

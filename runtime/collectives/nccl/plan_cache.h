@@ -49,7 +49,7 @@ class PlanCache {
   ReductionPlan& Find(const ReduceCall& call);
 
  private:
-  ReductionPlan& Take(size_t i);
+  ReductionPlan& Use(size_t i);
 
   const size_t chunk_bytes_;
   std::vector<std::unique_ptr<ReductionPlan>> plans_;

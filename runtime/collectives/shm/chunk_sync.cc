@@ -127,12 +127,12 @@ bool ChunkSync::Yield(const std::atomic<uint64_t>& word, uint64_t value) const {
 
 absl::Status ChunkSync::Sleep(RankId rank, const std::atomic<uint64_t>& word, uint64_t value,
                               const RunningCollective& running) {
-  Doorbell& bell = world_->self().data;
+  Doorbell& doorbell = world_->self().data;
   WaitWatch watch(running, *world_->flights());
   const absl::Duration announced = MonotonicTime();
   for (;;) {
     const absl::Duration limit = MonotonicTime() - announced < kStoresArrive ? kStoresArrive : kLongestSleep;
-    const uint32_t heard = bell.Rings();
+    const uint32_t heard = doorbell.Rings();
     // Departure must be read first: a rank departs after its last progress.
     const bool has_departed = world_->HasDeparted(rank);
     if (word.load(std::memory_order_seq_cst) >= value) return absl::OkStatus();
@@ -141,7 +141,7 @@ absl::Status ChunkSync::Sleep(RankId rank, const std::atomic<uint64_t>& word, ui
     if (has_departed) return absl::AbortedError(absl::StrCat("the job was left by ", DescribeWait(late, running)));
     RONDA_RETURN_IF_ERROR(watch.Check(late));
     if (watch.has_warned() && running.late_call != nullptr) running.late_call->Make();
-    bell.Sleep(heard, std::min(limit, watch.UntilNextCheck()));
+    doorbell.Sleep(heard, std::min(limit, watch.UntilNextCheck()));
   }
 }
 

@@ -72,7 +72,7 @@ class DataStream {
   // of waste. Small amounts lie close together, so that the stream goes round the whole ring before it reuses a line
   // that another core has read recently. REQUIRES: bytes is a multiple of granule_bytes, which is at most
   // chunk_bytes().
-  ChunkSequence Take(size_t bytes, size_t granule_bytes = 1) {
+  ChunkSequence Reserve(size_t bytes, size_t granule_bytes = 1) {
     const uint64_t previous_end = next_;
     const uint64_t begin = FitsInCurrentChunk(bytes) ? next_ : RoundUp(next_, chunk_bytes_);
     // Most calls fit in one chunk and need no division.
@@ -87,7 +87,7 @@ class DataStream {
   }
 
   // Takes positions for a collective that carries its data outside the rings.
-  ChunkSequence TakeLine() {
+  ChunkSequence ReserveLine() {
     const uint64_t begin = next_;
     next_ += kLineBytes;
     return {.previous_end = begin, .begin = begin, .chunk_bytes = chunk_bytes_, .count = 1, .end = next_};

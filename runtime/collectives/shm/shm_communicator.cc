@@ -20,10 +20,10 @@ namespace {
 
 // Takes room for `bytes` bytes of a rank so that each chunk can carry a slice of every piece. Rounding may make each
 // slice of a chunk one byte longer.
-ChunkSequence TakeRoom(DataStream& stream, size_t bytes, int members) {
-  if (bytes <= stream.chunk_bytes()) return stream.Take(bytes);
+ChunkSequence ReserveRoom(DataStream& stream, size_t bytes, int members) {
+  if (bytes <= stream.chunk_bytes()) return stream.Reserve(bytes);
   const size_t usable = stream.chunk_bytes() - static_cast<size_t>(members);
-  return stream.Take((bytes + usable - 1) / usable * stream.chunk_bytes());
+  return stream.Reserve((bytes + usable - 1) / usable * stream.chunk_bytes());
 }
 
 // The part of a buffer that chunk k carries; empty if the buffer is shorter than other members' buffers.
@@ -101,7 +101,7 @@ class ShmAlltoall {
 
   void CopyOwnPiece();
   absl::Status SendChunk(uint64_t k);
-  absl::Status TakeChunk(uint64_t k);
+  absl::Status ReceiveChunk(uint64_t k);
 
   const AlltoallCall& call_;
   const Members members_;
@@ -115,7 +115,7 @@ ShmAlltoall::ShmAlltoall(const AlltoallCall& call, const Members& members, DataS
                          StreamWriter& writer)
     : call_(call),
       members_(members),
-      chunks_(TakeRoom(stream, LongestRow(), members.size())),
+      chunks_(ReserveRoom(stream, LongestRow(), members.size())),
       sync_(sync),
       writer_(writer),
       running_(sync.Running(call.info, 0)) {
@@ -128,7 +128,7 @@ absl::Status ShmAlltoall::Run() {
   if (chunks_.count == 0) return absl::OkStatus();
   for (uint64_t step = 0; step < chunks_.count + 1; ++step) {
     if (step < chunks_.count) RONDA_RETURN_IF_ERROR(SendChunk(step));
-    if (step >= 1) RONDA_RETURN_IF_ERROR(TakeChunk(step - 1));
+    if (step >= 1) RONDA_RETURN_IF_ERROR(ReceiveChunk(step - 1));
   }
   writer_.Stop();
   return absl::OkStatus();
@@ -189,7 +189,7 @@ absl::Status ShmAlltoall::SendChunk(uint64_t k) {
   return absl::OkStatus();
 }
 
-absl::Status ShmAlltoall::TakeChunk(uint64_t k) {
+absl::Status ShmAlltoall::ReceiveChunk(uint64_t k) {
   const int self = members_.self();
   char* piece = static_cast<char*>(call_.output);
   for (int sender = 0; sender < members_.size(); ++sender) {
@@ -216,7 +216,7 @@ absl::Status ShmCommunicator::FinishAt(uint64_t end) {
 absl::Status ShmCommunicator::Reduce(const ReduceCall& call) {
   if (IsPlain(call) && call.info.group == nullptr) {
     const size_t bytes = call.segments.front().count * SizeOf(call.dtype);
-    if (small_.Takes(bytes)) {
+    if (small_.IsSmall(bytes)) {
       RONDA_RETURN_IF_ERROR(sync_.world().failure());
       return small_.RunPlain(call, bytes);
     }
@@ -224,7 +224,7 @@ absl::Status ShmCommunicator::Reduce(const ReduceCall& call) {
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
   const Members members(call.info, rank(), size());
   const ReduceArithmetic reduction(call, &reduction_memory_);
-  if (members.size() == size() && small_.Takes(reduction.wire_bytes())) return small_.Run(reduction);
+  if (members.size() == size() && small_.IsSmall(reduction.wire_bytes())) return small_.Run(reduction);
   ShmReduce reduce(reduction, members, stream_, sync_, writer_);
   return members.IncludeSelf() ? reduce.Run() : FinishAt(reduce.end());
 }
@@ -233,13 +233,13 @@ absl::Status ShmCommunicator::Broadcast(const BroadcastCall& call) {
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
   const Members members(call.info, rank(), size());
   RunningCollective running = sync_.Running(call.info, call.bytes);
-  const ChunkSequence chunks = stream_.Take(call.bytes);
+  const ChunkSequence chunks = stream_.Reserve(call.bytes);
   if (!members.IncludeSelf()) return FinishAt(chunks.end);
   for (uint64_t k = 0; k < chunks.count; ++k) {
     if (members.self() == call.root) {
       RONDA_RETURN_IF_ERROR(SendChunk(chunks, k, call.data, call.bytes, running));
     } else {
-      RONDA_RETURN_IF_ERROR(TakeChunk(chunks, k, members[call.root], call.data, call.bytes, running));
+      RONDA_RETURN_IF_ERROR(ReceiveChunk(chunks, k, members[call.root], call.data, call.bytes, running));
     }
     sync_.Publish(ShmStage::kDone, chunks.End(k));
   }
@@ -251,7 +251,7 @@ absl::Status ShmCommunicator::Allgather(const AllgatherCall& call) {
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
   const Members members(call.info, rank(), size());
   const absl::Span<const size_t> bytes = call.bytes_per_rank;
-  const ChunkSequence chunks = stream_.Take(*std::max_element(bytes.begin(), bytes.end()));
+  const ChunkSequence chunks = stream_.Reserve(*std::max_element(bytes.begin(), bytes.end()));
   if (!members.IncludeSelf()) return FinishAt(chunks.end);
   const int self = members.self();
   const bool receives = call.receiver.value_or(self) == self;
@@ -261,7 +261,7 @@ absl::Status ShmCommunicator::Allgather(const AllgatherCall& call) {
     if (step < chunks.count && call.receiver != self)
       RONDA_RETURN_IF_ERROR(SendChunk(chunks, step, call.input, bytes[self], running));
     if (step == 0) continue;
-    if (receives) RONDA_RETURN_IF_ERROR(TakeChunkFromOthers(chunks, step - 1, call, members, running));
+    if (receives) RONDA_RETURN_IF_ERROR(ReceiveChunkFromOthers(chunks, step - 1, call, members, running));
     sync_.Publish(ShmStage::kDone, chunks.End(step - 1));
   }
   writer_.Stop();
@@ -278,7 +278,7 @@ absl::Status ShmCommunicator::Alltoall(const AlltoallCall& call) {
 absl::Status ShmCommunicator::Barrier(const CallInfo& info) {
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
   const Members members(info, rank(), size());
-  const ChunkSequence chunks = stream_.TakeLine();
+  const ChunkSequence chunks = stream_.ReserveLine();
   RunningCollective running = sync_.Running(info, /*bytes_total=*/0);
   if (members.size() == size()) {
     std::optional<LateCall> late_call;
@@ -306,8 +306,8 @@ absl::Status ShmCommunicator::SendChunk(const ChunkSequence& chunks, uint64_t k,
   return absl::OkStatus();
 }
 
-absl::Status ShmCommunicator::TakeChunk(const ChunkSequence& chunks, uint64_t k, RankId from, void* data, size_t bytes,
-                                        RunningCollective& running) {
+absl::Status ShmCommunicator::ReceiveChunk(const ChunkSequence& chunks, uint64_t k, RankId from, void* data,
+                                           size_t bytes, RunningCollective& running) {
   const Piece piece = PieceOf(chunks, k, bytes);
   if (piece.bytes == 0) return absl::OkStatus();
   RONDA_RETURN_IF_ERROR(sync_.WaitFor(from, ShmStage::kPacked, chunks.End(k), running));
@@ -316,12 +316,12 @@ absl::Status ShmCommunicator::TakeChunk(const ChunkSequence& chunks, uint64_t k,
   return absl::OkStatus();
 }
 
-absl::Status ShmCommunicator::TakeChunkFromOthers(const ChunkSequence& chunks, uint64_t k, const AllgatherCall& call,
-                                                  const Members& members, RunningCollective& running) {
+absl::Status ShmCommunicator::ReceiveChunkFromOthers(const ChunkSequence& chunks, uint64_t k, const AllgatherCall& call,
+                                                     const Members& members, RunningCollective& running) {
   char* to = static_cast<char*>(call.output);
   for (int member = 0; member < members.size(); ++member) {
     const size_t bytes = call.bytes_per_rank[member];
-    if (member != members.self()) RONDA_RETURN_IF_ERROR(TakeChunk(chunks, k, members[member], to, bytes, running));
+    if (member != members.self()) RONDA_RETURN_IF_ERROR(ReceiveChunk(chunks, k, members[member], to, bytes, running));
     to += bytes;
   }
   return absl::OkStatus();

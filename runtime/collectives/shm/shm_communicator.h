@@ -46,10 +46,10 @@ class ShmCommunicator : public Communicator {
   // carries.
   absl::Status SendChunk(const ChunkSequence& chunks, uint64_t k, const void* data, size_t bytes,
                          const RunningCollective& running);
-  absl::Status TakeChunk(const ChunkSequence& chunks, uint64_t k, RankId from, void* data, size_t bytes,
-                         RunningCollective& running);
-  absl::Status TakeChunkFromOthers(const ChunkSequence& chunks, uint64_t k, const AllgatherCall& call,
-                                   const Members& members, RunningCollective& running);
+  absl::Status ReceiveChunk(const ChunkSequence& chunks, uint64_t k, RankId from, void* data, size_t bytes,
+                            RunningCollective& running);
+  absl::Status ReceiveChunkFromOthers(const ChunkSequence& chunks, uint64_t k, const AllgatherCall& call,
+                                      const Members& members, RunningCollective& running);
 
   ChunkSync sync_;
   StreamWriter writer_;

@@ -17,7 +17,7 @@ constexpr size_t kShardAlignment = kCacheLineBytes;
 constexpr size_t DivideRoundingUp(size_t a, size_t b) { return (a + b - 1) / b; }
 
 // A vote needs a chunk even if there is no data.
-size_t BytesToTake(const ReduceArithmetic& reduction) {
+size_t BytesToReserve(const ReduceArithmetic& reduction) {
   const size_t votes_bytes = reduction.call().info.ballot == nullptr ? 0 : reduction.layout().granule_bytes;
   return std::max(reduction.wire_bytes(), votes_bytes);
 }
@@ -30,7 +30,7 @@ ShmReduce::ShmReduce(const ReduceArithmetic& reduction, const Members& members, 
       reduction_(reduction),
       algorithm_(ChooseAlgorithm(reduction_, members)),
       granule_bytes_(reduction_.layout().granule_bytes),
-      chunks_(stream.Take(BytesToTake(reduction_), granule_bytes_)),
+      chunks_(stream.Reserve(BytesToReserve(reduction_), granule_bytes_)),
       sync_(sync),
       writer_(writer),
       running_(sync.Running(reduction.call().info, reduction.input_bytes())),

@@ -38,7 +38,7 @@ constexpr size_t kMaxBytes = 8 << 10;
 // Two ranks reduce everything in both cases.
 constexpr size_t kMaxBytesOfTwo = 16 << 10;
 // A longer prefetch would evict the data under reduction from the first-level cache.
-constexpr size_t kMaxBytesTakenBack = 8 << 10;
+constexpr size_t kMaxPrefetchedBytes = 8 << 10;
 
 bool HasBuffers(const CallInfo& info) { return info.ballot == nullptr || info.ballot->own == Ballot::Vote::kApprove; }
 
@@ -73,11 +73,11 @@ absl::Status FlatExchange::Run(const char* own, size_t bytes, const ChunkSequenc
   for (RankId rank = 0; rank < world.size(); ++rank) {
     if (rank != world.rank()) RONDA_RETURN_IF_ERROR(Read(rank, bytes, number, running));
   }
-  TakeBack(bytes);
+  Prefetch(bytes);
   return absl::OkStatus();
 }
 
-void FlatExchange::TakeBack(size_t bytes) const {
+void FlatExchange::Prefetch(size_t bytes) const {
   const ShmFlatLine* const lines = lines_[sync_.world().rank()] + (turn_ + 2) % kShmFlatTurns * kShmFlatLines;
   const size_t count = LinesFor(bytes);
   for (size_t i = 0; i < count; ++i) PrefetchToWrite(lines + i);
@@ -184,7 +184,7 @@ absl::StatusOr<uint64_t> SmallReduce::Exchange(const CallInfo& info, const Contr
   std::optional<LateCall> late_call;
   if (info.ballot != nullptr) running.late_call = &late_call.emplace(info.ballot->when_late);
   const bool fits_lines = own.bytes <= flat_.max_bytes();
-  const ChunkSequence chunks = fits_lines ? stream_.TakeLine() : stream_.Take(own.bytes, own.granule_bytes);
+  const ChunkSequence chunks = fits_lines ? stream_.ReserveLine() : stream_.Reserve(own.bytes, own.granule_bytes);
   RONDA_RETURN_IF_ERROR(fits_lines ? ExchangeLines(info, own, chunks, running)
                                    : ExchangeBlock(info, own, chunks, running));
   running.late_call = nullptr;
@@ -209,7 +209,7 @@ absl::Status SmallReduce::ExchangeBlock(const CallInfo& info, const Contribution
                                         RunningCollective& running) {
   if (HasBuffers(info)) RONDA_RETURN_IF_ERROR(WriteBlock(own, chunks, running));
   // The next block probably has the same length, and this rank has time until the others arrive.
-  if (own.bytes <= kMaxBytesTakenBack) writer_.TakeBack(chunks.end, own.bytes);
+  if (own.bytes <= kMaxPrefetchedBytes) writer_.Prefetch(chunks.end, own.bytes);
   RONDA_RETURN_IF_ERROR(flat_.Run(nullptr, 0, chunks, info.ballot, running));
   for (size_t rank = 0; rank < sources_.size(); ++rank) {
     sources_[rank] = sync_.Data(static_cast<RankId>(rank), chunks.begin);

@@ -69,7 +69,7 @@ class FlatExchange {
   bool IsVetoed(uint64_t number) const;
   // Prefetches the lines of the exchange after the next from the caches of their readers, as many as this exchange
   // used.
-  void TakeBack(size_t bytes) const;
+  void Prefetch(size_t bytes) const;
   char* ScratchOf(RankId rank) { return scratch_.data() + static_cast<size_t>(rank) * max_bytes_; }
   ShmFlatLine* LinesOf(RankId rank) const { return lines_[rank] + turn_ * kShmFlatLines; }
 
@@ -95,9 +95,9 @@ class SmallReduce {
   SmallReduce(ChunkSync& sync, DataStream& stream, StreamWriter& writer, FlatExchange& flat);
 
   // Whether reductions of this size are small.
-  bool Takes(size_t wire_bytes) const { return wire_bytes <= max_bytes_ && wire_bytes <= stream_.chunk_bytes(); }
+  bool IsSmall(size_t wire_bytes) const { return wire_bytes <= max_bytes_ && wire_bytes <= stream_.chunk_bytes(); }
 
-  // Errors: as ChunkSync::WaitFor. REQUIRES: Takes(wire bytes); all ranks of the job take part. A call with a ballot
+  // Errors: as ChunkSync::WaitFor. REQUIRES: IsSmall(wire bytes); all ranks of the job take part. A call with a ballot
   // must not update residuals when it packs.
   absl::Status Run(const ReduceArithmetic& reduction);
 

@@ -38,7 +38,7 @@ void PackPastCache(const ReduceArithmetic& reduction, size_t begin, size_t n, ch
 
 void StoreTrials::FinishLap(uint64_t lap, double cost, absl::Duration now) {
   if (!IsIn(trial_, lap)) {
-    NoteSettled(cost);
+    RecordSettled(cost);
   } else if (!IsIn(trial_, lap + 1)) {
     EndTrial(cost);
   }
@@ -54,7 +54,7 @@ void StoreTrials::EndTrial(double cost) {
   settled_cost_ = cost;
 }
 
-void StoreTrials::NoteSettled(double cost) {
+void StoreTrials::RecordSettled(double cost) {
   alarming_laps_ = cost > kAlarmingCost * settled_cost_ ? alarming_laps_ + 1 : 0;
   settled_cost_ = std::min(cost, kForgetting * settled_cost_);
 }
@@ -100,7 +100,7 @@ void StreamWriter::Copy(const void* from, size_t bytes, uint64_t position) {
   }
 }
 
-void StreamWriter::TakeBack(uint64_t position, size_t bytes) const {
+void StreamWriter::Prefetch(uint64_t position, size_t bytes) const {
   const uint64_t ring_bytes = world_->view().geometry().RingBytes();
   if (position % ring_bytes + bytes > ring_bytes || StoresAt(position, bytes) == Stores::kPastCache) return;
   const char* const lines = world_->view().Data(world_->rank(), position);

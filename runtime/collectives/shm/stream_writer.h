@@ -76,7 +76,7 @@ class StoreTrials {
   static constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
   void EndTrial(double cost);
-  void NoteSettled(double cost);
+  void RecordSettled(double cost);
   bool IsDue(uint64_t lap, absl::Duration now) const;
 
   Stores settled_ = Stores::kThroughCache;
@@ -117,7 +117,7 @@ class StreamWriter {
 
   // Prefetches the `bytes` bytes at `position`, which are likely to be written soon, unless stores bypass the caches
   // there.
-  void TakeBack(uint64_t position, size_t bytes) const;
+  void Prefetch(uint64_t position, size_t bytes) const;
 
  private:
   Stores StoresAt(uint64_t position, size_t bytes) const;

@@ -14,7 +14,7 @@ namespace {
 
 // A copy of a few kilobytes takes microseconds. A wait for a trainer's kernels takes longer and sleeps.
 constexpr absl::Duration kSpin = absl::Microseconds(50);
-constexpr absl::Duration kNap = absl::Microseconds(50);
+constexpr absl::Duration kPollInterval = absl::Microseconds(50);
 
 }  // namespace
 
@@ -84,7 +84,7 @@ absl::Status Staging::Await(const Slot& slot, const CallInfo& info) const {
                                                       info.label, "' after ", absl::FormatDuration(waited),
                                                       ": earlier work on its stream is not done"));
     }
-    absl::SleepFor(kNap);
+    absl::SleepFor(kPollInterval);
   }
 }
 

@@ -34,7 +34,7 @@ absl::Status FrameLink::BeginSending() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::optional<LinkFrame::Kind>> FrameLink::TakeSent() {
+absl::StatusOr<std::optional<LinkFrame::Kind>> FrameLink::PopSent() {
   if (outgoing_.empty()) return std::nullopt;
   RONDA_ASSIGN_OR_RETURN(const bool is_complete, messages_.Test({sending_, sending_count_}));
   if (!is_complete) return std::nullopt;
@@ -58,7 +58,7 @@ absl::Status FrameLink::CheckHeader() const {
       absl::StrCat("control: a frame of kind ", header_in_.kind, " with ", header_in_.bytes, " bytes"));
 }
 
-absl::StatusOr<std::optional<LinkFrame>> FrameLink::TakeReceived() {
+absl::StatusOr<std::optional<LinkFrame>> FrameLink::PopReceived() {
   if (receiving_ == Receiving::kNothing) return std::nullopt;
   RONDA_ASSIGN_OR_RETURN(const bool is_complete, messages_.Test({&receipt_, 1}));
   if (!is_complete) return std::nullopt;

@@ -50,11 +50,11 @@ class FrameLink {
   absl::Status Send(LinkFrame frame);
 
   // The kind of the oldest frame that has been sent and not yet returned here, or nothing. Errors: the library's.
-  absl::StatusOr<std::optional<LinkFrame::Kind>> TakeSent();
+  absl::StatusOr<std::optional<LinkFrame::Kind>> PopSent();
 
   // The next frame, if it has come. A frame of kind kEnd is the last.
   // Errors: INTERNAL if the frame makes no sense; the library's.
-  absl::StatusOr<std::optional<LinkFrame>> TakeReceived();
+  absl::StatusOr<std::optional<LinkFrame>> PopReceived();
 
   // Whether the library still uses any of the buffers.
   bool IsUnderWay() const { return receiving_ != Receiving::kNothing || !outgoing_.empty(); }

@@ -19,11 +19,11 @@ namespace ronda {
 namespace {
 
 // A refusal as the content of a frame: the code, then the text.
-std::string EncodeLastWord(const absl::Status& status) {
+std::string EncodeEndStatus(const absl::Status& status) {
   return absl::StrCat(std::string(1, static_cast<char>(status.code())), status.message());
 }
 
-absl::Status DecodeLastWord(const std::string& content) {
+absl::Status DecodeEndStatus(const std::string& content) {
   if (content.empty() || content.front() == '\0') return absl::OkStatus();
   return absl::Status(static_cast<absl::StatusCode>(content.front()), content.substr(1));
 }
@@ -42,7 +42,7 @@ struct MessageStreams::Stream final : ControlStream {
     streams.Send(*this, {.kind = LinkFrame::Kind::kPiece, .content = std::move(piece)});
   }
   void End(const absl::Status& status) override {
-    streams.Send(*this, {.kind = LinkFrame::Kind::kEnd, .content = EncodeLastWord(status)});
+    streams.Send(*this, {.kind = LinkFrame::Kind::kEnd, .content = EncodeEndStatus(status)});
   }
 
   MessageStreams& streams;
@@ -55,11 +55,11 @@ struct MessageStreams::Stream final : ControlStream {
   bool have_reads_ended = false;
   bool is_broken = false;  // the library has returned an error: nothing moves any more
   bool is_closed = false;
-  absl::Status last_word;  // from the other end
+  absl::Status end_status;  // from the other end
 };
 
 MessageStreams::MessageStreams(std::unique_ptr<PointToPoint> messages) : messages_(std::move(messages)) {
-  NoteMovement();
+  RecordMovement();
 }
 
 MessageStreams::~MessageStreams() = default;
@@ -79,7 +79,7 @@ absl::Status MessageStreams::Accept(const std::vector<RankId>& children, std::sh
   return absl::OkStatus();
 }
 
-void MessageStreams::NoteMovement() {
+void MessageStreams::RecordMovement() {
   last_movement_ns_.store(absl::ToInt64Nanoseconds(MonotonicTime()), std::memory_order_relaxed);
 }
 
@@ -88,21 +88,21 @@ void MessageStreams::Open(Stream& stream, std::shared_ptr<ControlCore> owner) {
     MutexLock lock(&mu_);
     stream.owner = std::move(owner);
     if (stream.side == Stream::Side::kParents || is_stopped_) return;
-    if (const absl::Status status = stream.link.Listen(); !status.ok()) NoteBreakLocked(stream, status);
+    if (const absl::Status status = stream.link.Listen(); !status.ok()) RecordBreakLocked(stream, status);
   }
   Send(stream, {.kind = LinkFrame::Kind::kOpen});
 }
 
 void MessageStreams::Send(Stream& stream, LinkFrame frame) {
-  NoteMovement();
+  RecordMovement();
   MutexLock lock(&mu_);
   if (frame.kind == LinkFrame::Kind::kPiece) ++stream.unwritten;
   if (frame.kind == LinkFrame::Kind::kEnd) stream.is_ending = true;
   if (stream.is_broken || is_stopped_) return;
-  if (const absl::Status status = stream.link.Send(std::move(frame)); !status.ok()) NoteBreakLocked(stream, status);
+  if (const absl::Status status = stream.link.Send(std::move(frame)); !status.ok()) RecordBreakLocked(stream, status);
 }
 
-void MessageStreams::NoteBreakLocked(Stream& stream, const absl::Status& status) {
+void MessageStreams::RecordBreakLocked(Stream& stream, const absl::Status& status) {
   stream.is_broken = true;
   Log(LogLevel::kWarning, messages_->rank(),
       absl::StrCat("control messages with rank ", stream.link.peer(), ": ", status.message()));
@@ -110,8 +110,8 @@ void MessageStreams::NoteBreakLocked(Stream& stream, const absl::Status& status)
 
 void MessageStreams::CollectReceivedLocked(Stream& stream, std::vector<Event>& events) {
   while (!stream.is_broken) {
-    absl::StatusOr<std::optional<LinkFrame>> frame = stream.link.TakeReceived();
-    if (!frame.ok()) NoteBreakLocked(stream, frame.status());
+    absl::StatusOr<std::optional<LinkFrame>> frame = stream.link.PopReceived();
+    if (!frame.ok()) RecordBreakLocked(stream, frame.status());
     if (!frame.ok() || !frame->has_value()) return;
     switch ((*frame)->kind) {
       case LinkFrame::Kind::kOpen:
@@ -121,7 +121,7 @@ void MessageStreams::CollectReceivedLocked(Stream& stream, std::vector<Event>& e
         events.push_back({.kind = Event::Kind::kPiece, .stream = &stream, .piece = std::move((*frame)->content)});
         break;
       case LinkFrame::Kind::kEnd:
-        stream.last_word = DecodeLastWord((*frame)->content);
+        stream.end_status = DecodeEndStatus((*frame)->content);
         stream.have_reads_ended = true;
         events.push_back({.kind = Event::Kind::kReadsEnd, .stream = &stream});
         break;
@@ -131,8 +131,8 @@ void MessageStreams::CollectReceivedLocked(Stream& stream, std::vector<Event>& e
 
 void MessageStreams::CollectSentLocked(Stream& stream, std::vector<Event>& events) {
   while (!stream.is_broken) {
-    const absl::StatusOr<std::optional<LinkFrame::Kind>> sent = stream.link.TakeSent();
-    if (!sent.ok()) NoteBreakLocked(stream, sent.status());
+    const absl::StatusOr<std::optional<LinkFrame::Kind>> sent = stream.link.PopSent();
+    if (!sent.ok()) RecordBreakLocked(stream, sent.status());
     if (!sent.ok() || !sent->has_value()) break;
     if (*sent == LinkFrame::Kind::kEnd) stream.has_end_gone = true;
     if (*sent != LinkFrame::Kind::kPiece) continue;
@@ -184,7 +184,7 @@ void MessageStreams::Deliver(Event& event) {
     case Event::Kind::kWritten:
       return owner->OnWritten(&stream);
     case Event::Kind::kClosed:
-      return owner->OnClosed(&stream, stream.last_word);
+      return owner->OnClosed(&stream, stream.end_status);
     case Event::Kind::kAccepted:
       return;
   }
@@ -205,7 +205,7 @@ MessageStreams::Movement MessageStreams::Poll() {
     if (events.empty() && has_memory) return Movement::kNone;
     is_polled_ = true;
   }
-  NoteMovement();
+  RecordMovement();
   for (Event& event : events) Deliver(event);
   if (!has_memory) acceptor()->RunOutOfMemory();
   MutexLock lock(&mu_);
@@ -238,7 +238,7 @@ MessageStreams::Rest MessageStreams::Cut() {
       MutexLock lock(&mu_);
       if (stream->link.IsUnderWay()) rest = Rest::kTransfers;
       if (std::exchange(stream->is_closed, true)) continue;
-      if (stream->last_word.ok()) stream->last_word = given_up_;
+      if (stream->end_status.ok()) stream->end_status = given_up_;
     }
     Event closed = {.kind = Event::Kind::kClosed, .stream = stream.get()};
     Deliver(closed);

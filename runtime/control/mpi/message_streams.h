@@ -48,7 +48,7 @@ class MessageStreams {
   // How often Poll has been called, and when something was last moved or written.
   uint64_t polls() const { return polls_.load(std::memory_order_relaxed); }
   absl::Duration last_movement() const { return absl::Nanoseconds(last_movement_ns_.load(std::memory_order_relaxed)); }
-  void NoteMovement();
+  void RecordMovement();
 
   // Whether all streams have closed: both ends have received the other's end.
   bool AreClosed() const;
@@ -79,7 +79,7 @@ class MessageStreams {
   void CollectLocked(std::vector<Event>& events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectReceivedLocked(Stream& stream, std::vector<Event>& events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectSentLocked(Stream& stream, std::vector<Event>& events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void NoteBreakLocked(Stream& stream, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RecordBreakLocked(Stream& stream, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Constant once stopped.
   const std::vector<std::unique_ptr<Stream>>& streams_after_stop() const;
   std::shared_ptr<ControlCore> acceptor();

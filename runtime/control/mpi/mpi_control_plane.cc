@@ -22,13 +22,13 @@ namespace {
 
 // How long the neighbours have to receive the departure, or a failure. Healthy ones receive it within a few polls.
 constexpr absl::Duration kDepartureTime = absl::Seconds(2);
-constexpr absl::Duration kLastWordsTime = absl::Seconds(1);
+constexpr absl::Duration kFinalMessageTimeout = absl::Seconds(1);
 
 // About the time of an answer: a rank that has just sent something polls this long without a pause.
 constexpr absl::Duration kLookOn = absl::Microseconds(100);
-constexpr int kNapShare = 8;
-constexpr absl::Duration kShortestNap = absl::Microseconds(20);
-constexpr absl::Duration kLongestNap = absl::Milliseconds(1);
+constexpr int kSleepShare = 8;
+constexpr absl::Duration kShortestSleep = absl::Microseconds(20);
+constexpr absl::Duration kLongestSleep = absl::Milliseconds(1);
 // After this time Wait leaves polling to the thread that does nothing else.
 constexpr absl::Duration kAttentive = absl::Milliseconds(20);
 
@@ -48,18 +48,18 @@ class Lookout {
 
  private:
   void Run() {
-    absl::Duration nap = kShortestNap;
+    absl::Duration interval = kShortestSleep;
     uint64_t polls = 0;
     for (;;) {
       const bool others_look = streams_.polls() != polls;
       if (!others_look && streams_.Poll() == MessageStreams::Movement::kSome) {
-        nap = kShortestNap;
+        interval = kShortestSleep;
       } else {
-        nap = others_look ? kLongestNap : std::min(2 * nap, kLongestNap);
+        interval = others_look ? kLongestSleep : std::min(2 * interval, kLongestSleep);
       }
       polls = streams_.polls();
       MutexLock lock(&mu_);
-      if (!stopped_) stopped_changed_.WaitFor(&mu_, nap);
+      if (!stopped_) stopped_changed_.WaitFor(&mu_, interval);
       if (stopped_) return;
     }
   }
@@ -143,16 +143,16 @@ class MpiControlPlane final : public ControlPlane {
  private:
   // Most of these messages have probably been sent by now: then more can be sent without waiting for the next poll.
   absl::Status Flush(const absl::Status& sent) const {
-    streams_->NoteMovement();
+    streams_->RecordMovement();
     streams_->Poll();
     if (!sent.ok()) FallSilent();
     return sent;
   }
 
   // Announces the departure, and stays until the neighbours have received it and announced theirs.
-  void Close(absl::Duration patience) {
-    const absl::Duration end = MonotonicTime() + patience;
-    core_->Close(patience);
+  void Close(absl::Duration timeout) {
+    const absl::Duration end = MonotonicTime() + timeout;
+    core_->Close(timeout);
     while (!streams_->AreClosed() && MonotonicTime() < end) {
       if (streams_->Poll() == MessageStreams::Movement::kNone) sched_yield();
     }
@@ -160,7 +160,7 @@ class MpiControlPlane final : public ControlPlane {
 
   // The job has failed: notifies the neighbours, and makes no calls to the library afterwards.
   void FallSilent() const {
-    const absl::Duration end = MonotonicTime() + kLastWordsTime;
+    const absl::Duration end = MonotonicTime() + kFinalMessageTimeout;
     while (!streams_->IsStopped() && !core_->HasSpoken() && MonotonicTime() < end) {
       if (streams_->Poll() == MessageStreams::Movement::kNone) sched_yield();
     }
@@ -184,7 +184,7 @@ void MpiControlPlane::Wait(absl::Time deadline) {
     if (quiet < kLookOn) {
       until = absl::InfinitePast();
     } else if (quiet < kAttentive) {
-      until = std::min(deadline, SteadyNow() + std::clamp(quiet / kNapShare, kShortestNap, kLongestNap));
+      until = std::min(deadline, SteadyNow() + std::clamp(quiet / kSleepShare, kShortestSleep, kLongestSleep));
     }
     if (core_->Wait(until) == ControlCore::Waited::kWoken || SteadyNow() >= deadline) return;
     if (quiet < kLookOn) sched_yield();

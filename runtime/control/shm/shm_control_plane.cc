@@ -98,11 +98,11 @@ absl::StatusOr<FrameReader::Result> FrameReader::Read() {
       result.writer_waits = true;
     }
   }
-  RONDA_RETURN_IF_ERROR(TakeMessages(result.messages));
+  RONDA_RETURN_IF_ERROR(PopMessages(result.messages));
   return result;
 }
 
-absl::Status FrameReader::TakeMessages(std::vector<std::string>& messages) {
+absl::Status FrameReader::PopMessages(std::vector<std::string>& messages) {
   size_t begin = 0;
   for (;;) {
     FrameLength length;
@@ -118,7 +118,7 @@ absl::Status FrameReader::TakeMessages(std::vector<std::string>& messages) {
 }
 
 ShmControlPlane::ShmControlPlane(std::shared_ptr<ShmWorld> world)
-    : world_(std::move(world)), bell_(&world_->self().control) {
+    : world_(std::move(world)), doorbell_(&world_->self().control) {
   const ShmView& view = world_->view();
   if (world_->rank() != kCoordinatorRank) {
     links_.push_back({.peer = kCoordinatorRank,
@@ -160,13 +160,13 @@ absl::Status ShmControlPlane::Broadcast(absl::string_view payload) {
 
 absl::Status ShmControlPlane::FlushAllAndWait() {
   // The rings that this thread will sleep for must wake it.
-  if (polling_ && bell_->StopPolling(seen_, Doorbell::Poller::kNone)) bell_->Ring();
+  if (polling_ && doorbell_->StopPolling(seen_, Doorbell::Poller::kNone)) doorbell_->Ring();
   const auto resume = absl::MakeCleanup([this] {
-    if (polling_) bell_->StartPolling();
+    if (polling_) doorbell_->StartPolling();
   });
   const absl::Time deadline = SteadyNow() + world_->options().control_timeout;
   for (;;) {
-    const uint32_t heard = bell_->Rings();
+    const uint32_t heard = doorbell_->Rings();
     RONDA_ASSIGN_OR_RETURN(const Link* const blocked, FlushAll());
     RONDA_RETURN_IF_ERROR(failure());
     if (blocked == nullptr) return absl::OkStatus();
@@ -175,7 +175,7 @@ absl::Status ShmControlPlane::FlushAllAndWait() {
           absl::StrCat("waited ", absl::FormatDuration(world_->options().control_timeout), " for ",
                        ToString(world_->PeerOf(blocked->peer)), " to take its control messages out of shared memory"));
     }
-    bell_->Sleep(heard, deadline - SteadyNow());
+    doorbell_->Sleep(heard, deadline - SteadyNow());
   }
 }
 
@@ -217,7 +217,7 @@ absl::Status ShmControlPlane::Flush(Link& link) {
 
 void ShmControlPlane::RingAfterAll() {
   ring_at_.reset();
-  if (!links_[0].writer.IsTaken()) world_->view().rank(kCoordinatorRank).control.RingUnlessPolled();
+  if (!links_[0].writer.IsRead()) world_->view().rank(kCoordinatorRank).control.RingUnlessPolled();
 }
 
 absl::StatusOr<ShmControlPlane::Link*> ShmControlPlane::FlushAll() {
@@ -232,19 +232,19 @@ absl::StatusOr<ShmControlPlane::Link*> ShmControlPlane::FlushAll() {
 void ShmControlPlane::Wait(absl::Time deadline) {
   if (!std::exchange(may_spin_, true) || !Spin(heard_)) {
     const absl::Time start = SteadyNow();
-    for (absl::Time now = start; bell_->Rings() == heard_ && now < deadline; now = SteadyNow()) {
-      bell_->Sleep(heard_, deadline - now);
+    for (absl::Time now = start; doorbell_->Rings() == heard_ && now < deadline; now = SteadyNow()) {
+      doorbell_->Sleep(heard_, deadline - now);
     }
     LearnFromSleep(SteadyNow() - start);
   }
-  heard_ = bell_->Rings();
+  heard_ = doorbell_->Rings();
 }
 
 bool ShmControlPlane::StartPolling() {
   polling_ = true;
   gave_up_ = false;
-  bell_->StartPolling();
-  seen_ = bell_->RingsWhilePolled();
+  doorbell_->StartPolling();
+  seen_ = doorbell_->RingsWhilePolled();
   idle_looks_ = 0;
   return true;
 }
@@ -252,7 +252,7 @@ bool ShmControlPlane::StartPolling() {
 bool ShmControlPlane::KeepPolling() {
   ++idle_looks_;
   gave_up_ = !PauseBetweenLooks();
-  if (!gave_up_) seen_ = bell_->RingsWhilePolled();
+  if (!gave_up_) seen_ = doorbell_->RingsWhilePolled();
   return !gave_up_;
 }
 
@@ -276,8 +276,9 @@ bool ShmControlPlane::PauseBetweenLooks() {
 void ShmControlPlane::StopPolling() {
   polling_ = false;
   if (ring_at_) RingAfterAll();
-  const bool has_rung = bell_->StopPolling(seen_, gave_up_ ? Doorbell::Poller::kNone : Doorbell::Poller::kComesBack);
-  if (has_rung || HasNews()) bell_->Ring();
+  const bool has_rung =
+      doorbell_->StopPolling(seen_, gave_up_ ? Doorbell::Poller::kNone : Doorbell::Poller::kComesBack);
+  if (has_rung || HasNews()) doorbell_->Ring();
 }
 
 bool ShmControlPlane::HasNews() const {
@@ -286,12 +287,12 @@ bool ShmControlPlane::HasNews() const {
 }
 
 bool ShmControlPlane::Spin(uint32_t heard) {
-  if (bell_->Rings() != heard) return true;
+  if (doorbell_->Rings() != heard) return true;
   if (spin_ == absl::ZeroDuration() || !world_->MaySpin()) return false;
   const absl::Duration end = MonotonicTime() + spin_;
   do {
     for (int i = 0; i < kSpinsPerLookAtClock; ++i) {
-      if (bell_->Rings() != heard) return true;
+      if (doorbell_->Rings() != heard) return true;
       CpuRelax();
     }
     // Each rank has a core, but a rank also has a trainer thread, which may just have been woken.

@@ -47,7 +47,7 @@ class FrameWriter {
   bool IsFlushed() const { return sent_ == pending_.size(); }
 
   // Whether the reader has read everything that was moved into the ring.
-  bool IsTaken() const { return ring_->read.load(std::memory_order_seq_cst) == written_; }
+  bool IsRead() const { return ring_->read.load(std::memory_order_seq_cst) == written_; }
 
  private:
   absl::StatusOr<size_t> Room() const;
@@ -75,7 +75,7 @@ class FrameReader {
   bool HasNews() const { return ring_->written.load(std::memory_order_seq_cst) != read_; }
 
  private:
-  absl::Status TakeMessages(std::vector<std::string>& messages);
+  absl::Status PopMessages(std::vector<std::string>& messages);
 
   ShmRingHeader* const ring_;
   uint64_t read_ = 0;
@@ -99,7 +99,7 @@ class ShmControlPlane : public ControlPlane {
   absl::Status Broadcast(absl::string_view payload) override;
   absl::StatusOr<Inbox> Receive() override;
   void Wait(absl::Time deadline) override;
-  void Wake() override { bell_->Ring(); }
+  void Wake() override { doorbell_->Ring(); }
   bool StartPolling() override;
   bool KeepPolling() override;
   void StopPolling() override;
@@ -140,7 +140,7 @@ class ShmControlPlane : public ControlPlane {
   void LearnFromSleep(absl::Duration slept);
 
   const std::shared_ptr<ShmWorld> world_;
-  Doorbell* const bell_;
+  Doorbell* const doorbell_;
   std::vector<Link> links_;  // of the coordinator: one per worker; of a worker: one
   Inbox own_;                // messages of the coordinator to itself
   bool polling_ = false;

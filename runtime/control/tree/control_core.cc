@@ -119,10 +119,10 @@ void ControlCore::OnAccepted(ControlStream* stream) {
 }
 
 void ControlCore::OnPiece(ControlStream* stream, absl::string_view piece) {
-  Guard([&] { TakePiece(stream, piece); });
+  Guard([&] { ReceivePiece(stream, piece); });
 }
 
-void ControlCore::TakePiece(ControlStream* stream, absl::string_view piece) {
+void ControlCore::ReceivePiece(ControlStream* stream, absl::string_view piece) {
   bool is_new_child = false;
   {
     MutexLock lock(&mu_);
@@ -133,7 +133,7 @@ void ControlCore::TakePiece(ControlStream* stream, absl::string_view piece) {
     std::string frame;
     absl::StatusOr<bool> more = state.assembler.Next(&frame);
     for (; more.ok() && *more && !state.ending; more = state.assembler.Next(&frame)) {
-      TakeFrameLocked(state, std::move(frame));
+      ReceiveFrameLocked(state, std::move(frame));
     }
     if (!more.ok()) RefuseLocked(state, more.status());
     is_new_child = state.end == End::kParents && !was_neighbour && state.neighbour.has_value();
@@ -142,15 +142,15 @@ void ControlCore::TakePiece(ControlStream* stream, absl::string_view piece) {
   Publish();
 }
 
-void ControlCore::TakeFrameLocked(StreamState& state, std::string frame) {
-  if (state.neighbour.has_value()) return node_.Take(*state.neighbour, std::move(frame), MonotonicTime());
+void ControlCore::ReceiveFrameLocked(StreamState& state, std::string frame) {
+  if (state.neighbour.has_value()) return node_.Receive(*state.neighbour, std::move(frame), MonotonicTime());
   if (const absl::Status greeted = GreetLocked(state, frame); !greeted.ok()) RefuseLocked(state, greeted);
 }
 
 void ControlCore::RefuseLocked(StreamState& state, const absl::Status& why) {
   if (state.neighbour.has_value()) return node_.Distrust(*state.neighbour, why);
   state.ending = true;
-  state.last_word = why;
+  state.end_status = why;
   if (state.end == End::kChilds) {
     refused_by_parent_ = why;
   } else {
@@ -215,11 +215,11 @@ void ControlCore::OnWritten(ControlStream* stream) {
   Guard([&] { Publish(); });
 }
 
-absl::Status ControlCore::RefusalOf(const absl::Status& last_word) const {
-  if (!last_word.ok() && !absl::IsUnavailable(last_word)) return last_word;
+absl::Status ControlCore::RefusalOf(const absl::Status& end_status) const {
+  if (!end_status.ok() && !absl::IsUnavailable(end_status)) return end_status;
   const Peer& parent = options_.job.peers[options_.job.tree.Parent(options_.job.rank)];
   return absl::UnavailableError(absl::StrCat(ToString(parent), " at ", options_.parent_address,
-                                             " went away before all ranks had connected (", last_word.message(), ")"));
+                                             " went away before all ranks had connected (", end_status.message(), ")"));
 }
 
 // The stream is removed in any case, because the end of the control plane waits for that.
@@ -248,15 +248,15 @@ std::vector<ControlCore::Action> ControlCore::ActionsLocked() {
   actions.reserve(streams_.size());  // before pieces are taken: without memory they would be lost
   for (auto& [stream, state] : streams_) {
     if (state.writing || state.ended) continue;
-    std::string piece = state.greetings.TakePiece();
-    if (piece.empty() && state.neighbour.has_value()) piece = node_.TakePiece(*state.neighbour);
+    std::string piece = state.greetings.PopPiece();
+    if (piece.empty() && state.neighbour.has_value()) piece = node_.PopPiece(*state.neighbour);
     if (piece.empty()) {
       if (!IsToEndLocked(state)) continue;
       state.ended = true;
     } else {
       state.writing = true;
     }
-    actions.push_back({.stream = stream, .piece = std::move(piece), .last_word = state.last_word});
+    actions.push_back({.stream = stream, .piece = std::move(piece), .end_status = state.end_status});
   }
   return actions;
 }
@@ -283,7 +283,7 @@ void ControlCore::Publish() {
   // marked as writing.
   for (Action& action : actions) {
     if (action.piece.empty()) {
-      action.stream->End(action.last_word);
+      action.stream->End(action.end_status);
     } else {
       action.stream->Write(std::move(action.piece));
     }
@@ -329,8 +329,8 @@ absl::Status ControlCore::AwaitStart() {
       failure = refused_by_parent_;
       if (!failure.ok()) break;
       const bool has_parent = !is_root && node_.IsAttached(options_.job.tree.Parent(options_.job.rank));
-      const absl::Duration patience = options_.start_timeout + (has_parent ? kStartGrace : absl::ZeroDuration());
-      const absl::Duration left = begun + patience - MonotonicTime();
+      const absl::Duration timeout = options_.start_timeout + (has_parent ? kStartGrace : absl::ZeroDuration());
+      const absl::Duration left = begun + timeout - MonotonicTime();
       if (left <= absl::ZeroDuration()) {
         failure = LateErrorLocked();
         break;
@@ -392,7 +392,7 @@ bool ControlCore::IsWorthWaitingForLocked(const StreamState& state) const {
   return state.neighbour.has_value() && node_.IsTrusted(*state.neighbour);
 }
 
-void ControlCore::Close(absl::Duration patience) {
+void ControlCore::Close(absl::Duration timeout) {
   Guard([&] {
     {
       MutexLock lock(&mu_);
@@ -402,7 +402,7 @@ void ControlCore::Close(absl::Duration patience) {
     }
     Publish();
   });
-  const absl::Duration end = MonotonicTime() + patience;
+  const absl::Duration end = MonotonicTime() + timeout;
   MutexLock lock(&mu_);
   const auto is_worth_waiting = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return std::any_of(streams_.begin(), streams_.end(), [&](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -511,13 +511,13 @@ void ControlCore::Depart() {
   Publish();
 }
 
-void ControlCore::AnnounceExit(absl::Duration patience) {
+void ControlCore::AnnounceExit(absl::Duration timeout) {
   {
     MutexLock lock(&mu_);
     node_.AnnounceExit();
   }
   Publish();
-  const absl::Duration end = MonotonicTime() + patience;
+  const absl::Duration end = MonotonicTime() + timeout;
   MutexLock lock(&mu_);
   while (!HasSaidAllLocked() && MonotonicTime() < end) state_changed_.WaitFor(&mu_, end - MonotonicTime());
 }

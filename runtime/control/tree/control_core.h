@@ -57,8 +57,8 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
   void Stop();
 
   // Fails the job if this rank has not departed, and announces its departure. Waits until the neighbours have received
-  // that, for `patience` at most, and not for neighbours that cannot receive it. After this call no stream is accepted.
-  void Close(absl::Duration patience);
+  // that, for `timeout` at most, and not for neighbours that cannot receive it. After this call no stream is accepted.
+  void Close(absl::Duration timeout);
   // Waits until all streams have closed. REQUIRES: Close, and they have been cut off.
   void AwaitStreams();
 
@@ -79,8 +79,8 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
   void Fail(const absl::Status& failure);
   absl::Status failure() const;
   void Depart();
-  // Waits until the announcement has been sent to the neighbours that can receive it, for `patience` at most.
-  void AnnounceExit(absl::Duration patience);
+  // Waits until the announcement has been sent to the neighbours that can receive it, for `timeout` at most.
+  void AnnounceExit(absl::Duration timeout);
 
   // Streams make these calls, from their own threads: one call at a time for reads, and one for writes. The calls throw
   // nothing: see RunOutOfMemory.
@@ -104,17 +104,17 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
     FrameQueue greetings = {};             // frames of the handshake; sent before the node's frames
     std::optional<RankId> neighbour = {};  // the rank at the other end, once it has proved that
     absl::Duration begun = {};
-    bool writing = false;         // a piece is under way
-    bool ending = false;          // the stream ends once nothing is left to write
-    bool ended = false;           // End has been called
-    absl::Status last_word = {};  // the reason that is passed to End
+    bool writing = false;          // a piece is under way
+    bool ending = false;           // the stream ends once nothing is left to write
+    bool ended = false;            // End has been called
+    absl::Status end_status = {};  // the reason that is passed to End
   };
   using Streams = std::map<ControlStream*, StreamState>;
   // A call to a stream that is made without the lock.
   struct Action {
     ControlStream* stream;
     std::string piece;  // to write; empty: end
-    absl::Status last_word;
+    absl::Status end_status;
   };
 
   // Runs `call`, which may run out of memory.
@@ -123,17 +123,17 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
   void FailAloneLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Accepts the stream. Errors: why it does not.
   absl::Status Accept(ControlStream* stream);
-  void TakePiece(ControlStream* stream, absl::string_view piece);
+  void ReceivePiece(ControlStream* stream, absl::string_view piece);
   absl::StatusOr<StreamState> NewStream(End end) const;
   // Why no further stream is accepted.
   absl::Status CheckRoomLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RefuseLocked(StreamState& state, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void TakeFrameLocked(StreamState& state, std::string frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ReceiveFrameLocked(StreamState& state, std::string frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status GreetLocked(StreamState& state, absl::string_view frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status WelcomeLocked(StreamState& state, const HelloFrame& hello) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void BecomeNeighbourLocked(StreamState& state, RankId neighbour) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Translates the end of the stream to the parent, for a rank that has not become its child.
-  absl::Status RefusalOf(const absl::Status& last_word) const;
+  absl::Status RefusalOf(const absl::Status& end_status) const;
   bool IsToEndLocked(const StreamState& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsWorthWaitingForLocked(const StreamState& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether everything has been sent to the neighbours that can receive it.

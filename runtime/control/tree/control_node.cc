@@ -24,20 +24,20 @@ absl::Status Misplaced(absl::string_view frame) {
 
 }  // namespace
 
-void EventRelay::TakeFromBelow(const std::vector<RankEvent>& events, FlightTime now) {
-  if (options_.rank == kCoordinatorRank) return TakeFromAbove(events, now);
+void EventRelay::ReceiveFromChild(const std::vector<RankEvent>& events, FlightTime now) {
+  if (options_.rank == kCoordinatorRank) return ReceiveFromParent(events, now);
   // The event comes back from rank 0, and is recorded then.
   for (const RankEvent& event : events) up_.push_back({.event = event, .at = now});
 }
 
-void EventRelay::TakeFromAbove(const std::vector<RankEvent>& events, FlightTime now) {
+void EventRelay::ReceiveFromParent(const std::vector<RankEvent>& events, FlightTime now) {
   for (const RankEvent& event : events) {
-    Note(event, now);
+    Record(event, now);
     down_.push_back({.event = event, .at = now});
   }
 }
 
-void EventRelay::Note(const RankEvent& event, FlightTime now) {
+void EventRelay::Record(const RankEvent& event, FlightTime now) {
   // Ranks of this host write to recorders that all of them can read.
   const bool is_remote = options_.peers[event.rank].host != options_.peers[options_.rank].host;
   if (options_.flights == nullptr || !is_remote) return;
@@ -58,7 +58,7 @@ void EventRelay::LookAtOwn(FlightTime now) {
   (options_.rank == kCoordinatorRank ? down_ : up_).push_back({.event = event, .at = now});
 }
 
-std::vector<RankEvent> EventRelay::TakeAged(std::vector<Timed>& events, FlightTime now) {
+std::vector<RankEvent> EventRelay::PopAged(std::vector<Timed>& events, FlightTime now) {
   std::vector<RankEvent> aged;
   for (Timed& timed : std::exchange(events, {})) {
     timed.event.age += now - timed.at;
@@ -69,7 +69,7 @@ std::vector<RankEvent> EventRelay::TakeAged(std::vector<Timed>& events, FlightTi
 
 EventRelay::News EventRelay::Take(FlightTime now) {
   LookAtOwn(now);
-  return {.up = TakeAged(up_, now), .down = TakeAged(down_, now)};
+  return {.up = PopAged(up_, now), .down = PopAged(down_, now)};
 }
 
 ControlNode::ControlNode(Options options)
@@ -79,14 +79,14 @@ ControlNode::ControlNode(Options options)
                .standstill = options_.heartbeat,
                .flights = options_.flights}),
       arrived_(options_.tree.size) {
-  NoteArrival({options_.rank});
+  RecordArrival({options_.rank});
 }
 
 void ControlNode::Attach(RankId neighbour, absl::Duration now) {
   RONDA_CHECK(!IsAttached(neighbour));
   links_[neighbour].last_heard = now;
   if (!failure_.ok()) SendTo(neighbour, std::make_shared<const std::string>(Encode(FailureFrame{failure_})));
-  if (!IsParent(neighbour)) return NoteArrival({neighbour});
+  if (!IsParent(neighbour)) return RecordArrival({neighbour});
   // The parent knows itself that this rank has arrived.
   ArrivalFrame arrival;
   for (RankId rank = options_.rank + 1; rank < options_.tree.size; ++rank) {
@@ -95,7 +95,7 @@ void ControlNode::Attach(RankId neighbour, absl::Duration now) {
   if (!arrival.ranks.empty()) SendUp(arrival);
 }
 
-void ControlNode::NoteArrival(const std::vector<RankId>& ranks) {
+void ControlNode::RecordArrival(const std::vector<RankId>& ranks) {
   for (const RankId rank : ranks) {
     if (!arrived_[rank]) ++arrivals_;
     arrived_[rank] = true;
@@ -138,15 +138,15 @@ void ControlNode::PassDown(const FrameBytes& frame) {
   }
 }
 
-std::string ControlNode::TakePiece(RankId neighbour) {
+std::string ControlNode::PopPiece(RankId neighbour) {
   Link& link = links_.at(neighbour);
   if (IsParent(neighbour) && link.queue.empty() && !reports_.empty()) {
     SendUp(ReportsFrame{.reports = reports_.Take(kReportFrameBytes)});
   }
-  return link.queue.TakePiece();
+  return link.queue.PopPiece();
 }
 
-void ControlNode::Take(RankId neighbour, std::string frame, absl::Duration now) {
+void ControlNode::Receive(RankId neighbour, std::string frame, absl::Duration now) {
   Link& link = links_.at(neighbour);
   link.last_heard = now;
   if (link.distrusted) return;
@@ -185,7 +185,7 @@ absl::Status ControlNode::CheckFromParent(RankId neighbour) const {
 
 absl::Status ControlNode::On(RankId neighbour, const ArrivalFrame& frame, const FrameBytes&) {
   RONDA_RETURN_IF_ERROR(CheckBelow(neighbour, frame.ranks));
-  NoteArrival(frame.ranks);
+  RecordArrival(frame.ranks);
   return absl::OkStatus();
 }
 
@@ -242,9 +242,9 @@ absl::Status ControlNode::On(RankId neighbour, const ExitFrame&, const FrameByte
 
 absl::Status ControlNode::On(RankId neighbour, const HeartbeatFrame& frame, const FrameBytes&) {
   if (IsParent(neighbour)) {
-    events_.TakeFromAbove(frame.events, FlightNow());
+    events_.ReceiveFromParent(frame.events, FlightNow());
   } else {
-    events_.TakeFromBelow(frame.events, FlightNow());
+    events_.ReceiveFromChild(frame.events, FlightNow());
   }
   return absl::OkStatus();
 }

@@ -70,8 +70,8 @@ class EventRelay {
   explicit EventRelay(Options options) : options_(std::move(options)) {}
 
   // Process events that have come from a child, and from the parent.
-  void TakeFromBelow(const std::vector<RankEvent>& events, FlightTime now);
-  void TakeFromAbove(const std::vector<RankEvent>& events, FlightTime now);
+  void ReceiveFromChild(const std::vector<RankEvent>& events, FlightTime now);
+  void ReceiveFromParent(const std::vector<RankEvent>& events, FlightTime now);
 
   // The events to send since the last call: to the parent, and the same to all children.
   struct News {
@@ -86,9 +86,9 @@ class EventRelay {
     FlightTime at;
   };
 
-  static std::vector<RankEvent> TakeAged(std::vector<Timed>& events, FlightTime now);
+  static std::vector<RankEvent> PopAged(std::vector<Timed>& events, FlightTime now);
   void LookAtOwn(FlightTime now);
-  void Note(const RankEvent& event, FlightTime now);
+  void Record(const RankEvent& event, FlightTime now);
 
   const Options options_;
   std::optional<FlightTime> last_told_;  // the time of this rank's event that was last sent
@@ -123,7 +123,7 @@ class ControlNode {
   // REQUIRES: Attach has been called once for `neighbour`, before all other calls.
   void Attach(RankId neighbour, absl::Duration now);
   bool IsAttached(RankId neighbour) const { return links_.contains(neighbour); }
-  void Take(RankId neighbour, std::string frame, absl::Duration now);
+  void Receive(RankId neighbour, std::string frame, absl::Duration now);
   // The neighbour's frames can no longer be understood, because of `damage`.
   void Distrust(RankId neighbour, const absl::Status& damage);
   // The neighbour's stream has ended.
@@ -134,7 +134,7 @@ class ControlNode {
   bool IsTrusted(RankId neighbour) const { return !links_.at(neighbour).lost && !links_.at(neighbour).distrusted; }
 
   // The next bytes to send to a neighbour; empty if nothing is to be sent.
-  std::string TakePiece(RankId neighbour);
+  std::string PopPiece(RankId neighbour);
   // Whether some bytes of frames for the neighbour have not been taken yet.
   bool HasToSay(RankId neighbour) const { return !links_.at(neighbour).queue.empty(); }
 
@@ -194,7 +194,7 @@ class ControlNode {
 
   absl::Status CheckBelow(RankId neighbour, const std::vector<RankId>& ranks) const;
   absl::Status CheckFromParent(RankId neighbour) const;
-  void NoteArrival(const std::vector<RankId>& ranks);
+  void RecordArrival(const std::vector<RankId>& ranks);
   void Start();
   // `failure` cuts this rank off from `neighbour`.
   void GiveUp(RankId neighbour, const absl::Status& failure);

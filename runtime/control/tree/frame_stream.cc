@@ -24,7 +24,7 @@ size_t ReadHeader(absl::string_view bytes) {
 
 }  // namespace
 
-std::string FrameQueue::TakePiece() {
+std::string FrameQueue::PopPiece() {
   std::string piece;
   while (!frames_.empty() && piece.size() + kFrameHeaderBytes < kControlPieceBytes) {
     const std::string& frame = *frames_.front();

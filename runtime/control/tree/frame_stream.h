@@ -55,7 +55,7 @@ class FrameQueue {
   bool empty() const { return frames_.empty(); }
 
   // The next kControlPieceBytes, or as many bytes as are queued.
-  std::string TakePiece();
+  std::string PopPiece();
 
   // Removes all frames except one that has been taken in part.
   void DropUnbegun();

@@ -40,7 +40,7 @@ absl::StatusOr<std::byte*> DeviceAdasumOps::Allocate(const Need& need) {
 absl::Status DeviceAdasumOps::Grow(ResultData& block, size_t bytes, absl::string_view purpose) {
   if (block != nullptr && block.get_deleter().bytes >= bytes) return absl::OkStatus();
   block.reset();
-  RONDA_ASSIGN_OR_RETURN(block, options_.blocks->Take(bytes, purpose));
+  RONDA_ASSIGN_OR_RETURN(block, options_.blocks->Acquire(bytes, purpose));
   return absl::OkStatus();
 }
 

@@ -26,12 +26,12 @@ size_t BlockBytes(size_t bytes) {
 
 // An error of the device fails the job soon; until then the block may be used.
 bool DeviceBlocks::IsUsable(Idle& block) {
-  NoteAll(block.readers);
+  RecordPoints(block.readers);
   std::erase_if(block.readers.points, [](const auto& point) { return point->done().value_or(true); });
   return block.readers.AreNoted() && block.readers.points.empty();
 }
 
-absl::StatusOr<ResultData> DeviceBlocks::Take(size_t bytes, absl::string_view purpose) {
+absl::StatusOr<ResultData> DeviceBlocks::Acquire(size_t bytes, absl::string_view purpose) {
   const size_t size = BlockBytes(bytes);
   {
     MutexLock lock(&mu_);
@@ -87,7 +87,7 @@ ResultData DeviceBlocks::HandOutLocked(DeviceMemory block) {
   return ResultData(data, {.blocks = shared_from_this(), .bytes = size});
 }
 
-absl::StatusOr<std::unique_ptr<DeviceEvent>> DeviceBlocks::Note(StreamHandle stream) {
+absl::StatusOr<std::unique_ptr<DeviceEvent>> DeviceBlocks::RecordPoint(StreamHandle stream) {
   RONDA_RETURN_IF_ERROR(IdOfStream(*device_, stream, "give its memory back before or after the capture").status());
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, device_->NewEvent());
   RONDA_RETURN_IF_ERROR(event->Record(stream));
@@ -96,15 +96,15 @@ absl::StatusOr<std::unique_ptr<DeviceEvent>> DeviceBlocks::Note(StreamHandle str
 
 // A stream that is being captured, or that was destroyed although it must not be, cannot be asked how far it is. Its
 // block stays unused until the stream can be asked.
-void DeviceBlocks::NoteAll(Readers& readers) {
+void DeviceBlocks::RecordPoints(Readers& readers) {
   std::erase_if(readers.streams, [&](StreamHandle stream) {
-    absl::StatusOr<std::unique_ptr<DeviceEvent>> point = Note(stream);
+    absl::StatusOr<std::unique_ptr<DeviceEvent>> point = RecordPoint(stream);
     if (point.ok()) readers.points.push_back(*std::move(point));
     return point.ok();
   });
 }
 
-void DeviceBlocks::NoteReader(const std::byte* data, StreamHandle stream) {
+void DeviceBlocks::AddReader(const std::byte* data, StreamHandle stream) {
   MutexLock lock(&mu_);
   const auto found = taken_.find(data);
   if (found == taken_.end()) return;
@@ -112,8 +112,8 @@ void DeviceBlocks::NoteReader(const std::byte* data, StreamHandle stream) {
   if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
 }
 
-absl::Status DeviceBlocks::NoteLastRead(const std::byte* data, StreamHandle stream) {
-  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> point, Note(stream));
+absl::Status DeviceBlocks::RecordLastRead(const std::byte* data, StreamHandle stream) {
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> point, RecordPoint(stream));
   MutexLock lock(&mu_);
   const auto found = taken_.find(data);
   if (found == taken_.end()) return absl::OkStatus();
@@ -130,7 +130,7 @@ void DeviceBlocks::Release(std::byte* data, size_t bytes) {
   Idle block = {
       .memory = std::move(found->second.memory), .since = clock_->Now(), .readers = std::move(found->second.readers)};
   taken_.erase(found);
-  NoteAll(block.readers);
+  RecordPoints(block.readers);
   taken_bytes_ -= bytes;
   idle_[bytes].push_back(std::move(block));
   idle_bytes_ += bytes;

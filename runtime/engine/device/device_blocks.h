@@ -28,7 +28,7 @@ namespace ronda {
 // blocks are freed.
 //
 // Work on the rank's one stream writes the blocks; so what that stream still does on a returned block comes before its
-// next use. Other streams that read a block are recorded (NoteReader): the block is used again after the device has
+// next use. Other streams that read a block are recorded (AddReader): the block is used again after the device has
 // done all work that they had when the block came back. No thread waits for that. Streams that are not recorded must
 // have ended their work by then.
 //
@@ -41,15 +41,15 @@ class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
   }
 
   // Errors: RESOURCE_EXHAUSTED that names the purpose.
-  absl::StatusOr<ResultData> Take(size_t bytes, absl::string_view purpose);
+  absl::StatusOr<ResultData> Acquire(size_t bytes, absl::string_view purpose);
 
   // Until the block at `data` comes back, `stream` may get work that reads it. The stream lives until then.
-  void NoteReader(const std::byte* data, StreamHandle stream);
+  void AddReader(const std::byte* data, StreamHandle stream);
 
   // By now `stream` has got all its work on the block at `data`.
   // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL (the driver's). After an error nothing has
   // changed.
-  absl::Status NoteLastRead(const std::byte* data, StreamHandle stream);
+  absl::Status RecordLastRead(const std::byte* data, StreamHandle stream);
 
   // Takes back the memory of a result.
   void Release(std::byte* data, size_t bytes);
@@ -77,9 +77,9 @@ class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
       : device_(std::move(device)), kind_(kind), clock_(clock) {}
 
   // A point behind all work that `stream` has.
-  absl::StatusOr<std::unique_ptr<DeviceEvent>> Note(StreamHandle stream);
+  absl::StatusOr<std::unique_ptr<DeviceEvent>> RecordPoint(StreamHandle stream);
   // Replaces streams by points behind their work, for all streams that can be asked.
-  void NoteAll(Readers& readers);
+  void RecordPoints(Readers& readers);
   // Whether no stream reads the block any more.
   bool IsUsable(Idle& block);
 

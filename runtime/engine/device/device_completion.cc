@@ -45,7 +45,7 @@ bool DeviceCompletion::WaitUntil(absl::Duration deadline) {
   while (!done() && MonotonicTime() < spins_until) {
   }
   if (is_settled()) return true;
-  const Waiter waiter(options_.attention.get());
+  const Waiter waiter(options_.waiters.get());
   MutexLock lock(&mu_);
   while (!settled_.load(std::memory_order_acquire)) {
     const absl::Duration left = deadline - MonotonicTime();
@@ -97,7 +97,7 @@ void DeviceCompletion::SettleAs(absl::FunctionRef<absl::Status()> outcome) {
   for (CallbackThread::Callback& callback : callbacks) {
     callback.status = status_.ok() ? absl::OkStatus() : AboutTensor(*callback.tensor, status_);
   }
-  if (!callbacks.empty() && options_.progress != nullptr) options_.progress->NoteLearned();
+  if (!callbacks.empty() && options_.progress != nullptr) options_.progress->RecordLearned();
   options_.callbacks->Post(std::move(callbacks));
 }
 

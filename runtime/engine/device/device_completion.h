@@ -21,7 +21,7 @@
 #include "runtime/collectives/communicator.h"
 #include "runtime/cuda/device.h"
 #include "runtime/engine/callback_thread.h"
-#include "runtime/engine/device/attention.h"
+#include "runtime/engine/device/device_waiters.h"
 #include "runtime/engine/device/rank_device.h"
 #include "runtime/engine/progress_engine.h"
 
@@ -53,7 +53,7 @@ class DeviceCompletion {
     // not done. nullptr: no such function. It is called under the completion's lock, and not after the completion is
     // settled: the thread that ends the job or the transport settles the completion first.
     std::shared_ptr<const std::function<absl::Status()>> failure;
-    std::shared_ptr<Attention> attention;  // may be null
+    std::shared_ptr<DeviceWaiters> waiters;  // may be null
   };
 
   explicit DeviceCompletion(Options options) : options_(std::move(options)) {}

@@ -67,7 +67,7 @@ absl::StatusOr<Agreement> AgreeWithAll(Communicator& host, const CallInfo& info,
   return agreement;
 }
 
-constexpr absl::Duration kNap = absl::Microseconds(100);
+constexpr absl::Duration kPollInterval = absl::Microseconds(100);
 
 }  // namespace
 
@@ -75,7 +75,7 @@ DeviceLane::DeviceLane(Options options)
     : device_(std::move(options.device)),
       callbacks_(std::move(options.callbacks)),
       progress_(std::move(options.progress)),
-      attention_(options.watch.attention),
+      waiters_(options.watch.waiters),
       stream_(std::move(options.stream)),
       blocks_(DeviceBlocks::Create(device_, RONDA_CUDA_DEVICE_MEMORY)),
       pinned_(DeviceBlocks::Create(device_, RONDA_CUDA_PINNED_HOST_MEMORY)),
@@ -110,7 +110,7 @@ absl::Status DeviceLane::Begin(const Operation& operation, absl::Span<const Read
                                                                             .callbacks = callbacks_,
                                                                             .progress = progress_,
                                                                             .failure = failure_,
-                                                                            .attention = attention_});
+                                                                            .waiters = waiters_});
   watch_->Watch(launching_);
   timer_->Begin();
   for (const ReadyPoint* point : points) RONDA_RETURN_IF_ERROR(point->OrderBefore(stream_->handle()));
@@ -118,7 +118,7 @@ absl::Status DeviceLane::Begin(const Operation& operation, absl::Span<const Read
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<DeviceEvent>> DeviceLane::NoteEnd() {
+absl::StatusOr<std::unique_ptr<DeviceEvent>> DeviceLane::RecordEnd() {
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, device_->NewEvent());
   RONDA_RETURN_IF_ERROR(event->Record(stream_->handle()));
   return event;
@@ -126,16 +126,16 @@ absl::StatusOr<std::unique_ptr<DeviceEvent>> DeviceLane::NoteEnd() {
 
 absl::StatusOr<std::shared_ptr<DeviceCompletion>> DeviceLane::Finish() {
   launching_->set_timing(timer_->Take());
-  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, NoteEnd());
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, RecordEnd());
   launching_->Launch(std::move(event));
-  watch_->NoteLaunch();
+  watch_->RecordLaunch();
   return std::move(launching_);
 }
 
 void DeviceLane::Drop() {
   launching_->Withdraw();
   launching_.reset();
-  watch_->NoteLaunch();
+  watch_->RecordLaunch();
 }
 
 void DeviceLane::Draw(DeviceCompletion& completion) {
@@ -157,27 +157,27 @@ void DeviceLane::Close(const absl::Status& status) {
 
 // The work under way when the job failed has been ended by then, unless it waits for the trainer's work.
 absl::Status DeviceLane::AwaitEnd() {
-  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, NoteEnd());
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, RecordEnd());
   const absl::Duration begin = MonotonicTime();
   while (true) {
     RONDA_ASSIGN_OR_RETURN(const bool is_done, end->done());
     if (is_done) return absl::OkStatus();
-    if (MonotonicTime() - begin > device_->patience()) {
+    if (MonotonicTime() - begin > device_->timeout()) {
       return absl::DeadlineExceededError(
           absl::StrCat("the job has failed, and what the device was given does not end within ",
-                       absl::FormatDuration(device_->patience())));
+                       absl::FormatDuration(device_->timeout())));
     }
-    absl::SleepFor(kNap);
+    absl::SleepFor(kPollInterval);
   }
 }
 
 absl::StatusOr<ResultData> DeviceLane::Allocate(const TensorRequest& request, size_t bytes) {
-  return blocks_->Take(bytes, absl::StrCat("what ", Name(request.op), " '", request.name, "' returns"));
+  return blocks_->Acquire(bytes, absl::StrCat("what ", Name(request.op), " '", request.name, "' returns"));
 }
 
 absl::StatusOr<ResultData> DeviceLane::AllocateZeros(absl::string_view tensor, size_t bytes) {
   RONDA_ASSIGN_OR_RETURN(ResultData data,
-                         blocks_->Take(bytes, absl::StrCat("error feedback of tensor '", tensor, "'")));
+                         blocks_->Acquire(bytes, absl::StrCat("error feedback of tensor '", tensor, "'")));
   RONDA_RETURN_IF_ERROR(Zero(data.get(), bytes));
   return data;
 }
@@ -199,8 +199,8 @@ absl::Status DeviceLane::PrepareOverflow(size_t tensors) {
   constexpr absl::string_view kPurpose = "overflow detection";
   flags_.reset();
   delivered_.reset();
-  RONDA_ASSIGN_OR_RETURN(flags_, blocks_->Take(tensors, kPurpose));
-  RONDA_ASSIGN_OR_RETURN(delivered_, pinned_->Take(tensors, kPurpose));
+  RONDA_ASSIGN_OR_RETURN(flags_, blocks_->Acquire(tensors, kPurpose));
+  RONDA_ASSIGN_OR_RETURN(delivered_, pinned_->Acquire(tensors, kPurpose));
   return absl::OkStatus();
 }
 

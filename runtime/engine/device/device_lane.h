@@ -94,7 +94,7 @@ class DeviceLane : public DataPlane {
 
   absl::Status Zero(void* memory, size_t bytes);
   // A point behind all work on the stream.
-  absl::StatusOr<std::unique_ptr<DeviceEvent>> NoteEnd();
+  absl::StatusOr<std::unique_ptr<DeviceEvent>> RecordEnd();
   // Errors: DEADLINE_EXCEEDED if the stream does not end its work; the device's.
   absl::Status AwaitEnd();
   void Draw(DeviceCompletion& completion);
@@ -102,7 +102,7 @@ class DeviceLane : public DataPlane {
   const std::shared_ptr<Device> device_;
   const std::shared_ptr<CallbackThread> callbacks_;
   const std::shared_ptr<ProgressEngine> progress_;
-  const std::shared_ptr<Attention> attention_;
+  const std::shared_ptr<DeviceWaiters> waiters_;
   const std::unique_ptr<DeviceStream> stream_;
   const std::shared_ptr<DeviceBlocks> blocks_;  // of the device
   const std::shared_ptr<DeviceBlocks> pinned_;

@@ -18,10 +18,10 @@ namespace ronda {
 namespace {
 
 constexpr absl::Duration kSpin = absl::Microseconds(20);
-constexpr absl::Duration kShortestNap = absl::Microseconds(20);
-constexpr absl::Duration kLongestNap = absl::Microseconds(100);
+constexpr absl::Duration kShortestSleep = absl::Microseconds(20);
+constexpr absl::Duration kLongestSleep = absl::Microseconds(100);
 // The sleep between two polls if no thread waits for the device.
-constexpr absl::Duration kIdleNap = absl::Milliseconds(1);
+constexpr absl::Duration kIdleSleep = absl::Milliseconds(1);
 // Failures are looked for less often than the device is polled.
 constexpr absl::Duration kCheckPeriod = absl::Milliseconds(1);
 
@@ -52,7 +52,7 @@ void DeviceWatch::Watch(std::shared_ptr<DeviceCompletion> completion) {
   completion->Settle(stopped);
 }
 
-void DeviceWatch::NoteLaunch() {
+void DeviceWatch::RecordLaunch() {
   {
     MutexLock lock(&mu_);
     // The thread waits for another bucket, or has finished this one.
@@ -73,7 +73,7 @@ void DeviceWatch::Stop(const absl::Status& status) {
   }
   SettleAll(status);
   changed_.NotifyAll();
-  options_.attention->Ring();
+  options_.waiters->Ring();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -137,8 +137,8 @@ absl::Status DeviceWatch::Await(Phase phase, DeviceCompletion& completion) {
       RONDA_RETURN_IF_ERROR(Check(phase, completion, waited, checked));
       checked = waited;
     }
-    const bool spins = phase == Phase::kDevice && waited < kSpin && options_.attention->is_wanted();
-    if (!spins) Nap(phase, completion, waited);
+    const bool spins = phase == Phase::kDevice && waited < kSpin && options_.waiters->is_wanted();
+    if (!spins) Sleep(phase, completion, waited);
   }
   return absl::OkStatus();
 }
@@ -148,11 +148,11 @@ bool DeviceWatch::IsOver(Phase phase, DeviceCompletion& completion) {
   return completion.launching() != DeviceCompletion::Launching::kUnderWay;
 }
 
-void DeviceWatch::Nap(Phase phase, const DeviceCompletion& completion, absl::Duration waited) {
+void DeviceWatch::Sleep(Phase phase, const DeviceCompletion& completion, absl::Duration waited) {
   if (phase == Phase::kDevice) {
     if (!stopped().ok()) return;
-    Attention& attention = *options_.attention;
-    return attention.Nap(attention.is_wanted() ? std::clamp(waited / 4, kShortestNap, kLongestNap) : kIdleNap);
+    DeviceWaiters& waiters = *options_.waiters;
+    return waiters.Sleep(waiters.is_wanted() ? std::clamp(waited / 4, kShortestSleep, kLongestSleep) : kIdleSleep);
   }
   MutexLock lock(&mu_);
   if (!stopped_.ok()) return;

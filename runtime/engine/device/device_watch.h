@@ -50,7 +50,7 @@ class DeviceWatch {
     // Called for a bucket that the device has carried out, before any other thread is notified; may be nullptr.
     std::function<void(DeviceCompletion&)> carried_out;
     std::function<void()> idle;  // everything has been settled
-    std::shared_ptr<Attention> attention = std::make_shared<Attention>();
+    std::shared_ptr<DeviceWaiters> waiters = std::make_shared<DeviceWaiters>();
   };
 
   // Errors: RESOURCE_EXHAUSTED if the system has no thread to give.
@@ -62,7 +62,7 @@ class DeviceWatch {
   void Watch(std::shared_ptr<DeviceCompletion> completion);
 
   // The last watched bucket has been launched or withdrawn.
-  void NoteLaunch();
+  void RecordLaunch();
 
   // Whether everything has been settled.
   bool idle() const;
@@ -98,7 +98,7 @@ class DeviceWatch {
   void SettleAll(const absl::Status& status);
   void EndAll(const absl::Status& status);
   std::string Report(Phase phase, const DeviceCompletion& completion) const;
-  void Nap(Phase phase, const DeviceCompletion& completion, absl::Duration waited);
+  void Sleep(Phase phase, const DeviceCompletion& completion, absl::Duration waited);
   absl::Status stopped() const;
 
   const Options options_;

@@ -22,15 +22,16 @@ absl::Status NotNow(const absl::Status& status) { return absl::FailedPreconditio
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const ReadyPoint>> ReadyPoint::Note(const std::shared_ptr<Device>& device,
-                                                                   StreamHandle stream, std::atomic<uint64_t>* noted) {
+absl::StatusOr<std::shared_ptr<const ReadyPoint>> ReadyPoint::Record(const std::shared_ptr<Device>& device,
+                                                                     StreamHandle stream,
+                                                                     std::atomic<uint64_t>* recorded) {
   const Device::Current current(device.get());
   RONDA_ASSIGN_OR_RETURN(const uint64_t id, IdOfStream(*device, stream, "submit it before or after the capture"));
   // A thread that reads this number sees the recordings of all points that have been counted.
-  std::shared_ptr<ReadyPoint> point(new ReadyPoint(device, id, noted->load(std::memory_order_acquire)));
+  std::shared_ptr<ReadyPoint> point(new ReadyPoint(device, id, recorded->load(std::memory_order_acquire)));
   RONDA_ASSIGN_OR_RETURN(point->event_, device->NewEvent());
   RONDA_RETURN_IF_ERROR(point->event_->Record(stream));
-  point->complete_ = noted->fetch_add(1, std::memory_order_acq_rel) + 1;
+  point->complete_ = recorded->fetch_add(1, std::memory_order_acq_rel) + 1;
   return point;
 }
 
@@ -73,7 +74,7 @@ absl::StatusOr<std::vector<RankDevice::Ready>> RankDevice::Admit(absl::Span<cons
     // A second point on the same stream would add nothing, because nothing was put there since the last point.
     absl::StatusOr<Ready> point = last != nullptr && last_stream == submission.stream
                                       ? *last
-                                      : ReadyPoint::Note(*device, submission.stream, &points_noted_);
+                                      : ReadyPoint::Record(*device, submission.stream, &points_recorded_);
     if (!point.ok()) return AboutTensor(submission.request.name, point.status());
     points[i] = *std::move(point);
     last = &points[i];
@@ -126,7 +127,7 @@ absl::StatusOr<std::shared_ptr<Device>> RankDevice::CheckBuffer(const void* buff
     return absl::InvalidArgumentError(
         "it is said to be in the memory of a GPU, but a buffer of it is in the host's: say so, or pass the GPU's");
   }
-  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Device> device, Take(**plugin, ordinal));
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Device> device, Open(**plugin, ordinal));
   if (device->ordinal() == ordinal) {
     const MutexLock lock(&mu_);
     if (known_.size() == kMostKnown) known_.clear();
@@ -153,14 +154,14 @@ absl::StatusOr<std::shared_ptr<Device>> RankDevice::Get() {
   }
   int count = 0;
   plugin->device_count(&count);
-  return Take(*plugin, count == 0 ? 0 : hint_ % count);
+  return Open(*plugin, count == 0 ? 0 : hint_ % count);
 }
 
-absl::StatusOr<std::shared_ptr<Device>> RankDevice::Take(const ronda_cuda_plugin& plugin, int ordinal) {
+absl::StatusOr<std::shared_ptr<Device>> RankDevice::Open(const ronda_cuda_plugin& plugin, int ordinal) {
   MutexLock lock(&mu_);
   if (device_ == nullptr) {
     RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Device> device, Device::Open(&plugin, ordinal));
-    device->set_patience(patience_);
+    device->set_timeout(timeout_);
     device_ = std::move(device);
   }
   return device_;

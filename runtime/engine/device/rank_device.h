@@ -30,10 +30,10 @@ namespace ronda {
 // how many points had been recorded before it was begun, and before it was complete.
 class ReadyPoint {
  public:
-  // Records how far `stream` has come. `noted` counts the points that are compared with each other.
+  // Records how far `stream` has come. `recorded` counts the points that are compared with each other.
   // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL (the driver's).
-  static absl::StatusOr<std::shared_ptr<const ReadyPoint>> Note(const std::shared_ptr<Device>& device,
-                                                                StreamHandle stream, std::atomic<uint64_t>* noted);
+  static absl::StatusOr<std::shared_ptr<const ReadyPoint>> Record(const std::shared_ptr<Device>& device,
+                                                                  StreamHandle stream, std::atomic<uint64_t>* recorded);
 
   // Whether a stream that waits for this point need not wait for `other`.
   bool Covers(const ReadyPoint& other) const {
@@ -100,9 +100,9 @@ class WaitingStream {
 class RankDevice {
  public:
   // `hint`, modulo the number of devices, is the device for a rank that has no tensor on a device when other ranks
-  // have. `support` may be nullptr. `patience` is passed to the device.
-  RankDevice(std::shared_ptr<DeviceSupport> support, int hint, absl::Duration patience = Device::kPatience)
-      : support_(std::move(support)), hint_(hint), patience_(patience) {}
+  // have. `support` may be nullptr. `timeout` is passed to the device.
+  RankDevice(std::shared_ptr<DeviceSupport> support, int hint, absl::Duration timeout = Device::kTimeout)
+      : support_(std::move(support)), hint_(hint), timeout_(timeout) {}
 
   using Ready = std::shared_ptr<const ReadyPoint>;
 
@@ -130,7 +130,7 @@ class RankDevice {
 
  private:
   // Makes the device with this number this rank's.
-  absl::StatusOr<std::shared_ptr<Device>> Take(const ronda_cuda_plugin& plugin, int ordinal);
+  absl::StatusOr<std::shared_ptr<Device>> Open(const ronda_cuda_plugin& plugin, int ordinal);
   absl::StatusOr<std::shared_ptr<Device>> CheckBuffers(const Submission& submission);
   // The device. Checks that `buffer` is in its memory.
   absl::StatusOr<std::shared_ptr<Device>> CheckBuffer(const void* buffer);
@@ -141,8 +141,8 @@ class RankDevice {
 
   const std::shared_ptr<DeviceSupport> support_;
   const int hint_;
-  const absl::Duration patience_;
-  std::atomic<uint64_t> points_noted_{0};
+  const absl::Duration timeout_;
+  std::atomic<uint64_t> points_recorded_{0};
   mutable Mutex mu_;
   std::shared_ptr<Device> device_ ABSL_GUARDED_BY(mu_);
   std::unordered_set<const void*> known_ ABSL_GUARDED_BY(mu_);  // buffers on device_

@@ -13,7 +13,7 @@ namespace ronda {
 namespace {
 
 // If the launcher is stopped for a while (Ctrl+Z), it must not lose its members on other hosts.
-constexpr absl::Duration kLeastPatience = absl::Seconds(60);
+constexpr absl::Duration kMinTimeout = absl::Seconds(60);
 
 absl::Duration PeriodOf(absl::Duration timeout) {
   if (timeout == absl::InfiniteDuration()) return timeout;
@@ -60,8 +60,8 @@ void AgentHost::OnHello(const AgentPart::Hello& hello) {
                      " has no address by which other hosts could reach it: name an interface with "
                      "--network-interfaces"));
   }
-  const absl::Duration patience = std::max(kLeastPatience, options_.heartbeat_timeout);
-  agent_->TakeMembers(options_.variables, options_.job_id, {.period = period_, .patience = patience});
+  const absl::Duration timeout = std::max(kMinTimeout, options_.heartbeat_timeout);
+  agent_->StartMembers(options_.variables, options_.job_id, {.period = period_, .timeout = timeout});
   last_heard_ = next_sign_ = supervision_.clock->Now();
   if (period_ == absl::InfiniteDuration()) next_sign_ = absl::InfiniteFuture();
 }

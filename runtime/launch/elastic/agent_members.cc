@@ -55,10 +55,10 @@ AgentMembers::AgentMembers(Options options, MemberSupervision supervision)
       next_sign_(now()) {}
 
 void AgentMembers::Begin() {
-  for (const AgentMessage& message : options_.first_messages) Take(message);
+  for (const AgentMessage& message : options_.first_messages) Receive(message);
 }
 
-void AgentMembers::Take(const AgentMessage& message) {
+void AgentMembers::Receive(const AgentMessage& message) {
   last_heard_ = now();
   const int member = static_cast<int>(message.number(0));
   if (message.kind == Kind::kMember) {
@@ -84,7 +84,7 @@ void AgentMembers::OnTime() {
   if (is_forsaken_ || now() < next_sign_) return;
   next_sign_ = now() + options_.signs.period;
   options_.send({.kind = Kind::kAlive, .numbers = {}, .texts = {}});
-  if (is_over_ || now() - last_heard_ < options_.signs.patience) return;
+  if (is_over_ || now() - last_heard_ < options_.signs.timeout) return;
   is_over_ = is_forsaken_ = true;
   supervision_.end(1, "the launcher has given no sign of life");
 }
@@ -103,12 +103,11 @@ void AgentMembers::OnMotion(int member, Motion motion) {
 }
 
 absl::StatusOr<UniqueFd> BecomeAgent(const std::string& job_id, const std::string& host) {
-  constexpr absl::Duration kPatience = absl::Seconds(10);
+  constexpr absl::Duration kTimeout = absl::Seconds(10);
   constexpr absl::Duration kPause = absl::Milliseconds(10);
   const AgentName name(job_id, host);
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  for (const absl::Duration deadline = MonotonicTime() + kPatience; MonotonicTime() < deadline;
-       absl::SleepFor(kPause)) {
+  for (const absl::Duration deadline = MonotonicTime() + kTimeout; MonotonicTime() < deadline; absl::SleepFor(kPause)) {
     if (bind(socket.get(), name.get(), name.size) == 0 && listen(socket.get(), 1) == 0) return socket;
     if (errno != EADDRINUSE) return absl::ErrnoToStatus(errno, "cannot take the agent's name");
     if (const pid_t holder = HolderOf(name); holder > 0) kill(holder, SIGKILL);

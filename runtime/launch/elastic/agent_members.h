@@ -39,10 +39,10 @@ class AgentMembers final : public SupervisedMembers, private MemberListener {
   AgentMembers(Options options, MemberSupervision supervision);
 
   // A message of the launcher.
-  void Take(const AgentMessage& message);
+  void Receive(const AgentMessage& message);
 
   // Sends a member's last messages to the launcher, before the member's end is reported.
-  void TellLastWords(RankId member) { processes_.OnEnd(member); }
+  void PassFinalMessages(RankId member) { processes_.OnEnd(member); }
 
   // Whether the launcher has been silent for too long.
   bool is_forsaken() const { return is_forsaken_; }

@@ -20,7 +20,7 @@ namespace ronda {
 namespace {
 
 // The messages of an ended member, except for join requests: a dead process gets no place.
-std::vector<std::string> LastWords(const UniqueFd& socket) {
+std::vector<std::string> FinalMessages(const UniqueFd& socket) {
   std::vector<std::string> words;
   while (socket.valid()) {
     const auto text = ReceiveMembershipMessage(socket.get());
@@ -103,7 +103,7 @@ void MemberProcesses::OnEnd(int member) {
   if (found == members_.end()) return;
   const UniqueFd socket = std::move(found->second.socket);
   members_.erase(found);
-  for (const std::string& text : LastWords(socket)) listener_->OnMessage(member, text);
+  for (const std::string& text : FinalMessages(socket)) listener_->OnMessage(member, text);
 }
 
 void MemberProcesses::Receive(int id) {

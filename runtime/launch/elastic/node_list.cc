@@ -46,8 +46,8 @@ void NodeList::AddTo(PollSet* poll) {
     poll->Add(greeting.call.socket.get(), POLLIN, [this, id = id] { Read(id); });
   }
   for (const Node& node : nodes_) {
-    // The caller of Take reads its messages. This list only watches for its end.
-    if (node.state == Node::State::kTaken) continue;
+    // The caller of HandOver reads its messages. This list only watches for its end.
+    if (node.state == Node::State::kHandedOver) continue;
     poll->Add(node.call.socket.get(), POLLRDHUP, [this, name = node.host.name] {
       Say(absl::StrCat("node ", name, " has gone"));
       OnLost(name);
@@ -77,10 +77,10 @@ absl::Time NodeList::deadline() const {
   return earliest;
 }
 
-int NodeList::Take(const std::string& host) {
+int NodeList::HandOver(const std::string& host) {
   for (Node& node : nodes_) {
     if (node.host.name != host) continue;
-    node.state = Node::State::kTaken;
+    node.state = Node::State::kHandedOver;
     return node.call.socket.get();
   }
   return -1;

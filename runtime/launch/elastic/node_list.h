@@ -67,7 +67,7 @@ class NodeList {
 
   // The socket of a node, which the caller reads from now on; -1 if there is no such node. The list still owns the
   // socket.
-  int Take(const std::string& host);
+  int HandOver(const std::string& host);
   // The address from which the node has come; nullopt if there is no such node.
   std::optional<std::string> AddressOf(const std::string& host) const;
   std::string own_address() const { return options_.endpoint.address; }
@@ -94,7 +94,7 @@ class NodeList {
   struct Node {
     JobMembership::Host host;
     NodeCall call;
-    enum class State { kIdle, kTaken } state = State::kIdle;
+    enum class State { kIdle, kHandedOver } state = State::kIdle;
   };
 
   void Accept();

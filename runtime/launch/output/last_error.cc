@@ -71,7 +71,7 @@ void LastError::Add(absl::string_view line) {
   }
   switch (state_) {
     case State::kFrames:
-      if (line.front() != ' ') TakeException(line);
+      if (line.front() != ' ') RecordException(line);
       return;
     case State::kGroupFrames:
       return AddToGroup(line);
@@ -94,7 +94,7 @@ void LastError::AddToGroup(absl::string_view line) {
     state_ = State::kOutside;
     AddOutside(line);
   } else if (own.front() != ' ') {
-    TakeException(own);
+    RecordException(own);
   }
 }
 
@@ -104,23 +104,23 @@ void LastError::AddOutside(absl::string_view line) {
   } else if (IsWarning(line)) {
     state_ = State::kSourceOfWarning;
   } else if (absl::StartsWith(line, "Fatal Python error: ")) {
-    TakeFinal(line);
+    RecordFinal(line);
   } else if (!has_exception() || absl::StartsWith(line, "terminate called ")) {
     lines_behind_ = kMostBehind;
     text_.assign(line.data(), line.size());
   }
 }
 
-void LastError::TakeException(absl::string_view line) {
+void LastError::RecordException(absl::string_view line) {
   const bool counts = weight_ == Weight::kPrimary || !has_exception();
   weight_ = Weight::kPrimary;
   state_ = State::kOutside;
   if (!counts) return;
-  TakeFinal(line);
+  RecordFinal(line);
   if (absl::EndsWith(line, ":")) state_ = State::kMessage;
 }
 
-void LastError::TakeFinal(absl::string_view line) {
+void LastError::RecordFinal(absl::string_view line) {
   text_.assign(line.data(), line.size());
   lines_behind_ = 0;
 }

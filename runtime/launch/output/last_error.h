@@ -39,8 +39,8 @@ class LastError {
 
   void AddOutside(absl::string_view line);
   void AddToGroup(absl::string_view line);
-  void TakeException(absl::string_view line);
-  void TakeFinal(absl::string_view line);
+  void RecordException(absl::string_view line);
+  void RecordFinal(absl::string_view line);
   bool has_exception() const { return lines_behind_ < kMostBehind; }
 
   std::string text_;

@@ -39,7 +39,7 @@ AgentPart::Options LocalAgent(const LaunchOptions& options, const LaunchFacts& f
 
 // A node is itself the agent. It knows its command and its directory.
 AgentPart::Options RemoteAgent(const std::string& host, const LaunchFacts& facts) {
-  const int socket = facts.nodes->Take(host);
+  const int socket = facts.nodes->HandOver(host);
   return {.process = {.command = {facts.program, "--relay", absl::StrCat(socket)},
                       .environment = facts.environment,
                       .input = ChildProcess::Input::kPipe,

@@ -42,7 +42,7 @@ namespace ronda {
 namespace {
 
 constexpr char kGreeting[] = "ronda --check";
-constexpr absl::Duration kServerPatience = absl::Seconds(2);  // with a caller that connects and sends nothing
+constexpr absl::Duration kServerTimeout = absl::Seconds(2);  // with a caller that connects and sends nothing
 
 struct FreeAddresses {
   void operator()(addrinfo* addresses) const { freeaddrinfo(addresses); }
@@ -91,7 +91,7 @@ absl::StatusOr<std::string> ReadGreeting(int fd, absl::Time deadline) {
 }
 
 void Answer(int fd) {
-  const absl::StatusOr<std::string> text = ReadGreeting(fd, SteadyNow() + kServerPatience);
+  const absl::StatusOr<std::string> text = ReadGreeting(fd, SteadyNow() + kServerTimeout);
   // A few bytes fit into the empty buffer of a new connection. A caller that has left needs no answer.
   if (text.ok() && send(fd, text->data(), text->size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
 }
@@ -141,7 +141,7 @@ absl::StatusOr<std::string> ModelOf(void* library, int ordinal) {
   return std::string(name.data());
 }
 
-constexpr absl::Duration kConnectPatience = absl::Seconds(2);
+constexpr absl::Duration kConnectTimeout = absl::Seconds(2);
 
 int CountNumaNodes() {
   int count = 0;
@@ -205,7 +205,7 @@ std::string AnswerTo(const std::string& question, const std::string& own_address
   const std::vector<std::string> words = absl::StrSplit(question, ' ');
   int port = 0;
   if (words.size() != 3 || words[0] != "connect" || !absl::SimpleAtoi(words[2], &port)) return "unknown question";
-  const absl::Status status = TryEcho(own_address, words[1], port, kConnectPatience);
+  const absl::Status status = TryEcho(own_address, words[1], port, kConnectTimeout);
   return status.ok() ? "ok" : std::string(status.message());
 }
 
@@ -244,8 +244,8 @@ void EchoServer::Serve() const {
   }
 }
 
-absl::Status TryEcho(const std::string& from, const std::string& to, int port, absl::Duration patience) {
-  const absl::Time deadline = SteadyNow() + patience;
+absl::Status TryEcho(const std::string& from, const std::string& to, int port, absl::Duration timeout) {
+  const absl::Time deadline = SteadyNow() + timeout;
   RONDA_ASSIGN_OR_RETURN(const Addresses source, Numeric(from, 0));
   RONDA_ASSIGN_OR_RETURN(const Addresses target, Numeric(to, port));
   const UniqueFd fd(socket(target->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

@@ -45,8 +45,8 @@ class EchoServer {
 
 // Connects from address `from` of this host to address `to` of another host, and expects to receive the bytes that it
 // sends.
-// Errors: UNAVAILABLE, and DEADLINE_EXCEEDED after `patience`, with the reason.
-absl::Status TryEcho(const std::string& from, const std::string& to, int port, absl::Duration patience);
+// Errors: UNAVAILABLE, and DEADLINE_EXCEEDED after `timeout`, with the reason.
+absl::Status TryEcho(const std::string& from, const std::string& to, int port, absl::Duration timeout);
 
 struct GpuDriver {
   std::string cuda_version;         // that it supports: "12.4"

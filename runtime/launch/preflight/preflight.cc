@@ -68,10 +68,10 @@ std::string LastLine(absl::string_view text) {
 }
 
 // The time for a login and a start over a slow network.
-constexpr absl::Duration kStartPatience = absl::Seconds(30);
-constexpr absl::Duration kAnswerPatience = absl::Seconds(5);
+constexpr absl::Duration kStartTimeout = absl::Seconds(30);
+constexpr absl::Duration kAnswerTimeout = absl::Seconds(5);
 // Longer than a probe's attempt to connect.
-constexpr absl::Duration kConnectPatience = absl::Seconds(3);
+constexpr absl::Duration kConnectTimeout = absl::Seconds(3);
 
 // The variables that ranks on all hosts would get, "--probe", and the interfaces, if any.
 std::vector<std::string> ProbeWords(const std::string& program, const RemoteOptions& remote) {
@@ -110,7 +110,7 @@ absl::Status CompareClocks(ProbeClient* probe, ProbedHost* host) {
   const absl::Time asked = CalendarNow();
   const absl::Time begin = SteadyNow();
   probe->Ask("clock");
-  RONDA_ASSIGN_OR_RETURN(const std::string answer, probe->ReadLine(begin + kAnswerPatience));
+  RONDA_ASSIGN_OR_RETURN(const std::string answer, probe->ReadLine(begin + kAnswerTimeout));
   const absl::Duration half = (SteadyNow() - begin) / 2;
   int64_t nanoseconds = 0;
   if (!absl::SimpleAtoi(answer, &nanoseconds)) return absl::UnavailableError(absl::StrCat("it answers ", answer));
@@ -140,7 +140,7 @@ void AskForConnections(const Asked& from, const std::vector<const Asked*>& targe
 
 void ReadConnections(const std::vector<const Asked*>& targets, Asked* from) {
   for (const Asked* to : targets) {
-    const absl::StatusOr<std::string> answer = from->probe->ReadLine(SteadyNow() + kConnectPatience);
+    const absl::StatusOr<std::string> answer = from->probe->ReadLine(SteadyNow() + kConnectTimeout);
     if (!answer.ok()) return from->GiveUp(answer.status());
     if (*answer == "ok") continue;
     from->host.unreached.push_back(
@@ -249,7 +249,7 @@ PreflightReport CheckHosts(const LaunchOptions& options, const std::string& prog
     const bool is_here = IsThisHost(host.host, own);
     all.push_back(StartAsking(host, is_here ? probe : RemoteCommand(options.remote, host.host, probe)));
   }
-  const absl::Time deadline = SteadyNow() + kStartPatience;
+  const absl::Time deadline = SteadyNow() + kStartTimeout;
   for (Asked& asked : all) LearnAbout(deadline, &asked);
   TryConnections(&all);
   std::vector<ProbedHost> probed;

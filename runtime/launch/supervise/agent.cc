@@ -151,14 +151,14 @@ void AgentPart::StartRanks(const std::vector<std::string>& common,
   Send({.kind = Kind::kGo, .numbers = {}, .texts = {}});
 }
 
-void AgentPart::TakeMembers(const std::vector<std::string>& common, const std::string& job_id,
-                            const SignsOfLife& signs) {
+void AgentPart::StartMembers(const std::vector<std::string>& common, const std::string& job_id,
+                             const SignsOfLife& signs) {
   const auto milliseconds = [](absl::Duration time) {
     return time == absl::InfiniteDuration() ? 0 : absl::ToInt64Milliseconds(time);
   };
   SendJob(common);
   Send({.kind = Kind::kMembers,
-        .numbers = {milliseconds(signs.period), milliseconds(signs.patience)},
+        .numbers = {milliseconds(signs.period), milliseconds(signs.timeout)},
         .texts = {job_id}});
   Send({.kind = Kind::kGo, .numbers = {}, .texts = {}});
 }
@@ -192,33 +192,33 @@ void AgentPart::Abandon(absl::string_view why) {
 void AgentPart::OnBytes(Stream stream, absl::string_view bytes) {
   bytes_heard_ += bytes.size();
   if (stream == Stream::kStderr) {
-    errors_.Feed(bytes, [this](absl::string_view line) { TakeLine(line); });
+    errors_.Feed(bytes, [this](absl::string_view line) { ReceiveLine(line); });
     return;
   }
   if (given_up_) return;
-  const absl::Status status = messages_.Feed(bytes, [this](const AgentMessage& message) { Take(message); });
+  const absl::Status status = messages_.Feed(bytes, [this](const AgentMessage& message) { Receive(message); });
   if (!status.ok()) GiveUp(status.message());
 }
 
 void AgentPart::OnBytesEnd(Stream stream) {
-  if (stream == Stream::kStderr) errors_.Finish([this](absl::string_view line) { TakeLine(line); });
+  if (stream == Stream::kStderr) errors_.Finish([this](absl::string_view line) { ReceiveLine(line); });
 }
 
-void AgentPart::TakeLine(absl::string_view line) {
+void AgentPart::ReceiveLine(absl::string_view line) {
   if (!line.empty()) last_line_ = std::string(line);
   listener().OnHelperLine(absl::StrCat("host ", host_), line);
 }
 
 bool AgentPart::IsOurs(RankId rank) const { return std::find(ranks_.begin(), ranks_.end(), rank) != ranks_.end(); }
 
-void AgentPart::Take(const AgentMessage& message) {
+void AgentPart::Receive(const AgentMessage& message) {
   const auto rank = static_cast<RankId>(message.number(0));
   const auto stream = message.number(1) == 0 ? Stream::kStdout : Stream::kStderr;
   switch (message.kind) {
     case Kind::kHello:
-      return TakeHello(message);
+      return ReceiveHello(message);
     case Kind::kRankStart:
-      return TakeRankStart(rank, static_cast<pid_t>(message.number(1)));
+      return ReceiveRankStart(rank, static_cast<pid_t>(message.number(1)));
     case Kind::kOutput:
       if (IsOurs(rank)) listener().OnOutput(rank, stream, message.text(0));
       return;
@@ -226,7 +226,7 @@ void AgentPart::Take(const AgentMessage& message) {
       if (IsOurs(rank)) listener().OnOutputEnd(rank, stream);
       return;
     case Kind::kRankEnd:
-      return TakeRankEnd(message);
+      return ReceiveRankEnd(message);
     case Kind::kText:
       return listener().OnHelperLine(absl::StrCat("host ", host_), message.text(0));
     case Kind::kFailure:
@@ -238,7 +238,7 @@ void AgentPart::Take(const AgentMessage& message) {
     case Kind::kMotion:
     case Kind::kMemberMessage:
     case Kind::kAlive:
-      if (members_ != nullptr && (IsOurs(rank) || message.kind == Kind::kAlive)) TakeOfMembers(message);
+      if (members_ != nullptr && (IsOurs(rank) || message.kind == Kind::kAlive)) ReceiveMemberMessage(message);
       return;
     case Kind::kJob:
     case Kind::kVariables:
@@ -255,7 +255,7 @@ void AgentPart::Take(const AgentMessage& message) {
   }
 }
 
-void AgentPart::TakeOfMembers(const AgentMessage& message) {
+void AgentPart::ReceiveMemberMessage(const AgentMessage& message) {
   const int member = static_cast<int>(message.number(0));
   switch (message.kind) {
     case Kind::kNotStarted:
@@ -284,13 +284,13 @@ std::vector<AwaitedRank> AgentPart::AwaitedRanks() const {
   return awaited;
 }
 
-void AgentPart::TakeRankStart(RankId rank, pid_t pid) {
+void AgentPart::ReceiveRankStart(RankId rank, pid_t pid) {
   if (!IsOurs(rank)) return;
   started_.push_back(rank);
   listener().OnRankStart(rank, pid, host_);
 }
 
-void AgentPart::TakeHello(const AgentMessage& message) {
+void AgentPart::ReceiveHello(const AgentMessage& message) {
   if (message.text(0) != kVersion) {
     GiveUp(absl::StrCat("its rondarun is of Ronda ", message.text(0), ", this one of ", kVersion));
     return;
@@ -302,7 +302,7 @@ void AgentPart::TakeHello(const AgentMessage& message) {
   if (!held_.empty()) input()->Append(std::exchange(held_, {}));
 }
 
-void AgentPart::TakeRankEnd(const AgentMessage& message) {
+void AgentPart::ReceiveRankEnd(const AgentMessage& message) {
   const auto rank = static_cast<RankId>(message.number(0));
   if (!IsOurs(rank)) return;
   ranks_.erase(std::find(ranks_.begin(), ranks_.end(), rank));

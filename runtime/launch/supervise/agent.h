@@ -158,13 +158,13 @@ class AgentPart final : public JobPart {
   void StartRanks(const std::vector<std::string>& common, const std::vector<std::vector<std::string>>& of_ranks);
 
   // Orders the agent to look after the members of an elastic job. `common` are the members' variables. The agent sends
-  // a sign of life every `period`. If it receives nothing for `patience`, it ends together with its members.
+  // a sign of life every `period`. If it receives nothing for `timeout`, it ends together with its members.
   // REQUIRES: the agent has sent its hello.
   struct SignsOfLife {
     absl::Duration period = absl::Seconds(1);
-    absl::Duration patience = absl::Seconds(60);
+    absl::Duration timeout = absl::Seconds(60);
   };
-  void TakeMembers(const std::vector<std::string>& common, const std::string& job_id, const SignsOfLife& signs);
+  void StartMembers(const std::vector<std::string>& common, const std::string& job_id, const SignsOfLife& signs);
 
   // For members. Messages to the agent are held back until it has sent its hello.
   void StartMember(int member, int slot, int slots);
@@ -200,12 +200,12 @@ class AgentPart final : public JobPart {
   void Send(const AgentMessage& message) { input()->Append(Encode(message)); }
   void SendOnceGreeted(const AgentMessage& message);
   void SendJob(const std::vector<std::string>& common);
-  void Take(const AgentMessage& message);
-  void TakeOfMembers(const AgentMessage& message);
-  void TakeHello(const AgentMessage& message);
-  void TakeRankEnd(const AgentMessage& message);
-  void TakeLine(absl::string_view line);
-  void TakeRankStart(RankId rank, pid_t pid);
+  void Receive(const AgentMessage& message);
+  void ReceiveMemberMessage(const AgentMessage& message);
+  void ReceiveHello(const AgentMessage& message);
+  void ReceiveRankEnd(const AgentMessage& message);
+  void ReceiveLine(absl::string_view line);
+  void ReceiveRankStart(RankId rank, pid_t pid);
   bool IsOurs(RankId rank) const;
   void LoseRanks(const std::string& why);
 

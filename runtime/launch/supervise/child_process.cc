@@ -60,7 +60,7 @@ const char* BindToLauncher(const ChildSetup& setup) {
   if (prctl(PR_SET_PDEATHSIG, kill ? SIGKILL : SIGTERM) != 0) return "prctl(PR_SET_PDEATHSIG)";
   if (getppid() != setup.launcher) _exit(1);  // the launcher died before the prctl call
   if (setpgid(0, 0) != 0) return "setpgid";
-  setup.context.guard->Watch(getpid(), kill ? Guard::Patience::kNone : Guard::Patience::kSome);
+  setup.context.guard->Watch(getpid(), kill ? Guard::Grace::kNone : Guard::Grace::kSome);
   return nullptr;
 }
 

@@ -34,12 +34,12 @@ namespace {
 
 // A message through the pipe. Such a short write is atomic.
 struct Message {
-  enum class Kind { kWatch, kWatchPatiently, kRelease } kind;
+  enum class Kind { kWatch, kWatchWithGrace, kRelease } kind;
   pid_t group;
 };
 
 // The time that helpers have to end their own processes.
-constexpr int kPatienceSeconds = 10;
+constexpr int kGraceSeconds = 10;
 
 // Erases an outer launcher's mark, so that the guard is not killed as one of its processes. The kernel shows the memory
 // with which the process began.
@@ -67,20 +67,20 @@ void LetGoOfEverythingBut(int pipe) {
 
 struct Groups {
   std::set<pid_t> at_once;
-  std::set<pid_t> patiently;
+  std::set<pid_t> with_grace;
 };
 
-void Take(const Message& message, Groups* groups) {
+void Apply(const Message& message, Groups* groups) {
   switch (message.kind) {
     case Message::Kind::kWatch:
       groups->at_once.insert(message.group);
       return;
-    case Message::Kind::kWatchPatiently:
-      groups->patiently.insert(message.group);
+    case Message::Kind::kWatchWithGrace:
+      groups->with_grace.insert(message.group);
       return;
     case Message::Kind::kRelease:
       groups->at_once.erase(message.group);
-      groups->patiently.erase(message.group);
+      groups->with_grace.erase(message.group);
       return;
   }
 }
@@ -93,14 +93,14 @@ Groups WatchUntilEnd(int pipe) {
     const ssize_t count = read(pipe, &message, sizeof(message));
     if (count < 0 && errno == EINTR) continue;
     if (count != sizeof(message)) return groups;
-    Take(message, &groups);
+    Apply(message, &groups);
   }
 }
 
 // Waits for groups whose leaders the kernel has asked to end.
 void AwaitEnd(const std::set<pid_t>& groups) {
   const auto is_over = [](pid_t group) { return kill(-group, 0) != 0; };
-  for (int tenths = 0; tenths < 10 * kPatienceSeconds; ++tenths) {
+  for (int tenths = 0; tenths < 10 * kGraceSeconds; ++tenths) {
     if (std::all_of(groups.begin(), groups.end(), is_over)) return;
     usleep(100'000);
   }
@@ -145,7 +145,7 @@ Search SearchMarked(const std::vector<std::string>& marks) {
   LetGoOfEverythingBut(pipe);
   const Groups groups = WatchUntilEnd(pipe);
   for (const pid_t group : groups.at_once) kill(-group, SIGKILL);
-  AwaitEnd(groups.patiently);
+  AwaitEnd(groups.with_grace);
   KillMarked({token});
   RemoveSharedMemoryLeftovers(job_id);
   _exit(0);
@@ -182,9 +182,9 @@ Guard::~Guard() {
   }
 }
 
-void Guard::Watch(pid_t group, Patience patience) const {
-  const bool patiently = patience == Patience::kSome;
-  Send(pipe_.get(), {.kind = patiently ? Message::Kind::kWatchPatiently : Message::Kind::kWatch, .group = group});
+void Guard::Watch(pid_t group, Grace grace) const {
+  const bool with_grace = grace == Grace::kSome;
+  Send(pipe_.get(), {.kind = with_grace ? Message::Kind::kWatchWithGrace : Message::Kind::kWatch, .group = group});
 }
 
 void Guard::Release(pid_t group) const { Send(pipe_.get(), {.kind = Message::Kind::kRelease, .group = group}); }

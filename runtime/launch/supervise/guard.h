@@ -40,11 +40,11 @@ class Guard {
   ~Guard();
 
   // How long a group may live on.
-  enum class Patience { kNone, kSome };
+  enum class Grace { kNone, kSome };
 
   // From now on `group` dies with the launcher. Async-signal-safe: a rank calls it between fork and exec, before it can
   // start other processes.
-  void Watch(pid_t group, Patience patience) const;
+  void Watch(pid_t group, Grace grace) const;
 
   // The process that watches.
   pid_t pid() const { return pid_; }

@@ -293,13 +293,13 @@ void MpirunPart::OnBytes(Stream stream, absl::string_view bytes) {
 
 void MpirunPart::Dispatch(Stream stream, std::optional<RankId> rank, absl::string_view bytes) {
   if (rank.has_value()) {
-    TakeOutput(*rank, stream, bytes);
+    ReceiveOutput(*rank, stream, bytes);
   } else {
-    source(stream).own_lines.Feed(bytes, [this](absl::string_view line) { TakeLine(line); });
+    source(stream).own_lines.Feed(bytes, [this](absl::string_view line) { ReceiveLine(line); });
   }
 }
 
-void MpirunPart::TakeOutput(RankId rank, Stream stream, absl::string_view bytes) {
+void MpirunPart::ReceiveOutput(RankId rank, Stream stream, absl::string_view bytes) {
   Rank& known = ranks_[static_cast<size_t>(rank)];
   known.state = Rank::State::kStarted;
   StartMarkReader& mark = known.marks[static_cast<size_t>(stream)];
@@ -309,7 +309,7 @@ void MpirunPart::TakeOutput(RankId rank, Stream stream, absl::string_view bytes)
   listener().OnRankStart(rank, known.pid, known.host);
 }
 
-void MpirunPart::TakeLine(absl::string_view line) {
+void MpirunPart::ReceiveLine(absl::string_view line) {
   if (IsUnreached()) {
     // mpirun prints long guesses about the reason.
     listener().Explain(absl::StrCat(kName, ": ", line));
@@ -336,7 +336,7 @@ std::string MpirunPart::DescribeUnreached() const {
 void MpirunPart::OnBytesEnd(Stream stream) {
   source(stream).output.Finish(
       [&](std::optional<RankId> rank, absl::string_view bytes) { Dispatch(stream, rank, bytes); });
-  source(stream).own_lines.Finish([this](absl::string_view line) { TakeLine(line); });
+  source(stream).own_lines.Finish([this](absl::string_view line) { ReceiveLine(line); });
   for (size_t i = 0; i < ranks_.size(); ++i) {
     const auto rank = static_cast<RankId>(i);
     ranks_[i].marks[static_cast<size_t>(stream)].Finish(

@@ -161,8 +161,8 @@ class MpirunPart final : public JobPart {
 
   Source& source(Stream stream) { return sources_[static_cast<size_t>(stream)]; }
   void Dispatch(Stream stream, std::optional<RankId> rank, absl::string_view bytes);
-  void TakeOutput(RankId rank, Stream stream, absl::string_view bytes);
-  void TakeLine(absl::string_view line);
+  void ReceiveOutput(RankId rank, Stream stream, absl::string_view bytes);
+  void ReceiveLine(absl::string_view line);
   // Whether ranks have not started because ssh does not reach their host, and the text about them.
   bool IsUnreached() const;
   std::string DescribeUnreached() const;

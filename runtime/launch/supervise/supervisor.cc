@@ -161,7 +161,7 @@ void Supervisor::AddPart(JobPart* part, PollSet* poll) {
   }
   poll->Add(part->process().pidfd(), POLLIN, [this, part] {
     part->Collect(*guard_);
-    if (part->process().pid() == terminal_.borrower()) terminal_.TakeBack();
+    if (part->process().pid() == terminal_.borrower()) terminal_.Reclaim();
     ended_.push_back(part->process().mark());
   });
 }
@@ -271,7 +271,7 @@ void Supervisor::LendTerminal(const JobPart& reader) {
 
 void Supervisor::Suspend(int signo) {
   const bool was_lent = terminal_.borrower() != 0;
-  terminal_.TakeBack();
+  terminal_.Reclaim();
   SetMotion(SIGTSTP);
   WriteQueues();
   StopOwnGroup(signo);

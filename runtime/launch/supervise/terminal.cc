@@ -34,7 +34,7 @@ void Terminal::LendTo(pid_t group) {
   GiveTo(group);
 }
 
-void Terminal::TakeBack() {
+void Terminal::Reclaim() {
   const bool is_lent = borrower_ != 0 && tcgetpgrp(STDIN_FILENO) == borrower_;
   borrower_ = 0;
   if (is_lent) GiveTo(getpgrp());

@@ -20,7 +20,7 @@ class Terminal {
   // REQUIRES: IsOurs().
   void LendTo(pid_t group);
   // Does nothing if the terminal is not lent, or no longer belongs to this job.
-  void TakeBack();
+  void Reclaim();
 
   // The group to which the terminal is lent; 0: none.
   pid_t borrower() const { return borrower_; }

@@ -150,7 +150,7 @@ std::optional<Standstill> FindStandstill(absl::Span<const RankSnapshot> ranks, c
     found.since = waits[i]->since;
     if (ranks[i].sample.last.has_value()) found.tensor = ranks[i].sample.last->name;
   }
-  if (found.waiting.empty() || moment.now - found.since < moment.patience) return std::nullopt;
+  if (found.waiting.empty() || moment.now - found.since < moment.threshold) return std::nullopt;
   for (const size_t i : missing.empty() ? halted : missing) {
     found.blamed.push_back({.rank = ranks[i].rank(), .why = WhyLate(ranks, i, moment.watched)});
   }

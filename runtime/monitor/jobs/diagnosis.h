@@ -34,12 +34,12 @@ struct HostLink {
 // all ranks spend their time in buckets. If there are several other hosts and all of them are far, it is this host.
 std::optional<SlowNetwork> FindSlowNetwork(absl::Span<const RankSnapshot> ranks, const std::vector<HostLink>& links);
 
-// nullopt if no rank waits for another at this moment, or if none has waited longer than `patience`. The processes were
-// watched for the time `watched`, which ended at `now`.
+// nullopt if no rank waits for another at this moment, or if none has waited longer than `threshold`. The processes
+// were watched for the time `watched`, which ended at `now`.
 struct Moment {
   FlightTime now;
   absl::Duration watched;
-  absl::Duration patience;
+  absl::Duration threshold;
 };
 std::optional<Standstill> FindStandstill(absl::Span<const RankSnapshot> ranks, const Moment& moment);
 

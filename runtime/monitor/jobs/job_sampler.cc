@@ -264,8 +264,8 @@ JobSnapshot JobSampler::Snapshot() const {
                               .process_now = rank.process_now});
   }
   if (!snapshot.ranks.empty()) snapshot.job = snapshot.ranks.front().identity.job;
-  snapshot.standstill =
-      FindStandstill(snapshot.ranks, {.now = now_, .watched = process_span_, .patience = kPatience + oldest_});
+  snapshot.standstill = FindStandstill(
+      snapshot.ranks, {.now = now_, .watched = process_span_, .threshold = kStandstillThreshold + oldest_});
   snapshot.straggler = lateness_->straggler().Judge();
   for (size_t i = 0; i < snapshot.ranks.size(); ++i) {
     if (snapshot.ranks[i].rank() == snapshot.straggler.rank) {

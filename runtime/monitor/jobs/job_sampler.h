@@ -43,7 +43,7 @@ class JobSampler {
   static constexpr absl::Duration kPeriod = absl::Milliseconds(100);
   static constexpr absl::Duration kLongestPeriod = absl::Milliseconds(500);
   // A shorter wait is no standstill.
-  static constexpr absl::Duration kPatience = absl::Milliseconds(500);
+  static constexpr absl::Duration kStandstillThreshold = absl::Milliseconds(500);
 
   // `ranks` are of one job, by rank. The first Sample looks at them for the first time.
   explicit JobSampler(std::vector<std::unique_ptr<RankReader>> ranks);

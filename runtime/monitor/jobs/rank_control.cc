@@ -45,7 +45,7 @@ absl::Status RankControl::Ask(const TimelineRequest& request) {
 }
 
 absl::StatusOr<std::vector<RankAnswer>> AskRanks(absl::Span<const std::unique_ptr<RankReader>> ranks,
-                                                 const TimelineRequest& request, absl::Duration patience) {
+                                                 const TimelineRequest& request, absl::Duration timeout) {
   std::vector<std::unique_ptr<RankControl>> controls;
   for (const std::unique_ptr<RankReader>& rank : ranks) {
     auto control = RankControl::Open(*rank);
@@ -54,7 +54,7 @@ absl::StatusOr<std::vector<RankAnswer>> AskRanks(absl::Span<const std::unique_pt
   }
   for (const std::unique_ptr<RankControl>& control : controls) RONDA_RETURN_IF_ERROR(control->Ask(request));
   const auto has_answer = [](const std::unique_ptr<RankControl>& control) { return control->answer().has_value(); };
-  const FlightTime deadline = FlightNow() + patience;
+  const FlightTime deadline = FlightNow() + timeout;
   while (!std::all_of(controls.begin(), controls.end(), has_answer) && FlightNow() < deadline) {
     absl::SleepFor(kLookPeriod);
   }

@@ -53,10 +53,10 @@ struct RankAnswer {
   std::optional<absl::StatusOr<std::string>> file;
 };
 
-// Sends the request to all of `ranks`. Waits for their answers, but not longer than `patience`.
+// Sends the request to all of `ranks`. Waits for their answers, but not longer than `timeout`.
 // Errors: those of RankControl, with the rank; then no rank has got the request.
 absl::StatusOr<std::vector<RankAnswer>> AskRanks(absl::Span<const std::unique_ptr<RankReader>> ranks,
-                                                 const TimelineRequest& request, absl::Duration patience);
+                                                 const TimelineRequest& request, absl::Duration timeout);
 
 }  // namespace ronda
 

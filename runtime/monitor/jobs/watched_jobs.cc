@@ -73,10 +73,10 @@ void WatchedJobs::Search(FlightTime now) {
   for (std::unique_ptr<RankReader>& rank : found.ranks) {
     if (options_.is_watched(rank->identity())) by_job[rank->identity().job].push_back(std::move(rank));
   }
-  for (auto& [name, readers] : by_job) Take(std::move(readers), now, &jobs_[name]);
+  for (auto& [name, readers] : by_job) Watch(std::move(readers), now, &jobs_[name]);
 }
 
-void WatchedJobs::Take(std::vector<std::unique_ptr<RankReader>> readers, FlightTime now, Job* job) {
+void WatchedJobs::Watch(std::vector<std::unique_ptr<RankReader>> readers, FlightTime now, Job* job) {
   const auto is_known = [&](const std::unique_ptr<RankReader>& reader) {
     return job->sampler->Watches(reader->identity());
   };

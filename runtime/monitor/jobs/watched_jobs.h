@@ -80,7 +80,7 @@ class WatchedJobs {
   };
 
   void Search(FlightTime now);
-  void Take(std::vector<std::unique_ptr<RankReader>> readers, FlightTime now, Job* job);
+  void Watch(std::vector<std::unique_ptr<RankReader>> readers, FlightTime now, Job* job);
   absl::Duration SearchPeriod(FlightTime now) const;
 
   const Options options_;

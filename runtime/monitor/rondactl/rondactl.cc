@@ -50,7 +50,7 @@ constexpr char kHelp[] =
     "  stop        tells the job's rondarun to end it, as SIGTERM does\n";
 
 constexpr absl::Duration kWatched = absl::Seconds(1);
-constexpr absl::Duration kPatience = absl::Seconds(2);
+constexpr absl::Duration kTimeout = absl::Seconds(2);
 constexpr int kUsageError = 2;
 
 using Ranks = std::vector<std::unique_ptr<RankReader>>;
@@ -118,7 +118,7 @@ absl::Status Stop(const Ranks& ranks) {
 
 // A rank looks at the request when it next has something to do.
 absl::Status Trace(const Ranks& ranks, const TimelineRequest& request) {
-  RONDA_ASSIGN_OR_RETURN(const std::vector<RankAnswer> answers, AskRanks(ranks, request, kPatience));
+  RONDA_ASSIGN_OR_RETURN(const std::vector<RankAnswer> answers, AskRanks(ranks, request, kTimeout));
   const bool is_start = request.kind == TimelineRequest::Kind::kStart;
   std::vector<std::string> failures;
   for (const RankAnswer& answer : answers) {
@@ -144,7 +144,7 @@ struct Words {
 };
 
 // Removes `option` and the next word, and returns that word.
-std::optional<std::string> TakeOption(absl::string_view option, std::vector<std::string>* words) {
+std::optional<std::string> PopOption(absl::string_view option, std::vector<std::string>* words) {
   const auto found = std::find(words->begin(), words->end(), option);
   if (found == words->end() || found + 1 == words->end()) return std::nullopt;
   std::string value = *(found + 1);
@@ -162,7 +162,7 @@ absl::StatusOr<Words> ReadWords(std::vector<std::string> words) {
   }
   Words read = {.command = words[0]};
   if (read.command == "top" && std::erase(words, "--once") > 0) read.tables = TopTables::kOne;
-  if (read.command == "trace on") read.file = TakeOption("--file", &words).value_or(read.file);
+  if (read.command == "trace on") read.file = PopOption("--file", &words).value_or(read.file);
   const bool is_command = kCommands.contains(read.command) && words.size() <= 2;
   if (!is_command || (words.size() == 2 && absl::StartsWith(words[1], "-"))) {
     return absl::InvalidArgumentError(absl::StrCat("'", given, "' is no command"));

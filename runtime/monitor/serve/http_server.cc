@@ -108,7 +108,7 @@ void HttpServer::Work() {
 }
 
 void HttpServer::Answer(UniqueFd connection) const {
-  SocketStream stream(connection.get(), MonotonicTime() + options_.patience);
+  SocketStream stream(connection.get(), MonotonicTime() + options_.timeout);
   site_->Answer(&stream);
   shutdown(connection.get(), SHUT_WR);
   DropUnread(connection.get());

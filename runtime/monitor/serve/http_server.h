@@ -29,7 +29,7 @@ class HttpServer {
  public:
   struct Options {
     int connections = 8;
-    absl::Duration patience = absl::Seconds(5);  // longest time for a whole connection
+    absl::Duration timeout = absl::Seconds(5);  // longest time for a whole connection
   };
 
   // Listens at `endpoint`, whose port may be 0. `site` must outlive the server.

@@ -23,7 +23,7 @@ constexpr absl::string_view kReading[] = {"/ronda.v1.MonitorService/GetJobs", "/
 constexpr absl::string_view kCallersPurpose = "ronda.v1.MonitorService";
 constexpr absl::string_view kMonitorsPurpose = "ronda.v1.MonitorService.Samples";
 
-constexpr absl::Duration kPatience = absl::Seconds(2);
+constexpr absl::Duration kTimeout = absl::Seconds(2);
 // The shortest of these shows how far the other host is. In longer ones, a thread has waited for a core.
 constexpr size_t kRoundTrips = 5;
 
@@ -100,7 +100,7 @@ class OtherMonitor::Line {
   explicit Line(std::unique_ptr<MessageChannel> channel) : channel_(std::move(channel)) {}
 
   absl::StatusOr<std::string> Call(const std::string& method, const std::string& request) const {
-    return CallOnce(channel_->Call(method, MessageChannel::Absent::kIsAnError, kPatience), request);
+    return CallOnce(channel_->Call(method, MessageChannel::Absent::kIsAnError, kTimeout), request);
   }
 
  private:
@@ -130,16 +130,16 @@ OtherMonitor::~OtherMonitor() {
 
 void OtherMonitor::Run() {
   while (true) {
-    Take(AskForRanks(options_.job, options_.secret, [this](const std::string& method, const std::string& request) {
-      return line_->Call(method, request);
-    }));
+    RecordAnswer(AskForRanks(
+        options_.job, options_.secret,
+        [this](const std::string& method, const std::string& request) { return line_->Call(method, request); }));
     MutexLock lock(&mu_);
     if (!is_over_) ends_.WaitFor(&mu_, options_.period);
     if (is_over_) return;
   }
 }
 
-void OtherMonitor::Take(absl::StatusOr<OtherHost> answer) {
+void OtherMonitor::RecordAnswer(absl::StatusOr<OtherHost> answer) {
   if (answer.ok()) {
     answer->address = ToString(options_.endpoint);
     round_trips_.push_back(answer->round_trip);

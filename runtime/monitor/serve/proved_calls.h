@@ -89,7 +89,7 @@ class OtherMonitor {
 
   OtherMonitor(Options options, std::unique_ptr<Line> line);
   void Run();
-  void Take(absl::StatusOr<OtherHost> answer);
+  void RecordAnswer(absl::StatusOr<OtherHost> answer);
 
   const Options options_;
   const std::unique_ptr<Line> line_;

@@ -60,7 +60,7 @@ constexpr char kHelp[] =
     "the beginning of its id: the monitor ends with that job. Without JOB it shows all of your jobs, also those that\n"
     "begin later, until it gets SIGTERM or SIGINT.\n\n";
 constexpr char kLoopback[] = "loopback";
-constexpr absl::Duration kPatience = absl::Seconds(2);  // for the answers of ranks
+constexpr absl::Duration kTimeout = absl::Seconds(2);  // for the answers of ranks
 constexpr int kUsageError = 2;
 
 struct Settings {
@@ -237,7 +237,7 @@ MonitorService MakeService(const Monitor* monitor) {
   return MonitorService(
       {.snapshots = [monitor] { return monitor->Snapshots(); },
        .ask = [](const std::string& job,
-                 const TimelineRequest& request) { return AskRanks(FindRanks(OfJob(job)), request, kPatience); },
+                 const TimelineRequest& request) { return AskRanks(FindRanks(OfJob(job)), request, kTimeout); },
        .end = [](const std::string& job) { return EndJob(FindRanks(OfJob(job))); }});
 }
 

@@ -70,7 +70,7 @@ TEST_F(GpuTest, FinishWaitsForTheStream) {
 
 TEST_F(GpuTest, TimeIsWhatTheStreamTakesAndErrorsAreNamed) {
   const auto gpu = OpenedFor(0);
-  const auto time = gpu->Time("a nap", [](const ronda_cuda_plugin&, StreamHandle stream) {
+  const auto time = gpu->Time("a sleep", [](const ronda_cuda_plugin&, StreamHandle stream) {
     ronda::testing::EnqueueOnFakeGpu(stream, [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
     return 0;
   });
@@ -86,11 +86,11 @@ using ::testing::Contains;
 // A thread that computes, or sleeps, until the object is destroyed.
 class OtherThread {
  public:
-  explicit OtherThread(absl::Duration nap) {
-    thread_ = std::thread([this, nap] {
+  explicit OtherThread(absl::Duration interval) {
+    thread_ = std::thread([this, interval] {
       id_ = gettid();
       while (!over_) {
-        if (nap > absl::ZeroDuration()) absl::SleepFor(nap);
+        if (interval > absl::ZeroDuration()) absl::SleepFor(interval);
       }
     });
     while (id_ == 0) std::this_thread::yield();

@@ -36,7 +36,7 @@ class JobFlagsTest : public testing::Test {
   std::string err_;
 };
 
-TEST_F(JobFlagsTest, EverythingCanBeSet) {
+TEST_F(JobFlagsTest, AllFlagsCanBeSet) {
   EXPECT_EQ(Parse({"-np", "4", "--peer", "mpi,gloo", "--peer-setting", "best", "--bind", "core", "--json", "a.json",
                    "--csv", "a.csv"}),
             -1);

@@ -14,7 +14,7 @@
 namespace ronda::bench {
 namespace {
 
-TEST(DescribeMachineTest, EverythingIsKnownOfThisOne) {
+TEST(DescribeMachineTest, FactsOfThisMachineAreKnown) {
   const Machine machine = DescribeMachine();
   EXPECT_FALSE(machine.cpu.empty());
   EXPECT_GE(machine.cores, 1);

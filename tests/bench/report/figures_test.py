@@ -51,7 +51,7 @@ class FiguresTest(unittest.TestCase):
             {"ideal": [(1, 1), (2, 2)], "none": [(1, 1), (2, 1)], "fp16": [(1, 1), (2, 1.5)]},
         )
 
-    def test_nothing_to_show_is_no_figure(self):
+    def test_run_without_rows_has_no_figure(self):
         self.assertEqual(figures_of([]), [])
         for command in ("collectives", "step", "latency", "startup", "advise", "model"):
             self.assertEqual(figures_of([sample_runs.run(command, [])]), [], command)

@@ -298,6 +298,6 @@ class TimeoutTest(unittest.TestCase):
         group, limit = self.group(), datetime.timedelta(seconds=1)
         self.check_late(lambda: dist.monitored_barrier(group, timeout=limit))
 
-    def test_monitored_barrier_without_patience_ends_at_once(self):
+    def test_monitored_barrier_without_a_timeout_ends_at_once(self):
         group = self.group()
         self.check_late(lambda: group.monitored_barrier(datetime.timedelta(0)))

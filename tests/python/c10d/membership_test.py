@@ -219,7 +219,7 @@ class ReconfigureTest(MembershipTest):
             {0: ["done"], 1: ["done"], 2: ["done"]},
         )
 
-    def test_newcomers(self):
+    def test_joining_ranks(self):
         """Each process begins as a group of one."""
         self.check(
             """

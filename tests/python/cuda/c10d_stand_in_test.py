@@ -127,7 +127,7 @@ class StreamsTest(unittest.TestCase):
             copy = work.get_future().then(lambda future: future.value()[0].clone())
             self.assertEqual(values(copy.wait().clone()), [self.total])
 
-    def test_what_a_poll_found_needs_no_wait(self):
+    def test_result_that_a_poll_found_needs_no_wait(self):
         for _ in range(4):
             tensor, work = self.start()
             await_end(work)
@@ -166,7 +166,7 @@ class StreamsTest(unittest.TestCase):
                 copies = [row.clone() for row in rows]
             self.check_gathered(copies)
 
-    def test_works_that_nobody_waits_for_are_let_go(self):
+    def test_works_without_a_wait_are_released(self):
         for _ in range(4):
             self.start()
 

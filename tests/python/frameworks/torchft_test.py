@@ -114,7 +114,7 @@ _WITHIN_A_STEP = """
 """
 
 # Each replica makes steps with the other; the first one makes some alone before.
-_NEWCOMER = (
+_JOINING = (
     _HEAD
     + f"""
     together = 0
@@ -213,7 +213,7 @@ class TorchftTest(unittest.TestCase):
 
     def test_a_replica_comes(self) -> None:
         """The new replica gets the state of the other."""
-        source = _NEWCOMER.replace("WRAPPED", "True")
+        source = _JOINING.replace("WRAPPED", "True")
         with self.lighthouse() as address:
             for process in self.start_both(source, address):
                 finished = finish(process)

@@ -26,7 +26,7 @@ class RefusalsTest(Case):
             jnp.arange(3),
         )
 
-    def test_what_jax_would_round(self):
+    def test_dtypes_that_jax_would_round(self):
         with self.assertRaisesRegex(
             ValueError, "float64, which JAX would round to float32: .*enable_x64"
         ):
@@ -85,7 +85,7 @@ class RefusalsTest(Case):
         ):
             traced.lower(lowering_platforms=("cuda",))
 
-    def test_what_is_no_optimizer(self):
+    def test_value_that_is_no_optimizer(self):
         with self.assertRaisesRegex(ValueError, "float is not a GradientTransformation of Optax"):
             rj.DistributedOptimizer(0.1)
 

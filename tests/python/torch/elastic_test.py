@@ -242,7 +242,7 @@ class ElasticTest(unittest.TestCase):
         self.assertEqual(launcher.sizes, [2, 1])
         self.assertEqual(self.results(finished), [["1", "1", weights_of_one_rank()]])
 
-    def test_a_newcomer_gets_the_state(self) -> None:
+    def test_joining_rank_gets_the_state(self) -> None:
         launcher = Launcher({"AT_LEAST": "3"})
         launcher.start()
         launcher.start()

@@ -224,7 +224,7 @@ class ReductionTest(Case):
 
 
 class ParametersTest(Case):
-    def test_those_that_a_rank_does_not_use(self):
+    def test_parameters_that_a_rank_does_not_use(self):
         model = make_model()
         extra = torch.nn.Parameter(torch.ones(3))
         optimizer = hvd.DistributedOptimizer(
@@ -255,7 +255,7 @@ class ParametersTest(Case):
             optimizer.step()
             self.assertEqual(second.item(), 0.0)
 
-    def test_those_that_nobody_uses_have_no_gradient(self):
+    def test_parameters_that_no_rank_uses_have_no_gradient(self):
         for groups in (None, 1):
             model = make_model()
             unused = torch.nn.Parameter(torch.ones(2))
@@ -274,7 +274,7 @@ class ParametersTest(Case):
                 self.assertEqual(unused.tolist() != before, used)
             self.assert_same_on_all_ranks(model)
 
-    def test_those_in_another_order_of_memory(self):
+    def test_parameters_in_another_order_of_memory(self):
         torch.manual_seed(3)
         model = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
         optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
@@ -290,7 +290,7 @@ class ParametersTest(Case):
             torch.testing.assert_close(model.weight.grad, mean)
         self.assert_same_on_all_ranks(model)
 
-    def test_those_with_sparse_gradients(self):
+    def test_parameters_with_sparse_gradients(self):
         for as_dense in (False, True):
             torch.manual_seed(4)
             table = torch.nn.Embedding(10, 3, sparse=True)
@@ -312,7 +312,7 @@ class ParametersTest(Case):
                     optimizer.step()
             self.assert_same_on_all_ranks(table)
 
-    def test_those_with_sparse_gradients_of_no_elements(self):
+    def test_parameters_with_empty_sparse_gradients(self):
         """A rank has no rows, or no backward pass; or zero_grad() has left such a gradient."""
         for to_none in (False, True):
             table = torch.nn.Embedding(10, 3, sparse=True)
@@ -328,7 +328,7 @@ class ParametersTest(Case):
                 want[[1, 2 + step]] -= 1 / hvd.size()
                 torch.testing.assert_close(table.weight.detach(), want)
 
-    def test_those_that_are_frozen_now_and_then(self):
+    def test_parameters_that_are_frozen_now_and_then(self):
         """Like those of a generator and a discriminator, with one optimizer each."""
         halves = [torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)]
         for half in halves:
@@ -351,7 +351,7 @@ class ParametersTest(Case):
             self.assertTrue(torch.equal(weights(halves[1 - step % 2]), frozen))
             self.assert_same_on_all_ranks(halves[step % 2])
 
-    def test_those_that_come_later(self):
+    def test_parameters_that_come_later(self):
         model, head = make_model(), torch.nn.Linear(3, 2)
         hvd.broadcast_parameters(head.state_dict(), 0)
         optimizer = self.wrap(model)

@@ -14,22 +14,22 @@ constexpr size_t kChunk = 4096;
 
 TEST(DataStreamTest, EmptyDataTakesNoRoom) {
   DataStream stream(kChunk);
-  const ChunkSequence chunks = stream.Take(0);
+  const ChunkSequence chunks = stream.Reserve(0);
   EXPECT_EQ(chunks.count, 0u);
   EXPECT_EQ(chunks.end, 0u);
 }
 
 TEST(DataStreamTest, LittleDataLiesCloseTogether) {
   DataStream stream(kChunk);
-  EXPECT_EQ(stream.Take(4).begin, 0u);
-  EXPECT_EQ(stream.Take(65).begin, 64u);
-  EXPECT_EQ(stream.Take(1).begin, 192u);
+  EXPECT_EQ(stream.Reserve(4).begin, 0u);
+  EXPECT_EQ(stream.Reserve(65).begin, 64u);
+  EXPECT_EQ(stream.Reserve(1).begin, 192u);
 }
 
 TEST(DataStreamTest, DataThatDoesNotFitInTheRestOfAChunkBeginsTheNext) {
   DataStream stream(kChunk);
-  stream.Take(4);
-  const ChunkSequence chunks = stream.Take(kChunk);
+  stream.Reserve(4);
+  const ChunkSequence chunks = stream.Reserve(kChunk);
   EXPECT_EQ(chunks.previous_end, 64u);
   EXPECT_EQ(chunks.begin, kChunk);
   EXPECT_EQ(chunks.count, 1u);
@@ -40,8 +40,8 @@ TEST(DataStreamTest, GranulesAreNotCutByTheEndsOfChunks) {
   constexpr size_t kGranule = 260;
   constexpr size_t kInAChunk = kChunk / kGranule;
   DataStream stream(kChunk);
-  EXPECT_EQ(stream.Take(kInAChunk * kGranule, kGranule).count, 1u);
-  const ChunkSequence chunks = stream.Take((kInAChunk + 1) * kGranule, kGranule);
+  EXPECT_EQ(stream.Reserve(kInAChunk * kGranule, kGranule).count, 1u);
+  const ChunkSequence chunks = stream.Reserve((kInAChunk + 1) * kGranule, kGranule);
   EXPECT_EQ(chunks.count, 2u);
   EXPECT_EQ(chunks.Begin(1), chunks.begin + kChunk);
   EXPECT_EQ(chunks.end, chunks.Begin(1) + 5 * 64);
@@ -49,11 +49,11 @@ TEST(DataStreamTest, GranulesAreNotCutByTheEndsOfChunks) {
 
 TEST(DataStreamTest, ChunksOfAnotherSizeBeginAtAMultipleOfIt) {
   DataStream stream(kChunk);
-  stream.Take(kChunk + 1);
+  stream.Reserve(kChunk + 1);
   stream.set_chunk_bytes(4 * kChunk);
-  EXPECT_EQ(stream.Take(3 * kChunk).begin, 4 * kChunk);
+  EXPECT_EQ(stream.Reserve(3 * kChunk).begin, 4 * kChunk);
   stream.set_chunk_bytes(kChunk / 2);
-  const ChunkSequence chunks = stream.Take(kChunk);
+  const ChunkSequence chunks = stream.Reserve(kChunk);
   EXPECT_EQ(chunks.begin, 7 * kChunk);
   EXPECT_EQ(chunks.count, 2u);
 }
@@ -70,13 +70,13 @@ TEST(DataStreamTest, NoChunkIsCutByTheEndOfTheRing) {
     const size_t chunk = kChunk << (random() % 4);
     if (random() % 8 == 0) stream.set_chunk_bytes(chunk);
     if (random() % 4 == 0) {
-      const ChunkSequence line = stream.TakeLine();
+      const ChunkSequence line = stream.ReserveLine();
       ASSERT_EQ(line.begin, previous_end);
       previous_end = line.end;
     }
     const size_t granule = random() % 2 == 0 ? 1 : 1 + random() % kChunk;
     const size_t granules = random() % (size_t{1} << (random() % 16)) / granule;
-    const ChunkSequence chunks = stream.Take(granules * granule, granule);
+    const ChunkSequence chunks = stream.Reserve(granules * granule, granule);
     ASSERT_EQ(chunks.previous_end, previous_end);
     uint64_t position = chunks.begin;
     ASSERT_GE(position, previous_end);

@@ -25,7 +25,7 @@ namespace {
 using ::testing::HasSubstr;
 using Request = MemberChannel::Request;
 
-constexpr absl::Duration kPatience = absl::Minutes(1);
+constexpr absl::Duration kTimeout = absl::Minutes(1);
 
 EpochPlace PlaceIn(int64_t epoch) { return {.epoch = epoch, .topology = {.rank = 1, .size = 2}}; }
 
@@ -53,7 +53,7 @@ TEST_F(MemberChannelTest, AMemberThatJoinsWaitsForItsPlace) {
     Say(PlaceIn(4));
   });
   const absl::StatusOr<EpochPlace> place =
-      member_->Join({.last_epoch = 3, .step = 7, .reason = "a rank died"}, kPatience);
+      member_->Join({.last_epoch = 3, .step = 7, .reason = "a rank died"}, kTimeout);
   launcher.join();
   ASSERT_TRUE(place.ok()) << place.status();
   EXPECT_EQ(*place, PlaceIn(4));
@@ -61,7 +61,7 @@ TEST_F(MemberChannelTest, AMemberThatJoinsWaitsForItsPlace) {
 
 TEST_F(MemberChannelTest, LauncherReceivesTheMembersMessages) {
   Say(PlaceIn(4));
-  EXPECT_TRUE(member_->Join({.last_epoch = 3, .step = 7, .reason = "a rank died"}, kPatience).ok());
+  EXPECT_TRUE(member_->Join({.last_epoch = 3, .step = 7, .reason = "a rank died"}, kTimeout).ok());
   EXPECT_EQ(Hear(), "join 3 7 a rank died");
   EXPECT_TRUE(member_->TellMet(4).ok());
   EXPECT_EQ(Hear(), "met 4");
@@ -75,7 +75,7 @@ TEST_F(MemberChannelTest, AnOldPlaceAndAnOldRequestForAChangeAreOver) {
   Say(PlaceIn(3));
   Say(ChangeNotice{});
   Say(PlaceIn(4));
-  EXPECT_EQ(member_->Join({.last_epoch = 3}, kPatience).value().epoch, 4);
+  EXPECT_EQ(member_->Join({.last_epoch = 3}, kTimeout).value().epoch, 4);
   EXPECT_EQ(member_->Look().value(), Request::kNone);
 }
 
@@ -85,14 +85,14 @@ TEST_F(MemberChannelTest, AChangeIsSeenWithoutWaitingAndUntilTheNextPlace) {
   EXPECT_EQ(member_->Look().value(), Request::kChange);
   EXPECT_EQ(member_->Look().value(), Request::kChange);
   Say(PlaceIn(1));
-  EXPECT_TRUE(member_->Join({}, kPatience).ok());
+  EXPECT_TRUE(member_->Join({}, kTimeout).ok());
   EXPECT_EQ(member_->Look().value(), Request::kNone);
 }
 
 TEST_F(MemberChannelTest, TheEndIsForGoodAndSaysItsReason) {
   Say(EndNotice{.reason = "fewer than 2 members are left"});
   for (int i = 0; i < 2; ++i) {
-    const absl::Status status = member_->Join({}, kPatience).status();
+    const absl::Status status = member_->Join({}, kTimeout).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
     EXPECT_THAT(status.message(), HasSubstr("fewer than 2 members are left"));
   }
@@ -106,13 +106,13 @@ TEST_F(MemberChannelTest, AnEndBetweenStepsIsSeenAndTheNextJoinSaysWhy) {
   EXPECT_EQ(member_->Look().value(), Request::kEnd);
   EXPECT_TRUE(member_->Leave().ok());
   EXPECT_EQ(Hear(), "") << "the launcher knows";
-  EXPECT_THAT(member_->Join({}, kPatience).status().message(), HasSubstr("the job is over"));
+  EXPECT_THAT(member_->Join({}, kTimeout).status().message(), HasSubstr("the job is over"));
 }
 
 TEST_F(MemberChannelTest, ALauncherThatIsGoneIsNamedWhateverTheMemberDoes) {
   launcher_.Reset();
   for (const absl::Status& status :
-       {member_->Look().status(), member_->TellMet(1), member_->Leave(), member_->Join({}, kPatience).status()}) {
+       {member_->Look().status(), member_->TellMet(1), member_->Leave(), member_->Join({}, kTimeout).status()}) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
     EXPECT_THAT(status.message(), HasSubstr("launcher is gone"));
   }
@@ -123,7 +123,7 @@ TEST_F(MemberChannelTest, ALauncherThatEndsWhileAMemberWaitsEndsTheWait) {
     while (Hear().empty()) std::this_thread::yield();
     launcher_.Reset();
   });
-  EXPECT_EQ(member_->Join({}, kPatience).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(member_->Join({}, kTimeout).status().code(), absl::StatusCode::kDataLoss);
   launcher.join();
 }
 
@@ -132,7 +132,7 @@ TEST_F(MemberChannelTest, AWaitEndsAtItsDeadline) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(status.message(), HasSubstr("20ms"));
   Say(PlaceIn(1));
-  EXPECT_TRUE(member_->Join({}, kPatience).ok()) << "and it may ask again";
+  EXPECT_TRUE(member_->Join({}, kTimeout).ok()) << "and it may ask again";
 }
 
 absl::Duration CpuTimeOfThisThread() {
@@ -154,7 +154,7 @@ TEST_F(MemberChannelTest, AWaitWithoutADeadlineSleeps) {
 
 TEST_F(MemberChannelTest, NonsenseIsAnErrorThatNamesIt) {
   EXPECT_TRUE(SendMembershipMessage(launcher_.get(), "nonsense").ok());
-  EXPECT_THAT(member_->Join({}, kPatience).status().message(), HasSubstr("nonsense"));
+  EXPECT_THAT(member_->Join({}, kTimeout).status().message(), HasSubstr("nonsense"));
 }
 
 absl::StatusOr<std::unique_ptr<MemberChannel>> OpenFrom(const std::string& value) {

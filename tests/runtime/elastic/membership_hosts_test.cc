@@ -167,7 +167,7 @@ TEST(JobMembershipHostsTest, AMemberThatDoesNotLeaveItsHostIsKilled) {
   EXPECT_EQ(job.Wait(absl::Seconds(1)), "kill 3");
 }
 
-TEST(JobMembershipHostsTest, NewcomersOfAHostThatIsNotListedAnyMoreAreEnded) {
+TEST(JobMembershipHostsTest, JoiningMembersOfAnUnlistedHostAreEnded) {
   Job job = OnTwoHosts();
   job.LoseHost("beta", {2, 3});
   job.Gather({0, 1}, 1, 7, "beta is silent");

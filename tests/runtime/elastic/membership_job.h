@@ -45,7 +45,7 @@ inline JobMembership::Options WithHosts(JobMembership::Options options) {
 class Job {
  public:
   explicit Job(const JobMembership::Options& options) : membership_(WithHosts(options)) {
-    Take(membership_.Begin(now_));
+    Apply(membership_.Begin(now_));
   }
 
   std::string Answer() { return absl::StrJoin(std::exchange(answers_, {}), ", "); }
@@ -54,19 +54,19 @@ class Job {
     return Say(member, JoinRequest{.last_epoch = epoch, .step = step, .reason = reason});
   }
   std::string Say(int member, const MemberMessage& message) {
-    Take(membership_.OnMessage(member, message, now_));
+    Apply(membership_.OnMessage(member, message, now_));
     return Answer();
   }
   std::string Die(int member) {
-    Take(membership_.OnExit(member, {.exit_code = 137, .describe = "was killed"}, now_));
+    Apply(membership_.OnExit(member, {.exit_code = 137, .describe = "was killed"}, now_));
     return Answer();
   }
   std::string Finish(int member) {
-    Take(membership_.OnExit(member, {.exit_code = 0, .describe = "exited"}, now_));
+    Apply(membership_.OnExit(member, {.exit_code = 0, .describe = "exited"}, now_));
     return Answer();
   }
   std::string Misbehave(int member) {
-    Take(membership_.OnMisbehaviour(member, "said nonsense", now_));
+    Apply(membership_.OnMisbehaviour(member, "said nonsense", now_));
     return Answer();
   }
   // Nothing happens for so long.
@@ -75,30 +75,30 @@ class Job {
     for (int round = 0; membership_.deadline() <= end; ++round) {
       if (round == 1000) return "time does not pass";
       now_ = std::max(now_, membership_.deadline());
-      Take(membership_.OnTime(now_));
+      Apply(membership_.OnTime(now_));
     }
     now_ = end;
     return Answer();
   }
   std::string Stop(int member) {
-    Take(membership_.OnStop(member, now_));
+    Apply(membership_.OnStop(member, now_));
     return Answer();
   }
   std::string SetHosts(const std::vector<JobMembership::Host>& hosts) {
-    Take(membership_.OnHosts(hosts, now_));
+    Apply(membership_.OnHosts(hosts, now_));
     return Answer();
   }
   // With its members, which are told after it.
   std::string LoseHost(const std::string& host, const std::vector<int>& members) {
-    Take(membership_.OnHostLost(host, now_));
+    Apply(membership_.OnHostLost(host, now_));
     for (const int member : members) {
-      Take(membership_.OnExit(
+      Apply(membership_.OnExit(
           member, {.exit_code = 1, .describe = "was lost", .cause = JobMembership::Exit::Cause::kLostHost}, now_));
     }
     return Answer();
   }
   std::string Continue(int member) {
-    Take(membership_.OnContinue(member, now_));
+    Apply(membership_.OnContinue(member, now_));
     return Answer();
   }
 
@@ -115,7 +115,7 @@ class Job {
   JobMembership& membership() { return membership_; }
 
  private:
-  void Take(const JobMembership::Actions& actions) {
+  void Apply(const JobMembership::Actions& actions) {
     for (const JobMembership::Action& action : actions) answers_.push_back(Describe(action));
   }
 

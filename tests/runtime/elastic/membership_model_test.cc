@@ -2,8 +2,8 @@
 
 // All orders of events of jobs of up to four members in which three things go wrong, or change, at any time: a member
 // is killed, is stopped, speaks nonsense, or leaves; everybody is so slow that the launcher's next deadline passes
-// first; a host is lost, is not listed any more, or is listed again. Newcomers come by themselves, as replacements. The
-// members are modelled as libronda's are (membership_world.h); the launcher's side is the real one.
+// first; a host is lost, is not listed any more, or is listed again. New members come by themselves, as replacements.
+// The members are modelled as libronda's are (membership_world.h); the launcher's side is the real one.
 //
 // Each event may come in any state and strike any member or host, and the steps of members come in any order. Worlds
 // count as the same if they differ only in the names of members, slots and hosts, and in how far numbers of epochs have

@@ -185,7 +185,7 @@ TEST(JobMembershipTest, JobStartsNoMemberOnceOneHasEndedWell) {
   EXPECT_EQ(job.Wait(absl::Seconds(5)), "kill 4");
   job.Die(4);
   EXPECT_EQ(job.Finish(2), "");
-  EXPECT_EQ(job.Finish(3), "end with 0 ") << "the death of a newcomer that was told to end is none of the job's";
+  EXPECT_EQ(job.Finish(3), "end with 0 ") << "the death of a joining member that was told to end is none of the job's";
 }
 
 TEST(JobMembershipTest, AFailureInTheLastEpochIsTheJobs) {
@@ -196,7 +196,7 @@ TEST(JobMembershipTest, AFailureInTheLastEpochIsTheJobs) {
   EXPECT_EQ(job.Finish(3), "end with 137 member 1 was killed");
 }
 
-TEST(JobMembershipTest, ThoseLeftBehindByMembersThatEndedWellDoNotWait) {
+TEST(JobMembershipTest, MembersDoNotWaitForMembersThatEndedWell) {
   Job job = Running();
   for (const int member : {0, 1, 2}) job.Finish(member);
   EXPECT_EQ(job.Join(3, 0, 7, "0 is gone"),

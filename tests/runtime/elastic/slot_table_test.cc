@@ -23,7 +23,7 @@ TEST(SlotTableTest, AFreeSlotComesBeforeOneThatWasLeft) {
   SlotTable slots = TwoHosts();
   slots.Leave({.host = 0});
   EXPECT_EQ(slots.FindUsable(Choice::kFreeOrLeft, kNow)->host, 1);
-  slots.Take({.host = 1});
+  slots.Occupy({.host = 1});
   EXPECT_EQ(slots.FindUsable(Choice::kFreeOrLeft, kNow)->host, 0);
   EXPECT_FALSE(slots.FindUsable(Choice::kFree, kNow).has_value());
   EXPECT_EQ(slots.UsableFrom(Choice::kFree), absl::InfiniteFuture());
@@ -31,7 +31,7 @@ TEST(SlotTableTest, AFreeSlotComesBeforeOneThatWasLeft) {
 
 TEST(SlotTableTest, ASlotIsUsableWhenItAndItsHostHaveCooledDown) {
   SlotTable slots = TwoHosts();
-  slots.Take({.host = 1});
+  slots.Occupy({.host = 1});
   slots.OnDeath({.host = 0}, kNow);
   EXPECT_EQ(slots.UsableFrom(Choice::kFree), kNow + absl::Milliseconds(100));
   slots.OnLoss(0, kNow);

@@ -56,7 +56,7 @@ TEST(CallbackThread, CallbacksLearnTheStatus) {
   EXPECT_EQ(seen, absl::UnavailableError("rank 1 died"));
 }
 
-TEST(CallbackThread, WhatACallbackThrowsNamesTheTensorAndTheNextOneRuns) {
+TEST(CallbackThread, ExceptionOfACallbackNamesTheTensorAndTheNextCallbackRuns) {
   std::vector<std::string> thrown;
   const auto thread =
       CallbackThread::Create({.thrown = [&](const absl::Status& status) { thrown.emplace_back(status.message()); }});

@@ -21,7 +21,7 @@ class AnswerWatchTest : public ::testing::Test {
   // Returns a tensor that is reported at `now`.
   const TensorEntry& Report(const std::string& name, absl::Time now) {
     EXPECT_TRUE(queue_.Add({.request = {.name = name, .shape = {1}}}, now).ok());
-    const TensorEntry& entry = *queue_.TakeFresh(now).front();
+    const TensorEntry& entry = *queue_.PopFresh(now).front();
     watch_.Expect(entry);
     return entry;
   }
@@ -39,7 +39,7 @@ TEST_F(AnswerWatchTest, RankZeroGetsMoreTimeThanItGivesTensors) {
   EXPECT_EQ(AnswerDeadline({.deadline = absl::InfiniteDuration()}), absl::InfiniteDuration());
 }
 
-TEST_F(AnswerWatchTest, NothingIsDueWhileNothingWaits) {
+TEST_F(AnswerWatchTest, WatchWithoutTensorsHasNoDeadline) {
   EXPECT_EQ(watch_.next_check(), absl::InfiniteFuture());
   EXPECT_TRUE(watch_.Check(kStart + absl::Hours(24)).ok());
 }
@@ -54,7 +54,7 @@ TEST_F(AnswerWatchTest, SilenceIsReportedWithTheTensor) {
               HasSubstr("has not answered for 11s, and the deadline is 8s (waiting for tensor 'x')"));
 }
 
-TEST_F(AnswerWatchTest, WhatWasAnsweredIsNotWaitedFor) {
+TEST_F(AnswerWatchTest, AnsweredTensorIsNotWaitedFor) {
   queue_.Complete(&Report("x", kStart), absl::OkStatus());
   EXPECT_TRUE(watch_.Check(kStart + absl::Seconds(11)).ok());
   EXPECT_EQ(watch_.next_check(), absl::InfiniteFuture());

@@ -52,7 +52,7 @@ void CopyOnStream(DeviceRank& rank, const DeviceTensor& to, const DeviceTensor& 
             absl::OkStatus());
 }
 
-std::unique_ptr<DeviceEvent> NoteStream(DeviceRank& rank) {
+std::unique_ptr<DeviceEvent> RecordStream(DeviceRank& rank) {
   auto event = *rank.device().NewEvent();
   EXPECT_EQ(event->Record(rank.stream()), absl::OkStatus());
   return event;
@@ -361,7 +361,7 @@ TEST(DeviceLostVotes, AFailureOfTheJobReachesTheHandlesAndHoldsNoStreamBack) {
     } else {
       EXPECT_THAT(std::string(step.handle(0)->OrderBefore(rank.stream()).message()), HasSubstr("given up"));
     }
-    EXPECT_EQ(NoteStream(rank)->Wait(), absl::OkStatus());
+    EXPECT_EQ(RecordStream(rank)->Wait(), absl::OkStatus());
   });
 }
 
@@ -377,7 +377,7 @@ TEST(DeviceAgreement, AFailureEndsTheVote) {
     if (rank.rank() == 1) return rank.runtime().Abandon(absl::AbortedError("rank 1 has had enough"));
     EXPECT_THAT(std::string(step->handle(0)->Wait().message()),
                 AllOf(HasSubstr("'t0'"), HasSubstr("rank 1 has had enough")));
-    EXPECT_EQ(NoteStream(rank)->Wait(), absl::OkStatus());
+    EXPECT_EQ(RecordStream(rank)->Wait(), absl::OkStatus());
   });
 }
 

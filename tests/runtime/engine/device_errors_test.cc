@@ -201,7 +201,7 @@ TEST(DeviceFailures, AStuckDeviceDoesNotHoldUpTheEndOfAFailedJob) {
   }
 }
 
-TEST(DeviceFailures, WhatNcclFindsWrongFailsTheJob) {
+TEST(DeviceFailures, ErrorOfNcclFailsTheJob) {
   SetFakeNcclFaults([] {
     fake_nccl_faults faults = kNoFaults;
     faults.rank = 0;

@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(Levels, DeviceHierarchyFaults,
                                            Fault{"Across", "hierarchical-nccl", 2, "(0, 2 and 4|1, 3 and 5)"}),
                          [](const auto& fault) { return fault.param.name; });
 
-TEST_P(DeviceHierarchyFaults, WhatNcclFindsWrongReachesAllRanks) {
+TEST_P(DeviceHierarchyFaults, ErrorOfNcclReachesAllRanks) {
   fake_nccl_faults faults = kNoFaults;
   faults.error_at = 1;
   faults.hang_at = 1;

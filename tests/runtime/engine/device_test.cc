@@ -217,7 +217,7 @@ TEST_P(DeviceOperations, OverflowIsFoundWherever) {
   });
 }
 
-TEST_P(DeviceOperations, WhatRoundingLosesIsMadeUpFor) {
+TEST_P(DeviceOperations, ErrorFeedbackMakesUpForRounding) {
   Run([](DeviceRank& rank) {
     // Float16 rounds 1 + 2^-12 to 1. The losses of four steps add up to one unit in the last place of that 1.
     const float value = 1.0f + 1.0f / 4096;

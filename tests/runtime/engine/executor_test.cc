@@ -26,12 +26,12 @@ class RecordingCommunicator : public Communicator {
 
   absl::Status Reduce(const ReduceCall& call) override {
     divisor_ = call.postscale.divisor;
-    return Note("reduce", call.info, call.segments.front().input);
+    return Record("reduce", call.info, call.segments.front().input);
   }
-  absl::Status Broadcast(const BroadcastCall& call) override { return Note("broadcast", call.info, call.data); }
-  absl::Status Allgather(const AllgatherCall& call) override { return Note("allgather", call.info, call.output); }
-  absl::Status Alltoall(const AlltoallCall& call) override { return Note("alltoall", call.info, call.output); }
-  absl::Status Barrier(const CallInfo& info) override { return Note("barrier", info, nullptr); }
+  absl::Status Broadcast(const BroadcastCall& call) override { return Record("broadcast", call.info, call.data); }
+  absl::Status Allgather(const AllgatherCall& call) override { return Record("allgather", call.info, call.output); }
+  absl::Status Alltoall(const AlltoallCall& call) override { return Record("alltoall", call.info, call.output); }
+  absl::Status Barrier(const CallInfo& info) override { return Record("barrier", info, nullptr); }
   void Tune(const Tuning&) override {}
 
   std::vector<std::string> calls_;
@@ -45,7 +45,7 @@ class RecordingCommunicator : public Communicator {
     return info.ballot->own == Ballot::Vote::kApprove ? " stays" : " leaves";
   }
 
-  absl::Status Note(const std::string& call, const CallInfo& info, const void* buffer) {
+  absl::Status Record(const std::string& call, const CallInfo& info, const void* buffer) {
     calls_.push_back(absl::StrCat(call, " ", info.group == nullptr ? 0 : info.group->size(),
                                   buffer == nullptr ? "" : " with buffer", VoteOf(info)));
     limits_ = info.limits;
@@ -250,7 +250,7 @@ TEST_F(ExecutorTest, VetoLeavesTheTensorsInFlight) {
   }
 }
 
-TEST_F(ExecutorTest, WhoLeavesNeedsNoTensor) {
+TEST_F(ExecutorTest, RankThatVetoesNeedsNoTensor) {
   communicator_.votes_say_ = Ballot::Result::kVetoed;
   const auto result = ExecuteIfAllApprove({.name = "x", .shape = {4}}, Ballot::Vote::kVeto);
   ASSERT_TRUE(result.ok()) << result.status();

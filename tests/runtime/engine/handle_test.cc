@@ -28,7 +28,7 @@ TEST(HandleTest, IsDoneOnceItIsComplete) {
 
 // A thread that sees that the handle is done also sees everything that the completing thread wrote earlier. Two threads
 // sleep until the handle is done, and one polls.
-TEST(HandleTest, WhoSeesThatItIsDoneSeesTheResult) {
+TEST(HandleTest, ThreadThatSeesTheEndSeesTheResult) {
   constexpr int kRounds = 200;
   for (int round = 0; round < kRounds; ++round) {
     const auto handle = NewHandle();
@@ -96,7 +96,7 @@ class FakeEngine : public ProgressEngine::Steps {
     handle = nullptr;
     return Progress::kSome;
   }
-  Progress TakeNote(absl::Time) override { return Progress::kNone; }
+  Progress OnSubmission(absl::Time) override { return Progress::kNone; }
   absl::Time NextDeadline() override { return absl::InfiniteFuture(); }
   void Wake() override {}
   bool StartPolling() override { return false; }
@@ -107,7 +107,7 @@ class FakeEngine : public ProgressEngine::Steps {
   std::thread::id driven_by;
 };
 
-TEST(HandleTest, WhoWaitsCarriesTheOperationOut) {
+TEST(HandleTest, WaitingThreadCarriesTheOperationOut) {
   const auto progress = std::make_shared<ProgressEngine>(Clock::Real());
   FakeEngine engine;
   progress->Connect(&engine);

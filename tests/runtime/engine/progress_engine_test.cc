@@ -30,20 +30,20 @@ class FakeSteps : public ProgressEngine::Steps {
     --left;
     return Progress::kSome;
   }
-  Progress TakeNote(absl::Time) override {
-    ++noted;
+  Progress OnSubmission(absl::Time) override {
+    ++processed;
     return then;
   }
   absl::Time NextDeadline() override { return left > 0 ? absl::InfinitePast() : deadline; }
   void Wake() override { ++rung; }
   bool StartPolling() override {
-    polling = patience > 0;
+    polling = polls_left > 0;
     return polling;
   }
   bool KeepPolling() override {
     EXPECT_TRUE(polling);
-    if (--patience == arrives_at) left = 1;
-    return patience > 0;
+    if (--polls_left == arrives_at) left = 1;
+    return polls_left > 0;
   }
   void StopPolling() override {
     EXPECT_TRUE(polling);
@@ -54,8 +54,8 @@ class FakeSteps : public ProgressEngine::Steps {
   Progress then = Progress::kNone;
   absl::Time deadline = absl::InfiniteFuture();
   std::atomic<int> rung{0};
-  int noted = 0;
-  int patience = 0;     // how often a polling thread looks
+  int processed = 0;
+  int polls_left = 0;   // how often a polling thread looks
   int arrives_at = -1;  // the number of looks that are left when a step arrives
   bool polling = false;
   std::latch* hold = nullptr;
@@ -71,12 +71,12 @@ class ProgressEngineTest : public ::testing::Test {
   // Submits a tensor, which needs one step, and waits for it.
   void SubmitAndWait() {
     steps_.left = 1;
-    progress_.TakeNote(clock_.Now());
+    progress_.OnSubmission(clock_.Now());
     progress_.Await([&] { return AllDone(); }, [] { ADD_FAILURE() << "blocks"; });
   }
 
   // Acts as a program that waits for each tensor at once, so often that the engine expects it.
-  void GetTheHabit() {
+  void WaitAtOnceRepeatedly() {
     for (int i = 0; i < 10; ++i) SubmitAndWait();
     progress_.DriveUntilIdle();
     steps_.rung = 0;
@@ -163,33 +163,33 @@ TEST_F(ProgressEngineTest, WaiterThatSeesTheEndTellsTheBackgroundThread) {
 
 TEST_F(ProgressEngineTest, SubmissionWakesOnlyIfThereIsSomethingToDo) {
   progress_.DriveUntilIdle();
-  EXPECT_EQ(progress_.TakeNote(absl::UnixEpoch()), ProgressEngine::Attempt::kDriven);
-  EXPECT_EQ(steps_.noted, 1);
+  EXPECT_EQ(progress_.OnSubmission(absl::UnixEpoch()), ProgressEngine::Attempt::kDriven);
+  EXPECT_EQ(steps_.processed, 1);
   EXPECT_EQ(steps_.rung, 0);
   steps_.left = 1;
-  progress_.TakeNote(absl::UnixEpoch());
+  progress_.OnSubmission(absl::UnixEpoch());
   EXPECT_EQ(steps_.rung, 1);
   EXPECT_EQ(steps_.left, 1) << "left to the background thread";
-  progress_.TakeNote(absl::UnixEpoch());
+  progress_.OnSubmission(absl::UnixEpoch());
   EXPECT_EQ(steps_.rung, 1) << "it is bound to come";
 }
 
 TEST_F(ProgressEngineTest, WaiterPollsForWorkThatIsToCome) {
-  steps_.patience = 5;
+  steps_.polls_left = 5;
   steps_.arrives_at = 2;
   progress_.DriveUntilIdle();
-  progress_.Drive([&] { return steps_.patience <= steps_.arrives_at && AllDone(); });
+  progress_.Drive([&] { return steps_.polls_left <= steps_.arrives_at && AllDone(); });
   EXPECT_EQ(steps_.left, 0);
-  EXPECT_EQ(steps_.patience, 2) << "no look after the end";
+  EXPECT_EQ(steps_.polls_left, 2) << "no look after the end";
   EXPECT_FALSE(steps_.polling);
   EXPECT_EQ(steps_.rung, 0);
 }
 
 TEST_F(ProgressEngineTest, WaiterPollsNoLongerThanItMay) {
-  steps_.patience = 3;
+  steps_.polls_left = 3;
   progress_.DriveUntilIdle();
   progress_.Drive([] { return false; });
-  EXPECT_EQ(steps_.patience, 0);
+  EXPECT_EQ(steps_.polls_left, 0);
   EXPECT_FALSE(steps_.polling);
 }
 
@@ -206,19 +206,19 @@ TEST_F(ProgressEngineTest, OnlyOneThreadDrives) {
   });
   while (!driving) std::this_thread::yield();
   EXPECT_EQ(progress_.Drive([] { return false; }), ProgressEngine::Attempt::kBusy);
-  EXPECT_EQ(progress_.TakeNote(absl::UnixEpoch()), ProgressEngine::Attempt::kBusy);
+  EXPECT_EQ(progress_.OnSubmission(absl::UnixEpoch()), ProgressEngine::Attempt::kBusy);
   hold.count_down();
   other.join();
 }
 
-TEST_F(ProgressEngineTest, WordLeftDuringTheLastStepIsRungFor) {
+TEST_F(ProgressEngineTest, NoteLeftDuringTheLastStepRings) {
   progress_.DriveUntilIdle();
   steps_.left = 1;
-  std::optional<absl::Time> naps_until;
-  steps_.during = [&] { std::thread([&] { naps_until = progress_.DriveUntilIdle(); }).join(); };
+  std::optional<absl::Time> sleeps_until;
+  steps_.during = [&] { std::thread([&] { sleeps_until = progress_.DriveUntilIdle(); }).join(); };
   progress_.Drive([&] { return AllDone(); });
-  EXPECT_GT(naps_until, clock_.Now());
-  EXPECT_LE(naps_until, clock_.Now() + absl::Milliseconds(1));
+  EXPECT_GT(sleeps_until, clock_.Now());
+  EXPECT_LE(sleeps_until, clock_.Now() + absl::Milliseconds(1));
   EXPECT_EQ(steps_.rung, 1) << "the step had begun before the background thread came";
 }
 
@@ -235,7 +235,7 @@ TEST_F(ProgressEngineTest, BackgroundThreadSleepsDuringALongStep) {
   EXPECT_EQ(steps_.rung, 1);
 }
 
-TEST_F(ProgressEngineTest, WordLeftBeforeAStepIsNotRungFor) {
+TEST_F(ProgressEngineTest, NoteLeftBeforeAStepDoesNotRing) {
   progress_.DriveUntilIdle();
   steps_.left = 1;
   bool came = false;
@@ -247,7 +247,7 @@ TEST_F(ProgressEngineTest, WordLeftBeforeAStepIsNotRungFor) {
 }
 
 // Otherwise each call would ring for the background thread, which would find the next call under way, and so on.
-TEST_F(ProgressEngineTest, BlockingCallsInARowLeaveTheBackgroundThreadToItsNap) {
+TEST_F(ProgressEngineTest, BlockingCallsInARowLetTheBackgroundThreadSleep) {
   progress_.DriveUntilIdle();
   const auto call_and_meet_background_thread = [&] {
     steps_.left = 1;
@@ -267,48 +267,48 @@ TEST_F(ProgressEngineTest, ProgramThatWaitsAtOnceIsLeftToItself) {
   SubmitAndWait();
   EXPECT_EQ(progress_.DriveUntilIdle(), absl::InfiniteFuture());
   SubmitAndWait();
-  EXPECT_EQ(steps_.rung, 1) << "once is no habit";
-  GetTheHabit();
+  EXPECT_EQ(steps_.rung, 1) << "once is not often enough";
+  WaitAtOnceRepeatedly();
   EXPECT_TRUE(progress_.expects_trainer());
   for (int i = 0; i < 3; ++i) SubmitAndWait();
   EXPECT_EQ(steps_.rung, 0);
 }
 
-TEST_F(ProgressEngineTest, BackgroundThreadNapsWhileTheProgramGoesOn) {
-  GetTheHabit();
+TEST_F(ProgressEngineTest, BackgroundThreadSleepsBrieflyWhileTheProgramRuns) {
+  WaitAtOnceRepeatedly();
   SubmitAndWait();
-  const absl::Time nap = *progress_.DriveUntilIdle();
-  EXPECT_GT(nap, clock_.Now());
-  EXPECT_LE(nap, clock_.Now() + absl::Milliseconds(1));
+  const absl::Time wake = *progress_.DriveUntilIdle();
+  EXPECT_GT(wake, clock_.Now());
+  EXPECT_LE(wake, clock_.Now() + absl::Milliseconds(1));
   EXPECT_EQ(progress_.DriveUntilIdle(), absl::InfiniteFuture()) << "nothing was done meanwhile";
   SubmitAndWait();
   EXPECT_EQ(steps_.rung, 1) << "it sleeps for good";
 }
 
-TEST_F(ProgressEngineTest, TensorThatIsNotAwaitedAtOnceIsDoneAfterTheNap) {
-  GetTheHabit();
+TEST_F(ProgressEngineTest, TensorThatIsNotAwaitedAtOnceIsDoneAfterTheShortSleep) {
+  WaitAtOnceRepeatedly();
   SubmitAndWait();
   progress_.DriveUntilIdle();
   steps_.left = 1;
-  progress_.TakeNote(clock_.Now());
+  progress_.OnSubmission(clock_.Now());
   EXPECT_EQ(steps_.rung, 0);
   clock_.Advance(absl::Milliseconds(1));
   progress_.DriveUntilIdle();
   EXPECT_EQ(steps_.left, 0);
   EXPECT_FALSE(progress_.expects_trainer());
   steps_.left = 1;
-  progress_.TakeNote(clock_.Now());
-  EXPECT_EQ(steps_.rung, 1) << "the program has lost the habit";
+  progress_.OnSubmission(clock_.Now());
+  EXPECT_EQ(steps_.rung, 1) << "the program no longer waits at once";
 }
 
-TEST_F(ProgressEngineTest, WaitingLateOrForSeveralTensorsIsNoHabit) {
-  GetTheHabit();
-  progress_.TakeNote(clock_.Now());
+TEST_F(ProgressEngineTest, WaitingLateOrForSeveralTensorsIsNotWaitingAtOnce) {
+  WaitAtOnceRepeatedly();
+  progress_.OnSubmission(clock_.Now());
   SubmitAndWait();
   EXPECT_FALSE(progress_.expects_trainer());
   for (int i = 0; i < 10; ++i) {
     steps_.left = 1;
-    progress_.TakeNote(clock_.Now());
+    progress_.OnSubmission(clock_.Now());
     clock_.Advance(absl::Milliseconds(1));
     progress_.Await([&] { return AllDone(); }, [] { ADD_FAILURE() << "blocks"; });
   }

@@ -371,7 +371,7 @@ class ScheduleStressTest : public ::testing::TestWithParam<Job> {
   }
 };
 
-TEST_P(ScheduleStressTest, EverythingCompletesWithTheRightResults) {
+TEST_P(ScheduleStressTest, AllOperationsHaveTheRightResults) {
   const uint32_t seed = std::random_device()();
   std::cout << "seed " << seed << std::endl;
   Counts counts;

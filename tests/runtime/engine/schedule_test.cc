@@ -127,7 +127,7 @@ TEST_P(ScheduleTest, StepsThatRepeatThemselvesNeedNoControlMessages) {
   });
 }
 
-TEST_P(ScheduleTest, NothingIsLockedIfNotWanted) {
+TEST_P(ScheduleTest, ScheduleIsNotLockedIfLockAfterIsZero) {
   Run(
       [](Runtime& runtime) {
         Step step({"a", "b"});

@@ -22,8 +22,8 @@ using Kind = TimelineRequest::Kind;
 class RankRequestTest : public ::testing::Test {
  protected:
   // The rank's side: what it is asked for becomes `asked_`, and `answer_` the answer.
-  void Take() {
-    TakeRequest(
+  void Answer() {
+    AnswerRequest(
         [this](const TimelineRequest& request) {
           asked_ += request.kind == Kind::kStart ? "start " + request.path + ";" : "stop;";
           return answer_;
@@ -47,14 +47,14 @@ TEST_F(RankRequestTest, IsTakenOnceAndAnswered) {
   ASSERT_TRUE(start.ok());
   EXPECT_TRUE(HasRequest(*words_));
   EXPECT_EQ(AnswerText(*start), "none");
-  Take();
+  Answer();
   EXPECT_FALSE(HasRequest(*words_));
   EXPECT_EQ(AnswerText(*start), "file");
   answer_ = absl::NotFoundError("no such folder");
   const auto stop = Ask({.kind = Kind::kStop}, words_.get());
   ASSERT_TRUE(stop.ok());
   EXPECT_EQ(AnswerText(*stop), "none") << "the last answer is not its own";
-  Take();
+  Answer();
   EXPECT_EQ(AnswerText(*stop), "no such folder");
   EXPECT_EQ(asked_, "start /tmp/a.json;stop;");
 }
@@ -63,7 +63,7 @@ TEST_F(RankRequestTest, ReplacesOneThatTheRankHasNotComeTo) {
   const auto first = Ask({.kind = Kind::kStart, .path = "/a"}, words_.get());
   const auto second = Ask({.kind = Kind::kStart, .path = "/b"}, words_.get());
   ASSERT_TRUE(first.ok() && second.ok());
-  Take();
+  Answer();
   EXPECT_EQ(asked_, "start /b;");
   EXPECT_EQ(AnswerText(*first), "none");
   EXPECT_EQ(AnswerText(*second), "file");
@@ -73,10 +73,10 @@ TEST_F(RankRequestTest, HasToBeWhole) {
   ASSERT_TRUE(Ask({.kind = Kind::kStart, .path = "/a"}, words_.get()).ok());
   const uint64_t number = words_->number;
   words_->number = 0;  // the process that asks is in the middle of it
-  Take();
+  Answer();
   EXPECT_EQ(asked_, "");
   words_->number = number;
-  Take();
+  Answer();
   EXPECT_EQ(asked_, "start /a;");
 }
 
@@ -95,12 +95,12 @@ TEST_F(RankRequestTest, PathHasToBeOneForEachProcess) {
 TEST_F(RankRequestTest, WordsThatAreNoRequestAreAnsweredWithAnError) {
   words_->kind = 77;
   words_->number = 5;
-  Take();
+  Answer();
   EXPECT_THAT(AnswerText(5), HasSubstr("no request 77"));
   words_->kind = static_cast<uint64_t>(Kind::kStart);
   for (std::atomic<char>& c : words_->path) c = 'x';  // without an end
   words_->number = 6;
-  Take();
+  Answer();
   EXPECT_THAT(AnswerText(6), HasSubstr("1023 bytes at most"));
   EXPECT_EQ(asked_, "");
 }
@@ -110,7 +110,7 @@ TEST_F(RankRequestTest, IsNeverAMixtureOfTwo) {
   std::atomic<bool> done{false};
   std::thread rank([&] {
     while (!done) {
-      TakeRequest(
+      AnswerRequest(
           [](const TimelineRequest& request) -> absl::StatusOr<std::string> {
             const std::string& path = request.path;
             const bool is_whole = path == "/" + std::string(path.size() - 1, path.back());

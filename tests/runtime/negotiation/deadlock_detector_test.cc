@@ -38,7 +38,7 @@ class DeadlockDetectorTest : public ::testing::Test {
   }
 
   void Decide() {
-    if (!negotiator_.TakeResponses().empty()) detector_.NoteDecisions();
+    if (!negotiator_.TakeResponses().empty()) detector_.RecordDecisions();
   }
 
   Negotiator negotiator_{{.world_size = 3}};
@@ -47,7 +47,7 @@ class DeadlockDetectorTest : public ::testing::Test {
  private:
   void Report(RankId rank, const RankReport& report) {
     ASSERT_TRUE(negotiator_.Add(rank, report, absl::UnixEpoch()).ok());
-    detector_.Note(rank, report.program);
+    detector_.Record(rank, report.program);
   }
 };
 

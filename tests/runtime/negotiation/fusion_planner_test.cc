@@ -101,7 +101,7 @@ TEST(FusionPlanner, GroupsDoNotKeepTensorsApart) {
   EXPECT_THAT(Plan(1 << 20, {Floats(1), grouped}), ElementsAre(ElementsAre(1, 2)));
 }
 
-TEST(FusionPlanner, PatienceOfOneCallIsNotForcedOnOthers) {
+TEST(FusionPlanner, TimeoutOfOneCallIsNotForcedOnOthers) {
   TensorRequest limited = Floats(1);
   limited.limits = WaitLimits{.deadline = absl::Seconds(1)};
   EXPECT_THAT(Plan(1 << 20, {Floats(1), limited, Floats(1), limited}),

@@ -29,7 +29,7 @@ RankReport SomeReport() {
   report.requests.push_back({.name = "add", .op = OpType::kAddProcessSet, .members = {0, 1, 2, 9}});
   report.requests.push_back({.name = std::string(kJoinName), .op = OpType::kJoin});
   report.repeated = {{77, {.name = "again"}}};
-  report.membership = RankReport::Membership::kShuttingDown;
+  report.presence = RankReport::Presence::kShuttingDown;
   report.identity = "host h, pid 1";
   report.schedule = uint64_t{1} << 40;
   report.waited = RankReport::Waited::kNo;
@@ -85,7 +85,7 @@ TEST(Messages, ReportSurvivesTheRoundTrip) {
   EXPECT_EQ(got->cached, sent.cached);
   EXPECT_EQ(got->requests, sent.requests);
   EXPECT_EQ(got->repeated, sent.repeated);
-  EXPECT_EQ(got->membership, sent.membership);
+  EXPECT_EQ(got->presence, sent.presence);
   EXPECT_EQ(got->identity, sent.identity);
   EXPECT_EQ(got->schedule, sent.schedule);
   EXPECT_EQ(got->age, sent.age);

@@ -50,9 +50,9 @@ inline RankReport Report(std::vector<TensorRequest> requests) { return {.request
 
 inline RankReport ReportById(CacheId id) { return {.cached = {id}}; }
 
-inline RankReport Draining() { return {.membership = RankReport::Membership::kDraining}; }
+inline RankReport Draining() { return {.presence = RankReport::Presence::kDraining}; }
 
-inline RankReport ShuttingDown() { return {.membership = RankReport::Membership::kShuttingDown}; }
+inline RankReport ShuttingDown() { return {.presence = RankReport::Presence::kShuttingDown}; }
 
 inline const Response& Spelled(const ResponseList& list, size_t bucket, size_t position = 0) {
   return std::get<Response>(list.buckets.at(bucket).executions.at(position));
@@ -68,13 +68,13 @@ class NegotiatorDriver {
   explicit NegotiatorDriver(int world_size, size_t cache_capacity = 1024)
       : negotiator_({.world_size = world_size, .cache_capacity = cache_capacity, .fusion = {.threshold = 0}}) {}
 
-  void Submit(RankId rank, std::vector<TensorRequest> requests) { Take(rank, Report(std::move(requests))); }
+  void Submit(RankId rank, std::vector<TensorRequest> requests) { Receive(rank, Report(std::move(requests))); }
 
   void SubmitAll(const std::vector<RankId>& ranks, const TensorRequest& request) {
     for (RankId rank : ranks) Submit(rank, {request});
   }
 
-  void Take(RankId rank, const RankReport& report) {
+  void Receive(RankId rank, const RankReport& report) {
     const absl::Status status = negotiator_.Add(rank, report, kStart);
     ASSERT_TRUE(status.ok()) << status;
   }

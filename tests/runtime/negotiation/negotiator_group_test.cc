@@ -65,7 +65,7 @@ TEST(Group, DepartureFailsTheWholeGroup) {
   NegotiatorDriver negotiator(3);
   negotiator.Submit(0, {Member("a"), Member("b")});
   negotiator.Submit(2, {Member("a"), Member("b")});
-  negotiator.Take(1, ShuttingDown());
+  negotiator.Receive(1, ShuttingDown());
   EXPECT_THAT(negotiator.Responses().errors, SizeIs(2));
 }
 
@@ -96,7 +96,7 @@ TEST(Group, SecondTimeIsAnsweredById) {
   NegotiatorDriver negotiator(2);
   for (RankId rank : {0, 1}) negotiator.Submit(rank, {Member("a"), Member("b")});
   negotiator.Responses();
-  for (RankId rank : {0, 1}) negotiator.Take(rank, {.cached = {1, 2}});
+  for (RankId rank : {0, 1}) negotiator.Receive(rank, {.cached = {1, 2}});
   const ResponseList list = negotiator.Responses();
   EXPECT_EQ(IdOf(list, 0), 1u);
   EXPECT_EQ(IdOf(list, 1), 2u);
@@ -106,7 +106,7 @@ TEST(Group, TensorWhoseEntryIsEvictedWhileItIsHeldIsSpelledOut) {
   NegotiatorDriver negotiator(2, 2);
   for (RankId rank : {0, 1}) negotiator.Submit(rank, {Member("a"), Member("b")});
   negotiator.Responses();
-  for (RankId rank : {0, 1}) negotiator.Take(rank, ReportById(1));
+  for (RankId rank : {0, 1}) negotiator.Receive(rank, ReportById(1));
   negotiator.SubmitAll({0, 1}, Allreduce("x"));
   negotiator.SubmitAll({0, 1}, Allreduce("y"));
   negotiator.Responses();

@@ -94,11 +94,11 @@ TEST(Join, ReportByIdAfterJoiningFailsToo) {
   negotiator.SubmitAll({0, 1}, Allreduce("a"));
   negotiator.Responses();
   negotiator.Submit(1, {JoinOf()});
-  negotiator.Take(1, ReportById(1));
+  negotiator.Receive(1, ReportById(1));
   EXPECT_THAT(negotiator.Responses().errors, SizeIs(1));
-  negotiator.Take(0, ReportById(1));
+  negotiator.Receive(0, ReportById(1));
   negotiator.Responses();
-  negotiator.Take(1, ReportById(1));
+  negotiator.Receive(1, ReportById(1));
   EXPECT_THAT(negotiator.Responses().errors, SizeIs(1));
 }
 
@@ -119,7 +119,7 @@ TEST(Join, OperationsRunWithoutTheJoinedRankOrFailWithItsName) {
   for (const OpCase& c : kCases) {
     SCOPED_TRACE(std::string(Name(c.op)) + " without rank " + std::to_string(c.joined));
     NegotiatorDriver negotiator(3);
-    negotiator.Take(c.joined, {.requests = {JoinOf()}, .identity = "host h, pid 5"});
+    negotiator.Receive(c.joined, {.requests = {JoinOf()}, .identity = "host h, pid 5"});
     for (RankId rank = 0; rank < 3; ++rank) {
       if (rank != c.joined) negotiator.Submit(rank, {{.name = "x", .op = c.op, .shape = {4}}});
     }
@@ -161,9 +161,9 @@ TEST(Join, JoinedRankHasNoRowsAndItsEntryIsSpelledOutOnce) {
   for (RankId rank : {0, 1}) negotiator.Submit(rank, {gather(rank + 4)});
   negotiator.Responses();
   negotiator.Submit(1, {JoinOf()});
-  negotiator.Take(0, ReportById(1));
+  negotiator.Receive(0, ReportById(1));
   EXPECT_THAT(Spelled(negotiator.Responses(), 0).first_dims, ElementsAre(4, 0));
-  negotiator.Take(0, ReportById(2));
+  negotiator.Receive(0, ReportById(2));
   EXPECT_EQ(IdOf(negotiator.Responses(), 0), 2u);
 }
 
@@ -172,7 +172,7 @@ TEST(Join, AllreduceWithoutARankIsAnsweredById) {
   negotiator.SubmitAll({0, 1}, Allreduce("a"));
   negotiator.Responses();
   negotiator.Submit(1, {JoinOf()});
-  negotiator.Take(0, ReportById(1));
+  negotiator.Receive(0, ReportById(1));
   const ResponseList list = negotiator.Responses();
   EXPECT_EQ(IdOf(list, 0), 1u);
   EXPECT_THAT(list.buckets[0].joined, ElementsAre(1));
@@ -223,7 +223,7 @@ TEST(Join, FailedJoinMakesItsRanksPresentAgain) {
 TEST(Join, DepartureOfARankFailsJoinsBeforeAndAfter) {
   NegotiatorDriver negotiator(3);
   negotiator.Submit(0, {JoinOf()});
-  negotiator.Take(2, ShuttingDown());
+  negotiator.Receive(2, ShuttingDown());
   negotiator.Submit(1, {JoinOf()});
   const ResponseList list = negotiator.Responses();
   ASSERT_THAT(list.errors, SizeIs(2));
@@ -240,13 +240,13 @@ TEST(Join, CountsAfterTheRepetitionOfWhatWasSubmittedBefore) {
   negotiator.Responses();
   negotiator.SubmitAll({0, 1}, Allreduce("b"));
   negotiator.Responses();
-  negotiator.Take(1, {.cached = {1}, .requests = {JoinOf(), Allreduce("too late")}});
+  negotiator.Receive(1, {.cached = {1}, .requests = {JoinOf(), Allreduce("too late")}});
   negotiator.Submit(0, {Allreduce("a")});
   ResponseList list = negotiator.Responses();
   EXPECT_THAT(list.buckets, IsEmpty());
   ASSERT_THAT(list.errors, SizeIs(1));
   EXPECT_EQ(list.errors[0].name, "too late");
-  negotiator.Take(1, {.repeated = {{1, Allreduce("a")}}});
+  negotiator.Receive(1, {.repeated = {{1, Allreduce("a")}}});
   list = negotiator.Responses();
   ASSERT_THAT(list.buckets, SizeIs(1));
   EXPECT_THAT(list.buckets[0].joined, IsEmpty());

@@ -69,7 +69,7 @@ TEST_F(ProcessSets, ErrorsSayWhichSet) {
 
 TEST_F(ProcessSets, DepartureOfARankOutsideDoesNotMatter) {
   negotiator_.Submit(0, {OnSet(1, Allreduce("a"))});
-  negotiator_.Take(1, ShuttingDown());
+  negotiator_.Receive(1, ShuttingDown());
   negotiator_.Submit(2, {OnSet(1, Allreduce("a"))});
   EXPECT_THAT(negotiator_.Responses().buckets, SizeIs(1));
 }
@@ -105,13 +105,13 @@ TEST_F(ProcessSets, ReportByIdOfARemovedSetIsAnswered) {
   negotiator_.SubmitAll({0, 2}, OnSet(1, Allreduce("a")));
   negotiator_.Responses();
   Remove(1);
-  negotiator_.Take(0, ReportById(1));  // the removal is decided, but not yet sent
+  negotiator_.Receive(0, ReportById(1));  // the removal is decided, but not yet sent
   ResponseList list = negotiator_.Responses();
   ASSERT_THAT(list.errors, SizeIs(1));
   EXPECT_THAT(list.errors[0].ranks, ElementsAre(0));
-  negotiator_.Take(2, ReportById(1));  // the removal is sent, but not yet received
+  negotiator_.Receive(2, ReportById(1));  // the removal is sent, but not yet received
   EXPECT_TRUE(negotiator_.Responses().empty());
-  negotiator_.Take(2, {.repeated = {{1, OnSet(1, Allreduce("a"))}}});
+  negotiator_.Receive(2, {.repeated = {{1, OnSet(1, Allreduce("a"))}}});
   list = negotiator_.Responses();
   ASSERT_THAT(list.errors, SizeIs(1));
   EXPECT_THAT(list.errors[0].ranks, ElementsAre(2));
@@ -165,7 +165,7 @@ TEST_F(ProcessSets, SeveralAreCreatedAtOnce) {
 }
 
 TEST_F(ProcessSets, OnlyTheMembersDeparturesMatterToACreation) {
-  negotiator_.Take(1, ShuttingDown());
+  negotiator_.Receive(1, ShuttingDown());
   negotiator_.SubmitAll({0, 2}, CreateSet({0, 2}));
   EXPECT_THAT(negotiator_.Responses().buckets, SizeIs(1));
   negotiator_.Submit(0, {CreateSet({0, 1, 2})});

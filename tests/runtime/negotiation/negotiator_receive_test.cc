@@ -69,7 +69,7 @@ TEST(NegotiatorReceive, TakesMessagesOfOneSenderInTheirOrder) {
   }
   negotiator.Responses();
   // A report has its ids in ascending order, whatever the order of the messages. Message numbers begin again after 63.
-  negotiator.Take(1, {.cached = {1, 2}, .requests = {Message(1, 1)}});
+  negotiator.Receive(1, {.cached = {1, 2}, .requests = {Message(1, 1)}});
   for (int number : {63, 0, 1}) {
     negotiator.Submit(kReceiver, {ReceiveFromAny(number)});
     const ResponseList list = negotiator.Responses();
@@ -131,10 +131,10 @@ TEST(NegotiatorReceive, WaitsForRequestsThatARankHasToRepeat) {
   for (RankId rank : {0, 1}) negotiator.Submit(rank, {Message(1, 1)});
   negotiator.Responses();
   // The sender uses an id that has been evicted, and sends another message.
-  negotiator.Take(1, {.cached = {1}, .requests = {Message(1, 1)}});
+  negotiator.Receive(1, {.cached = {1}, .requests = {Message(1, 1)}});
   negotiator.Submit(kReceiver, {ReceiveFromAny(0)});
   EXPECT_TRUE(negotiator.Responses().empty());
-  negotiator.Take(1, {.repeated = {{1, Message(1, 0)}}});
+  negotiator.Receive(1, {.repeated = {{1, Message(1, 0)}}});
   ExpectMatch(negotiator.Responses(), ReceiveFromAny(0), Message(1, 0));
 }
 
@@ -160,9 +160,9 @@ TEST(NegotiatorReceive, NamesAllThatCouldSendAtTheDeadline) {
 TEST(NegotiatorReceive, FailsWhenAllOthersHaveShutDown) {
   NegotiatorDriver negotiator(3);
   negotiator.Submit(kReceiver, {ReceiveFromAny(0)});
-  negotiator.Take(1, ShuttingDown());
+  negotiator.Receive(1, ShuttingDown());
   EXPECT_TRUE(negotiator.Responses().empty()) << "rank 2 may send";
-  negotiator.Take(2, ShuttingDown());
+  negotiator.Receive(2, ShuttingDown());
   const ResponseList list = negotiator.Responses();
   ASSERT_THAT(list.errors, SizeIs(1));
   EXPECT_THAT(std::string(list.errors[0].status.message()), HasSubstr("will not submit the message from any rank"));

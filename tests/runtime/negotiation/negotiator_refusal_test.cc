@@ -49,10 +49,10 @@ TEST(NegotiatorRefusal, FailsATensorThatTheOthersReportById) {
     negotiator.SubmitAll({0, 1}, Allreduce(kCall));
     negotiator.Responses();
     for (RankId rank : order) {
-      negotiator.Take(rank, rank == 0 ? ReportById(1) : Report({Refusal(kCall, "a wrong dtype")}));
+      negotiator.Receive(rank, rank == 0 ? ReportById(1) : Report({Refusal(kCall, "a wrong dtype")}));
     }
     EXPECT_THAT(OnlyError(negotiator.Responses(), {0, 1}), HasSubstr("rank 1 has refused to take part: a wrong dtype"));
-    for (RankId rank : {0, 1}) negotiator.Take(rank, ReportById(1));
+    for (RankId rank : {0, 1}) negotiator.Receive(rank, ReportById(1));
     EXPECT_EQ(IdOf(negotiator.Responses(), 0), 1u);
   }
 }

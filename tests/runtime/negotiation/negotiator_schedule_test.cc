@@ -21,18 +21,18 @@ using ::testing::SizeIs;
 class NegotiatorScheduleTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (RankId rank : {0, 1}) Take(rank, Report({Allreduce("a"), Allreduce("b")}));
+    for (RankId rank : {0, 1}) Receive(rank, Report({Allreduce("a"), Allreduce("b")}));
     negotiator_.TakeResponses();
   }
 
-  void Take(RankId rank, RankReport report) {
+  void Receive(RankId rank, RankReport report) {
     report.schedule = begun_;
     const absl::Status status = negotiator_.Add(rank, report, now_);
     ASSERT_TRUE(status.ok()) << status;
   }
 
   // Takes a report that names the previous schedule.
-  void TakeStale(RankId rank, RankReport report) {
+  void ReceiveStale(RankId rank, RankReport report) {
     report.schedule = begun_ - 1;
     const absl::Status status = negotiator_.Add(rank, report, now_);
     ASSERT_TRUE(status.ok()) << status;
@@ -40,7 +40,7 @@ class NegotiatorScheduleTest : public ::testing::Test {
 
   ResponseList Step(const std::vector<CacheId>& ids = {1, 2}) {
     now_ += absl::Milliseconds(1);
-    for (RankId rank : {0, 1}) Take(rank, {.cached = ids});
+    for (RankId rank : {0, 1}) Receive(rank, {.cached = ids});
     ResponseList list = negotiator_.TakeResponses();
     if (list.schedule) begun_ = list.schedule->number;
     return list;
@@ -74,7 +74,7 @@ TEST_F(NegotiatorScheduleTest, ThereAreNoneUnlessAskedFor) {
   driver.Submit(0, {Allreduce("a")});
   driver.Responses();
   for (int step = 0; step < 10; ++step) {
-    driver.Take(0, ReportById(1));
+    driver.Receive(0, ReportById(1));
     EXPECT_FALSE(driver.Responses().schedule);
   }
 }
@@ -95,7 +95,7 @@ TEST_F(NegotiatorScheduleTest, TensorsThatHaveNotWaitedShareABucketWhateverLists
   for (int step = 0; step < 3; ++step) {
     EXPECT_FALSE(last.schedule);
     EXPECT_FALSE(Step({1}).schedule);
-    for (RankId rank : {0, 1}) Take(rank, {.cached = {2}, .waited = RankReport::Waited::kNo});
+    for (RankId rank : {0, 1}) Receive(rank, {.cached = {2}, .waited = RankReport::Waited::kNo});
     last = negotiator_.TakeResponses();
   }
   ASSERT_TRUE(last.schedule);
@@ -106,8 +106,8 @@ TEST_F(NegotiatorScheduleTest, OneRankThatMayHaveWaitedIsEnoughToKeepTensorsApar
   ResponseList last;
   for (int step = 0; step < 3; ++step) {
     EXPECT_FALSE(Step({1}).schedule);
-    Take(0, {.cached = {2}, .waited = RankReport::Waited::kNo});
-    Take(1, {.cached = {2}});
+    Receive(0, {.cached = {2}, .waited = RankReport::Waited::kNo});
+    Receive(1, {.cached = {2}});
     last = negotiator_.TakeResponses();
   }
   ASSERT_TRUE(last.schedule);
@@ -117,52 +117,52 @@ TEST_F(NegotiatorScheduleTest, OneRankThatMayHaveWaitedIsEnoughToKeepTensorsApar
 TEST_F(NegotiatorScheduleTest, EarlySubmissionsAreAPartOfTheNextStep) {
   Step();
   Step();
-  for (RankId rank : {0, 1}) Take(rank, {.cached = {1, 2}});
+  for (RankId rank : {0, 1}) Receive(rank, {.cached = {1, 2}});
   ASSERT_TRUE(negotiator_.TakeResponses().schedule);
   negotiator_.Unlock({.rounds = 0});
   begun_ = 1;
   Step();
   Step();
-  Take(0, {.cached = {1, 2}});
-  Take(1, {.cached = {2}});
+  Receive(0, {.cached = {1, 2}});
+  Receive(1, {.cached = {2}});
   EXPECT_FALSE(negotiator_.TakeResponses().schedule);
-  Take(0, {.cached = {2}});  // rank 0's report of the next step, right after the list
-  Take(1, {.cached = {1}});
+  Receive(0, {.cached = {2}});  // rank 0's report of the next step, right after the list
+  Receive(1, {.cached = {1}});
   EXPECT_TRUE(negotiator_.TakeResponses().schedule);
   EXPECT_FALSE(negotiator_.anything_waits());
   EXPECT_THAT(negotiator_.waiting().SubmittedBy(0, 9), IsEmpty());
 }
 
 TEST_F(NegotiatorScheduleTest, DoesNotBeginWhileAnythingElseWaits) {
-  Take(0, Report({Allreduce("c")}));
+  Receive(0, Report({Allreduce("c")}));
   for (int step = 0; step < 4; ++step) EXPECT_FALSE(Step().schedule);
-  Take(1, Report({Allreduce("c")}));
+  Receive(1, Report({Allreduce("c")}));
   EXPECT_FALSE(negotiator_.TakeResponses().schedule);
   Lock();
 }
 
 TEST_F(NegotiatorScheduleTest, DoesNotBeginWhileARankHasJoinedOrLeft) {
-  Take(0, Report({JoinOf()}));
+  Receive(0, Report({JoinOf()}));
   for (int step = 0; step < 4; ++step) {
-    Take(1, {.cached = {1, 2}});
+    Receive(1, {.cached = {1, 2}});
     const ResponseList list = negotiator_.TakeResponses();
     EXPECT_FALSE(list.buckets.empty());
     EXPECT_FALSE(list.schedule);
   }
-  Take(1, Report({JoinOf()}));
+  Receive(1, Report({JoinOf()}));
   EXPECT_FALSE(negotiator_.TakeResponses().schedule);
   Step();
   Step();
-  Take(0, {.cached = {1, 2}, .membership = RankReport::Membership::kShuttingDown});
-  Take(1, {.cached = {1, 2}});
+  Receive(0, {.cached = {1, 2}, .presence = RankReport::Presence::kShuttingDown});
+  Receive(1, {.cached = {1, 2}});
   EXPECT_FALSE(negotiator_.TakeResponses().schedule);
 }
 
 TEST_F(NegotiatorScheduleTest, ErrorsBreakTheRunOfIdenticalSteps) {
   Step();
   Step();
-  Take(0, Report({Allreduce("c")}));
-  Take(1, Report({Allreduce("c", {9})}));
+  Receive(0, Report({Allreduce("c")}));
+  Receive(1, Report({Allreduce("c", {9})}));
   const ResponseList list = Step();
   EXPECT_THAT(list.errors, SizeIs(1));
   EXPECT_FALSE(list.schedule);
@@ -172,10 +172,10 @@ TEST_F(NegotiatorScheduleTest, ErrorsBreakTheRunOfIdenticalSteps) {
 TEST_F(NegotiatorScheduleTest, SmallerProcessSetsAndMessagesAreNotScheduled) {
   const TensorRequest send = {.name = "s", .op = OpType::kSendRecv, .root = 0, .receiver = 1};
   TensorRequest on_set = OnSet(1, Allreduce("x"));
-  for (RankId rank : {0, 1}) Take(rank, Report({AddSet({0, 1})}));
+  for (RankId rank : {0, 1}) Receive(rank, Report({AddSet({0, 1})}));
   negotiator_.TakeResponses();
   for (const TensorRequest& request : {send, on_set}) {
-    for (RankId rank : {0, 1}) Take(rank, Report({request}));
+    for (RankId rank : {0, 1}) Receive(rank, Report({request}));
     const ResponseList first = negotiator_.TakeResponses();
     ASSERT_THAT(first.buckets, SizeIs(1));
     const CacheId id = request.name == "s" ? 3 : 4;
@@ -191,10 +191,10 @@ TEST_F(NegotiatorScheduleTest, GroupRunsInOneBucketOrTheStepIsNotScheduled) {
   const TensorRequest one = InGroup("g", 2, Allreduce("g1")), two = InGroup("g", 2, Allreduce("g2"));
   TensorRequest half = two;
   half.dtype = DType::kFloat16;
-  for (RankId rank : {0, 1}) Take(rank, Report({one, half}));
+  for (RankId rank : {0, 1}) Receive(rank, Report({one, half}));
   negotiator_.TakeResponses();
   for (int step = 0; step < 7; ++step) EXPECT_FALSE(Step({3, 4}).schedule);
-  for (RankId rank : {0, 1}) Take(rank, {.cached = {3}, .requests = {two}});
+  for (RankId rank : {0, 1}) Receive(rank, {.cached = {3}, .requests = {two}});
   negotiator_.TakeResponses();
   Step({3, 5});
   Step({3, 5});
@@ -205,20 +205,20 @@ TEST_F(NegotiatorScheduleTest, GroupRunsInOneBucketOrTheStepIsNotScheduled) {
 
 TEST_F(NegotiatorScheduleTest, ReportsFromBeforeTheScheduleCountForNothing) {
   Lock();
-  TakeStale(0, {.cached = {1}, .requests = {Allreduce("c")}});
-  TakeStale(1, ShuttingDown());
+  ReceiveStale(0, {.cached = {1}, .requests = {Allreduce("c")}});
+  ReceiveStale(1, ShuttingDown());
   EXPECT_FALSE(negotiator_.anything_waits());
   EXPECT_TRUE(negotiator_.TakeResponses().empty());
   negotiator_.Unlock({.rounds = 1});
-  TakeStale(0, {.cached = {1}});
+  ReceiveStale(0, {.cached = {1}});
   EXPECT_FALSE(negotiator_.anything_waits());
-  for (RankId rank : {0, 1}) Take(rank, {.cached = {1}});
+  for (RankId rank : {0, 1}) Receive(rank, {.cached = {1}});
   EXPECT_THAT(negotiator_.TakeResponses().buckets, SizeIs(1)) << "rank 1 has not left";
 }
 
 TEST_F(NegotiatorScheduleTest, IdentityOfARankCountsInAStaleReport) {
   Lock();
-  TakeStale(1, {.identity = "host h, pid 7"});
+  ReceiveStale(1, {.identity = "host h, pid 7"});
   EXPECT_THAT(negotiator_.Describe(1), HasSubstr("host h, pid 7"));
 }
 
@@ -236,7 +236,7 @@ TEST_F(NegotiatorScheduleTest, NegotiationGoesOnWhereItWasAfterTheSchedule) {
   Lock();
   negotiator_.Unlock({.rounds = 0});
   EXPECT_FALSE(negotiator_.locked());
-  for (RankId rank : {0, 1}) Take(rank, {.cached = {2}, .requests = {Allreduce("c")}});
+  for (RankId rank : {0, 1}) Receive(rank, {.cached = {2}, .requests = {Allreduce("c")}});
   const ResponseList list = negotiator_.TakeResponses();
   EXPECT_THAT(list.buckets, SizeIs(1));
   EXPECT_FALSE(list.schedule);
@@ -264,7 +264,7 @@ TEST_F(NegotiatorScheduleTest, ScheduleThatDidNotLastIsToBeFoundAgain) {
 TEST_F(NegotiatorScheduleTest, ScheduleThatLastedBeginsAgainWithTheListOfAnotherTensor) {
   Lock();
   negotiator_.Unlock({.rounds = 3});
-  for (RankId rank : {0, 1}) Take(rank, Report({Allreduce("metric")}));
+  for (RankId rank : {0, 1}) Receive(rank, Report({Allreduce("metric")}));
   const ResponseList list = negotiator_.TakeResponses();
   EXPECT_THAT(list.buckets, SizeIs(1));
   ASSERT_TRUE(list.schedule);
@@ -274,18 +274,18 @@ TEST_F(NegotiatorScheduleTest, ScheduleThatLastedBeginsAgainWithTheListOfAnother
 TEST_F(NegotiatorScheduleTest, DoesNotBeginAgainWhileAnotherTensorWaits) {
   Lock();
   negotiator_.Unlock({.rounds = 3});
-  for (RankId rank : {0, 1}) Take(rank, Report({Allreduce("metric")}));
-  Take(0, Report({Allreduce("other")}));
+  for (RankId rank : {0, 1}) Receive(rank, Report({Allreduce("metric")}));
+  Receive(0, Report({Allreduce("other")}));
   EXPECT_FALSE(negotiator_.TakeResponses().schedule);
   EXPECT_FALSE(Step().schedule);
-  Take(1, Report({Allreduce("other")}));
+  Receive(1, Report({Allreduce("other")}));
   EXPECT_TRUE(negotiator_.TakeResponses().schedule);
 }
 
 TEST_F(NegotiatorScheduleTest, ScheduleThatDidNotFitIsToBeFoundAgainInTwiceAsManySteps) {
   Lock();
   negotiator_.Unlock({.rounds = 2});
-  Take(0, {.last_schedule = RankReport::LastSchedule::kDidNotFit});
+  Receive(0, {.last_schedule = RankReport::LastSchedule::kDidNotFit});
   for (int step = 0; step < 5; ++step) EXPECT_FALSE(Step().schedule);
   EXPECT_TRUE(Step().schedule);
   negotiator_.Unlock({.rounds = 6});
@@ -295,7 +295,7 @@ TEST_F(NegotiatorScheduleTest, ScheduleThatDidNotFitIsToBeFoundAgainInTwiceAsMan
 TEST_F(NegotiatorScheduleTest, ScheduleWithAnEvictedTensorIsForgotten) {
   Lock();
   negotiator_.Unlock({.rounds = 3});
-  for (RankId rank : {0, 1}) Take(rank, Report({Allreduce("c"), Allreduce("d"), Allreduce("e")}));
+  for (RankId rank : {0, 1}) Receive(rank, Report({Allreduce("c"), Allreduce("d"), Allreduce("e")}));
   EXPECT_FALSE(negotiator_.TakeResponses().schedule) << "1 was evicted";
 }
 
@@ -313,12 +313,12 @@ TEST_F(NegotiatorScheduleTest, SizesOfBucketsCanChange) {
 
 // A rank that has used an id after its eviction must repeat the request.
 TEST_F(NegotiatorScheduleTest, DoesNotBeginWhileARankIsToRepeatARequest) {
-  for (RankId rank : {0, 1}) Take(rank, Report({Allreduce("c"), Allreduce("d"), Allreduce("e")}));
+  for (RankId rank : {0, 1}) Receive(rank, Report({Allreduce("c"), Allreduce("d"), Allreduce("e")}));
   negotiator_.TakeResponses();  // evicts "a", whose id was 1
-  Take(0, ReportById(1));
+  Receive(0, ReportById(1));
   for (int step = 0; step < 4; ++step) EXPECT_FALSE(Step({2, 3}).schedule);
-  Take(0, {.repeated = {{1, Allreduce("a")}}});
-  Take(1, Report({Allreduce("a")}));
+  Receive(0, {.repeated = {{1, Allreduce("a")}}});
+  Receive(1, Report({Allreduce("a")}));
   EXPECT_THAT(negotiator_.TakeResponses().buckets, SizeIs(1));
 }
 
@@ -329,7 +329,7 @@ TEST_F(NegotiatorScheduleTest, LeavingWhatIsNotLockedIsABug) {
 TEST_F(NegotiatorScheduleTest, DeadlinesCountFromTheSubmissionAlsoIfThatWaitedInASchedule) {
   Lock();
   negotiator_.Unlock({.rounds = 1});
-  Take(0, {.cached = {1}, .age = absl::Seconds(50)});
+  Receive(0, {.cached = {1}, .age = absl::Seconds(50)});
   EXPECT_THAT(negotiator_.waiting().Overdue(now_ + absl::Seconds(9)), IsEmpty());
   EXPECT_THAT(negotiator_.waiting().Overdue(now_ + absl::Seconds(10)), SizeIs(1))
       << "the warning is due after a minute";
@@ -338,9 +338,9 @@ TEST_F(NegotiatorScheduleTest, DeadlinesCountFromTheSubmissionAlsoIfThatWaitedIn
 TEST_F(NegotiatorScheduleTest, OldestSubmissionCountsWhoeverReportsFirst) {
   Lock();
   negotiator_.Unlock({.rounds = 1});
-  Take(0, {.cached = {1}});
-  Take(1, {.requests = {Allreduce("c")}, .age = absl::Seconds(50)});
-  Take(0, {.requests = {Allreduce("d")}, .age = absl::Seconds(20)});
+  Receive(0, {.cached = {1}});
+  Receive(1, {.requests = {Allreduce("c")}, .age = absl::Seconds(50)});
+  Receive(0, {.requests = {Allreduce("d")}, .age = absl::Seconds(20)});
   EXPECT_THAT(negotiator_.waiting().Overdue(now_ + absl::Seconds(10)), SizeIs(1));
   EXPECT_THAT(negotiator_.waiting().Overdue(now_ + absl::Seconds(40)), SizeIs(2));
 }

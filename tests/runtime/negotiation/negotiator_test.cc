@@ -82,11 +82,11 @@ TEST(Negotiator, ReportByIdCountsThoughItsEntryIsEvictedLater) {
   NegotiatorDriver negotiator(2, 1);
   negotiator.SubmitAll({0, 1}, Allreduce("a"));
   negotiator.Responses();
-  negotiator.Take(0, ReportById(1));
+  negotiator.Receive(0, ReportById(1));
   negotiator.SubmitAll({0, 1}, Allreduce("b"));
   negotiator.Responses();
   // Rank 0 sees the eviction of 'a', and repeats its request, which the negotiator has already counted.
-  negotiator.Take(0, {.repeated = {{1, Allreduce("a")}}});
+  negotiator.Receive(0, {.repeated = {{1, Allreduce("a")}}});
   negotiator.Submit(1, {Allreduce("a")});
   EXPECT_EQ(Spelled(negotiator.Responses(), 0).request.name, "a");
   EXPECT_FALSE(negotiator->anything_waits());
@@ -98,9 +98,9 @@ TEST(Negotiator, ReportByIdAfterTheEvictionCountsWhenItIsRepeated) {
   negotiator.Responses();
   negotiator.SubmitAll({0, 1}, Allreduce("b"));
   negotiator.Responses();
-  negotiator.Take(0, ReportById(1));
+  negotiator.Receive(0, ReportById(1));
   EXPECT_FALSE(negotiator->anything_waits());
-  negotiator.Take(0, {.repeated = {{1, Allreduce("a")}}});
+  negotiator.Receive(0, {.repeated = {{1, Allreduce("a")}}});
   EXPECT_TRUE(negotiator->anything_waits());
   negotiator.Submit(1, {Allreduce("a")});
   EXPECT_THAT(negotiator.Responses().buckets, SizeIs(1));
@@ -110,7 +110,7 @@ TEST(Negotiator, NewTensorDoesNotSlowTheCachedOnes) {
   NegotiatorDriver negotiator(2);
   for (RankId rank : {0, 1}) negotiator.Submit(rank, {Allreduce("a"), Allreduce("b")});
   negotiator.Responses();
-  for (RankId rank : {0, 1}) negotiator.Take(rank, {.cached = {1, 2}, .requests = {Allreduce("new")}});
+  for (RankId rank : {0, 1}) negotiator.Receive(rank, {.cached = {1, 2}, .requests = {Allreduce("new")}});
   const ResponseList list = negotiator.Responses();
   ASSERT_THAT(list.buckets, SizeIs(3));
   EXPECT_EQ(IdOf(list, 0), 1u);
@@ -122,11 +122,11 @@ TEST(Negotiator, ChangedShapeInvalidatesItsEntryAlone) {
   NegotiatorDriver negotiator(2);
   for (RankId rank : {0, 1}) negotiator.Submit(rank, {Allreduce("a"), Allreduce("b")});
   negotiator.Responses();
-  for (RankId rank : {0, 1}) negotiator.Take(rank, {.cached = {2}, .requests = {Allreduce("a", {7})}});
+  for (RankId rank : {0, 1}) negotiator.Receive(rank, {.cached = {2}, .requests = {Allreduce("a", {7})}});
   ResponseList list = negotiator.Responses();
   EXPECT_EQ(IdOf(list, 0), 2u);
   EXPECT_EQ(Spelled(list, 1).request.shape, Shape({7}));
-  for (RankId rank : {0, 1}) negotiator.Take(rank, {.cached = {2, 3}});
+  for (RankId rank : {0, 1}) negotiator.Receive(rank, {.cached = {2, 3}});
   list = negotiator.Responses();
   EXPECT_EQ(IdOf(list, 0), 2u);
   EXPECT_EQ(IdOf(list, 1), 3u);
@@ -138,7 +138,7 @@ TEST(Negotiator, EveryOperationOnDataIsAnsweredByIdTheSecondTime) {
     const TensorRequest request = {.name = "x", .op = static_cast<OpType>(op), .shape = {4}, .receiver = 1};
     negotiator.SubmitAll({0, 1}, request);
     ASSERT_THAT(negotiator.Responses().buckets, SizeIs(1)) << Name(request.op);
-    for (RankId rank : {0, 1}) negotiator.Take(rank, ReportById(1));
+    for (RankId rank : {0, 1}) negotiator.Receive(rank, ReportById(1));
     EXPECT_EQ(IdOf(negotiator.Responses(), 0), 1u) << Name(request.op);
   }
 }
@@ -295,9 +295,9 @@ TEST(Negotiator, FirstDimensionsAreGatheredByIdAndInFullAlike) {
   };
   for (RankId rank : {0, 1, 2}) negotiator.Submit(rank, {gather(rank)});
   EXPECT_THAT(Spelled(negotiator.Responses(), 0).first_dims, ElementsAre(0, 1, 2));
-  negotiator.Take(0, ReportById(1));
+  negotiator.Receive(0, ReportById(1));
   negotiator.Submit(1, {gather(7)});
-  negotiator.Take(2, ReportById(1));
+  negotiator.Receive(2, ReportById(1));
   const ResponseList list = negotiator.Responses();
   EXPECT_THAT(Spelled(list, 0).first_dims, ElementsAre(0, 7, 2));
   EXPECT_EQ(Spelled(list, 0).request.shape, Shape({0, 2})) << "in either order";
@@ -328,7 +328,7 @@ TEST(Negotiator, DepartureOfAThirdRankDoesNotTouchSendAndReceive) {
   NegotiatorDriver negotiator(3);
   const TensorRequest send = {.name = "p2p", .op = OpType::kSendRecv, .shape = {2}, .root = 0, .receiver = 1};
   negotiator.Submit(0, {send});
-  negotiator.Take(2, ShuttingDown());
+  negotiator.Receive(2, ShuttingDown());
   negotiator.Submit(1, {send});
   EXPECT_THAT(negotiator.Responses().buckets, SizeIs(1));
 }
@@ -336,7 +336,7 @@ TEST(Negotiator, DepartureOfAThirdRankDoesNotTouchSendAndReceive) {
 TEST(Negotiator, RankThatLeavesFailsWhatLacksItNowAndLater) {
   Negotiator negotiator({.world_size = 3});
   ASSERT_TRUE(negotiator.Add(0, Report({Allreduce("a")}), kStart).ok());
-  ASSERT_TRUE(negotiator.Add(2, {.membership = RankReport::Membership::kShuttingDown}, kStart).ok());
+  ASSERT_TRUE(negotiator.Add(2, {.presence = RankReport::Presence::kShuttingDown}, kStart).ok());
   ResponseList list = negotiator.TakeResponses();
   ASSERT_THAT(list.errors, SizeIs(1));
   EXPECT_THAT(list.errors[0].ranks, ElementsAre(0));
@@ -353,7 +353,7 @@ TEST(Negotiator, RankThatDrainsFailsWhatLacksItAndCompletesItsOwn) {
   NegotiatorDriver negotiator(2);
   negotiator.Submit(0, {Allreduce("lacks it")});
   negotiator.Submit(1, {Allreduce("its own"), Allreduce("nobody else's")});
-  negotiator.Take(1, Draining());
+  negotiator.Receive(1, Draining());
   ResponseList list = negotiator.Responses();
   ASSERT_THAT(list.errors, SizeIs(1));
   EXPECT_EQ(list.errors[0].name, "lacks it");
@@ -363,20 +363,20 @@ TEST(Negotiator, RankThatDrainsFailsWhatLacksItAndCompletesItsOwn) {
   EXPECT_THAT(list.buckets, SizeIs(1));
   ASSERT_THAT(list.errors, SizeIs(1));
   EXPECT_EQ(list.errors[0].name, "lacks it, too");
-  negotiator.Take(0, ShuttingDown());
+  negotiator.Receive(0, ShuttingDown());
   list = negotiator.Responses();
   ASSERT_THAT(list.errors, SizeIs(1));
   EXPECT_EQ(list.errors[0].name, "nobody else's");
   EXPECT_THAT(list.errors[0].ranks, ElementsAre(1));
   EXPECT_EQ(list.job, ResponseList::Job::kGoesOn);
-  negotiator.Take(1, ShuttingDown());
+  negotiator.Receive(1, ShuttingDown());
   EXPECT_EQ(negotiator.Responses().job, ResponseList::Job::kEnds);
 }
 
 TEST(Negotiator, RankThatDrainsAfterItsJoinIsAbsentAsBefore) {
   NegotiatorDriver negotiator(2);
   negotiator.Submit(1, {JoinOf()});
-  negotiator.Take(1, Draining());
+  negotiator.Receive(1, Draining());
   negotiator.Submit(0, {Allreduce("a")});
   EXPECT_THAT(negotiator.Responses().buckets, SizeIs(1));
   negotiator.Submit(0, {JoinOf()});
@@ -402,9 +402,9 @@ TEST(Negotiator, RanksThatCallDifferentFunctionsAreToldBoth) {
 
 TEST(Negotiator, JobEndsWhenEveryRankHasLeft) {
   Negotiator negotiator = TwoRanks();
-  ASSERT_TRUE(negotiator.Add(0, {.membership = RankReport::Membership::kShuttingDown}, kStart).ok());
+  ASSERT_TRUE(negotiator.Add(0, {.presence = RankReport::Presence::kShuttingDown}, kStart).ok());
   EXPECT_TRUE(negotiator.TakeResponses().empty());
-  ASSERT_TRUE(negotiator.Add(1, {.membership = RankReport::Membership::kShuttingDown}, kStart).ok());
+  ASSERT_TRUE(negotiator.Add(1, {.presence = RankReport::Presence::kShuttingDown}, kStart).ok());
   EXPECT_EQ(negotiator.TakeResponses().job, ResponseList::Job::kEnds);
   EXPECT_FALSE(negotiator.Add(1, Report({Allreduce("late")}), kStart).ok());
 }

@@ -92,7 +92,7 @@ TEST_F(ReporterScheduleTest, SubmissionsGoToTheScheduleAndNothingIsReported) {
   EXPECT_FALSE(schedule_.unlocking());
 }
 
-TEST_F(ReporterScheduleTest, EverythingElseIsACauseToUnlock) {
+TEST_F(ReporterScheduleTest, OtherRequestsCauseAnUnlock) {
   ResponseList more;
   more.buckets = {{{Response{Allreduce("known"), {}}}}};
   Apply(more);
@@ -158,16 +158,16 @@ TEST_F(ReporterScheduleTest, ShutdownInAScheduleIsReportedAfterwards) {
   reporter_.ShutDown();
   Unlock();
   ASSERT_TRUE(reporter_.has_news());
-  EXPECT_EQ(reporter_.TakeReport().membership, RankReport::Membership::kShuttingDown);
+  EXPECT_EQ(reporter_.TakeReport().presence, RankReport::Presence::kShuttingDown);
 }
 
 TEST_F(ReporterScheduleTest, ShutdownThatCrossedTheScheduleIsReportedOnceMore) {
   reporter_.ShutDown();
-  EXPECT_EQ(reporter_.TakeReport().membership, RankReport::Membership::kShuttingDown);
+  EXPECT_EQ(reporter_.TakeReport().presence, RankReport::Presence::kShuttingDown);
   Apply(Begin({{1}}));
   Unlock();
   const RankReport report = reporter_.TakeReport();
-  EXPECT_EQ(report.membership, RankReport::Membership::kShuttingDown);
+  EXPECT_EQ(report.presence, RankReport::Presence::kShuttingDown);
   EXPECT_EQ(report.schedule, 1u);
 }
 
@@ -197,16 +197,16 @@ TEST_F(ReporterScheduleTest, ReportSaysWhetherTheProgramMayHaveWaited) {
   };
   EXPECT_EQ(report("a"), RankReport::Waited::kPerhaps);
   EXPECT_EQ(report("b"), RankReport::Waited::kPerhaps) << "the program has told nothing";
-  reporter_.NoteCompletions(7);
+  reporter_.RecordCompletions(7);
   EXPECT_EQ(report("a"), RankReport::Waited::kPerhaps);
-  reporter_.NoteCompletions(7);
+  reporter_.RecordCompletions(7);
   EXPECT_EQ(report("b"), RankReport::Waited::kNo);
-  reporter_.NoteCompletions(8);
+  reporter_.RecordCompletions(8);
   EXPECT_EQ(report("c"), RankReport::Waited::kPerhaps);
   // The coordinator may not have received what the rank reported before a schedule.
   Apply(Begin({{1}}));
   Unlock();
-  reporter_.NoteCompletions(8);
+  reporter_.RecordCompletions(8);
   EXPECT_EQ(report("a"), RankReport::Waited::kPerhaps);
 }
 

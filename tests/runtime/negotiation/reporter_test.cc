@@ -45,28 +45,28 @@ class ReporterTest : public ::testing::Test {
 using Program = RankReport::Program;
 
 TEST_F(ReporterTest, AProgramThatWaitsIsReportedOnce) {
-  reporter_.NoteProgram(Program::kWaits);
+  reporter_.RecordProgram(Program::kWaits);
   ASSERT_TRUE(reporter_.has_news());
   EXPECT_EQ(reporter_.TakeReport().program, Program::kWaits);
-  reporter_.NoteProgram(Program::kWaits);
+  reporter_.RecordProgram(Program::kWaits);
   EXPECT_FALSE(reporter_.has_news());
-  reporter_.NoteProgram(Program::kRuns);
+  reporter_.RecordProgram(Program::kRuns);
   ASSERT_TRUE(reporter_.has_news());
   EXPECT_EQ(reporter_.TakeReport().program, Program::kRuns);
 }
 
 TEST_F(ReporterTest, AProgramThatSubmitsRuns) {
-  reporter_.NoteProgram(Program::kWaits);
+  reporter_.RecordProgram(Program::kWaits);
   reporter_.Submit(Allreduce("a"));
   EXPECT_EQ(reporter_.TakeReport().program, Program::kRuns);
-  reporter_.NoteProgram(Program::kWaits);
+  reporter_.RecordProgram(Program::kWaits);
   reporter_.TakeReport();
   reporter_.Submit(Allreduce("b"));
   EXPECT_EQ(reporter_.TakeReport().program, Program::kRuns);
 }
 
 TEST_F(ReporterTest, AnAnswerTakesBackThatTheProgramWaits) {
-  reporter_.NoteProgram(Program::kWaits);
+  reporter_.RecordProgram(Program::kWaits);
   reporter_.TakeReport();
   Apply({{{Of(Allreduce("a"))}}});
   ASSERT_TRUE(reporter_.has_news());

@@ -73,7 +73,7 @@ void Simulation::Step() {
       SendReport(rank);
       break;
     case 3:
-      TakeReport(rank);
+      ReceiveReport(rank);
       break;
     case 4:
       Broadcast();
@@ -115,7 +115,7 @@ void Simulation::Submit(RankId id, TensorRequest request) {
   const TensorKey key(request.key());
   if (!rank.in_flight.emplace(key, std::move(request)).second) return;
   rank.fresh.push_back(key);
-  TakeFresh(id);
+  PopFresh(id);
 }
 
 void Simulation::SubmitGroup(RankId id, ProcessSetId set, int number) {
@@ -243,7 +243,7 @@ void Simulation::SendReport(RankId id) {
   up_[id].push_back(Encode(report));
 }
 
-void Simulation::TakeReport(RankId id) {
+void Simulation::ReceiveReport(RankId id) {
   if (up_[id].empty()) return;
   if (ranks_[0].in_bucket) return;
   const std::string bytes = std::move(up_[id].front());
@@ -295,11 +295,11 @@ void Simulation::ApplyList(RankId id) {
   for (const auto& [key, request] : rank.in_flight) {
     if (request.op == OpType::kJoin) rank.joined.insert(key.process_set);
   }
-  for (size_t i = 0; i < list->errors.size(); ++i) TakeError(id, number, i, list->errors[i]);
+  for (size_t i = 0; i < list->errors.size(); ++i) ReceiveError(id, number, i, list->errors[i]);
   size_t own = 0;
   for (const TensorError& error : list->errors) own += std::count(error.ranks.begin(), error.ranks.end(), id);
   if (own != work->errors.size()) Violate(absl::StrCat("rank ", id, " gets other errors than its own"));
-  for (const AgreedBucket& bucket : work->buckets) TakeBucket(id, bucket);
+  for (const AgreedBucket& bucket : work->buckets) ReceiveBucket(id, bucket);
   if (work->schedule) {
     rank.schedule.Begin(work->schedule->schedule, now_);
     rank.buckets = std::move(work->schedule->buckets);
@@ -321,7 +321,7 @@ void Simulation::Drain() {
     for (RankId id = 0; id < world_.ranks; ++id) {
       SendReport(id);
       busy |= !up_[id].empty();
-      while (!up_[id].empty() && !ranks_[0].in_bucket) TakeReport(id);
+      while (!up_[id].empty() && !ranks_[0].in_bucket) ReceiveReport(id);
     }
     Broadcast();
     for (RankId id = 0; id < world_.ranks; ++id) {
@@ -343,7 +343,7 @@ void Simulation::Leave(RankId id) {
 
 // --- Checks ---
 
-void Simulation::TakeError(RankId id, size_t list, size_t number, const TensorError& error) {
+void Simulation::ReceiveError(RankId id, size_t list, size_t number, const TensorError& error) {
   if (!std::binary_search(error.ranks.begin(), error.ranks.end(), id)) return;
   Rank& rank = ranks_[id];
   const auto it = rank.in_flight.find(TensorKey(error.key()));
@@ -356,11 +356,11 @@ void Simulation::TakeError(RankId id, size_t list, size_t number, const TensorEr
   Complete(id, it);
 }
 
-void Simulation::TakeBucket(RankId id, const AgreedBucket& bucket) {
+void Simulation::ReceiveBucket(RankId id, const AgreedBucket& bucket) {
   std::vector<std::string> shown;
   for (const auto& response : bucket.responses) {
     shown.push_back(Show(response->request));
-    TakeExecution(id, bucket, *response);
+    ReceiveExecution(id, bucket, *response);
   }
   ranks_[id].history.push_back(
       absl::StrCat(absl::StrJoin(shown, "; "), " without ", absl::StrJoin(bucket.joined, ",")));
@@ -376,7 +376,7 @@ void Simulation::TakeBucket(RankId id, const AgreedBucket& bucket) {
   counts_.groups += first.group.empty() ? 0 : 1;
 }
 
-void Simulation::TakeExecution(RankId id, const AgreedBucket& bucket, const Response& response) {
+void Simulation::ReceiveExecution(RankId id, const AgreedBucket& bucket, const Response& response) {
   Rank& rank = ranks_[id];
   const TensorRequest& agreed = response.request;
   if (std::binary_search(bucket.joined.begin(), bucket.joined.end(), id) && !rank.joined.contains(agreed.process_set)) {

@@ -96,8 +96,8 @@ class Simulation {
     int next_plan = 0;
     enum class State { kPresent, kShuttingDown, kDone } state = State::kPresent;
 
-    std::deque<TensorKey> fresh;          // submitted, and not yet taken by the engine
-    std::map<uint64_t, TensorKey> taken;  // taken by the engine, in the order of their submission
+    std::deque<TensorKey> fresh;           // submitted, and not yet taken by the engine
+    std::map<uint64_t, TensorKey> popped;  // taken by the engine, in the order of their submission
     uint64_t submissions = 0;
     int next_in_loop = 0;
     int next_stray = 0;
@@ -135,7 +135,7 @@ class Simulation {
   void SubmitGroup(RankId id, ProcessSetId set, int number);
   void SubmitPlan(RankId id);
   void SendReport(RankId id);
-  void TakeReport(RankId id);
+  void ReceiveReport(RankId id);
   void Broadcast();
   void Inspect();
   void ApplyList(RankId id);
@@ -148,9 +148,9 @@ class Simulation {
   void SubmitStray(RankId id);
   void ShutDownInTheLoop();
   bool IsFree(RankId id, int item);
-  void TakeFresh(RankId id);
+  void PopFresh(RankId id);
   void SubmitAgain(RankId id);
-  void SubmitTaken(RankId id, const TensorKey& key);
+  void SubmitPopped(RankId id, const TensorKey& key);
   void CountCause(const TensorRequest& request);
   void ActInSchedule(RankId id);
   void DeliverRequest(RankId id);
@@ -169,9 +169,9 @@ class Simulation {
   const Plan& PlanAt(int number);
   ProcessSetId RandomSetOf(RankId id);
 
-  void TakeError(RankId id, size_t list, size_t number, const TensorError& error);
-  void TakeBucket(RankId id, const AgreedBucket& bucket);
-  void TakeExecution(RankId id, const AgreedBucket& bucket, const Response& response);
+  void ReceiveError(RankId id, size_t list, size_t number, const TensorError& error);
+  void ReceiveBucket(RankId id, const AgreedBucket& bucket);
+  void ReceiveExecution(RankId id, const AgreedBucket& bucket, const Response& response);
   void CheckCause(const Answer& answer);
   void CheckCauses();
   bool AllAreReady(const TensorKey& key, const Group& participants) const;

@@ -101,23 +101,23 @@ void Simulation::SubmitLoop(RankId id) {
 
 // --- The engine ---
 
-void Simulation::TakeFresh(RankId id) {
+void Simulation::PopFresh(RankId id) {
   Rank& rank = ranks_[id];
   if (rank.in_bucket) return;  // busy
   while (!rank.fresh.empty()) {
     const TensorKey key = std::move(rank.fresh.front());
     rank.fresh.pop_front();
-    rank.taken.emplace(rank.submissions++, key);
-    SubmitTaken(id, key);
+    rank.popped.emplace(rank.submissions++, key);
+    SubmitPopped(id, key);
   }
 }
 
 void Simulation::SubmitAgain(RankId id) {
-  for (const auto& [sequence, key] : ranks_[id].taken) SubmitTaken(id, key);
-  TakeFresh(id);
+  for (const auto& [sequence, key] : ranks_[id].popped) SubmitPopped(id, key);
+  PopFresh(id);
 }
 
-void Simulation::SubmitTaken(RankId id, const TensorKey& key) {
+void Simulation::SubmitPopped(RankId id, const TensorKey& key) {
   Rank& rank = ranks_[id];
   const TensorRequest& request = rank.in_flight.at(key);
   if (!rank.schedule.locked()) return rank.reporter.Submit(request);
@@ -140,7 +140,7 @@ void Simulation::CountCause(const TensorRequest& request) {
 
 void Simulation::Complete(RankId id, std::map<TensorKey, TensorRequest>::iterator it) {
   Rank& rank = ranks_[id];
-  std::erase_if(rank.taken, [&](const auto& entry) { return entry.second == it->first; });
+  std::erase_if(rank.popped, [&](const auto& entry) { return entry.second == it->first; });
   rank.in_flight.erase(it);
 }
 
@@ -209,9 +209,9 @@ void Simulation::SeeVote(RankId id) {
   }
   counts_.scheduled += id == 0 ? 1 : 0;
   if (schedule.unlocking()) Violate(absl::StrCat("rank ", id, " wants to unlock, and its vote does not count"));
-  TakeBucket(id, rank.buckets[*schedule.Next()]);
+  ReceiveBucket(id, rank.buckets[*schedule.Next()]);
   schedule.Enter(Ballot::Result::kCarriedOut, now_);
-  TakeFresh(id);
+  PopFresh(id);
 }
 
 void Simulation::Unlock(RankId id) {

@@ -65,7 +65,7 @@ TEST_F(StallInspectorTest, TensorOfTheSameNameIsReportedAgainWhenItStallsAgain) 
 }
 
 TEST_F(StallInspectorTest, WaitingForOthersToShutDownIsReportedToo) {
-  ASSERT_TRUE(negotiator_.Add(0, {.membership = RankReport::Membership::kShuttingDown}, kStart).ok());
+  ASSERT_TRUE(negotiator_.Add(0, {.presence = RankReport::Presence::kShuttingDown}, kStart).ok());
   const auto findings = inspector_.Inspect(negotiator_.waiting(), kStart + absl::Seconds(60));
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].verdict, Verdict::kFail);

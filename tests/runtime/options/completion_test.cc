@@ -213,7 +213,7 @@ TEST(ComingNodesTest, ANumberOfANodeIsNoted) {
   EXPECT_THAT(Parsed({"--nnodes", "1:4", "--master", "node0:29400", "x"}, pod).notes, IsEmpty());
 }
 
-TEST(NodeArgumentsTest, SeveralNodesHaveTheBackendThatIsWishedFor) {
+TEST(NodeArgumentsTest, SeveralNodesHaveTheRequestedBackend) {
   EXPECT_EQ(Parsed({"--nnodes", "2", "--node-rank", "0", "--hierarchical-allreduce", "x"}).settings.at("RONDA_BACKEND"),
             "hierarchical");
 }

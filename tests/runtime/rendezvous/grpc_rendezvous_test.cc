@@ -67,14 +67,14 @@ std::unique_ptr<RendezvousServer> StartServer(const RendezvousServer::Options& o
 // Joins ranks 1 to size-1, in `order`, and expects all ranks to get the same table.
 void ExpectAllMeet(const std::string& host, int size, const std::vector<RankId>& order) {
   const std::unique_ptr<RendezvousServer> server = StartServer(ServerOptions(size, host));
-  std::vector<absl::StatusOr<Membership>> results(size);
+  std::vector<absl::StatusOr<MemberList>> results(size);
   std::vector<std::thread> ranks;
   for (const RankId rank : order) {
     ranks.emplace_back([&, rank] { results[rank] = JoinRendezvous(ClientOptions(*server, rank, size, host)); });
   }
   results[0] = server->Await();
   for (std::thread& rank : ranks) rank.join();
-  for (const absl::StatusOr<Membership>& result : results) {
+  for (const absl::StatusOr<MemberList>& result : results) {
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(result->job_id, "job");
     ASSERT_EQ(result->members.size(), static_cast<size_t>(size));
@@ -104,7 +104,7 @@ TEST(RendezvousGrpcTest, ClientThatComesBeforeTheServerWaitsForIt) {
   int port = 0;
   // Takes a port that was free a moment ago.
   { port = StartServer(ServerOptions(2))->port(); }
-  absl::StatusOr<Membership> joined;
+  absl::StatusOr<MemberList> joined;
   std::thread early([&] {
     joined = JoinRendezvous({.plugin = kPlugin,
                              .endpoint = *ResolveEndpoint("127.0.0.1", port),
@@ -213,7 +213,7 @@ TEST(RendezvousGrpcTest, PlaceOfARankThatHangsUpIsFreeAgain) {
   EXPECT_EQ(stub->Join(&join_context, request, &response).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
 
   std::thread two([&] { EXPECT_TRUE(JoinRendezvous(ClientOptions(*server, 2, 3)).ok()); });
-  absl::StatusOr<Membership> one;
+  absl::StatusOr<MemberList> one;
   do {  // the server may notice the lost client a moment later
     one = JoinRendezvous(ClientOptions(*server, 1, 3));
   } while (absl::IsAlreadyExists(one.status()));

@@ -34,9 +34,9 @@ std::vector<MessageRendezvous::Options> OptionsOf(int size) {
 }
 
 // Returns the result of each rank. Ranks after the last of `options` do not take part.
-std::vector<absl::StatusOr<Membership>> Meet(int size, std::vector<MessageRendezvous::Options> options) {
+std::vector<absl::StatusOr<MemberList>> Meet(int size, std::vector<MessageRendezvous::Options> options) {
   const auto ends = ConnectFakeMessages(size, /*seed=*/7);
-  std::vector<absl::StatusOr<Membership>> results(options.size());
+  std::vector<absl::StatusOr<MemberList>> results(options.size());
   std::vector<std::unique_ptr<MessageRendezvous>> meetings(options.size());
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < options.size(); ++rank) {
@@ -49,12 +49,12 @@ std::vector<absl::StatusOr<Membership>> Meet(int size, std::vector<MessageRendez
 
 TEST(MessageRendezvousTest, AllRanksLearnOfAllAndOfRank0sJob) {
   for (const int size : {1, 2, 9}) {
-    for (const absl::StatusOr<Membership>& membership : Meet(size, OptionsOf(size))) {
-      ASSERT_TRUE(membership.ok()) << membership.status();
-      EXPECT_EQ(membership->job_id, "job0");
-      ASSERT_EQ(membership->members.size(), static_cast<size_t>(size));
+    for (const absl::StatusOr<MemberList>& member_list : Meet(size, OptionsOf(size))) {
+      ASSERT_TRUE(member_list.ok()) << member_list.status();
+      EXPECT_EQ(member_list->job_id, "job0");
+      ASSERT_EQ(member_list->members.size(), static_cast<size_t>(size));
       for (RankId rank = 0; rank < size; ++rank) {
-        const Member& member = membership->members[static_cast<size_t>(rank)];
+        const Member& member = member_list->members[static_cast<size_t>(rank)];
         EXPECT_EQ(ToString(member.peer),
                   absl::StrCat("rank ", rank, " (host host", rank / 2, ", pid ", 100 + rank, ")"));
         EXPECT_EQ(member.host_id, absl::StrCat("id", rank / 2));
@@ -67,18 +67,18 @@ TEST(MessageRendezvousTest, MissingRankIsNamedToAllThatHaveCome) {
   std::vector<MessageRendezvous::Options> options = OptionsOf(4);
   for (MessageRendezvous::Options& of_rank : options) of_rank.timeout = absl::Seconds(1);
   options.pop_back();
-  for (const absl::StatusOr<Membership>& membership : Meet(4, std::move(options))) {
-    EXPECT_EQ(membership.status().code(), absl::StatusCode::kDeadlineExceeded);
-    EXPECT_THAT(std::string(membership.status().message()), HasSubstr("rank 3"));
+  for (const absl::StatusOr<MemberList>& member_list : Meet(4, std::move(options))) {
+    EXPECT_EQ(member_list.status().code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(std::string(member_list.status().message()), HasSubstr("rank 3"));
   }
 }
 
 TEST(MessageRendezvousTest, OddVersionIsNamedToAll) {
   std::vector<MessageRendezvous::Options> options = OptionsOf(3);
   options[1].claim.member.version = "2";
-  for (const absl::StatusOr<Membership>& membership : Meet(3, std::move(options))) {
-    EXPECT_EQ(membership.status().code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(std::string(membership.status().message()), HasSubstr("rank 1"));
+  for (const absl::StatusOr<MemberList>& member_list : Meet(3, std::move(options))) {
+    EXPECT_EQ(member_list.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(member_list.status().message()), HasSubstr("rank 1"));
   }
 }
 

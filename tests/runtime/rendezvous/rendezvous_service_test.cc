@@ -94,7 +94,7 @@ TEST_F(RendezvousServiceTest, ARankOfALaterEpochEndsTheRendezvous) {
   EXPECT_EQ(service_->Await().status().message(), waiting.text());
 }
 
-TEST_F(RendezvousServiceTest, EverybodyIsAnsweredWhenTheLastRankJoins) {
+TEST_F(RendezvousServiceTest, AllRanksAreAnsweredWhenTheLastRankJoins) {
   Start(3, kSecret);
   Answer one;
   Answer two;
@@ -107,9 +107,9 @@ TEST_F(RendezvousServiceTest, EverybodyIsAnsweredWhenTheLastRankJoins) {
     EXPECT_EQ(answer->value()->job_id(), "job");
     EXPECT_EQ(answer->value()->members_size(), 3);
   }
-  const absl::StatusOr<Membership> membership = service_->Await();
-  ASSERT_TRUE(membership.ok()) << membership.status();
-  EXPECT_EQ(membership->members[2].peer.pid, 1002);
+  const absl::StatusOr<MemberList> member_list = service_->Await();
+  ASSERT_TRUE(member_list.ok()) << member_list.status();
+  EXPECT_EQ(member_list->members[2].peer.pid, 1002);
 }
 
 TEST_F(RendezvousServiceTest, ProofOfAnotherSecretIsRefusedNamingBothParties) {
@@ -222,15 +222,15 @@ TEST_F(RendezvousServiceTest, DeadlineAnswersEverybodyWithTheMissingRanks) {
   Start(4, "", absl::InfinitePast());
   Answer two;
   service_->Join(Request(ClaimOf(2, 4), ""), two.Callback());
-  const absl::StatusOr<Membership> membership = service_->Await();
-  EXPECT_EQ(membership.status().code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(membership.status().message()), HasSubstr("ranks 1, 3 of 4 did not join"));
+  const absl::StatusOr<MemberList> member_list = service_->Await();
+  EXPECT_EQ(member_list.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(member_list.status().message()), HasSubstr("ranks 1, 3 of 4 did not join"));
   ASSERT_TRUE(two.given());
-  EXPECT_EQ(two.value().status(), membership.status());
+  EXPECT_EQ(two.value().status(), member_list.status());
 
   Answer late;
   service_->Join(Request(ClaimOf(1, 4), ""), late.Callback());
-  EXPECT_EQ(late.value().status(), membership.status()) << "the first failure stays";
+  EXPECT_EQ(late.value().status(), member_list.status()) << "the first failure stays";
 }
 
 TEST_F(RendezvousServiceTest, RanksThatDoNotFitTogetherAreAllToldWhoIsOdd) {
@@ -306,15 +306,15 @@ TEST_F(RendezvousServiceTest, ConcurrentJoinsAndDeparturesEndInOneMembership) {
 }
 
 TEST(RendezvousCodecTest, MembershipSurvivesTheWire) {
-  Membership membership{.job_id = "job", .members = {MemberOf(0), MemberOf(1, "b")}};
-  membership.members[0].control_address = "10.0.0.1";
-  membership.members[0].control_port = 4711;
-  membership.members[1].data_address = "fd00::1";
-  membership.members[1].data_port = 4712;
-  membership.members[0].facts = {{"RONDA_BACKEND", "mpi"}};
+  MemberList member_list{.job_id = "job", .members = {MemberOf(0), MemberOf(1, "b")}};
+  member_list.members[0].control_address = "10.0.0.1";
+  member_list.members[0].control_port = 4711;
+  member_list.members[1].data_address = "fd00::1";
+  member_list.members[1].data_port = 4712;
+  member_list.members[0].facts = {{"RONDA_BACKEND", "mpi"}};
   JoinClaim claim = ClaimOf(1, 2);
   claim.member = MemberOf(1, "b");
-  const absl::StatusOr<Membership> decoded = DecodeMembership(EncodeMembership(membership), claim);
+  const absl::StatusOr<MemberList> decoded = DecodeMemberList(EncodeMemberList(member_list), claim);
   ASSERT_TRUE(decoded.ok()) << decoded.status();
   EXPECT_EQ(decoded->job_id, "job");
   EXPECT_EQ(decoded->members[1].peer.host, "b");
@@ -325,7 +325,7 @@ TEST(RendezvousCodecTest, MembershipSurvivesTheWire) {
   EXPECT_EQ(decoded->members[0].data_port, 0);
   EXPECT_EQ(decoded->members[1].data_address, "fd00::1");
   EXPECT_EQ(decoded->members[1].data_port, 4712);
-  EXPECT_EQ(decoded->members[0].facts, membership.members[0].facts);
+  EXPECT_EQ(decoded->members[0].facts, member_list.members[0].facts);
 }
 
 TEST(RendezvousCodecTest, ClaimSurvivesTheWire) {
@@ -358,10 +358,10 @@ TEST(RendezvousCodecTest, DamagedMembershipIsRefused) {
       [](v1::JoinResponse* response) { response->add_facts(); },
   };
   for (size_t i = 0; i < damages.size(); ++i) {
-    v1::JoinResponse response = EncodeMembership({.job_id = "job", .members = {MemberOf(0), MemberOf(1)}});
-    ASSERT_TRUE(DecodeMembership(response, ClaimOf(1, 2)).ok());
+    v1::JoinResponse response = EncodeMemberList({.job_id = "job", .members = {MemberOf(0), MemberOf(1)}});
+    ASSERT_TRUE(DecodeMemberList(response, ClaimOf(1, 2)).ok());
     damages[i](&response);
-    EXPECT_EQ(DecodeMembership(response, ClaimOf(1, 2)).status().code(), absl::StatusCode::kInvalidArgument)
+    EXPECT_EQ(DecodeMemberList(response, ClaimOf(1, 2)).status().code(), absl::StatusCode::kInvalidArgument)
         << "damage " << i;
   }
 }

@@ -35,10 +35,10 @@ TEST(RendezvousTableTest, MembershipListsRanksInOrderHoweverTheyCame) {
   EXPECT_FALSE(table.complete());
   ASSERT_TRUE(table.Add(ClaimOf(1, 3)).ok());
   ASSERT_TRUE(table.complete());
-  const Membership membership = table.membership();
-  EXPECT_EQ(membership.job_id, "job");
-  ASSERT_EQ(membership.members.size(), 3u);
-  for (RankId rank = 0; rank < 3; ++rank) EXPECT_EQ(membership.members[rank].peer.pid, 1000 + rank);
+  const MemberList member_list = table.member_list();
+  EXPECT_EQ(member_list.job_id, "job");
+  ASSERT_EQ(member_list.members.size(), 3u);
+  for (RankId rank = 0; rank < 3; ++rank) EXPECT_EQ(member_list.members[rank].peer.pid, 1000 + rank);
 }
 
 TEST(RendezvousTableTest, SecondProcessOfARankIsRefusedNamingBoth) {
@@ -155,8 +155,8 @@ TEST(RendezvousTableTest, AgreesWithAMapUnderRandomClaimsAndDepartures) {
       if (random() % 4 == 0 && leaver != 0 && !table.complete() && model.erase(leaver) == 1) table.Remove(leaver);
       ASSERT_EQ(table.complete(), static_cast<int>(model.size()) == size);
     }
-    const Membership membership = table.membership();
-    for (RankId rank = 0; rank < size; ++rank) ASSERT_EQ(membership.members[rank].peer.pid, model[rank]);
+    const MemberList member_list = table.member_list();
+    for (RankId rank = 0; rank < size; ++rank) ASSERT_EQ(member_list.members[rank].peer.pid, model[rank]);
   }
 }
 
@@ -168,12 +168,12 @@ struct Expected {
 };
 
 void ExpectTopologies(const std::vector<std::string>& host_by_rank, const std::vector<Expected>& expected) {
-  Membership membership{.job_id = "j"};
+  MemberList member_list{.job_id = "j"};
   for (size_t rank = 0; rank < host_by_rank.size(); ++rank) {
-    membership.members.push_back(testing::MemberOf(static_cast<RankId>(rank), host_by_rank[rank]));
+    member_list.members.push_back(testing::MemberOf(static_cast<RankId>(rank), host_by_rank[rank]));
   }
   for (size_t rank = 0; rank < host_by_rank.size(); ++rank) {
-    const Topology topology = TopologyOf(membership, static_cast<RankId>(rank));
+    const Topology topology = TopologyOf(member_list, static_cast<RankId>(rank));
     EXPECT_EQ(topology.rank, static_cast<RankId>(rank));
     EXPECT_EQ(topology.size, static_cast<int>(host_by_rank.size()));
     EXPECT_EQ(topology.local_rank, expected[rank].local_rank) << "rank " << rank;
@@ -199,11 +199,11 @@ TEST(TopologyOfTest, HostsOfDifferentSizes) {
 }
 
 TEST(MembershipTest, HostsAreNumberedByTheirLowestRank) {
-  Membership membership;
+  MemberList member_list;
   for (const char* host : {"b", "a", "b", "c", "a"}) {
-    membership.members.push_back(testing::MemberOf(static_cast<RankId>(membership.members.size()), host));
+    member_list.members.push_back(testing::MemberOf(static_cast<RankId>(member_list.members.size()), host));
   }
-  EXPECT_EQ(HostsOf(membership), (std::vector<std::vector<RankId>>{{0, 2}, {1, 4}, {3}}));
+  EXPECT_EQ(HostsOf(member_list), (std::vector<std::vector<RankId>>{{0, 2}, {1, 4}, {3}}));
 }
 
 }  // namespace

@@ -16,70 +16,71 @@ namespace {
 using Poller = Doorbell::Poller;
 
 TEST(Doorbell, RingsAreForSleepersWhileNobodyPolls) {
-  Doorbell bell;
-  bell.Ring();
-  bell.RingUnlessPolled();
-  EXPECT_EQ(bell.Rings(), 2u);
-  EXPECT_EQ(bell.RingsWhilePolled(), 0u);
+  Doorbell doorbell;
+  doorbell.Ring();
+  doorbell.RingUnlessPolled();
+  EXPECT_EQ(doorbell.Rings(), 2u);
+  EXPECT_EQ(doorbell.RingsWhilePolled(), 0u);
 }
 
 TEST(Doorbell, RingsAreForThePollerAlone) {
-  Doorbell bell;
-  bell.StartPolling();
-  const uint32_t seen = bell.RingsWhilePolled();
-  bell.Ring();
-  bell.RingUnlessPolled();
-  EXPECT_EQ(bell.Rings(), 0u);
-  EXPECT_EQ(bell.RingsWhilePolled(), seen + 1) << "the other ring is for a condition that the poller looks at again";
-  EXPECT_TRUE(bell.StopPolling(seen, Poller::kNone));
-  bell.Ring();
-  EXPECT_EQ(bell.Rings(), 1u);
+  Doorbell doorbell;
+  doorbell.StartPolling();
+  const uint32_t seen = doorbell.RingsWhilePolled();
+  doorbell.Ring();
+  doorbell.RingUnlessPolled();
+  EXPECT_EQ(doorbell.Rings(), 0u);
+  EXPECT_EQ(doorbell.RingsWhilePolled(), seen + 1)
+      << "the other ring is for a condition that the poller looks at again";
+  EXPECT_TRUE(doorbell.StopPolling(seen, Poller::kNone));
+  doorbell.Ring();
+  EXPECT_EQ(doorbell.Rings(), 1u);
 }
 
 TEST(Doorbell, PollerThatHasSeenAllRingsMissesNone) {
-  Doorbell bell;
-  bell.StartPolling();
-  bell.Ring();
-  EXPECT_FALSE(bell.StopPolling(bell.RingsWhilePolled(), Poller::kNone));
+  Doorbell doorbell;
+  doorbell.StartPolling();
+  doorbell.Ring();
+  EXPECT_FALSE(doorbell.StopPolling(doorbell.RingsWhilePolled(), Poller::kNone));
 }
 
 TEST(Doorbell, PollerIsExpectedUntilItHasNotCome) {
-  Doorbell bell;
-  EXPECT_FALSE(bell.IsPollerExpected());
-  bell.StartPolling();
-  EXPECT_FALSE(bell.IsPollerExpected()) << "it is there";
-  EXPECT_FALSE(bell.StopPolling(bell.RingsWhilePolled(), Poller::kComesBack));
-  EXPECT_TRUE(bell.IsPollerExpected());
-  bell.Ring();
-  EXPECT_EQ(bell.Rings(), 1u) << "for the sleepers";
-  EXPECT_TRUE(bell.IsPollerExpected());
-  bell.RingUnlessPolled();
-  EXPECT_EQ(bell.Rings(), 2u);
-  EXPECT_FALSE(bell.IsPollerExpected());
+  Doorbell doorbell;
+  EXPECT_FALSE(doorbell.IsPollerExpected());
+  doorbell.StartPolling();
+  EXPECT_FALSE(doorbell.IsPollerExpected()) << "it is there";
+  EXPECT_FALSE(doorbell.StopPolling(doorbell.RingsWhilePolled(), Poller::kComesBack));
+  EXPECT_TRUE(doorbell.IsPollerExpected());
+  doorbell.Ring();
+  EXPECT_EQ(doorbell.Rings(), 1u) << "for the sleepers";
+  EXPECT_TRUE(doorbell.IsPollerExpected());
+  doorbell.RingUnlessPolled();
+  EXPECT_EQ(doorbell.Rings(), 2u);
+  EXPECT_FALSE(doorbell.IsPollerExpected());
 }
 
 // A thread counts and rings. This thread polls for a moment, then sleeps, again and again. A lost ring would leave it
 // asleep.
 void ExpectNoCountIsMissed(void (Doorbell::*ring)(), Poller leaves_as = Poller::kNone) {
   constexpr int kCounts = 20000;
-  Doorbell bell;
+  Doorbell doorbell;
   std::atomic<int> count{0};
   std::atomic<int> seen{0};
   std::thread ringer([&] {
     for (int i = 1; i <= kCounts; ++i) {
       count.store(i, std::memory_order_seq_cst);
-      (bell.*ring)();
+      (doorbell.*ring)();
       while (seen.load() < i) std::this_thread::yield();
     }
   });
   for (int expected = 1; expected <= kCounts; ++expected) {
-    bell.StartPolling();
-    const uint32_t rings = bell.RingsWhilePolled();
+    doorbell.StartPolling();
+    const uint32_t rings = doorbell.RingsWhilePolled();
     const bool found = count.load() >= expected;
-    if (bell.StopPolling(rings, leaves_as) || count.load() >= expected) bell.Ring();
-    for (uint32_t heard = bell.Rings(); !found && count.load() < expected; heard = bell.Rings()) {
+    if (doorbell.StopPolling(rings, leaves_as) || count.load() >= expected) doorbell.Ring();
+    for (uint32_t heard = doorbell.Rings(); !found && count.load() < expected; heard = doorbell.Rings()) {
       const absl::Time asleep = SteadyNow();
-      bell.Sleep(heard, absl::Minutes(1));
+      doorbell.Sleep(heard, absl::Minutes(1));
       if (SteadyNow() - asleep < absl::Minutes(1)) continue;
       ADD_FAILURE() << "no ring for count " << expected;
       seen.store(kCounts);  // so that the other thread ends

@@ -95,7 +95,7 @@ TEST_F(ScheduleMemoryTest, LastScheduleBeginsAtOnceAfterSomethingElse) {
   EXPECT_THAT(List({kMetric}), Pointee(kTraining));
 }
 
-TEST_F(ScheduleMemoryTest, SomethingElseMayBeWhatNoScheduleHas) {
+TEST_F(ScheduleMemoryTest, TensorOfNoScheduleCountsAsSomethingElse) {
   Run(kTraining);
   memory_.ReleaseOther();
   EXPECT_THAT(memory_.EndList(), Pointee(kTraining));

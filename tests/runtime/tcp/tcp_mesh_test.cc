@@ -143,7 +143,7 @@ TEST(TcpMeshTest, UnauthenticatedCallersDoNotStopTheStart) {
   ConnectAndExchange(listeners, [](RankId) { return std::vector<TcpLevel>{{.ranks = {0, 1}}}; });
 }
 
-TEST(TcpMeshTest, SilentCallersAreDroppedWhenPatienceEnds) {
+TEST(TcpMeshTest, SilentCallersAreDroppedAfterTheTimeout) {
   const Listeners listeners = Listen(2);
   const UniqueFd caller = Visit(*listeners[0]);
   std::atomic<bool> has_ended = false;

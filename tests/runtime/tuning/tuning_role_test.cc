@@ -140,14 +140,14 @@ TEST(TuningRoleTest, SchedulesThatAreLeftEarlyEndInTheDefaults) {
 }
 
 TEST(TuningRoleTest, EveryStepThatDiffersFromTheLastIsReportedOnceAndChangesNothing) {
-  TuningRole role({.defaults = kDefaults, .patience = absl::Seconds(60)});
+  TuningRole role({.defaults = kDefaults, .unlike_timeout = absl::Seconds(60)});
   Job job(&role);
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 60; ++i) {
     job.Negotiate();
     job.Advance(absl::Seconds(1));
   }
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), IsEmpty()) << "patience lasts a minute";
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), IsEmpty()) << "the timeout is a minute";
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 600; ++i) {
     job.Negotiate();
@@ -161,7 +161,7 @@ TEST(TuningRoleTest, EveryStepThatDiffersFromTheLastIsReportedOnceAndChangesNoth
 }
 
 TEST(TuningRoleTest, SettingsThatWereTriedAreTakenBackWhenStepsNoLongerRepeat) {
-  TuningRole role({.defaults = kDefaults, .patience = absl::Seconds(60)});
+  TuningRole role({.defaults = kDefaults, .unlike_timeout = absl::Seconds(60)});
   Job job(&role);
   while (job.changes() == 0) {
     job.RunSchedule(AlwaysTheSame, 1000);
@@ -178,8 +178,8 @@ TEST(TuningRoleTest, SettingsThatWereTriedAreTakenBackWhenStepsNoLongerRepeat) {
   EXPECT_EQ(job.in_force(), kDefaults);
 }
 
-TEST(TuningRoleTest, LongStepsGetMorePatience) {
-  TuningRole role({.defaults = kDefaults, .patience = absl::Seconds(60), .patience_rounds = 40});
+TEST(TuningRoleTest, LongStepsGetALongerTimeout) {
+  TuningRole role({.defaults = kDefaults, .unlike_timeout = absl::Seconds(60), .unlike_timeout_rounds = 40});
   Job job(&role);
   job.RunSchedule([](const TunedSettings&) { return absl::Seconds(30); }, 5);
   for (int i = 0; i < 19; ++i) {

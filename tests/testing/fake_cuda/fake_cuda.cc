@@ -336,7 +336,7 @@ thread_local int this_threads_ranges = 0;
 
 void BeginRange(const char* name) {
   ++this_threads_ranges;
-  Machine().NoteRange(name);
+  Machine().RecordRange(name);
 }
 
 void EndRange() { RONDA_CHECK(--this_threads_ranges >= 0); }

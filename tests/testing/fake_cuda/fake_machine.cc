@@ -209,7 +209,7 @@ bool FakeMachine::MayUse(int device, const std::vector<const void*>& memory) {
   return false;
 }
 
-void FakeMachine::NoteRange(const char* name) {
+void FakeMachine::RecordRange(const char* name) {
   const MutexLock lock(&mu_);
   ranges_.emplace_back(name);
 }

@@ -187,7 +187,7 @@ class FakeMachine {
   // Called by a stream. Whether `memory` may still be used; reports it if not.
   bool MayUse(int device, const std::vector<const void*>& memory);
 
-  void NoteRange(const char* name);
+  void RecordRange(const char* name);
   std::vector<std::string> TakeRanges();
 
   // As FakeMemory's. Work that the streams already have can still use the memory.

@@ -22,7 +22,7 @@ namespace {
 constexpr absl::Duration kPreference = absl::Milliseconds(20);
 // Longer waits for the device are reported.
 constexpr absl::Duration kLongWait = absl::Seconds(3);
-constexpr absl::Duration kNap = absl::Microseconds(200);
+constexpr absl::Duration kPollInterval = absl::Microseconds(200);
 
 // The order of the launches on all devices of this process.
 struct Orders {
@@ -62,7 +62,7 @@ Orders& TheOrders() {
 }
 
 // Records a launch. Returns the error in its place among the others; empty: no error.
-std::string NoteLaunch(int device, const std::string& communicator) {
+std::string RecordLaunch(int device, const std::string& communicator) {
   Orders& orders = TheOrders();
   const MutexLock lock(&orders.mu);
   Orders::Counts& own = orders.launched[device];
@@ -90,7 +90,7 @@ DeviceTurns& DeviceTurns::Of(int device) {
 }
 
 DeviceTurns::Place DeviceTurns::Add(std::string communicator, void* stream, Group group) {
-  std::string misorder = group == Group::kOfAllRanks ? NoteLaunch(device_, communicator) : "";
+  std::string misorder = group == Group::kOfAllRanks ? RecordLaunch(device_, communicator) : "";
   // Reports it now, because the launch may never begin: it may be behind one that waits for another device.
   if (!misorder.empty()) Report(misorder);
   const MutexLock lock(&mu_);
@@ -137,7 +137,7 @@ void DeviceTurns::Begin(Place place, const std::atomic<bool>& gives_up) {
       Report(absl::StrCat("nothing orders communicator ", place->communicator, " and communicator ", holder,
                           " on device ", device_, ", and the one waits for the other"));
     }
-    absl::SleepFor(kNap);
+    absl::SleepFor(kPollInterval);
   }
 }
 

@@ -168,10 +168,10 @@ TEST_F(FakeNcclTest, OutputOfAReduceScatterOverlapsItsInputInItsPlaceOnly) {
                                   rank.handle, rank.stream->handle()),
               NcclResult::kInvalidArgument);
   });
-  for (int i = 0; i < 2; ++i) EXPECT_THAT(TakeFakeNcclReport(), HasSubstr("output overlaps its input"));
+  for (int i = 0; i < 2; ++i) EXPECT_THAT(PopFakeNcclReport(), HasSubstr("output overlaps its input"));
 }
 
-TEST_F(FakeNcclTest, WhatIsAbortedLeavesTheStream) {
+TEST_F(FakeNcclTest, AbortedOperationLeavesTheStream) {
   OnRanks(2, [&](int i, Rank& rank) {
     const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 8, "a test");
     if (i == 0) {
@@ -187,7 +187,7 @@ TEST_F(FakeNcclTest, WhatIsAbortedLeavesTheStream) {
 }
 
 // Otherwise its peer would take the bytes of the next operation for the rest of the aborted one, and stop the test.
-TEST_F(FakeNcclTest, WhatIsBehindAnAbortedOperationSendsNothing) {
+TEST_F(FakeNcclTest, OperationBehindAnAbortedOneSendsNothing) {
   std::barrier<> is_aborted(2);
   OnRanks(2, [&](int i, Rank& rank) {
     const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 64, "a test");
@@ -219,7 +219,7 @@ TEST_F(FakeNcclTest, MemoryOfTheHostIsRefused) {
       EXPECT_EQ(nccl_.AllReduce(elsewhere, memory.data(), 1, NcclDataType::kInt32, NcclRedOp::kSum, rank.handle,
                                 rank.stream->handle()),
                 NcclResult::kInvalidArgument);
-      EXPECT_THAT(TakeFakeNcclReport(), HasSubstr("AllReduce is of memory that is not its device's"));
+      EXPECT_THAT(PopFakeNcclReport(), HasSubstr("AllReduce is of memory that is not its device's"));
     }
   });
 }
@@ -234,7 +234,7 @@ TEST_F(FakeNcclTest, TwoThreadsInOneCommunicatorAreReported) {
     ASSERT_EQ(nccl_.GroupStart(), NcclResult::kSuccess);
     EXPECT_EQ(sum(), NcclResult::kSuccess);
     std::thread([&] { EXPECT_EQ(sum(), NcclResult::kInvalidUsage); }).join();
-    EXPECT_THAT(TakeFakeNcclReport(), HasSubstr("two threads of rank 0 use a communicator at the same time"));
+    EXPECT_THAT(PopFakeNcclReport(), HasSubstr("two threads of rank 0 use a communicator at the same time"));
     EXPECT_EQ(sum(), NcclResult::kSuccess);
     EXPECT_EQ(nccl_.GroupEnd(), NcclResult::kInProgress);
     AwaitReady(rank);
@@ -256,7 +256,7 @@ TEST_F(FakeNcclTest, BuffersThatAreRegisteredOnSomeRanksOnlyAreReportedAndHang) 
                     rank.stream->handle());
     AwaitReady(rank);
     std::string report;
-    while (i == 0 && report.empty()) report = TakeFakeNcclReport();
+    while (i == 0 && report.empty()) report = PopFakeNcclReport();
     if (i == 0) {
       EXPECT_THAT(report, AllOf(HasSubstr("AllReduce from memory that is not registered"),
                                 HasSubstr("AllReduce from registered memory at 16")));
@@ -265,7 +265,7 @@ TEST_F(FakeNcclTest, BuffersThatAreRegisteredOnSomeRanksOnlyAreReportedAndHang) 
     nccl_.CommAbort(std::exchange(rank.handle, nullptr));
     rank.Finish();
   });
-  while (!TakeFakeNcclReport().empty()) continue;  // of the other rank
+  while (!PopFakeNcclReport().empty()) continue;  // of the other rank
 }
 
 // "keep the offset to the head address of the buffer same for each rank".
@@ -278,7 +278,7 @@ TEST_F(FakeNcclTest, RegisteredBuffersMustBeginAtTheSameOffsetOnAllRanks) {
     nccl_.AllReduce(data, data, 4, NcclDataType::kInt32, NcclRedOp::kSum, rank.handle, rank.stream->handle());
     AwaitReady(rank);
     std::string report;
-    while (i == 0 && report.empty()) report = TakeFakeNcclReport();
+    while (i == 0 && report.empty()) report = PopFakeNcclReport();
     if (i == 0) {
       EXPECT_THAT(report, AllOf(HasSubstr("registered memory at 0"), HasSubstr("registered memory at 16")));
     }
@@ -286,7 +286,7 @@ TEST_F(FakeNcclTest, RegisteredBuffersMustBeginAtTheSameOffsetOnAllRanks) {
     nccl_.CommAbort(std::exchange(rank.handle, nullptr));
     rank.Finish();
   });
-  while (!TakeFakeNcclReport().empty()) continue;
+  while (!PopFakeNcclReport().empty()) continue;
 }
 
 // NCCL's user guide: operations of several communicators "must be launched in the same order on all ranks". Each rank
@@ -314,7 +314,7 @@ TEST_F(FakeNcclTest, CommunicatorsThatAreLaunchedInDifferentOrdersAreReportedAnd
     launch(i == 0 ? rank.handle : second.handle);
     launch(i == 0 ? second.handle : rank.handle);
     std::string report;
-    while (i == 0 && report.empty()) report = TakeFakeNcclReport();
+    while (i == 0 && report.empty()) report = PopFakeNcclReport();
     if (i == 0) {
       EXPECT_THAT(report, HasSubstr("launched in different orders on devices"));
     }
@@ -324,7 +324,7 @@ TEST_F(FakeNcclTest, CommunicatorsThatAreLaunchedInDifferentOrdersAreReportedAnd
     other.join();
     rank.Finish();
   });
-  while (!TakeFakeNcclReport().empty()) continue;  // of the other rank
+  while (!PopFakeNcclReport().empty()) continue;  // of the other rank
 }
 
 TEST_F(FakeNcclTest, AbortWaitsForTheStreamThatOthersHold) {
@@ -386,7 +386,7 @@ TEST_F(FakeNcclTest, CommunicatorThatIsInProgressIsNotToBeUsed) {
     AwaitReady(rank);
     rank.Finish();
   });
-  for (int i = 0; i < 2 * 3; ++i) EXPECT_THAT(TakeFakeNcclReport(), HasSubstr("ncclInProgress"));
+  for (int i = 0; i < 2 * 3; ++i) EXPECT_THAT(PopFakeNcclReport(), HasSubstr("ncclInProgress"));
 }
 
 class FakeNcclSplitTest : public FakeNcclTest {
@@ -445,7 +445,7 @@ TEST_F(FakeNcclSplitTest, AParentThatIsBeingSplitIsNotToBeUsed) {
     AwaitReady(rank);
     nccl_.CommDestroy(child);
   });
-  for (int i = 0; i < 2; ++i) EXPECT_THAT(TakeFakeNcclReport(), HasSubstr("ncclInProgress"));
+  for (int i = 0; i < 2; ++i) EXPECT_THAT(PopFakeNcclReport(), HasSubstr("ncclInProgress"));
 }
 
 TEST_F(FakeNcclSplitTest, AbortOfTheParentEndsACallOfTheChild) {
@@ -459,7 +459,7 @@ TEST_F(FakeNcclSplitTest, AbortOfTheParentEndsACallOfTheChild) {
     }
     nccl_.CommAbort(child);
   });
-  EXPECT_EQ(TakeFakeNcclReport(), "");
+  EXPECT_EQ(PopFakeNcclReport(), "");
 }
 
 // With NCCL the thread would continue in freed memory.
@@ -470,7 +470,7 @@ TEST_F(FakeNcclSplitTest, AbortOfTheChildInTheMiddleOfItsCallIsReported) {
     is_split.arrive_and_wait();
     if (i == 0) {
       SumAlone(rank, child, [&] { nccl_.CommAbort(child); });
-      EXPECT_THAT(TakeFakeNcclReport(), HasSubstr("frees a communicator that a thread is in a call of"));
+      EXPECT_THAT(PopFakeNcclReport(), HasSubstr("frees a communicator that a thread is in a call of"));
     } else {
       nccl_.CommAbort(child);
     }

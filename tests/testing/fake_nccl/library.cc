@@ -312,7 +312,7 @@ int fake_nccl_registrations() {
 }
 
 void fake_nccl_take_report(char* text, size_t size) {
-  const std::string report = TakeReport();
+  const std::string report = PopReport();
   text[report.copy(text, size - 1)] = '\0';
 }
 

@@ -48,7 +48,7 @@ int FakeNcclAllocations() { return FunctionOf("fake_nccl_allocations", static_ca
 int FakeNcclCalls(const std::string& name) {
   return FunctionOf("fake_nccl_calls", static_cast<int (*)(const char*)>(nullptr))(name.c_str());
 }
-std::string TakeFakeNcclReport() {
+std::string PopFakeNcclReport() {
   char text[500] = "";
   FunctionOf("fake_nccl_take_report", static_cast<void (*)(char*, size_t)>(nullptr))(text, sizeof(text));
   return text;

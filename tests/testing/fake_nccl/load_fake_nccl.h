@@ -50,7 +50,7 @@ int FakeNcclThreadsInCalls();
 int FakeNcclWaitingForPeers();
 
 // The oldest report of misuse that has not been read; empty: there is none.
-std::string TakeFakeNcclReport();
+std::string PopFakeNcclReport();
 
 }  // namespace ronda::testing
 

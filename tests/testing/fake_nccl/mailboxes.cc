@@ -23,7 +23,7 @@ namespace {
 
 constexpr uint64_t kHeadBytes = sizeof(TransferHead);
 // The time that a rank sleeps before it checks again whether to give up.
-constexpr absl::Duration kNap = absl::Milliseconds(20);
+constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
 
 // The mailboxes that this process has open, by name.
 struct OpenMailboxes {
@@ -89,7 +89,7 @@ void Mailboxes::Connect() { header().connected.fetch_add(1); }
 bool Mailboxes::AllHaveConnected(int nth) const { return header().connected.load() >= nth * ranks_; }
 bool Mailboxes::AllHaveFinalized() const { return header().finalized.load() == ranks_; }
 
-Doorbell& Mailboxes::BellOf(int rank) const {
+Doorbell& Mailboxes::DoorbellOf(int rank) const {
   return *reinterpret_cast<Doorbell*>(static_cast<char*>(memory_) + 64 + static_cast<size_t>(rank) * 64);
 }
 
@@ -103,7 +103,7 @@ DevicePlace& Mailboxes::PlaceOf(int rank) const {
   return places[rank];
 }
 
-void Mailboxes::WakeUp(int rank) { BellOf(rank).Ring(); }
+void Mailboxes::WakeUp(int rank) { DoorbellOf(rank).Ring(); }
 
 Mailboxes::Progress Mailboxes::Advance(int self, Transfer& transfer) {
   const bool sends = transfer.way == Transfer::Way::kSend;
@@ -129,7 +129,7 @@ bool Mailboxes::Run(int self, std::vector<Transfer> transfers, const std::atomic
     // Checked before any data moves: a rank that has given up an operation in the middle must not begin the next one,
     // because a peer would take its first bytes for the rest of the previous one.
     if (gives_up.load()) return false;
-    const uint32_t heard = BellOf(self).Rings();
+    const uint32_t heard = DoorbellOf(self).Rings();
     std::set<std::pair<Transfer::Way, int>> busy;  // with an earlier transfer that is not complete
     std::set<int> moved;
     for (Transfer& transfer : transfers) {
@@ -147,8 +147,8 @@ bool Mailboxes::Run(int self, std::vector<Transfer> transfers, const std::atomic
       if (transfer.done < TotalBytes(transfer)) busy.insert({transfer.way, transfer.peer});
     }
     std::erase_if(transfers, [](const Transfer& transfer) { return transfer.done == TotalBytes(transfer); });
-    for (int peer : moved) BellOf(peer).Ring();
-    if (moved.empty() && !transfers.empty()) BellOf(self).Sleep(heard, kNap);
+    for (int peer : moved) DoorbellOf(peer).Ring();
+    if (moved.empty() && !transfers.empty()) DoorbellOf(self).Sleep(heard, kPollInterval);
   }
   return true;
 }

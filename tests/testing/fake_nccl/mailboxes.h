@@ -85,7 +85,7 @@ class Mailboxes {
 
   static size_t BytesFor(int ranks);
   Header& header() const { return *static_cast<Header*>(memory_); }
-  Doorbell& BellOf(int rank) const;
+  Doorbell& DoorbellOf(int rank) const;
   Ring& RingOf(int from, int to) const;
   enum class Progress : uint8_t { kNone, kSome, kHeadsDiffer };
   Progress Advance(int self, Transfer& transfer);

@@ -15,7 +15,7 @@ namespace {
 
 // Longer than the deadlines of tests, which are expected to end it.
 constexpr absl::Duration kLongestHang = absl::Minutes(1);
-constexpr absl::Duration kNap = absl::Milliseconds(1);
+constexpr absl::Duration kPollInterval = absl::Milliseconds(1);
 
 struct Reports {
   Mutex mu;
@@ -35,7 +35,7 @@ void Report(const std::string& text) {
   TheReports().texts.push_back(text);
 }
 
-std::string TakeReport() {
+std::string PopReport() {
   const MutexLock lock(&TheReports().mu);
   if (TheReports().texts.empty()) return "";
   std::string text = std::move(TheReports().texts.front());
@@ -49,7 +49,7 @@ void HangUntil(const std::atomic<bool>& gives_up, const std::string& report) {
   while (!gives_up.load()) {
     const bool is_over_in_time = MonotonicTime() - begin < kLongestHang;
     RONDA_CHECK(is_over_in_time);
-    absl::SleepFor(kNap);
+    absl::SleepFor(kPollInterval);
   }
 }
 

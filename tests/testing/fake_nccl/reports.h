@@ -16,7 +16,7 @@ namespace ronda::testing {
 // Thread-safe.
 void Report(const std::string& text);
 // Removes the oldest report; empty: there is none.
-std::string TakeReport();
+std::string PopReport();
 
 // Reports, and returns when `gives_up` is set. Stops the process if that takes too long.
 void HangUntil(const std::atomic<bool>& gives_up, const std::string& report);

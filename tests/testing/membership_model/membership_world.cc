@@ -28,7 +28,7 @@ MembershipWorld::MembershipWorld(const Scope* scope)
       if (listed.name == scope->hosts[host].name) hosts_[host].listed = listed.slots;
     }
   }
-  Take(membership_.Begin(now_));
+  Apply(membership_.Begin(now_));
 }
 
 // -- The epochs, as their members see them --
@@ -173,10 +173,10 @@ void MembershipWorld::DoEvent(const Move& move) {
       return Exit(move.who, 137);
     case Kind::kSpeaksNonsense:
       processes_.at(move.who).has_misbehaved = true;
-      return Take(membership_.OnMisbehaviour(move.who, "spoke nonsense", now_));
+      return Apply(membership_.OnMisbehaviour(move.who, "spoke nonsense", now_));
     case Kind::kIsStopped:
       processes_.at(move.who).is_stopped = true;
-      return Take(membership_.OnStop(move.who, now_));
+      return Apply(membership_.OnStop(move.who, now_));
     case Kind::kAsksToLeave:
       has_anyone_left_ = has_anyone_left_ || !processes_.at(move.who).is_asked;
       return AskToLeave(move.who);
@@ -193,7 +193,7 @@ void MembershipWorld::PassTime() {
   Check(membership_.deadline() > now_, "the deadline stays in the past");
   now_ = std::max(now_, membership_.deadline());
   is_time_passing_ = true;
-  Take(membership_.OnTime(now_));
+  Apply(membership_.OnTime(now_));
   is_time_passing_ = false;
 }
 
@@ -219,11 +219,11 @@ void MembershipWorld::Exit(int id, int exit_code) {
   if (!process.has_joined) ++start_troubles_;
   processes_.erase(id);
   using Cause = JobMembership::Exit::Cause;
-  Take(membership_.OnExit(id,
-                          {.exit_code = exit_code,
-                           .describe = "has ended",
-                           .cause = process.stage == Stage::kLost ? Cause::kLostHost : Cause::kItself},
-                          now_));
+  Apply(membership_.OnExit(id,
+                           {.exit_code = exit_code,
+                            .describe = "has ended",
+                            .cause = process.stage == Stage::kLost ? Cause::kLostHost : Cause::kItself},
+                           now_));
 }
 
 // The ends of its members are reported later, in any order.
@@ -233,7 +233,7 @@ void MembershipWorld::LoseHost(size_t host) {
   for (auto& [id, process] : processes_) {
     if (process.host == host) process.stage = Stage::kLost;
   }
-  Take(membership_.OnHostLost(scope_->hosts[host].name, now_));
+  Apply(membership_.OnHostLost(scope_->hosts[host].name, now_));
 }
 
 void MembershipWorld::ListOrNot(size_t host) {
@@ -242,14 +242,14 @@ void MembershipWorld::ListOrNot(size_t host) {
   for (size_t each = 0; each < hosts_.size(); ++each) {
     if (hosts_[each].listed > 0) listed.push_back(scope_->hosts[each]);
   }
-  Take(membership_.OnHosts(listed, now_));
+  Apply(membership_.OnHosts(listed, now_));
 }
 
 // -- The launcher's actions, and the checks of them --
 
-void MembershipWorld::Take(const JobMembership::Actions& actions) {
+void MembershipWorld::Apply(const JobMembership::Actions& actions) {
   is_state_given_away_ = false;
-  TakePlaces(actions);
+  ApplyPlaces(actions);
   for (const JobMembership::Action& action : actions) {
     Check(!is_over_, "something happens after the end");
     std::visit([this](const auto& what) { Obey(what); }, action);
@@ -262,7 +262,7 @@ void MembershipWorld::Take(const JobMembership::Actions& actions) {
 }
 
 // The places of an epoch are sent together, and no member is left behind.
-void MembershipWorld::TakePlaces(const JobMembership::Actions& actions) {
+void MembershipWorld::ApplyPlaces(const JobMembership::Actions& actions) {
   std::vector<std::pair<int, EpochPlace>> places;
   for (const JobMembership::Action& action : actions) {
     const auto* send = std::get_if<JobMembership::SendMessage>(&action);

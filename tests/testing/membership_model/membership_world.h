@@ -112,8 +112,8 @@ class MembershipWorld {
   void DoStep(const Move& move);
   void DoEvent(const Move& move);
 
-  void Take(const JobMembership::Actions& actions);
-  void TakePlaces(const JobMembership::Actions& actions);
+  void Apply(const JobMembership::Actions& actions);
+  void ApplyPlaces(const JobMembership::Actions& actions);
   void CheckRanks(const std::vector<std::pair<int, EpochPlace>>& places);
   void Obey(const JobMembership::StartMember& start);
   void Obey(const JobMembership::SendMessage& send);
@@ -132,7 +132,7 @@ class MembershipWorld {
   int CountThoseThatStay() const;
   bool IsUseful(const ModelProcess& process) const { return !process.is_leaving && !process.IsDoomed(); }
 
-  void Say(int id, const MemberMessage& message) { Take(membership_.OnMessage(id, message, now_)); }
+  void Say(int id, const MemberMessage& message) { Apply(membership_.OnMessage(id, message, now_)); }
   void Join(int id, const char* reason);
   void AskToLeave(int id);
   void Exit(int id, int exit_code);

@@ -21,7 +21,7 @@ Notes& TheNotes() {
   return *notes;
 }
 
-void Note(const std::string& line) {
+void Record(const std::string& line) {
   Notes& notes = TheNotes();
   const ronda::MutexLock lock(&notes.mu);
   notes.text += line + "\n";
@@ -34,12 +34,12 @@ nvtxDomainHandle_t NVTX_API CreateDomain(const char* name) {
 
 int NVTX_API Push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
   const auto* const name = reinterpret_cast<const std::string*>(domain);
-  Note((name == nullptr ? std::string("no domain") : *name) + ": " + attributes->message.ascii);
+  Record((name == nullptr ? std::string("no domain") : *name) + ": " + attributes->message.ascii);
   return 0;
 }
 
 int NVTX_API Pop(nvtxDomainHandle_t /*domain*/) {
-  Note("end");
+  Record("end");
   return 0;
 }
 

@@ -170,6 +170,38 @@ class TextRulesTest(FilesTest):
         )
         self.assertEqual(found, [("a.cc", 1), ("a.cc", 2), ("b.py", 5)])
 
+    def test_banned_word_of_two_words_is_found_in_both_spellings(self) -> None:
+        found = self.findings(
+            text_rules.check_words,
+            a_dot_cc="int last_word_;\nvoid TellLastWords();\nint last_words[2];\n",
+            b_dot_cc="int last_used_word;\nint blast_word;\nvoid Snap(int keys, int bellows);\n",
+        )
+        self.assertEqual(found, [("a.cc", 1), ("a.cc", 2), ("a.cc", 3)])
+
+    def test_banned_word_is_allowed_only_where_others_have_chosen_it(self) -> None:
+        found = self.findings(
+            text_rules.check_words,
+            client__ronda__training__learning_rate_dot_hpp="int patience = 10;\nint seat;\n",
+            client__ronda__elastic_dot_hpp="int patience = 10;\n",
+        )
+        self.assertEqual(
+            found,
+            [("client/ronda/elastic.hpp", 1), ("client/ronda/training/learning_rate.hpp", 2)],
+        )
+
+    def test_name_of_a_test_without_a_subject_is_found(self) -> None:
+        found = self.findings(
+            text_rules.check_test_names,
+            a_dot_cc="TEST(A, WhoWaits) {}\nTEST_F(A,\n       NothingIsLeft) {}\n"
+            "TEST_P(A, Those) {}\nTEST(A, WholeStepsRepeat) {}\n"
+            "TEST(A, RankKnowsWhatIsLate) {}\nint WhatIsIt();\n",
+            b_dot_py="def test_what_is_late():\n    pass\n\n\n"
+            "def test_a_nobody_test():\n    pass\n\n\n"
+            "def test_whole_steps():\n    pass\n\n\n"
+            "def test_rank_that_nobody_awaits():\n    pass\n",
+        )
+        self.assertEqual(found, [("a.cc", 1), ("a.cc", 3), ("a.cc", 4), ("b.py", 1), ("b.py", 5)])
+
     def test_harmful_call_is_found_where_it_does_harm(self) -> None:
         found = self.findings(
             text_rules.check_calls,

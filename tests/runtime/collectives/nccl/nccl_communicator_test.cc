@@ -37,7 +37,7 @@ class NcclCommunicatorTest : public ::testing::Test {
     job_.reset();
     SetFakeNcclFaults(kNoFaults);
     EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
-    EXPECT_EQ(TakeFakeNcclReport(), "");
+    EXPECT_EQ(PopFakeNcclReport(), "");
   }
 
   NcclJob& Start(int size, const fake_nccl_faults& faults = kNoFaults, absl::Duration init_deadline = kLong) {
@@ -132,7 +132,7 @@ TEST_F(NcclCommunicatorTest, SumsAreThoseInTheOrderOfTheRanksWhereThatIsAskedFor
   }
 }
 
-TEST_F(NcclCommunicatorTest, NothingIsAllocatedInTheSteadyState) {
+TEST_F(NcclCommunicatorTest, SteadyStateAllocatesNoMemory) {
   NcclJob& job = Start(2);
   const auto steps = [&](int count) {
     job.OnEveryRank([count](RankId, NcclRank& self) {

@@ -138,7 +138,7 @@ TEST_F(NcclGroupsTest, CallsAreMadeWithoutAThreadOfNccls) {
   for (int i = 0; i < 5; ++i) SumOnAll();
   EXPECT_EQ(FakeNcclThreads(), threads);
   EndAll();
-  EXPECT_EQ(TakeFakeNcclReport(), "");
+  EXPECT_EQ(PopFakeNcclReport(), "");
 }
 
 // In the first call of its kind NCCL connects the ranks, and waits for all of them.
@@ -152,7 +152,7 @@ TEST_F(NcclGroupsTest, AbortEndsACallThatWaitsForARank) {
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
   EXPECT_FALSE(ranks_[0].device->is_abandoned());
   EXPECT_EQ(LiveFakeNcclCommunicators(), 2) << "those of the other rank";
-  EXPECT_EQ(TakeFakeNcclReport(), "") << "nothing was freed while the call used it";
+  EXPECT_EQ(PopFakeNcclReport(), "") << "nothing was freed while the call used it";
   EXPECT_EQ(Sum(0).code(), absl::StatusCode::kCancelled);
   ranks_[1].groups->Abort();
 }
@@ -164,7 +164,7 @@ TEST_F(NcclGroupsTest, ARankWhosePeersDoNotEndAborts) {
   EXPECT_FALSE(ranks_[0].device->is_abandoned());
   EXPECT_EQ(LiveFakeNcclCommunicators(), 2) << "those of the other rank";
   ranks_[1].groups->Abort();
-  EXPECT_EQ(TakeFakeNcclReport(), "");
+  EXPECT_EQ(PopFakeNcclReport(), "");
 }
 
 class NcclGroupsOfOldNccl : public NcclGroupsTest {

@@ -78,7 +78,7 @@ class NcclReduceTest : public ::testing::Test {
   void SetUp() override { SetFakeNcclFaults(kNoFaults); }
   void TearDown() override {
     EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
-    EXPECT_EQ(TakeFakeNcclReport(), "");
+    EXPECT_EQ(PopFakeNcclReport(), "");
   }
 
   // Reduce-scatters tensors of these sizes among `group`, divided by 4, and checks the results.
@@ -244,7 +244,7 @@ TEST_F(NcclReduceTest, ResultsAndResidualsDoNotDependOnTheChunks) {
 }
 
 // If NCCL adds up, each chunk is one call of NCCL.
-TEST_F(NcclReduceTest, WhatNcclAddsUpTravelsInChunksToo) {
+TEST_F(NcclReduceTest, AllreduceOfNcclTravelsInChunksToo) {
   constexpr size_t kChunk = 8 << 10;
   NcclJob job(3, kLong, FakeCuda::Frees::kReturnAtOnce, SumOrder::kOfNccl, kChunk);
   const int calls = FakeNcclCalls("AllReduce");

@@ -98,7 +98,7 @@ TEST(PlanCacheTest, OfATensorThatHasMovedTheTablesAreMadeAgain) {
   EXPECT_FALSE(HasTables(cache.Find(bucket.call())));
 }
 
-TEST(PlanCacheTest, WhatLiesOtherwiseOnTheWireHasAnotherPlan) {
+TEST(PlanCacheTest, AnotherWireLayoutHasAnotherPlan) {
   PlanCache cache(kChunkBytes);
   const Bucket bucket({5, 7});
   const ReductionPlan* const plan = &cache.Find(bucket.call());

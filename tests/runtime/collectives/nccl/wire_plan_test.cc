@@ -170,7 +170,7 @@ TEST(WirePlanTest, NcclReducesWhatItReducesWell) {
   EXPECT_FALSE(is_native(DType::kInt32, WireFormat::kNone, ReduceOp::kBitXor));
 }
 
-TEST(WirePlanTest, NothingThatRoundsIsLeftToNcclWhereTheOrderIsThatOfTheRanks) {
+TEST(WirePlanTest, NcclAddsNoRoundedValuesIfTheRanksOrderCounts) {
   const auto is_native = [](DType dtype, WireFormat wire, ReduceOp op) {
     return NcclOpOf(LayoutOf(dtype, wire), op, SumOrder::kOfRanks).has_value();
   };

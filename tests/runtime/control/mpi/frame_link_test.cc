@@ -21,9 +21,9 @@ using ::testing::HasSubstr;
 // Returns the next frame at `to`. It also polls `from`, because a long frame moves only while its sender polls.
 absl::StatusOr<LinkFrame> Transfer(FrameLink& from, FrameLink& to) {
   for (;;) {
-    const absl::StatusOr<std::optional<LinkFrame::Kind>> sent = from.TakeSent();
+    const absl::StatusOr<std::optional<LinkFrame::Kind>> sent = from.PopSent();
     if (!sent.ok()) return sent.status();
-    absl::StatusOr<std::optional<LinkFrame>> received = to.TakeReceived();
+    absl::StatusOr<std::optional<LinkFrame>> received = to.PopReceived();
     if (!received.ok()) return received.status();
     if (received->has_value()) return **std::move(received);
   }
@@ -62,7 +62,7 @@ TEST(FrameLinkTest, LinkIsIdleOnceTheEndHasCome) {
   ASSERT_TRUE(end.ok()) << end.status();
   EXPECT_EQ(end->kind, LinkFrame::Kind::kEnd);
   EXPECT_EQ(end->content, "why");
-  while (left.IsUnderWay()) ASSERT_TRUE(left.TakeSent().ok());
+  while (left.IsUnderWay()) ASSERT_TRUE(left.PopSent().ok());
   EXPECT_FALSE(right.IsUnderWay());
 }
 
@@ -83,7 +83,7 @@ absl::Status ReceiveHeader(const BadHeader& header) {
   PointToPoint::Request sending = *request;
   for (bool is_sent = false; status.ok();) {
     if (!is_sent) is_sent = *ends[0]->Test({&sending, 1});
-    const absl::StatusOr<std::optional<LinkFrame>> received = right.TakeReceived();
+    const absl::StatusOr<std::optional<LinkFrame>> received = right.PopReceived();
     if (received.ok() && received->has_value()) break;
     status = received.status();
   }

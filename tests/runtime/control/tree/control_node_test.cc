@@ -106,32 +106,32 @@ TEST(EventRelayTest, RankZeroTellsItsOwnToAll) {
 TEST(EventRelayTest, ActsFromBelowGoUpAndComeBackDownGrowingOlder) {
   const RankEvent event = {.rank = 3, .kind = FlightKind::kWaiting, .name = "a", .bytes = 8, .age = absl::Seconds(5)};
   Relay inner(1);
-  inner.relay.TakeFromBelow({event}, kBegin);
+  inner.relay.ReceiveFromChild({event}, kBegin);
   const EventRelay::News up = inner.relay.Take(kBegin + absl::Seconds(1));
   ASSERT_EQ(up.up.size(), 1U);
   EXPECT_TRUE(up.down.empty());
   EXPECT_EQ(up.up[0].age, absl::Seconds(6));
 
   Relay root(0);
-  root.relay.TakeFromBelow(up.up, kBegin);
+  root.relay.ReceiveFromChild(up.up, kBegin);
   const EventRelay::News down = root.relay.Take(kBegin);
   EXPECT_TRUE(down.up.empty());
   ASSERT_EQ(down.down.size(), 1U);
-  const std::optional<FlightEvent> noted = root.board->Of(3).Last();
-  ASSERT_TRUE(noted.has_value());
-  EXPECT_EQ(noted->kind, FlightKind::kWaiting);
-  EXPECT_EQ(noted->name, "a");
-  EXPECT_EQ(noted->bytes, 8U);
-  EXPECT_EQ(noted->time, kBegin - absl::Seconds(6));
+  const std::optional<FlightEvent> recorded = root.board->Of(3).Last();
+  ASSERT_TRUE(recorded.has_value());
+  EXPECT_EQ(recorded->kind, FlightKind::kWaiting);
+  EXPECT_EQ(recorded->name, "a");
+  EXPECT_EQ(recorded->bytes, 8U);
+  EXPECT_EQ(recorded->time, kBegin - absl::Seconds(6));
 
-  inner.relay.TakeFromAbove(down.down, kBegin);
+  inner.relay.ReceiveFromParent(down.down, kBegin);
   EXPECT_EQ(inner.relay.Take(kBegin).down.size(), 1U);
   EXPECT_TRUE(inner.board->Of(3).Last().has_value());
 }
 
 TEST(EventRelayTest, ActsOfRanksOnThisHostAreNotNoted) {
   Relay inner(1);
-  inner.relay.TakeFromAbove({{.rank = 0}, {.rank = 1}, {.rank = 2}}, kBegin);
+  inner.relay.ReceiveFromParent({{.rank = 0}, {.rank = 1}, {.rank = 2}}, kBegin);
   EXPECT_FALSE(inner.board->Of(0).Last().has_value());
   EXPECT_FALSE(inner.board->Of(1).Last().has_value());
   EXPECT_TRUE(inner.board->Of(2).Last().has_value());
@@ -140,7 +140,7 @@ TEST(EventRelayTest, ActsOfRanksOnThisHostAreNotNoted) {
 
 TEST(EventRelayTest, WithoutABoardActsAreOnlyPassedOn) {
   EventRelay relay({.rank = 1, .peers = Relay::Peers(), .standstill = kStandstill});
-  relay.TakeFromAbove({{.rank = 2}}, kBegin);
+  relay.ReceiveFromParent({{.rank = 2}}, kBegin);
   EXPECT_EQ(relay.Take(kBegin).down.size(), 1U);
 }
 
@@ -193,8 +193,8 @@ TEST(ControlNodeTest, EqualReportsOfAllTravelAsOne) {
   // Rank 1 receives the reports from below, and does not send anything itself yet.
   for (const RankId child : network.tree().Children(1)) {
     FrameAssembler assembler(kMaxControlFrame);
-    assembler.Append(network.node(child).TakePiece(1));
-    for (std::string frame; *assembler.Next(&frame);) network.node(1).Take(child, frame, network.now());
+    assembler.Append(network.node(child).PopPiece(1));
+    for (std::string frame; *assembler.Next(&frame);) network.node(1).Receive(child, frame, network.now());
   }
   network.Deliver();
   EXPECT_EQ(network.frames(1, 0), before + 1);
@@ -351,7 +351,7 @@ TEST(ControlNodeTest, SilenceIsAFailureAfterTheTimeoutAndNotBefore) {
             "rank 1 (host host1, pid 101) gave no sign of life for 10s (host down or network cut?)");
 }
 
-TEST(ControlNodeTest, InfinitePatienceTakesSilenceForLife) {
+TEST(ControlNodeTest, InfiniteTimeoutTreatsSilenceAsLife) {
   NodeNetwork network({.size = 2, .heartbeat_timeout = absl::InfiniteDuration()});
   network.ConnectAll();
   network.Silence(1);
@@ -405,7 +405,7 @@ TEST(ControlNodeTest, RankThatJoinsAFailedJobIsTold) {
 absl::Status FailureAfter(RankId from, RankId to, const std::string& frame) {
   NodeNetwork network({.size = 7});
   network.ConnectAll();
-  network.node(to).Take(from, frame, network.now());
+  network.node(to).Receive(from, frame, network.now());
   network.Deliver();
   if (from > to) {
     EXPECT_EQ(network.node(to).failure(), network.node(0).failure());

@@ -42,7 +42,7 @@ TEST(FrameStreamTest, FramesOfAnyLengthComeOutAsTheyWentIn) {
   for (const std::string& frame : sent) queue.Push(Frame(frame));
   FrameAssembler assembler(size_t{1} << 30);
   std::vector<std::string> received;
-  for (std::string piece = queue.TakePiece(); !piece.empty(); piece = queue.TakePiece()) {
+  for (std::string piece = queue.PopPiece(); !piece.empty(); piece = queue.PopPiece()) {
     EXPECT_LE(piece.size(), kControlPieceBytes);
     assembler.Append(piece);
     for (std::string& frame : TakeAll(assembler)) received.push_back(std::move(frame));
@@ -55,9 +55,9 @@ TEST(FrameStreamTest, ManyShortFramesTravelInOnePiece) {
   FrameQueue queue;
   for (int i = 0; i < 100; ++i) queue.Push(Frame("short"));
   FrameAssembler assembler(100);
-  assembler.Append(queue.TakePiece());
+  assembler.Append(queue.PopPiece());
   EXPECT_EQ(TakeAll(assembler).size(), 100U);
-  EXPECT_EQ(queue.TakePiece(), "");
+  EXPECT_EQ(queue.PopPiece(), "");
 }
 
 TEST(FrameStreamTest, PiecesMayBeCutAnywhere) {
@@ -70,7 +70,7 @@ TEST(FrameStreamTest, PiecesMayBeCutAnywhere) {
     sent.emplace_back(random() % 20, static_cast<char>(random()));
     queue.Push(Frame(sent.back()));
   }
-  const std::string bytes = queue.TakePiece();
+  const std::string bytes = queue.PopPiece();
   FrameAssembler assembler(20);
   std::vector<std::string> received;
   for (size_t from = 0, count = 0; from < bytes.size(); from += count) {
@@ -85,7 +85,7 @@ TEST(FrameStreamTest, FrameThatIsTooLongIsRefusedBeforeItHasCome) {
   FrameQueue queue;
   queue.Push(Frame(std::string(11, 'x')));
   FrameAssembler assembler(10);
-  assembler.Append(queue.TakePiece().substr(0, kFrameHeaderBytes));
+  assembler.Append(queue.PopPiece().substr(0, kFrameHeaderBytes));
   std::string frame;
   const absl::Status refused = assembler.Next(&frame).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
@@ -96,12 +96,12 @@ TEST(FrameStreamTest, FramesThatHaveNotBegunCanBeDropped) {
   FrameQueue queue;
   queue.Push(Frame(std::string(2 * kControlPieceBytes, 'a')));
   queue.Push(Frame("b"));
-  const std::string first = queue.TakePiece();
+  const std::string first = queue.PopPiece();
   queue.DropUnbegun();
   queue.Push(Frame("c"));
   FrameAssembler assembler(size_t{1} << 30);
   assembler.Append(first);
-  for (std::string piece = queue.TakePiece(); !piece.empty(); piece = queue.TakePiece()) assembler.Append(piece);
+  for (std::string piece = queue.PopPiece(); !piece.empty(); piece = queue.PopPiece()) assembler.Append(piece);
   const std::vector<std::string> frames = TakeAll(assembler);
   ASSERT_EQ(frames.size(), 2U);
   EXPECT_EQ(frames[0].size(), 2 * kControlPieceBytes);

@@ -72,18 +72,18 @@ class MemoryControlStream final : public ControlStream {
   };
 
   void Run() {
-    absl::Status last_word;
+    absl::Status end_status;
     for (int ends = 0; ends < 2;) {
       Event event = inbox_->Pop();
       if (event.kind == Event::kPiece) owner_->OnPiece(this, event.piece);
       if (event.kind == Event::kWritten) owner_->OnWritten(this);
       if (event.kind == Event::kEnd) {
-        last_word = event.status;
+        end_status = event.status;
         owner_->OnReadsEnd(this);
       }
       if (event.kind == Event::kEnd || event.kind == Event::kOwnEnd) ++ends;
     }
-    owner_->OnClosed(this, last_word);
+    owner_->OnClosed(this, end_status);
     inbox_->other.reset();
     delete this;
   }

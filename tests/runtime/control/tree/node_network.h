@@ -83,11 +83,11 @@ class NodeNetwork {
     std::shuffle(order.begin(), order.end(), random_);
     for (const auto& stream : order) {
       const auto [from, to] = stream;
-      const std::string piece = node(from).TakePiece(to);
+      const std::string piece = node(from).PopPiece(to);
       if (piece.empty()) continue;
       FrameAssembler& assembler = streams_.at(stream);
       assembler.Append(piece);
-      for (std::string frame; *assembler.Next(&frame); ++frames_[stream]) node(to).Take(from, frame, now_);
+      for (std::string frame; *assembler.Next(&frame); ++frames_[stream]) node(to).Receive(from, frame, now_);
       return true;
     }
     return false;

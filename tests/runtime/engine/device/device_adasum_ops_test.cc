@@ -52,7 +52,7 @@ TEST_F(DeviceAdasumPlaceTest, MemoryIsKeptAndServesWhateverIsSmaller) {
 }
 
 // Once an exchange is on the stream, an allocation may wait for a rank that waits for this one.
-TEST_F(DeviceAdasumPlaceTest, NothingIsAllocatedOnceWorkIsUnderWay) {
+TEST_F(DeviceAdasumPlaceTest, RunningWorkAllocatesNoMemory) {
   double host[3] = {};
   const kernels::cuda::Extent extent = {.data = host, .count = 0};
   Allocate(1000, 3);
@@ -71,7 +71,7 @@ TEST_F(DeviceAdasumPlaceTest, MemoryGrowsToTheLargestNeed) {
   EXPECT_NE(Allocate(900 << 10), nullptr);
 }
 
-TEST_F(DeviceAdasumPlaceTest, WhatTheDeviceHasNoMemoryForIsNamed) {
+TEST_F(DeviceAdasumPlaceTest, LackOfDeviceMemoryNamesTheTensor) {
   const absl::Status status = place_.Allocate({.bytes = 2 << 20, .label = "conv1/weight"}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the Adasum of 'conv1/weight'"));
@@ -88,7 +88,7 @@ TEST_F(DeviceAdasumPlaceTest, TheStreamIsMarkedWithWhatItDoes) {
                                           StreamPhase::kReduce, StreamPhase::kReduce));
 }
 
-TEST_F(DeviceAdasumPlaceTest, WhatTheDeviceRefusesIsAnError) {
+TEST_F(DeviceAdasumPlaceTest, RefusalOfTheDeviceIsAnError) {
   double host[3] = {};
   const kernels::cuda::Extent extent = {.data = host, .count = 3};
   EXPECT_FALSE(place_.Dots({.a = &extent, .b = &extent, .pair_count = 1, .dots = host}).ok());

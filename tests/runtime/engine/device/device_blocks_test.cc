@@ -23,8 +23,8 @@ using ::testing::HasSubstr;
 
 class DeviceBlocksTest : public ::testing::Test {
  protected:
-  ResultData Take(size_t bytes) {
-    absl::StatusOr<ResultData> block = blocks_->Take(bytes, "a test");
+  ResultData Acquire(size_t bytes) {
+    absl::StatusOr<ResultData> block = blocks_->Acquire(bytes, "a test");
     EXPECT_TRUE(block.ok()) << block.status();
     return *std::move(block);
   }
@@ -35,19 +35,19 @@ class DeviceBlocksTest : public ::testing::Test {
       DeviceBlocks::Create(*Device::Open(cuda_.table(), 0), RONDA_CUDA_DEVICE_MEMORY, &clock_);
 };
 
-TEST_F(DeviceBlocksTest, WhatIsGivenBackServesWhatIsAboutAsLarge) {
-  ResultData first = Take(1000);
+TEST_F(DeviceBlocksTest, ReturnedBlockServesARequestOfAboutItsSize) {
+  ResultData first = Acquire(1000);
   const std::byte* const place = first.get();
   first.reset();
-  EXPECT_EQ(Take(1020).get(), place);
+  EXPECT_EQ(Acquire(1020).get(), place);
   EXPECT_EQ(cuda_.allocations(), 1u);
-  const ResultData other = Take(5000);
+  const ResultData other = Acquire(5000);
   EXPECT_NE(other.get(), place);
 }
 
 TEST_F(DeviceBlocksTest, BlocksInUseAtTheSameTimeAreDifferentAndNeverEmpty) {
   std::vector<ResultData> blocks;
-  for (int i = 0; i < 4; ++i) blocks.push_back(Take(0));
+  for (int i = 0; i < 4; ++i) blocks.push_back(Acquire(0));
   for (int i = 0; i < 4; ++i) EXPECT_NE(blocks[i], nullptr);
   for (int i = 1; i < 4; ++i) EXPECT_NE(blocks[i].get(), blocks[0].get());
 }
@@ -55,8 +55,8 @@ TEST_F(DeviceBlocksTest, BlocksInUseAtTheSameTimeAreDifferentAndNeverEmpty) {
 // A step makes results of different sizes, one after the other.
 TEST_F(DeviceBlocksTest, AStepLikeThoseBeforeAllocatesNothing) {
   const auto step = [this] {
-    for (const size_t kib : {100, 60, 30, 100}) Take(kib << 10);
-    const ResultData first = Take(60 << 10), second = Take(60 << 10);
+    for (const size_t kib : {100, 60, 30, 100}) Acquire(kib << 10);
+    const ResultData first = Acquire(60 << 10), second = Acquire(60 << 10);
   };
   step();
   EXPECT_EQ(cuda_.allocations(), 4u);
@@ -68,31 +68,31 @@ TEST_F(DeviceBlocksTest, AStepLikeThoseBeforeAllocatesNothing) {
 }
 
 TEST_F(DeviceBlocksTest, BlocksUnusedForLongAreFreedWhenOtherMemoryIsNeeded) {
-  for (const size_t kib : {100, 60, 30}) Take(kib << 10);
+  for (const size_t kib : {100, 60, 30}) Acquire(kib << 10);
   clock_.Advance(absl::Seconds(50));
-  Take(30 << 10);
+  Acquire(30 << 10);
   clock_.Advance(absl::Seconds(20));
-  Take(10 << 10);
+  Acquire(10 << 10);
   EXPECT_EQ(cuda_.allocations(), 4u);
-  for (const size_t kib : {60, 30, 10}) Take(kib << 10);
+  for (const size_t kib : {60, 30, 10}) Acquire(kib << 10);
   EXPECT_EQ(cuda_.allocations(), 4u) << "no more is kept than was in use at once: enough has been freed";
-  Take(100 << 10);
+  Acquire(100 << 10);
   EXPECT_EQ(cuda_.allocations(), 5u);
 }
 
 TEST_F(DeviceBlocksTest, SizesThatDoNotComeAgainDoNotFillTheDevice) {
-  for (int i = 1; i < 100; ++i) Take(static_cast<size_t>(i) * 4096);
-  EXPECT_NE(Take(900 << 10), nullptr);
+  for (int i = 1; i < 100; ++i) Acquire(static_cast<size_t>(i) * 4096);
+  EXPECT_NE(Acquire(900 << 10), nullptr);
 }
 
-TEST_F(DeviceBlocksTest, WhatIsIdleMakesRoom) {
-  ResultData first = Take(600 << 10);
+TEST_F(DeviceBlocksTest, IdleBlockMakesRoom) {
+  ResultData first = Acquire(600 << 10);
   first.reset();
-  EXPECT_NE(Take(800 << 10), nullptr);
+  EXPECT_NE(Acquire(800 << 10), nullptr);
 }
 
 TEST_F(DeviceBlocksTest, TooMuchIsAnErrorThatSaysWhatFor) {
-  const auto block = blocks_->Take(size_t{2} << 20, "what allgather 'x' returns");
+  const auto block = blocks_->Acquire(size_t{2} << 20, "what allgather 'x' returns");
   EXPECT_EQ(block.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(block.status().message()),
               HasSubstr("2 MiB of device memory for what allgather 'x' returns"));
@@ -104,15 +104,15 @@ TEST(DeviceBlocksOfABusyDevice, BlocksAreGivenBackWhileAnotherThreadWaitsForTheD
   const std::shared_ptr<Device> device = *Device::Open(cuda.table(), 0);
   const auto stream = *DeviceStream::Create(device.get());
   const auto blocks = DeviceBlocks::Create(device, RONDA_CUDA_DEVICE_MEMORY);
-  ResultData idle = *blocks->Take(600 << 10, "a test");
-  ResultData used = *blocks->Take(1000, "a test");
+  ResultData idle = *blocks->Acquire(600 << 10, "a test");
+  ResultData used = *blocks->Acquire(1000, "a test");
   idle.reset();
   StreamHold hold(stream->handle());
   absl::StatusOr<ResultData> large;
-  std::thread taker([&] { large = blocks->Take(800 << 10, "a test"); });
+  std::thread taker([&] { large = blocks->Acquire(800 << 10, "a test"); });
   while (cuda.waiting_frees() == 0) std::this_thread::yield();
   used.reset();
-  EXPECT_TRUE(blocks->Take(1000, "a test").ok());
+  EXPECT_TRUE(blocks->Acquire(1000, "a test").ok());
   hold.Release();
   taker.join();
   EXPECT_TRUE(large.ok()) << large.status();
@@ -121,7 +121,7 @@ TEST(DeviceBlocksOfABusyDevice, BlocksAreGivenBackWhileAnotherThreadWaitsForTheD
 class DeviceBlocksWithReaders : public DeviceBlocksTest {
  protected:
   // Takes another block of the first block's size. Returns whether it is the first block again.
-  bool ComesAgain() { return others_.emplace_back(Take(1000)).get() == place_; }
+  bool ComesAgain() { return others_.emplace_back(Acquire(1000)).get() == place_; }
 
   void Finish(const std::unique_ptr<DeviceStream>& stream) {
     const std::unique_ptr<DeviceEvent> end = *device_->NewEvent();
@@ -132,15 +132,15 @@ class DeviceBlocksWithReaders : public DeviceBlocksTest {
   const std::shared_ptr<Device> device_ = *Device::Open(cuda_.table(), 0);
   const std::unique_ptr<DeviceStream> stream_ = *DeviceStream::Create(device_.get());
   std::vector<ResultData> others_;
-  ResultData block_ = Take(1000);
+  ResultData block_ = Acquire(1000);
   const std::byte* const place_ = block_.get();
 };
 
 // A block is not handed out while a stream still reads it. No thread waits for the stream.
 TEST_F(DeviceBlocksWithReaders, ABlockIsUsedAgainOnceItsReadersAreThroughWithIt) {
   const auto other = *DeviceStream::Create(device_.get());
-  blocks_->NoteReader(place_, stream_->handle());
-  blocks_->NoteReader(place_, other->handle());
+  blocks_->AddReader(place_, stream_->handle());
+  blocks_->AddReader(place_, other->handle());
   StreamHold first(stream_->handle()), second(other->handle());
   block_.reset();
   EXPECT_FALSE(ComesAgain());
@@ -153,7 +153,7 @@ TEST_F(DeviceBlocksWithReaders, ABlockIsUsedAgainOnceItsReadersAreThroughWithIt)
 }
 
 TEST_F(DeviceBlocksWithReaders, WorkThatAReaderIsGivenLaterDoesNotCount) {
-  blocks_->NoteReader(place_, stream_->handle());
+  blocks_->AddReader(place_, stream_->handle());
   block_.reset();
   Finish(stream_);
   const StreamHold hold(stream_->handle());
@@ -161,8 +161,8 @@ TEST_F(DeviceBlocksWithReaders, WorkThatAReaderIsGivenLaterDoesNotCount) {
 }
 
 TEST_F(DeviceBlocksWithReaders, AReaderMayHaveReadItsLastBeforeTheBlockComesBack) {
-  blocks_->NoteReader(place_, stream_->handle());
-  ASSERT_TRUE(blocks_->NoteLastRead(place_, stream_->handle()).ok());
+  blocks_->AddReader(place_, stream_->handle());
+  ASSERT_TRUE(blocks_->RecordLastRead(place_, stream_->handle()).ok());
   Finish(stream_);
   const StreamHold hold(stream_->handle());
   block_.reset();
@@ -170,9 +170,9 @@ TEST_F(DeviceBlocksWithReaders, AReaderMayHaveReadItsLastBeforeTheBlockComesBack
 }
 
 TEST_F(DeviceBlocksWithReaders, ABlockWaitsForAReaderThatIsBeingCaptured) {
-  blocks_->NoteReader(place_, stream_->handle());
+  blocks_->AddReader(place_, stream_->handle());
   cuda_.SetCapturing(stream_->handle(), 1);
-  EXPECT_EQ(blocks_->NoteLastRead(place_, stream_->handle()).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(blocks_->RecordLastRead(place_, stream_->handle()).code(), absl::StatusCode::kInvalidArgument);
   block_.reset();
   EXPECT_FALSE(ComesAgain());
   cuda_.SetCapturing(stream_->handle(), 0);
@@ -185,7 +185,7 @@ TEST_F(DeviceBlocksWithReaders, ABlockWaitsForAReaderThatIsBeingCaptured) {
 
 TEST_F(DeviceBlocksTest, BlocksMayOutliveWhoHandsThemOut) {
   {
-    const ResultData block = Take(10);
+    const ResultData block = Acquire(10);
     blocks_.reset();
   }
   EXPECT_EQ(cuda_.Leaks(), "");

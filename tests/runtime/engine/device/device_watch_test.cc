@@ -69,7 +69,7 @@ class DeviceWatchTest : public ::testing::Test {
     auto event = *device_->NewEvent();
     EXPECT_EQ(event->Record(stream_->handle()), absl::OkStatus());
     completion.Launch(std::move(event));
-    watch_->NoteLaunch();
+    watch_->RecordLaunch();
   }
   std::shared_ptr<DeviceCompletion> Launch(WaitLimits limits = {}) {
     auto completion = Announce(limits);
@@ -131,7 +131,7 @@ TEST_F(DeviceWatchTest, DeadlineFailsTheJobAndEndsWhatIsUnderWay) {
   while (aborts_ == 0) std::this_thread::yield();  // until the work under way has been ended
 }
 
-TEST_F(DeviceWatchTest, WhatDoesNotComeOntoTheStreamIsReportedToo) {
+TEST_F(DeviceWatchTest, BucketThatDoesNotReachTheStreamIsReportedToo) {
   const auto stuck = Announce({.warning = absl::Milliseconds(5), .deadline = absl::Milliseconds(20)});
   const absl::Status status = stuck->Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
@@ -145,7 +145,7 @@ TEST_F(DeviceWatchTest, WhatDoesNotComeOntoTheStreamIsReportedToo) {
 }
 
 // Connecting ranks may take longer than a bucket, so its deadline applies if it is the longer one.
-TEST_F(DeviceWatchTest, WhatConnectsRanksHasItsOwnDeadlineBefore) {
+TEST_F(DeviceWatchTest, DeadlineOfConnectingRanksComesFirst) {
   StartWatch(absl::Milliseconds(300));
   const auto stuck = Announce({.warning = absl::Milliseconds(5), .deadline = absl::Milliseconds(20)});
   const absl::Status status = stuck->Wait();
@@ -153,7 +153,7 @@ TEST_F(DeviceWatchTest, WhatConnectsRanksHasItsOwnDeadlineBefore) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("waited 1.3s for"));
 }
 
-TEST_F(DeviceWatchTest, WhoeverPutsSomethingOnTheStreamMayTakeItsTime) {
+TEST_F(DeviceWatchTest, SlowLaunchIsNoError) {
   const auto slow = Announce({.warning = absl::Milliseconds(1), .deadline = absl::Milliseconds(100)});
   while (flights_->Of(0).Events().empty()) std::this_thread::yield();
   EXPECT_EQ(flights_->Of(0).Last()->kind, FlightKind::kWaiting);
@@ -162,7 +162,7 @@ TEST_F(DeviceWatchTest, WhoeverPutsSomethingOnTheStreamMayTakeItsTime) {
   EXPECT_EQ(slow->Wait(), absl::OkStatus());
 }
 
-TEST_F(DeviceWatchTest, WhatTheTransportFindsWrongIsKnownBeforeAllIsOnTheStream) {
+TEST_F(DeviceWatchTest, ErrorOfTheTransportIsKnownBeforeTheLaunchEnds) {
   const auto half = Announce();
   is_broken_ = true;
   EXPECT_EQ(half->Wait(), broken_);
@@ -174,19 +174,19 @@ TEST_F(DeviceWatchTest, NoThreadIsToldOfWithdrawnBuckets) {
   const auto before = Launch();
   const auto withdrawn = Announce();
   withdrawn->Withdraw();
-  watch_->NoteLaunch();
+  watch_->RecordLaunch();
   const auto after = Launch();
   EXPECT_TRUE(withdrawn->done());
   hold.Release();
   EXPECT_EQ(after->Wait(), absl::OkStatus());
   const auto last = Announce();
   last->Withdraw();
-  watch_->NoteLaunch();
+  watch_->RecordLaunch();
   while (!watch_->idle()) std::this_thread::yield();
   EXPECT_EQ(flights_->Of(0).Events().size(), 2u);
 }
 
-TEST_F(DeviceWatchTest, WhatTheTransportFindsWrongFailsTheJob) {
+TEST_F(DeviceWatchTest, ErrorOfTheTransportFailsTheJob) {
   StreamHold hold(stream_->handle());
   const auto completion = Launch();
   is_broken_ = true;
@@ -234,7 +234,7 @@ TEST_F(DeviceWatchTest, StoppingIsNoFailureAndEndsNoWork) {
   }
 }
 
-TEST_F(DeviceWatchTest, NothingIsLeftUnsettledByStopping) {
+TEST_F(DeviceWatchTest, StopSettlesEarlierAndLaterBuckets) {
   StreamHold hold(stream_->handle());
   const auto before = Launch();
   watch_->Stop(absl::CancelledError("over"));

@@ -24,23 +24,23 @@ class ReadyPointTest : public ::testing::Test {
  protected:
   std::unique_ptr<DeviceStream> NewStream() { return *DeviceStream::Create(device_.get()); }
 
-  std::shared_ptr<const ReadyPoint> Note(StreamHandle stream) {
-    const auto point = ReadyPoint::Note(device_, stream, &noted_);
+  std::shared_ptr<const ReadyPoint> Record(StreamHandle stream) {
+    const auto point = ReadyPoint::Record(device_, stream, &recorded_);
     EXPECT_EQ(point.status(), absl::OkStatus());
     return *point;
   }
 
   FakeCuda cuda_{{.devices = 1}};
   const std::shared_ptr<Device> device_ = *Device::Open(cuda_.table(), 0);
-  std::atomic<uint64_t> noted_{0};
+  std::atomic<uint64_t> recorded_{0};
 };
 
 TEST_F(ReadyPointTest, LaterPointsCoverEarlierOnesOfTheirStream) {
   const auto stream = NewStream();
   const auto other_stream = NewStream();
-  const auto first = Note(stream->handle());
-  const auto other = Note(other_stream->handle());
-  const auto second = Note(stream->handle());
+  const auto first = Record(stream->handle());
+  const auto other = Record(other_stream->handle());
+  const auto second = Record(stream->handle());
   EXPECT_TRUE(second->Covers(*first));
   EXPECT_FALSE(first->Covers(*second));
   EXPECT_TRUE(first->Covers(*first));
@@ -52,8 +52,8 @@ TEST_F(ReadyPointTest, LaterPointsCoverEarlierOnesOfTheirStream) {
 TEST_F(ReadyPointTest, PointsThatAreNotedAtTheSameTimeDoNotCoverEachOther) {
   const auto stream = NewStream();
   std::atomic<uint64_t> elsewhere{0};
-  const auto here = Note(stream->handle());
-  const auto there = *ReadyPoint::Note(device_, stream->handle(), &elsewhere);  // `elsewhere` has not seen `here`
+  const auto here = Record(stream->handle());
+  const auto there = *ReadyPoint::Record(device_, stream->handle(), &elsewhere);  // `elsewhere` has not seen `here`
   EXPECT_FALSE(there->Covers(*here));
   EXPECT_FALSE(here->Covers(*there));
 }
@@ -61,7 +61,7 @@ TEST_F(ReadyPointTest, PointsThatAreNotedAtTheSameTimeDoNotCoverEachOther) {
 TEST_F(ReadyPointTest, AStreamThatComesAtTheSameAddressIsAnother) {
   auto stream = NewStream();
   const StreamHandle place = stream->handle();
-  const auto before = Note(place);
+  const auto before = Record(place);
   stream.reset();
   // Sooner or later the allocator returns the same address again.
   std::unique_ptr<DeviceStream> again;
@@ -75,16 +75,16 @@ TEST_F(ReadyPointTest, AStreamThatComesAtTheSameAddressIsAnother) {
     }
   }
   if (again == nullptr) GTEST_SKIP() << "the handle has not come again";
-  EXPECT_FALSE(Note(again->handle())->Covers(*before));
+  EXPECT_FALSE(Record(again->handle())->Covers(*before));
 }
 
 TEST_F(ReadyPointTest, OfEachStreamTheLastIsWaitedFor) {
   const auto one = NewStream();
   const auto two = NewStream();
-  const auto a = Note(one->handle());
-  const auto b = Note(two->handle());
-  const auto c = Note(one->handle());
-  const auto d = Note(one->handle());
+  const auto a = Record(one->handle());
+  const auto b = Record(two->handle());
+  const auto c = Record(one->handle());
+  const auto d = Record(one->handle());
   LastPoints last;
   for (const auto& point : {c, a, b, d, a, b}) last.Add(point.get());
   EXPECT_THAT(last.points(), UnorderedElementsAre(b.get(), d.get()));
@@ -96,12 +96,12 @@ TEST_F(ReadyPointTest, OfEachStreamTheLastIsWaitedFor) {
 TEST_F(ReadyPointTest, AStreamThatIsBeingCapturedIsRefused) {
   const auto stream = NewStream();
   cuda_.SetCapturing(stream->handle(), 1);
-  const auto point = ReadyPoint::Note(device_, stream->handle(), &noted_);
+  const auto point = ReadyPoint::Record(device_, stream->handle(), &recorded_);
   EXPECT_EQ(point.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(point.status().message()), HasSubstr("before or after the capture"));
   EXPECT_EQ(cuda_.recorded_events(), 0u);
   cuda_.SetCapturing(stream->handle(), 0);
-  EXPECT_NE(Note(stream->handle()), nullptr);
+  EXPECT_NE(Record(stream->handle()), nullptr);
 }
 
 }  // namespace

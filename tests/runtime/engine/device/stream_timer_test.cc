@@ -123,7 +123,7 @@ TEST_F(StreamTimerTest, PartsFollowEachOtherWithinWhatTheHostHasSeen) {
   EXPECT_EQ(buckets[0].args.at("bucket"), "x");
 }
 
-TEST_F(StreamTimerTest, WhatIsNotMarkedIsATransfer) {
+TEST_F(StreamTimerTest, UnmarkedPartIsATransfer) {
   Start();
   timer_.Begin();
   timer_.Mark(StreamPhase::kWaitForData);

@@ -236,12 +236,12 @@ TEST_F(NodeListTest, ANodeThatHasGoneIsListedNoMore) {
   beta->socket.Reset();
   PumpUntil([&] { return told_.size() == 2; });
   EXPECT_THAT(told_.back(), ElementsAre("alpha:2"));
-  EXPECT_EQ(list_.Take("beta"), -1);
+  EXPECT_EQ(list_.HandOver("beta"), -1);
 }
 
 TEST_F(NodeListTest, ANodeThatOthersLookAfterIsListedUntilTheySayThatItHasGone) {
   auto beta = Join("beta");
-  EXPECT_GE(list_.Take("beta"), 0);
+  EXPECT_GE(list_.HandOver("beta"), 0);
   beta->socket.Reset();
   EXPECT_TRUE(Join("gamma").ok());
   EXPECT_THAT(told_.back(), ElementsAre("alpha:2", "beta:2", "gamma:2"));

@@ -18,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr char kLoopback[] = "127.0.0.1";
-constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr absl::Duration kTimeout = absl::Seconds(20);
 
 // A port of the loopback interface that takes connections and says nothing.
 class SilentServer {
@@ -45,7 +45,7 @@ TEST(EchoTest, ProbeIsAnswered) {
   const auto server = EchoServer::Listen(kLoopback);
   ASSERT_TRUE(server.ok()) << server.status();
   for (int i = 0; i < 3; ++i) {
-    const absl::Status status = TryEcho(kLoopback, kLoopback, (*server)->port(), kPatience);
+    const absl::Status status = TryEcho(kLoopback, kLoopback, (*server)->port(), kTimeout);
     EXPECT_TRUE(status.ok()) << status;
   }
 }
@@ -55,7 +55,7 @@ TEST(EchoTest, ManyMayAskAtOnce) {
   ASSERT_TRUE(server.ok()) << server.status();
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
-    threads.emplace_back([&] { EXPECT_TRUE(TryEcho(kLoopback, kLoopback, (*server)->port(), kPatience).ok()); });
+    threads.emplace_back([&] { EXPECT_TRUE(TryEcho(kLoopback, kLoopback, (*server)->port(), kTimeout).ok()); });
   }
   for (std::thread& thread : threads) thread.join();
 }
@@ -67,7 +67,7 @@ TEST(EchoTest, APortWhereNobodyListensIsRefused) {
     ASSERT_TRUE(server.ok()) << server.status();
     port = (*server)->port();
   }
-  const absl::Status status = TryEcho(kLoopback, kLoopback, port, kPatience);
+  const absl::Status status = TryEcho(kLoopback, kLoopback, port, kTimeout);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("refused"));
 }
@@ -83,8 +83,8 @@ TEST(EchoTest, AddressesOfOtherHostsCannotBeUsed) {
   const auto server = EchoServer::Listen("192.0.2.1");
   EXPECT_EQ(server.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(server.status().message(), HasSubstr("cannot listen on 192.0.2.1"));
-  EXPECT_THAT(TryEcho("192.0.2.1", kLoopback, 1, kPatience).message(), HasSubstr("cannot use 192.0.2.1"));
-  EXPECT_THAT(TryEcho(kLoopback, "h2", 1, kPatience).message(), HasSubstr("h2"));
+  EXPECT_THAT(TryEcho("192.0.2.1", kLoopback, 1, kTimeout).message(), HasSubstr("cannot use 192.0.2.1"));
+  EXPECT_THAT(TryEcho(kLoopback, "h2", 1, kTimeout).message(), HasSubstr("h2"));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 
 constexpr absl::Duration kWatched = absl::Seconds(1);
 constexpr FlightTime kNow = absl::Seconds(100);
-constexpr Moment kMoment = {.now = kNow, .watched = kWatched, .patience = absl::Milliseconds(500)};
+constexpr Moment kMoment = {.now = kNow, .watched = kWatched, .threshold = absl::Milliseconds(500)};
 
 FlightEvent Started(const std::string& name, FlightTime time) {
   return {.kind = FlightKind::kStarted, .op = OpType::kAllreduce, .name = name, .time = time};

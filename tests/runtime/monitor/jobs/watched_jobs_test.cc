@@ -189,7 +189,7 @@ TEST_F(WatchedJobsTest, AreForgottenWhenTheirRanksHaveEnded) {
   EXPECT_EQ(jobs.size(), 0u);
 }
 
-TEST_F(WatchedJobsTest, GiveTheLastWordsOfEpochsThatOthersHaveFollowed) {
+TEST_F(WatchedJobsTest, GiveTheLastSnapshotsOfEpochsThatOthersHaveFollowed) {
   WatchedJobs jobs = Watch("a");
   std::unique_ptr<RankMeter> rank;
   for (int epoch = 0; epoch < 200; ++epoch) {

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 _RANKS = 4
 _LATE_RANK = 2
 _NAME = "resnet50"
@@ -110,7 +110,7 @@ class Browser:
         return reply["result"].get("value")
 
     def wait_for(self, expression: str, holds: Callable[[Any], bool]) -> Any:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT
         while True:
             value = self.evaluate(expression)
             if holds(value):
@@ -215,7 +215,7 @@ def _run_job(folder: pathlib.Path, program: str) -> None:
             finally:
                 browser.close()
             end.touch()
-            assert job.wait(_PATIENCE) == 0, job.returncode
+            assert job.wait(_TIMEOUT) == 0, job.returncode
         finally:
             job.kill()
 

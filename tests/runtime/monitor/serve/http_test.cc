@@ -163,7 +163,7 @@ class HttpServerTest : public ::testing::Test {
 };
 
 TEST_F(HttpServerTest, AnswersOneAfterTheOtherAndAtOnce) {
-  Start({.connections = 2, .patience = absl::Minutes(1)});
+  Start({.connections = 2, .timeout = absl::Minutes(1)});
   for (int i = 0; i < 3; ++i) {
     const UniqueFd first = Connect(), second = Connect();
     Send(second, TextOf({}));
@@ -174,7 +174,7 @@ TEST_F(HttpServerTest, AnswersOneAfterTheOtherAndAtOnce) {
 }
 
 TEST_F(HttpServerTest, ConnectionsBeyondItsLimitWaitForTheirTurn) {
-  Start({.connections = 1, .patience = absl::Minutes(1)});
+  Start({.connections = 1, .timeout = absl::Minutes(1)});
   const UniqueFd first = Connect();
   Send(first, "GET /met");
   const UniqueFd second = Connect();
@@ -185,7 +185,7 @@ TEST_F(HttpServerTest, ConnectionsBeyondItsLimitWaitForTheirTurn) {
 }
 
 TEST_F(HttpServerTest, ConnectionsThatSayNothingKeepNobodyWaiting) {
-  Start({.connections = 1, .patience = absl::Hours(1)});
+  Start({.connections = 1, .timeout = absl::Hours(1)});
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 100; ++i) silent.push_back(Connect());
   const UniqueFd next = Connect();
@@ -194,7 +194,7 @@ TEST_F(HttpServerTest, ConnectionsThatSayNothingKeepNobodyWaiting) {
 }
 
 TEST_F(HttpServerTest, ConnectionThatStopsInItsRequestIsClosedAndTheNextOneAnswered) {
-  Start({.connections = 1, .patience = absl::Milliseconds(20)});
+  Start({.connections = 1, .timeout = absl::Milliseconds(20)});
   const UniqueFd slow = Connect();
   Send(slow, "GET /");
   EXPECT_THAT(Receive(slow), Not(HasSubstr("up 1")));

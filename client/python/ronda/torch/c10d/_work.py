@@ -141,14 +141,14 @@ class Work(_Base):  # type: ignore[misc]
         # The stream of the submission also waits, because torch reuses the memory of dropped
         # tensors for later work on it.
         streams = [] if self._origin is None else [self._origin, _tensors.current_stream()]
-        patience = timeout_s if timeout_s > 0 else -1.0
+        limit_s = timeout_s if timeout_s > 0 else -1.0
         for handle in self.handles:
             try:
                 if streams:
-                    is_over = native.synchronize_on_stream(handle, streams[0], patience)
-                    is_over = is_over and native.synchronize_on_stream(handle, streams[1], patience)
+                    is_over = native.synchronize_on_stream(handle, streams[0], limit_s)
+                    is_over = is_over and native.synchronize_on_stream(handle, streams[1], limit_s)
                 else:
-                    is_over = native.synchronize(handle, patience)
+                    is_over = native.synchronize(handle, limit_s)
             except RuntimeError as error:
                 is_over = True
                 self._error = self._error or _in_torchs_words(error)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef RONDA_RUNTIME_ENGINE_DEVICE_ATTENTION_H_
-#define RONDA_RUNTIME_ENGINE_DEVICE_ATTENTION_H_
+#ifndef RONDA_RUNTIME_ENGINE_DEVICE_DEVICE_WAITERS_H_
+#define RONDA_RUNTIME_ENGINE_DEVICE_DEVICE_WAITERS_H_
 
 #include <atomic>
 
@@ -13,7 +13,7 @@ namespace ronda {
 // Decides how often the device is polled: threads that wait for it announce themselves (Begin, End).
 //
 // Thread-safe.
-class Attention {
+class DeviceWaiters {
  public:
   void Begin() {
     if (waiting_.fetch_add(1) == 0) Ring();
@@ -21,13 +21,13 @@ class Attention {
   void End() { waiting_.fetch_sub(1); }
   bool is_wanted() const { return waiting_.load() > 0; }
 
-  // Ends a Nap. It does not end one that is about to begin; that does no harm, because each is short.
+  // Ends a Sleep. It does not end one that is about to begin; that does no harm, because each is short.
   void Ring() {
     MutexLock lock(&mu_);
     rung_.NotifyAll();
   }
   // Sleeps for `duration`, or until Ring or the first Begin.
-  void Nap(absl::Duration duration) {
+  void Sleep(absl::Duration duration) {
     MutexLock lock(&mu_);
     rung_.WaitFor(&mu_, duration);
   }
@@ -41,20 +41,20 @@ class Attention {
 // While it lives, the device is polled often.
 class Waiter {
  public:
-  // If `attention` is nullptr, does nothing.
-  explicit Waiter(Attention* attention) : attention_(attention) {
-    if (attention_ != nullptr) attention_->Begin();
+  // If `waiters` is nullptr, does nothing.
+  explicit Waiter(DeviceWaiters* waiters) : waiters_(waiters) {
+    if (waiters_ != nullptr) waiters_->Begin();
   }
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
   ~Waiter() {
-    if (attention_ != nullptr) attention_->End();
+    if (waiters_ != nullptr) waiters_->End();
   }
 
  private:
-  Attention* const attention_;
+  DeviceWaiters* const waiters_;
 };
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_ENGINE_DEVICE_ATTENTION_H_
+#endif  // RONDA_RUNTIME_ENGINE_DEVICE_DEVICE_WAITERS_H_

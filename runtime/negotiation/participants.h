@@ -2,8 +2,8 @@
 
 // The ranks that take part in an operation: the ranks of the job and those that have shut down, the process sets, and
 // the ranks that have joined. It also checks whether a request fits them.
-#ifndef RONDA_RUNTIME_NEGOTIATION_MEMBERSHIP_H_
-#define RONDA_RUNTIME_NEGOTIATION_MEMBERSHIP_H_
+#ifndef RONDA_RUNTIME_NEGOTIATION_PARTICIPANTS_H_
+#define RONDA_RUNTIME_NEGOTIATION_PARTICIPANTS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -202,4 +202,4 @@ absl::Status CheckFeasible(const TensorRequest& request, const std::vector<RankI
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_NEGOTIATION_MEMBERSHIP_H_
+#endif  // RONDA_RUNTIME_NEGOTIATION_PARTICIPANTS_H_

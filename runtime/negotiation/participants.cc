@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "runtime/negotiation/membership.h"
+#include "runtime/negotiation/participants.h"
 
 #include <algorithm>
 #include <functional>

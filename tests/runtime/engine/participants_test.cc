@@ -65,7 +65,7 @@ TEST(Join, RanksThatHaveJoinedCountAsZerosIfTheySaySo) {
   });
 }
 
-TEST(Join, WhatNeedsEveryRankFailsAndNamesTheOneThatJoined) {
+TEST(Join, OperationThatNeedsEveryRankFailsAndNamesTheJoinedRank) {
   RunRuntimes(3, [](Runtime& runtime) {
     const int rank = runtime.topology().rank;
     std::vector<float> data(3, 1.0f);
