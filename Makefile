@@ -21,8 +21,8 @@ setup: ## install the Debian packages that are missing (once)
 
 demo: ## train LeNet-5 on MNIST digits on 2 ranks (RANKS=n for others)
 	@third_party/install.sh build
-	$(BAZEL) build $(PROGRESS) //runtime/launch:rondarun //examples/lenet_mnist
-	.bazel/bin/runtime/launch/rondarun -np $(RANKS) .bazel/bin/examples/lenet_mnist/lenet_mnist --data examples/lenet_mnist/data
+	$(BAZEL) build $(PROGRESS) //programs/rondarun:rondarun //examples/lenet_mnist
+	.bazel/bin/programs/rondarun/rondarun -np $(RANKS) .bazel/bin/examples/lenet_mnist/lenet_mnist --data examples/lenet_mnist/data
 
 build: ## build everything
 	@third_party/install.sh build test bench
@@ -149,7 +149,7 @@ asan: ## every test under the address and undefined-behaviour sanitizers
 
 # The tests of the code that reads settings and command lines. From an empty cache they take 158 s of processor time
 # (measured beside other programs), so about 80 s on two cores; most of it is the compiler's.
-ASAN_SLICE := //tests/runtime/base:base_test //tests/runtime/options:options_test
+ASAN_SLICE := //tests/runtime/base:base_test //tests/programs/options:options_test
 
 .PHONY: asan-slice
 asan-slice: ## the tests of settings and command lines under these sanitizers, 80 s on two cores from an empty cache

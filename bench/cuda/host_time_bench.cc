@@ -3,7 +3,7 @@
 // The host's CPU time for an allreduce of a model's gradients in the memory of a GPU, once the steps are locked:
 //
 //   export RONDA_CUDA_PLUGIN=.bazel/bin/runtime/cuda/libronda_cuda.so
-//   .bazel/bin/runtime/launch/rondarun -np 2 .bazel/bin/bench/cuda/host_time_bench
+//   .bazel/bin/programs/rondarun/rondarun -np 2 .bazel/bin/bench/cuda/host_time_bench
 //
 // The benchmark measures CPU time, not elapsed time: that of the trainer thread from the first submission until its
 // stream waits for the last tensor, and that of the background thread. Other threads (the watch of the device, CUDA's,

@@ -14,7 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "runtime/options/command_line.h"
+#include "programs/options/command_line.h"
 
 namespace ronda::bench {
 namespace {

@@ -15,12 +15,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "programs/options/option.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/options/option.h"
 
 namespace ronda::bench {
 
-// The options of one subcommand, and the text of --help: an OptionTable (runtime/options) whose options write to
+// The options of one subcommand, and the text of --help: an OptionTable (programs/options) whose options write to
 // variables. Every option but --help and -h takes a value, as "--name value" or "--name=value". A repeated option
 // replaces the earlier one. The variables must outlive the Flags, and hold their defaults until an option sets them.
 //

@@ -15,9 +15,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "bench/harness/machine.h"
+#include "programs/options/local_host.h"
 #include "runtime/backends/registry.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/options/local_host.h"
 
 namespace ronda::bench {
 namespace {

@@ -261,7 +261,7 @@ FindProgram FindInstalledProgram() {
   return [](const std::string& name) -> std::string {
     const std::string program = OwnProgram();
     const std::string beside = program.substr(0, program.rfind('/') + 1);
-    std::vector<std::string> candidates = {beside + name, absl::StrCat(beside, "../runtime/launch/", name),
+    std::vector<std::string> candidates = {beside + name, absl::StrCat(beside, "../programs/rondarun/", name),
                                            absl::StrCat(beside, "../lib/ronda/", name)};
     const char* const path = std::getenv("PATH");
     for (const absl::string_view directory : absl::StrSplit(path != nullptr ? path : "", ':')) {

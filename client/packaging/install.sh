@@ -55,7 +55,7 @@ add_optional_part() {
   done
 }
 
-copy 755 runtime/launch/rondarun runtime/monitor/rondactl/rondactl runtime/monitor/serve/ronda-monitor bench/ronda-bench bin
+copy 755 programs/rondarun/rondarun programs/rondactl/rondactl programs/monitor/serve/ronda-monitor bench/ronda-bench bin
 copy 644 client/ronda.h client/ronda.hpp include
 copy 644 client/ronda/*.h client/ronda/*.hpp include/ronda
 copy 644 client/ronda/training/*.hpp include/ronda/training

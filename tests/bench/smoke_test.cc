@@ -255,7 +255,7 @@ TEST(SmokeTest, APeerThatIsMissingIsAnError) {
   const std::filesystem::path folder = PathOf("alone");
   std::filesystem::create_directories(folder);
   const std::string tool = (folder / "ronda-bench").string();
-  for (const std::string program : {"bench/ronda-bench", "runtime/launch/rondarun"}) {
+  for (const std::string program : {"bench/ronda-bench", "programs/rondarun/rondarun"}) {
     std::filesystem::copy(program, folder, std::filesystem::copy_options::overwrite_existing);
   }
   for (const std::string arguments : {"collectives --peer gloo", "latency --peer mpi", "startup --peer mpich",
@@ -268,7 +268,7 @@ TEST(SmokeTest, APeerThatIsMissingIsAnError) {
 }
 
 TEST(SmokeTest, APeerWhoseLauncherIsAnotherIsAnError) {
-  const Outcome outcome = RunProgram("runtime/launch/rondarun", "-np 1 bench/ronda-bench latency --peer mpi");
+  const Outcome outcome = RunProgram("programs/rondarun/rondarun", "-np 1 bench/ronda-bench latency --peer mpi");
   EXPECT_NE(outcome.exit_code, 0);
   EXPECT_THAT(outcome.text, HasSubstr("--peer mpi: Open MPI's mpirun has to start Open MPI's ranks"));
 }

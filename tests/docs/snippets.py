@@ -254,7 +254,7 @@ CPP_PROGRAMS = {Snippet("#include <ronda.hpp> #include <cstdio>"): "w[0] = 0.500
 
 _SLURM = "needs Slurm: tests/python/slurm runs rondarun in an allocation"
 _HOSTS = "the hosts do not exist: tests/hosts checks hosts"
-_ADDRESSES = "the addresses are not this host's: tests/runtime/launch/options tests --ips"
+_ADDRESSES = "the addresses are not this host's: tests/programs/rondarun/options tests --ips"
 _SECRET = "export RONDA_JOB_SECRET=f00d\n"  # the page asks for it
 _MPI = "the hosts do not exist: tests/multiprocess/launcher_mpirun_test starts ranks by mpirun"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The command line of rondarun, one word per line; after a zero byte, the content of any file that it names.
-#include "runtime/options/arguments.h"
+#include "programs/options/arguments.h"
 
 #include <optional>
 #include <string>

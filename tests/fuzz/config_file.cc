@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A configuration file of rondarun, and the options that result from it.
-#include "runtime/options/config_file.h"
+#include "programs/options/config_file.h"
 
-#include "runtime/options/option_table.h"
+#include "programs/options/option_table.h"
 #include "tests/fuzz/fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -5,9 +5,9 @@
 #include <map>
 #include <string>
 
-#include "runtime/monitor/jobs/job_sampler.h"
-#include "runtime/monitor/jobs/reports.h"
-#include "runtime/monitor/serve/host_report.h"
+#include "programs/monitor/jobs/job_sampler.h"
+#include "programs/monitor/jobs/reports.h"
+#include "programs/monitor/serve/host_report.h"
 #include "tests/fuzz/fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

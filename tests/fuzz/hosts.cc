@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The -H option of rondarun.
-#include "runtime/options/hosts.h"
+#include "programs/options/hosts.h"
 
 #include <numeric>
 #include <vector>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A request to the monitor, which may have any content: it gets the page only with the token and under the right name.
-#include "runtime/monitor/serve/http.h"
+#include "programs/monitor/serve/http.h"
 
 #include <optional>
 #include <string>
@@ -9,7 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "tests/fuzz/fuzz_input.h"
-#include "tests/runtime/monitor/serve/memory_byte_stream.h"
+#include "tests/programs/monitor/serve/memory_byte_stream.h"
 
 namespace ronda {
 namespace {

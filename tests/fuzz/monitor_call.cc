@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/monitor/serve/monitor_service.h"
-#include "runtime/monitor/serve/proved_calls.h"
+#include "programs/monitor/serve/monitor_service.h"
+#include "programs/monitor/serve/proved_calls.h"
 #include "tests/fuzz/fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <memory>
 
-#include "runtime/monitor/jobs/rank_reader.h"
+#include "programs/monitor/jobs/rank_reader.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace ronda {

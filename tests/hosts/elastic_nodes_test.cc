@@ -38,7 +38,7 @@ class ElasticNodesTest : public testing::LauncherHostsTest {
                                             "RONDA_HEARTBEAT=200ms RONDA_HEARTBEAT_TIMEOUT=2s",
                                             "RONDA_HOSTS_PLUGIN=" + HostsPlugin(),
                                             "&&",
-                                            "exec runtime/launch/rondarun --nproc-per-node 2 --nnodes",
+                                            "exec programs/rondarun/rondarun --nproc-per-node 2 --nnodes",
                                             nodes,
                                             "--rdzv-endpoint",
                                             Address(),

@@ -75,11 +75,11 @@ class MonitorHostsTest : public HostsTest {
       const std::string ask = host == 0 ? absl::StrCat(" --ask ", hosts_->AddressOf(1), ":", kPort) : "";
       const std::string here = std::filesystem::current_path();
       const std::string monitor = absl::StrCat(
-          "until j=$(", here, "/runtime/monitor/rondactl/rondactl jobs | sed -n \"2s/ .*//p\") && [ -n \"$j\" ]; do ",
-          "sleep 0.1; done; ", here, "/runtime/monitor/serve/ronda-monitor --grpc-interface eth0 --grpc-port ", kPort,
+          "until j=$(", here, "/programs/rondactl/rondactl jobs | sed -n \"2s/ .*//p\") && [ -n \"$j\" ]; do ",
+          "sleep 0.1; done; ", here, "/programs/monitor/serve/ronda-monitor --grpc-interface eth0 --grpc-port ", kPort,
           ask, " $j");
       const std::string ranks =
-          absl::StrCat(here, "/runtime/launch/rondarun --nnodes 2 --node-rank ", host,
+          absl::StrCat(here, "/programs/rondarun/rondarun --nnodes 2 --node-rank ", host,
                        " --nproc-per-node 2 --master-addr ", hosts_->AddressOf(0), " --master-port 29500 ",
                        std::filesystem::read_symlink("/proc/self/exe").string(), " --rank_program=steps_until_killed");
       const std::string variables_of_both =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // rondarun --agent as the launcher of an elastic job meets it: the test is the launcher, and speaks the messages of
-// runtime/launch/supervise/agent.h.
+// programs/rondarun/supervise/agent.h.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -16,8 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "programs/rondarun/supervise/agent.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/launch/supervise/agent.h"
 #include "tests/multiprocess/launcher_harness.h"
 
 namespace ronda {

@@ -30,7 +30,7 @@
 namespace ronda {
 namespace {
 
-constexpr char kLauncher[] = "runtime/launch/rondarun";
+constexpr char kLauncher[] = "programs/rondarun/rondarun";
 
 // Only a defect takes so long.
 constexpr absl::Duration kTimeout = absl::Minutes(4);

@@ -26,7 +26,7 @@ LauncherRun::Options WithMonitor() {
   const std::string folder = absl::StrCat(::testing::TempDir(), "/run.", getpid());
   std::filesystem::create_directories(folder);
   return {.environment = {absl::StrCat("PATH=", std::filesystem::current_path().string(),
-                                       "/runtime/monitor/serve:", std::getenv("PATH")),
+                                       "/programs/monitor/serve:", std::getenv("PATH")),
                           absl::StrCat("XDG_RUNTIME_DIR=", folder)}};
 }
 

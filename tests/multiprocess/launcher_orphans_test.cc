@@ -19,7 +19,7 @@ namespace {
 LauncherRun::Options WithDaemon(const std::string& name) {
   return {.environment = {absl::StrCat("FLAG=", ::testing::TempDir(), "/",
                                        absl::StrReplaceAll(name, {{" ", "_"}, {"$", ""}}), getpid()),
-                          "LAUNCHER=runtime/launch/rondarun",
+                          "LAUNCHER=programs/rondarun/rondarun",
                           "DAEMON=setsid sh -c 'echo daemon $$; : >$FLAG; exec sleep 1000 >/dev/null 2>&1' & "
                           "until [ -e $FLAG ]; do sleep 0.01; done"}};
 }

@@ -139,7 +139,7 @@ TEST(LauncherOutputTest, ReaderThatGoesAwayEndsTheJob) {
 }
 
 TEST(LauncherOutputTest, FullDeviceIsReportedAndTheJobFailsAtItsEnd) {
-  LauncherRun run({"-np", "1", "sh", "-c", "exec runtime/launch/rondarun -np 1 echo lost > /dev/full"});
+  LauncherRun run({"-np", "1", "sh", "-c", "exec programs/rondarun/rondarun -np 1 echo lost > /dev/full"});
   EXPECT_EQ(run.Finish(), 1);
   EXPECT_THAT(run.err(), HasSubstr("rondarun: cannot write to the standard output: No space left on device"));
 }

@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/monitor/jobs/job_origin.h"
+#include "programs/monitor/jobs/job_origin.h"
 #include "tests/multiprocess/launcher_harness.h"
 
 namespace ronda {

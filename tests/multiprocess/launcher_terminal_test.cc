@@ -124,7 +124,7 @@ Pids WaitForPids(ShellOnATerminal* shell, const std::string& also = "") {
   return {.first = NumberAfter(shown, ranks[0]), .second = NumberAfter(shown, ranks[1])};
 }
 
-const char kLauncher[] = "runtime/launch/rondarun";
+const char kLauncher[] = "programs/rondarun/rondarun";
 
 // Ranks without children: a shell that has just started one waits for it in a way in which it does not count as
 // stopped.

@@ -110,7 +110,7 @@ TEST_F(CommandFileTest, ScriptOfPythonThatIsNoCommandIsGivenAnInterpreter) {
   EXPECT_EQ(not_executable.err(), "rondarun: command is not executable: " + path + "; write: rondarun -np 2 python3 " +
                                       path + " --lr '0.1 0.2'\n");
 
-  const std::string launcher = std::filesystem::absolute("runtime/launch/rondarun");
+  const std::string launcher = std::filesystem::absolute("programs/rondarun/rondarun");
   const std::string go_there = "cd " + ::testing::TempDir() + " && exec " + launcher;
   LauncherRun not_in_path({"-np", "1", "sh", "-c", go_there + " -np 2 -x API_KEY=hush train.py"}, UsualPath());
   EXPECT_EQ(not_in_path.Finish(), 127);
@@ -130,7 +130,7 @@ TEST_F(CommandFileTest, ScriptOfPythonThatIsNoCommandIsGivenAnInterpreter) {
 
 TEST_F(CommandFileTest, ProgramInThisDirectoryIsNamedByItsPath) {
   Make("#!/bin/sh\n", 0755, "program");
-  const std::string launcher = std::filesystem::absolute("runtime/launch/rondarun");
+  const std::string launcher = std::filesystem::absolute("programs/rondarun/rondarun");
   LauncherRun run({"-np", "1", "sh", "-c", "cd " + ::testing::TempDir() + " && exec " + launcher + " -np 2 program"},
                   UsualPath());
   EXPECT_EQ(run.Finish(), 127);
@@ -341,7 +341,7 @@ TEST(LauncherUsageTest, AutotuneReachesTheRanks) {
 
 TEST(LauncherUsageTest, LauncherStartedByARankIsAJobOfItsOwn) {
   LauncherRun run({"-np", "2", "sh", "-c",
-                   "if [ $RONDA_RANK = 1 ]; then outer=$RONDA_JOB_ID runtime/launch/rondarun -np 3 sh -c "
+                   "if [ $RONDA_RANK = 1 ]; then outer=$RONDA_JOB_ID programs/rondarun/rondarun -np 3 sh -c "
                    "'echo inner $RANK/$WORLD_SIZE; [ $RONDA_JOB_ID != $outer ]'; fi"});
   EXPECT_EQ(run.Finish(), 0) << run.err();
   EXPECT_THAT(run.SortedOut(), ElementsAre("[1]<stdout>: [0]<stdout>: inner 0/3", "[1]<stdout>: [1]<stdout>: inner 1/3",

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "programs/rondarun/membership/membership.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/elastic/membership.h"
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/virtual_network.h"
 #include "tests/simulation/virtual_threads.h"

@@ -20,8 +20,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "programs/options/local_host.h"
 #include "runtime/base/clock.h"
-#include "runtime/options/local_host.h"
 
 namespace ronda::testing {
 namespace {

@@ -77,7 +77,7 @@ _CALLS = (
     # is then abandoned (Runtime::AbandonState) may be such tables; variables of a function may not.
     (
         re.compile(r"flat_hash_(map|set)"),
-        (("runtime/", "client/"), (".cc",)),
+        (("runtime/", "programs/", "client/"), (".cc",)),
         (),
         "a table of Abseil that lacks memory corrupts the heap: use one of the standard library",
     ),

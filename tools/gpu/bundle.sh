@@ -25,7 +25,7 @@ readonly tests=$(tagged 'tests(//...)')
 readonly benches=$(tagged 'kind(cc_binary, //bench/... + //examples/...)')
 [[ -n $tests ]] || { echo "There are no tests for a GPU." >&2 && exit 1; }
 # shellcheck disable=SC2086  # one word a target
-"$bazel" build "${progress[@]}" //runtime/launch:rondarun //client:libronda.so //runtime/cuda:libronda_cuda.so \
+"$bazel" build "${progress[@]}" //programs/rondarun:rondarun //client:libronda.so //runtime/cuda:libronda_cuda.so \
   //client/packaging:wheel $tests $benches
 
 rm -rf "$folder"
@@ -34,7 +34,7 @@ bin=$("$bazel" info --noshow_progress bazel-bin 2> /dev/null)
 readonly bin
 
 # Tests find their files where Bazel puts them, so all of their folders are merged into one.
-for target in $tests $benches //runtime/launch:rondarun; do
+for target in $tests $benches //programs/rondarun:rondarun; do
   path=$(path_of "$target")
   [[ -d $bin/$path.runfiles/ronda ]] && cp -rL --no-clobber "$bin/$path.runfiles/ronda/." "$folder"
   install -D --mode=755 "$bin/$path" "$folder/$path"

@@ -24,7 +24,7 @@ mkdir -p "$out"
 trap '[[ $BASHPID -ne $$ ]] || rm -rf "$logs"' EXIT
 export RONDA_HOSTS_PLUGIN=$root/runtime/net/libronda_hosts.so
 export RONDA_TEST_CUDA_PLUGIN=$root/runtime/cuda/libronda_cuda.so
-readonly rondarun=$root/runtime/launch/rondarun
+readonly rondarun=$root/programs/rondarun/rondarun
 readonly package=$root/client/python/package
 
 # shellcheck source=tools/gpu/machine.sh

@@ -3,7 +3,7 @@
 
 """Finds rooms of the C++ sources that include each other in a circle: circles.py [ROOT].
 
-A room is a folder of runtime/ with all folders in it, or another top folder. With a circle the exit
+A room is a folder of runtime/ or programs/ with all folders in it, or another top folder. With a circle the exit
 code is 1, and each line of the output has an include that is a part of it.
 """
 
@@ -13,7 +13,7 @@ import pathlib
 import re
 import sys
 
-_TOP_FOLDERS = ("proto", "kernels", "runtime", "client", "bench", "examples")
+_TOP_FOLDERS = ("proto", "kernels", "runtime", "programs", "client", "bench", "examples")
 _SOURCES = {".h", ".hpp", ".cc", ".cu", ".c"}
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 
@@ -23,7 +23,7 @@ Includes = dict[str, dict[str, str]]
 
 def _room(path: str) -> str:
     parts = path.split("/")
-    return "/".join(parts[:2]) if parts[0] == "runtime" else parts[0]
+    return "/".join(parts[:2]) if parts[0] in ("runtime", "programs") else parts[0]
 
 
 def includes_in(root: pathlib.Path) -> Includes:

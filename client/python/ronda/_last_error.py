@@ -2,7 +2,7 @@
 
 """Leaves the exception that ends this process for rondarun to quote.
 
-rondarun gives each rank a file in memory (ErrorFile in runtime/launch/supervise/error_file.h).
+rondarun gives each rank a file in memory (ErrorFile in programs/rondarun/supervise/error_file.h).
 Without this it would guess the exception from what the rank prints, to which libraries and the
 program's own handlers add lines.
 """

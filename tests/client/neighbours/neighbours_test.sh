@@ -13,7 +13,7 @@ export LD_LIBRARY_PATH=$TEST_TMPDIR RONDA_START_TIMEOUT=60s
 expect_well() {  # expect_well PROGRAM...: on two ranks
   local output
   for backend in shm tcp; do
-    output=$(RONDA_BACKEND=$backend runtime/launch/rondarun -np 2 "$@" 2>&1) || { echo "FAILED: $* over $backend: $output" && exit 1; }
+    output=$(RONDA_BACKEND=$backend programs/rondarun/rondarun -np 2 "$@" 2>&1) || { echo "FAILED: $* over $backend: $output" && exit 1; }
     [[ $(grep -c "all is well" <<< "$output") == 2 ]] || { echo "FAILED: $* over $backend: $output" && exit 1; }
   done
 }

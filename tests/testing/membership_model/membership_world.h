@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "runtime/elastic/membership.h"
+#include "programs/rondarun/membership/membership.h"
 
 namespace ronda {
 

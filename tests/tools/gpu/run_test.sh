@@ -34,7 +34,7 @@ expect() {  # expect CODE PART...
 install -D -m 755 tools/gpu/run.sh "$bundle/run.sh"
 cp tools/gpu/machine.sh tools/gpu/steps.sh "$bundle"
 chmod u+w "$bundle"/*.sh
-install -D -m 755 runtime/launch/rondarun "$bundle/runtime/launch/rondarun"
+install -D -m 755 programs/rondarun/rondarun "$bundle/programs/rondarun/rondarun"
 install -D -m 755 tests/testing/fake_cuda/libfake_cuda.so "$bundle/runtime/cuda/libronda_cuda.so"
 export RONDA_NCCL_LIBRARY=$PWD/tests/testing/fake_nccl/libfake_nccl.so
 export FAKE_CUDA_DEVICES=1

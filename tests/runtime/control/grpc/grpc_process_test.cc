@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "programs/options/local_host.h"
 #include "runtime/base/logging.h"
 #include "runtime/control/grpc/grpc_control_plane.h"
-#include "runtime/options/local_host.h"
 #include "tests/runtime/control/grpc/grpc_ranks.h"
 #include "tests/testing/process_world.h"
 

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_MONITOR_JOBS_JOB_HISTORY_H_
+#define RONDA_PROGRAMS_MONITOR_JOBS_JOB_HISTORY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "programs/monitor/jobs/job_snapshot.h"
+
+namespace ronda {
+
+// The epochs of one job together: sums over all of them, and one full epoch, the newest that has made steps. Its size
+// does not grow with the number of epochs.
+//
+// Each epoch numbers the ranks again, so nothing about a single rank is added up.
+//
+// Thread-compatible.
+class JobHistory {
+ public:
+  // Adds an epoch in its last state. Each epoch is added once, in any order.
+  void Add(const JobSnapshot& epoch);
+
+  // The summary as lines: SummaryOf the kept epoch. Above it is a table of the sums, if the job had several epochs, or
+  // its only epoch is not epoch 0.
+  std::vector<std::string> Summary() const;
+
+ private:
+  // Sums over the epochs.
+  struct Sums {
+    int epochs = 0;
+    int epochs_with_steps = 0;
+    int64_t first_epoch = 0, last_epoch = 0;
+    int least_ranks = 0, most_ranks = 0;
+    uint64_t steps = 0;
+    uint64_t timed_steps = 0;  // of epochs whose time per step is known
+    absl::Duration time_in_steps;
+    FlightTime begin = absl::InfiniteDuration();  // of the first step
+    FlightTime end;                               // of the last one
+  };
+
+  void AddNumbers(int64_t number, int ranks);
+  void AddSteps(const JobSnapshot& epoch);
+  std::vector<std::string> SumLines() const;
+
+  Sums sums_;
+  JobSnapshot shown_;
+  int64_t shown_epoch_ = -1;
+  bool shown_has_steps_ = false;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_MONITOR_JOBS_JOB_HISTORY_H_

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_MONITOR_JOBS_JOB_SAMPLER_H_
+#define RONDA_PROGRAMS_MONITOR_JOBS_JOB_SAMPLER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "programs/monitor/jobs/diagnosis.h"
+#include "programs/monitor/jobs/job_origin.h"
+#include "programs/monitor/jobs/job_snapshot.h"
+#include "programs/monitor/jobs/lateness_meter.h"
+#include "programs/monitor/jobs/process_times.h"
+#include "programs/monitor/jobs/rank_reader.h"
+#include "runtime/base/types.h"
+#include "runtime/monitor/flight_recorder.h"
+
+namespace ronda {
+
+// Watches the ranks of one job on this host while its user calls Sample. It includes the ranks of other hosts as far as
+// their monitors report them.
+//
+//   JobSampler sampler(std::move(ranks));
+//   for (;; absl::SleepFor(JobSampler::kPeriod)) {
+//     sampler.Sample(FlightNow());
+//     Show(sampler.Snapshot());
+//   }
+//
+// A rank keeps its entries into the last 256 buckets. If a job carries out more buckets between two samples, some are
+// missed. The snapshot has their number.
+//
+// Thread-compatible. Has no thread.
+class JobSampler {
+ public:
+  static constexpr absl::Duration kPeriod = absl::Milliseconds(100);
+  static constexpr absl::Duration kLongestPeriod = absl::Milliseconds(500);
+  // A shorter wait is no standstill.
+  static constexpr absl::Duration kStandstillThreshold = absl::Milliseconds(500);
+
+  // `ranks` are of one job, by rank. The first Sample looks at them for the first time.
+  explicit JobSampler(std::vector<std::unique_ptr<RankReader>> ranks);
+
+  // Reads the ranks. The first call includes earlier buckets, as far as the ranks keep their entries. `others` are the
+  // known facts about other hosts, each at the same place in memory in every call. If a new rank appears there, all
+  // numbers start again from zero.
+  using OtherHosts = std::map<std::string, OtherHost>;  // by address
+  void Sample(FlightTime now, const OtherHosts& others = {});
+
+  // The longest time until the next call of Sample, for a user that wants low cost: if the ranks keep their pace, they
+  // overwrite no entry until then. From kPeriod to kLongestPeriod.
+  absl::Duration NextPeriod() const;
+
+  // As of the last call of Sample.
+  JobSnapshot Snapshot() const;
+
+  // The number of ranks that have not ended, as of the last second. If ranks have left the job, as of the last Sample.
+  size_t living() const;
+
+  // Whether `rank` is one of the ranks, and has not ended by now. A process may become the same rank again.
+  bool Watches(const RankIdentity& rank) const;
+
+ private:
+  // The data from which rates are made.
+  struct Point {
+    FlightTime time;
+    Statistics counts;
+    uint64_t buckets = 0;
+    FlightTime last_step;
+    absl::Duration waited;
+    uint64_t measured = 0;
+    absl::Duration lateness;
+    absl::Duration blamed;
+  };
+  struct Rank {
+    std::unique_ptr<RankReader> reader;  // nullptr: a rank of another host
+    const OtherHost* host = nullptr;     // the rank's host, as of the last Sample
+    RankIdentity identity;
+    bool is_alive = true;
+    bool is_heard = true;
+    RankSample told;  // for a rank of another host, like the next one
+    ProcessTimes told_process;
+    std::deque<Point> points;  // of the last second, and one earlier
+    std::optional<Point> first_step, last_step;
+    ProcessTimes process_before;
+    ProcessTimes process_now;
+  };
+
+  // A process that is a rank of another host.
+  using RankKey = std::tuple<const OtherHost*, RankId, pid_t, uint64_t>;
+  static std::vector<RankKey> KeysOf(const OtherHosts& others);
+
+  // Makes the ranks those of this host and of `others`.
+  void Gather(const OtherHosts& others);
+  // Takes the reports about ranks of other hosts.
+  void Hear(FlightTime now, const OtherHosts& others);
+  bool IsTimeToLookAtProcesses(FlightTime now) const;
+  void LookAtProcesses(FlightTime now);
+  // Each look converts this count again, so it may come out slightly smaller. Keeps the greater value.
+  static void KeepGrowing(const Rank& rank, RankSample* sample);
+  static void Remember(const Point& point, Rank* rank);
+  static RankRates RatesOf(const Rank& rank);
+  static RankTotals TotalsOf(const Rank& rank, const RankSample& sample);
+
+  const JobOrigin origin_;
+  std::vector<Rank> ranks_;                // by rank, once they have been gathered
+  std::vector<RankSample> samples_;        // the last ones, in the order of ranks_
+  std::vector<RankKey> known_;             // of the ranks of other hosts
+  std::vector<HostLink> links_;            // to other hosts
+  absl::Duration oldest_;                  // the age of samples of other hosts that answer
+  std::optional<LatenessMeter> lateness_;  // always there
+  FlightTime now_;
+  FlightTime processes_seen_ = -absl::InfiniteDuration();
+  absl::Duration process_span_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_MONITOR_JOBS_JOB_SAMPLER_H_

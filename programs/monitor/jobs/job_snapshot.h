@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The known facts about a job at one moment. Plain data: reports, metrics and pages are functions of a JobSnapshot.
+#ifndef RONDA_PROGRAMS_MONITOR_JOBS_JOB_SNAPSHOT_H_
+#define RONDA_PROGRAMS_MONITOR_JOBS_JOB_SNAPSHOT_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "programs/monitor/jobs/job_origin.h"
+#include "programs/monitor/jobs/process_times.h"
+#include "programs/monitor/jobs/rank_reader.h"
+#include "runtime/base/types.h"
+#include "runtime/monitor/flight_recorder.h"
+
+namespace ronda {
+
+// The upper bounds of the classes of a lateness histogram. The classes are finest near the length of training steps: a
+// wait of a few milliseconds costs a step some percent.
+inline constexpr std::array<absl::Duration, 11> kLatenessBounds = {
+    absl::Microseconds(10), absl::Microseconds(100), absl::Microseconds(300), absl::Milliseconds(1),
+    absl::Milliseconds(3),  absl::Milliseconds(10),  absl::Milliseconds(30),  absl::Milliseconds(100),
+    absl::Seconds(1),       absl::Seconds(10),       absl::Seconds(30)};
+
+// The lateness of a rank's entries into buckets, each compared with the first rank's entry into the same bucket.
+struct LatenessHistogram {
+  // counts[i]: above bound i - 1, and not above bound i. The last one: above all bounds.
+  std::array<uint64_t, kLatenessBounds.size() + 1> counts{};
+  uint64_t count = 0;
+  absl::Duration sum;
+
+  void Add(absl::Duration lateness);
+};
+
+// The cost of one rank's entries into the buckets, since the watch began.
+struct RankLateness {
+  LatenessHistogram histogram;
+  uint64_t last = 0;           // buckets that it entered last of all ranks
+  absl::Duration blamed_wait;  // the first ranks' waits in those buckets
+};
+
+// Over about a second.
+struct RankRates {
+  double steps_per_second = 0;
+  double bytes_per_second = 0;  // of the tensors, in their own dtype
+  double waited_share = 0;      // of the time: in buckets, waits for other ranks and transfers; from 0 to 1
+  double wire_ratio = 1;        // bytes as they travel by bytes of the tensors
+  absl::Duration lateness;      // mean over the buckets that were measured; zero: none was
+  double blamed_share = 0;      // of the time: RankLateness::blamed_wait
+};
+
+// Between the first and the last look at which a step had ended. `steps` is 0 without two such looks. Then step_time is
+// that of the buckets that the rank keeps, and the rest is zero.
+struct RankTotals {
+  uint64_t steps = 0;        // that ended in that time
+  absl::Duration step_time;  // mean; zero: not known
+  absl::Duration exposed;    // of a step: the time for which its program has waited for tensors
+  double waited_share = 0;   // as in RankRates
+  double blamed_share = 0;
+  double exposed_share = 0;  // of the time
+};
+
+struct RankSnapshot {
+  RankIdentity identity;
+  bool is_here = true;  // false: it is on another host
+  bool is_alive = true;
+  bool is_heard = true;  // false: the monitor of its host has not answered for OtherHost::kSilence
+  RankSample sample;
+  RankLateness lateness;
+  RankRates rates;
+  RankTotals totals;
+  // The process at both ends of JobSnapshot::process_span.
+  ProcessTimes process_before;
+  ProcessTimes process_now;
+
+  RankId rank() const { return identity.topology.rank; }
+};
+
+// The reason why other ranks wait for a rank.
+enum class Holdup : uint8_t {
+  kStopped,       // a signal, a debugger or a job control has stopped its process
+  kEnded,         // its process is gone
+  kStarved,       // its threads are ready to run and get no core
+  kNetwork,       // all ranks are in the bucket, and its data does not move
+  kUnheard,       // its host does not answer: the network, or the host
+  kNotSubmitted,  // its program has not submitted the tensor
+};
+
+// Ranks that do not go on: those that wait, and those that they wait for.
+struct Standstill {
+  struct Blamed {
+    RankId rank = 0;
+    Holdup why = Holdup::kNotSubmitted;
+  };
+  std::vector<RankId> waiting;
+  std::vector<Blamed> blamed;
+  std::string tensor;  // or bucket, if the waiting ranks' flight recorders have it; else empty
+  FlightTime since;    // when the first of the waiting ranks began to wait
+};
+
+// The rank that holds the others up while the job goes on.
+struct StragglerVerdict {
+  enum class Kind : uint8_t {
+    kNone,
+    kEvent,   // in one step the others have waited for it for very long
+    kOneOff,  // in the last window of steps
+    kChronic  // in three windows, one after the other
+  };
+  Kind kind = Kind::kNone;
+  RankId rank = 0;
+  int steps = 0;          // looked at: the last window; of kChronic: three of them
+  int last_steps = 0;     // of these, those in which the others have waited for this rank most
+  absl::Duration waited;  // for this rank, in last_steps; of kEvent: in that step
+  absl::Duration span;    // of `steps`
+  FlightTime since;       // when the first of last_steps began; of kEvent: that step
+  Holdup why = Holdup::kNotSubmitted;
+};
+
+// The ranks of a host are far away: messages to that host and back take long, and all ranks spend their time in
+// buckets.
+struct SlowNetwork {
+  std::string host;
+  std::vector<RankId> ranks;
+  absl::Duration round_trip;  // between the monitors
+  double waited_share = 0;    // the least of all ranks, as in RankRates
+};
+
+// One rank's part in one bucket. The rank waits until the last rank has entered the bucket. Then data moves.
+struct BucketPart {
+  RankId rank = 0;
+  FlightTime entered;  // when all of its tensors were ready, and the rank had left the previous bucket
+  FlightTime left;
+};
+
+struct StepBucket {
+  std::string name;               // as the timeline names it; empty: no rank still has it
+  uint64_t bytes = 0;             // of its tensors; 0: no rank still has the number
+  FlightTime complete;            // when the last rank entered it
+  std::vector<BucketPart> parts;  // by rank
+};
+
+// One step of the ranks of this host. While a rank is in no bucket, it computes.
+struct StepRecord {
+  FlightTime begin;  // when the first rank left the last bucket of the previous step, as far as that is known
+  FlightTime end;    // when the last rank left the last bucket
+  std::vector<StepBucket> buckets;  // in the order in which all ranks enter them
+};
+
+struct JobSnapshot {
+  std::string job;
+  JobOrigin origin;
+  FlightTime now;
+  std::vector<RankSnapshot> ranks;  // those of this host, and of hosts whose monitors are asked; by rank
+  absl::Duration process_span;      // about a second; zero: the processes were looked at once
+  uint64_t buckets_measured = 0;    // entered by all of these ranks that have a part in them, and by two at least
+  uint64_t buckets_missed = 0;      // ranks have overwritten their entries before they were read
+  std::optional<Standstill> standstill;
+  StragglerVerdict straggler;
+  std::optional<SlowNetwork> network;
+  std::optional<StepRecord> last_step;
+};
+
+// The report of another host's monitor about a job's ranks there. Times are converted to this host's clock. The time
+// that a message takes limits their accuracy.
+struct OtherHost {
+  static constexpr absl::Duration kSilence = absl::Seconds(2);  // after this time a host is treated as unreachable
+
+  std::string address;  // of its monitor
+  std::string job;
+  std::vector<RankSnapshot> ranks;  // identity, is_alive, sample and process_now
+  FlightTime taken;                 // when the ranks were read
+  absl::Duration round_trip;        // of a question and its answer: the least of the last few
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_MONITOR_JOBS_JOB_SNAPSHOT_H_

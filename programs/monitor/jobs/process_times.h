@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_MONITOR_JOBS_PROCESS_TIMES_H_
+#define RONDA_PROGRAMS_MONITOR_JOBS_PROCESS_TIMES_H_
+
+#include <sys/types.h>
+
+#include <optional>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace ronda {
+
+// The kernel's facts about a process: its state (see ProcessStat), and the times of its threads, added up.
+struct ProcessTimes {
+  char state = 0;
+  absl::Duration running;  // on a core
+  absl::Duration waiting;  // ready to run, without a core
+};
+
+// The first two numbers of a schedstat file, in nanoseconds; nullopt if `text` is no such file.
+std::optional<ProcessTimes> ParseSchedstat(absl::string_view text);
+
+// nullopt if there is no such process. If /proc has no schedstat files, the times are zero.
+std::optional<ProcessTimes> ReadProcessTimes(pid_t pid);
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_MONITOR_JOBS_PROCESS_TIMES_H_

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_MONITOR_JOBS_RANK_CONTROL_H_
+#define RONDA_PROGRAMS_MONITOR_JOBS_RANK_CONTROL_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "programs/monitor/jobs/rank_reader.h"
+#include "runtime/base/types.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/monitor/rank_request.h"
+
+namespace ronda {
+
+// Sends a rank a request (RankRequestWords). Only a process of the rank's user can open the words, and only one process
+// at a time may send a request.
+//
+// Thread-compatible. Owns its own mapping of the words.
+class RankControl {
+ public:
+  // Errors: UNAVAILABLE if another process has a request to this rank at this moment. NOT_FOUND if the rank has ended.
+  // The system's.
+  static absl::StatusOr<std::unique_ptr<RankControl>> Open(const RankReader& rank);
+
+  // Errors: as ronda::Ask.
+  absl::Status Ask(const TimelineRequest& request);
+
+  // The answer to the last request; nullopt: no answer yet.
+  std::optional<absl::StatusOr<std::string>> answer() const { return AnswerTo(asked_, words().request); }
+
+ private:
+  RankControl(UniqueFd file, MappedPages pages) : file_(std::move(file)), pages_(std::move(pages)) {}
+
+  RankWords& words() const { return *static_cast<RankWords*>(pages_.get()); }
+
+  const UniqueFd file_;  // has the lock
+  const MappedPages pages_;
+  uint64_t asked_ = 0;
+};
+
+// A rank's answer to a request.
+struct RankAnswer {
+  RankId rank = 0;
+  // The file that it writes now. nullopt: it has not looked at the request yet, and will do so with its next tensor.
+  std::optional<absl::StatusOr<std::string>> file;
+};
+
+// Sends the request to all of `ranks`. Waits for their answers, but not longer than `timeout`.
+// Errors: those of RankControl, with the rank; then no rank has got the request.
+absl::StatusOr<std::vector<RankAnswer>> AskRanks(absl::Span<const std::unique_ptr<RankReader>> ranks,
+                                                 const TimelineRequest& request, absl::Duration timeout);
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_MONITOR_JOBS_RANK_CONTROL_H_

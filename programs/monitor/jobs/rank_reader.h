@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The ranks that run on this host, read from other processes. This also works while the ranks are stopped.
+#ifndef RONDA_PROGRAMS_MONITOR_JOBS_RANK_READER_H_
+#define RONDA_PROGRAMS_MONITOR_JOBS_RANK_READER_H_
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/peer.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/monitor/flight_recorder.h"
+#include "runtime/monitor/peer_monitor.h"
+#include "runtime/monitor/rank_words.h"
+
+namespace ronda {
+
+// A rank on this host.
+struct RankIdentity {
+  std::string job;
+  Topology topology;
+  ProcessId process;  // as this process sees it
+};
+
+// The words of a rank at one moment.
+struct RankSample {
+  Statistics counts;
+  std::array<std::array<uint64_t, kBucketModeCount>, kOpTypeCount> collectives{};
+  std::array<uint64_t, DeviceTimes::kPhases> device_nanoseconds{};  // of the buckets that were timed
+  uint64_t buckets = 0;                                             // so far
+  uint64_t first_kept = 1;           // from this bucket on, `entries` has all buckets in which the rank has a part
+  uint64_t current = 0;              // the rank's current bucket; 0: none
+  FlightTime current_since;          // when it entered that
+  FlightTime last_step;              // when its last step ended; zero: none has
+  std::vector<BucketEntry> entries;  // the last ones, by bucket
+  std::optional<FlightEvent> last;   // the last event of the flight recorder; nullopt: none, or it cannot be read
+};
+
+// Checks that `words`, the first `bytes` bytes of a rank's file, are a rank's words in the layout that this code knows.
+// Errors: FAILED_PRECONDITION that names the versions; INVALID_ARGUMENT.
+absl::Status CheckRankWords(const RankWords& words, size_t bytes);
+
+// Pages of a file of another process.
+struct Unmapper {
+  size_t bytes = 0;
+  void operator()(void* base) const;
+};
+using MappedPages = std::unique_ptr<void, Unmapper>;
+
+// Reads the words of one rank, through a mapping that remains when the rank ends.
+//
+// Thread-compatible.
+class RankReader {
+ public:
+  // `descriptor` is a descriptor of the process `pid`.
+  // Errors: NOT_FOUND if it is no rank's file, or the file of a rank whose child `pid` is. Those of CheckRankWords. The
+  // system's.
+  static absl::StatusOr<std::unique_ptr<RankReader>> Open(pid_t pid, int descriptor);
+
+  // A rank that has ended. `bytes` are the words that it has left in a SummaryFile.
+  // Errors: those of CheckRankWords; the system's.
+  static absl::StatusOr<std::unique_ptr<RankReader>> OfLastWords(absl::string_view bytes);
+
+  const RankIdentity& identity() const { return identity_; }
+  // Also false after shutdown(), because the same process may become a rank again, with other words.
+  bool IsAlive() const { return !HasShutDown() && ronda::IsAlive(identity_.process); }
+  bool HasShutDown() const { return words().ended != 0; }  // costs almost nothing
+  RankSample Read() const;
+  // The events of the rank's flight recorder, oldest first; none if it cannot be read.
+  std::vector<FlightEvent> Events() const;
+
+  // The file of the words, to write to it.
+  // Errors: NOT_FOUND if the rank has ended; the system's.
+  absl::StatusOr<UniqueFd> OpenToWrite() const;
+
+ private:
+  RankReader(MappedPages words, ProcessId process, std::string path);
+  // Maps a part of the file `path`, from `offset` on; null if the file is too short.
+  static absl::StatusOr<MappedPages> Map(const std::string& path, uint64_t offset, size_t bytes);
+  void MapRecorder();
+
+  const RankWords& words() const { return *static_cast<const RankWords*>(words_.get()); }
+
+  const MappedPages words_;
+  const std::string path_;  // while the rank has not ended
+  RankIdentity identity_;
+  MappedPages recorder_pages_;
+  const FlightRecorder* recorder_ = nullptr;  // nullptr: it cannot be read
+};
+
+// The ranks of this user on this host. A rank that cannot be read is left out, and `problems` has the reason.
+struct FoundRanks {
+  std::vector<std::unique_ptr<RankReader>> ranks;  // by job and rank
+  std::vector<std::string> problems;
+};
+FoundRanks FindRanks();
+
+// The ranks for which `is_one` is true; OfJob, for instance, makes such a filter.
+using RankFilter = std::function<bool(const RankIdentity& rank)>;
+std::vector<std::unique_ptr<RankReader>> FindRanks(const RankFilter& is_one);
+RankFilter OfJob(std::string job);
+RankFilter OfJobInAnyEpoch(std::string job_id);
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_MONITOR_JOBS_RANK_READER_H_

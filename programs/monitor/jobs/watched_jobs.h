@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_MONITOR_JOBS_WATCHED_JOBS_H_
+#define RONDA_PROGRAMS_MONITOR_JOBS_WATCHED_JOBS_H_
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "programs/monitor/jobs/job_sampler.h"
+#include "programs/monitor/jobs/job_snapshot.h"
+#include "programs/monitor/jobs/rank_reader.h"
+#include "runtime/monitor/flight_recorder.h"
+
+namespace ronda {
+
+// The watched jobs of this user on this host. A job can be watched before its ranks exist.
+//
+// A new rank in a job changes the comparison of the ranks, so all numbers of the job start again from zero. Ended ranks
+// stay in the table with their last words, until a new rank comes or ForgetEnded is called.
+//
+// Thread-compatible. Has no thread.
+class WatchedJobs {
+ public:
+  // A search for ranks costs much more than reading known ranks. WatchedJobs searches often at the start, while no job
+  // runs, and while a job that has begun lacks ranks. Otherwise it searches seldom, or not at all. After the first
+  // unsuccessful searches, searching takes at most 0.2 % of the time: a host may have very many processes, and a
+  // program may never become a rank.
+  static constexpr absl::Duration kSearchAtStart = absl::Milliseconds(200);
+  static constexpr absl::Duration kSearchSoon = absl::Seconds(1);
+  static constexpr absl::Duration kSearchSeldom = absl::Seconds(10);
+  static constexpr absl::Duration kStart = absl::Minutes(1);  // after this time no missing rank is expected
+  static constexpr int kEagerSearches = 20;
+  static constexpr int kRest = 500;  // a pause after a search is this many times as long as the search
+
+  struct Options {
+    RankFilter is_watched;  // selects the ranks of these jobs
+    // kUntilComplete: once all ranks of a job are there, no other job is looked for until it has ended.
+    enum class Search { kUntilComplete, kAlways } search = Search::kUntilComplete;
+    std::function<FoundRanks()> find = [] { return FindRanks(); };
+    std::function<FlightTime()> stopwatch = FlightNow;  // measures the time of `find`
+  };
+  explicit WatchedJobs(Options options) : options_(std::move(options)) {}
+
+  // Reads the ranks, and looks for new ones when it is time. Call it every JobSampler::kPeriod, or after NextPeriod(),
+  // which depends on the pace of the jobs.
+  void Sample(FlightTime now);
+  absl::Duration NextPeriod() const;
+
+  // Sets the report of another host's monitor, from the next Sample on. Does nothing if no rank of the job is on this
+  // host.
+  void Tell(OtherHost other);
+
+  // As of the last call of Sample, by name.
+  std::vector<JobSnapshot> Snapshots() const;
+
+  size_t size() const { return jobs_.size(); }
+
+  // Removes the jobs whose ranks on this host have all ended.
+  void ForgetEnded();
+
+  // Removes such jobs only if a later epoch of the job has begun. Returns their last snapshots.
+  std::vector<JobSnapshot> TakeEndedEpochs();
+
+  // The reasons why found ranks cannot be read, each once: the texts since the last call.
+  std::vector<std::string> TakeProblems() { return std::exchange(problems_, {}); }
+
+ private:
+  struct Job {
+    size_t expected = 0;  // ranks of the job on this host
+    FlightTime since;     // when the last rank was found
+    std::unique_ptr<JobSampler> sampler;
+    JobSampler::OtherHosts others;
+  };
+
+  void Search(FlightTime now);
+  void Watch(std::vector<std::unique_ptr<RankReader>> readers, FlightTime now, Job* job);
+  absl::Duration SearchPeriod(FlightTime now) const;
+
+  const Options options_;
+  std::map<std::string, Job> jobs_;
+  FlightTime searched_ = -absl::InfiniteDuration();
+  absl::Duration search_period_ = kSearchAtStart;
+  absl::Duration rest_;  // the shortest time between two searches
+  int searches_ = 0;     // since new ranks were found
+  std::vector<std::string> problems_;
+  std::set<std::string> known_problems_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_MONITOR_JOBS_WATCHED_JOBS_H_

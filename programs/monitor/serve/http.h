@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The monitor's HTTP: its replies to the bytes of one connection. Only http.cc uses the library that reads requests and
+// writes replies (cpp-httplib).
+#ifndef RONDA_PROGRAMS_MONITOR_SERVE_HTTP_H_
+#define RONDA_PROGRAMS_MONITOR_SERVE_HTTP_H_
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "programs/monitor/serve/access.h"
+
+namespace ronda {
+
+// The bytes of one connection. The functions return the same as read() and write(): the number of bytes, 0 at the end,
+// -1 for an error, which ends the connection.
+class ByteStream {
+ public:
+  virtual ~ByteStream() = default;
+  virtual ssize_t Read(char* to, size_t at_most) = 0;
+  virtual ssize_t Write(const char* from, size_t bytes) = 0;
+};
+
+struct Page {
+  std::string type;  // "text/plain; charset=utf-8"
+  std::string body;
+  std::string policy;  // its Content-Security-Policy; empty: nothing may be loaded or run
+};
+
+// Answers GET requests for pages. Thread-safe if `pages` is.
+class HttpSite {
+ public:
+  // Longer requests are not read.
+  static constexpr size_t kMostRequestBytes = 8192;
+
+  // The page at a path; nullopt: there is none. Called only for requests that `access` accepts.
+  using Pages = std::function<std::optional<Page>(absl::string_view path)>;
+
+  HttpSite(Access access, Pages pages);
+  ~HttpSite();
+  HttpSite(const HttpSite&) = delete;
+  HttpSite& operator=(const HttpSite&) = delete;
+
+  // Reads one request, and writes the reply. After this the connection must be closed.
+  void Answer(ByteStream* stream) const;
+
+ private:
+  class Library;
+
+  const std::unique_ptr<Library> library_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_MONITOR_SERVE_HTTP_H_

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "programs/monitor/serve/page.h"
+
+#include <openssl/sha.h>
+
+#include <array>
+#include <string>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "programs/monitor/serve/page_html.h"
+
+namespace ronda {
+namespace {
+
+// The text between <tag> and </tag>; the page has one of each.
+absl::string_view Between(absl::string_view tag, absl::string_view html) {
+  const std::string begin = absl::StrCat("<", tag, ">"), end = absl::StrCat("</", tag, ">");
+  const size_t from = html.find(begin) + begin.size();
+  return html.substr(from, html.find(end) - from);
+}
+
+// The form in which a policy identifies a script or a style by its text.
+std::string SourceOf(absl::string_view text) {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
+  const absl::string_view bytes(reinterpret_cast<const char*>(digest.data()), digest.size());
+  return absl::StrCat("'sha256-", absl::Base64Escape(bytes), "'");
+}
+
+}  // namespace
+
+Page MakeJobsPage() {
+  const absl::string_view html(kPageHtml, sizeof(kPageHtml) - 1);
+  return {.type = "text/html; charset=utf-8",
+          .body = std::string(html),
+          .policy = absl::StrCat("default-src 'none'; connect-src 'self'; script-src ",
+                                 SourceOf(Between("script", html)), "; style-src ", SourceOf(Between("style", html)),
+                                 "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")};
+}
+
+}  // namespace ronda

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_MONITOR_SERVE_PAGE_H_
+#define RONDA_PROGRAMS_MONITOR_SERVE_PAGE_H_
+
+#include "programs/monitor/serve/http.h"
+
+namespace ronda {
+
+// The page that shows the jobs: page.html. Its policy admits only its own style and script.
+Page MakeJobsPage();
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_MONITOR_SERVE_PAGE_H_

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_OPTIONS_ALLOCATION_H_
+#define RONDA_PROGRAMS_OPTIONS_ALLOCATION_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "programs/options/arguments.h"
+#include "programs/options/hosts.h"
+
+namespace ronda {
+
+// The hosts that a scheduler has given to the script or shell that starts rondarun.
+struct Allocation {
+  std::string scheduler;         // "Slurm"
+  std::string variable;          // the variable that names the hosts: "SLURM_JOB_NODELIST"
+  std::vector<HostSlots> hosts;  // in the scheduler's order, with one slot per task
+};
+
+// Looks in the scheduler's variables for the allocation of Slurm, PBS or LSF that contains this process. This host has
+// its own name in the list, even if the scheduler calls it differently. nullopt: this process is in no allocation, or
+// is one of the tasks that were started on its hosts. If each task used the allocation, each would take all hosts.
+//
+// Errors: INVALID_ARGUMENT that names the variable, its value and the right form.
+absl::StatusOr<std::optional<Allocation>> FindAllocation(const ArgumentSources& sources);
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_OPTIONS_ALLOCATION_H_

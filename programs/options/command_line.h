@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_OPTIONS_COMMAND_LINE_H_
+#define RONDA_PROGRAMS_OPTIONS_COMMAND_LINE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "programs/options/option.h"
+
+namespace ronda {
+
+// An option from a command line or a configuration file, before it takes effect.
+struct GivenOption {
+  const Option* option = nullptr;
+  OptionUse use;
+  std::string where;  // "train.yaml:3: params.cycle-time-ms: "; empty on the command line
+
+  // Errors: those of the option's effect, with `where` in front.
+  absl::Status Apply() const;
+};
+
+// A command line: options, and the words after them.
+struct GivenWords {
+  std::vector<GivenOption> options;
+  std::vector<std::string> command;
+};
+
+// Options that cannot be given together, by the first of their names: each of `these` with each of `those`.
+struct OptionConflict {
+  std::vector<absl::string_view> these;
+  std::vector<absl::string_view> those;
+  absl::string_view remedy;
+};
+
+// The options of one program. Command lines are read and explained by this table.
+//
+// Immutable, so thread-safe. Effects write to variables of the program, which must outlive their use.
+class OptionTable {
+ public:
+  explicit OptionTable(std::vector<Option> options, std::vector<OptionConflict> conflicts = {})
+      : options_(std::move(options)), conflicts_(std::move(conflicts)) {}
+
+  // Not copyable, because given options point into the table.
+  OptionTable(const OptionTable&) = delete;
+  OptionTable& operator=(const OptionTable&) = delete;
+
+  // The options, in the order of --help.
+  const std::vector<Option>& options() const { return options_; }
+
+  // The option with that name, or nullptr. In long names "_" and "-" are the same, as for torchrun and Paddle.
+  const Option* Find(absl::string_view name) const;
+
+  // INVALID_ARGUMENT that quotes `name`, and names the most similar option, if any.
+  absl::Status Unknown(absl::string_view name) const;
+
+  // Reads options up to "--" or to the first word that is no option. The remaining words are the command. A question
+  // (kQuestion) ends the reading, and is the last option.
+  // Errors: INVALID_ARGUMENT for unknown options, and for missing or superfluous values.
+  absl::StatusOr<GivenWords> Read(const std::vector<std::string>& words) const;
+
+  // OK if no two options in `given` are in conflict.
+  // Errors: INVALID_ARGUMENT that names both, and the remedy.
+  absl::Status CheckAgreement(const std::vector<GivenOption>& given) const;
+
+  // The options of `file` that no option of the `command_line` replaces or contradicts.
+  std::vector<GivenOption> NotOverridden(const std::vector<GivenOption>& file,
+                                         const std::vector<GivenOption>& command_line) const;
+
+  // The text of --help about the options: sections in the order of their first options, with every name, its value and
+  // its help. The names of options without effect follow. Refused options are left out.
+  std::string Describe() const;
+
+ private:
+  const OptionConflict* FindConflict(const Option& a, const Option& b) const;
+  absl::StatusOr<GivenOption> ReadOption(const std::vector<std::string>& words, size_t* next) const;
+  absl::Status ReadValue(const std::vector<std::string>& words, size_t* next, GivenOption* given) const;
+  std::string SplitOff(absl::string_view name) const;
+  std::string ListWithoutEffect() const;
+
+  const std::vector<Option> options_;
+  const std::vector<OptionConflict> conflicts_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_OPTIONS_COMMAND_LINE_H_

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_OPTIONS_CONFIG_FILE_H_
+#define RONDA_PROGRAMS_OPTIONS_CONFIG_FILE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "programs/options/command_line.h"
+
+namespace ronda {
+
+// A value in a configuration file.
+struct ConfigEntry {
+  std::string key;                  // with the enclosing keys: "params.cycle-time-ms"
+  std::vector<std::string> values;  // one, or the elements of a list
+  int line = 0;                     // of the value, counted from 1
+
+  bool operator==(const ConfigEntry&) const = default;
+};
+
+// Reads YAML: maps of maps, of scalars, and of lists of scalars. In keys, "_" becomes "-". Keys without a value are
+// left out, as horovodrun does. Aliases, and several documents in a file, are errors.
+//
+// `name` is the file's name, for errors.
+// Errors: INVALID_ARGUMENT with the file's name and the line.
+absl::StatusOr<std::vector<ConfigEntry>> ParseConfigFile(absl::string_view name, absl::string_view content);
+
+// Turns the entries of a configuration file into options, by horovodrun's keys: "params.cycle-time-ms" is
+// --cycle-time-ms, "timeline.filename" is --timeline-filename, "autotune.enabled: false" is --no-autotune. Every other
+// option can be given outside of sections, by its long name. Options without a value take true or false. If an option
+// may be repeated, each element of a list is one use of it. Otherwise the elements are joined with commas.
+//
+// `name` is the file's name, for errors.
+// Errors: INVALID_ARGUMENT with the file's name, the line and the key.
+absl::StatusOr<std::vector<GivenOption>> ConfigOptions(const OptionTable& table, absl::string_view name,
+                                                       const std::vector<ConfigEntry>& entries);
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_OPTIONS_CONFIG_FILE_H_

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The options of rondarun, the unfinished command line to which they write, and their effects on it.
+#ifndef RONDA_PROGRAMS_OPTIONS_OPTION_TABLE_H_
+#define RONDA_PROGRAMS_OPTIONS_OPTION_TABLE_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "programs/options/command_line.h"
+#include "programs/options/launch_options.h"
+#include "programs/options/option.h"
+
+namespace ronda {
+
+struct ArgumentSources;
+
+// The most ranks of a job, as in RONDA_SIZE.
+inline constexpr int kMaxJobSize = 1 << 20;
+
+// Horovod's options about jobs whose members change, as the user gave them.
+struct ElasticWords {
+  std::optional<int> min_ranks;
+  std::optional<int> max_ranks;
+  std::optional<absl::Duration> timeout;
+  std::optional<int> reset_limit;
+  std::optional<std::pair<absl::Duration, absl::Duration>> cooldown;
+  std::string discovery_script;
+  std::optional<int> slots_per_host;
+};
+
+// torchrun's and Paddle's options about nodes, as the user gave them.
+struct NodeWords {
+  std::optional<int> nodes;
+  std::optional<int> max_nodes;  // more than `nodes`, which is then the fewest: nodes come and go
+  std::optional<int> node_rank;
+  std::optional<int> ranks_per_node;
+  std::optional<std::string> master_address;
+  std::optional<int> master_port;
+  bool has_endpoint = false;           // both were given as one option, and the nodes can be numbered
+  std::vector<std::string> addresses;  // of all nodes, in the order of their ranks
+  bool standalone = false;
+};
+
+// The launch options so far, and the words that can only be checked when all options have been read.
+//
+// Thread-compatible. It cannot be moved, because the options of a table write to it.
+struct CommandLineDraft {
+  enum class Choice { kUnsaid, kYes, kNo };
+
+  explicit CommandLineDraft(const ArgumentSources* argument_sources) : sources(argument_sources) {}
+  CommandLineDraft(const CommandLineDraft&) = delete;
+  CommandLineDraft& operator=(const CommandLineDraft&) = delete;
+
+  LaunchOptions options;
+  NodeWords node;
+  ElasticWords elastic;
+  Choice hierarchical = Choice::kUnsaid;
+  Choice stall_check = Choice::kUnsaid;
+  Choice mpi = Choice::kUnsaid;
+  int redirected_streams = 0;  // torchrun's numbers: 1 is stdout, 2 is stderr, 3 is both
+  int copied_streams = 0;
+  const ArgumentSources* const sources;  // not owned; options may use it while they take effect
+};
+
+// Ends the reading of a command line. Evaluates options that depend on each other: the number of this node, the number
+// of nodes, the number of ranks that this node starts, and the ranks' settings. Adds notes about options that have no
+// effect in this combination, and checks that no option is missing.
+//
+// Errors: INVALID_ARGUMENT that names the options and the remedy.
+absl::Status Complete(CommandLineDraft* draft);
+
+// Effects of single options. An effect that belongs to only one option has the option's name.
+
+absl::Status SetName(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetHosts(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetHost(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetHostFile(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetInterfaces(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetElasticTimeout(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetCooldownRange(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetGracePeriod(const OptionUse& use, CommandLineDraft* draft);
+absl::Status ExportVariable(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetNodes(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetRanksPerNode(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetMasterAddress(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetMaster(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetAddresses(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetDevices(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetMonitor(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetSignals(const OptionUse& use, CommandLineDraft* draft);
+
+// The reason why an address of this host has no effect.
+inline constexpr absl::string_view kOwnAddress = "--network-interfaces says which address a host uses";
+
+// The reason why hosts for this rondarun exclude options for nodes.
+inline constexpr absl::string_view kHostsOrNodes =
+    "one has this rondarun start the ranks of all hosts, the other only those of this node; give -np and -H here, or "
+    "--nnodes and --nproc-per-node on every node";
+// Whether a variable with that name may hold a secret. If so, its value is never repeated.
+bool SoundsSecret(absl::string_view name);
+
+// Adds the words of the option's value, split as a shell does, to `list`.
+OptionEffect AddWords(std::vector<std::string>* list);
+
+// Notes that the option has no effect: `reason` continues "--x has no effect: ".
+OptionEffect NoteWithoutEffect(absl::string_view reason, CommandLineDraft* draft);
+
+// The text of an environment variable for an option's value.
+using VariableText = std::function<absl::StatusOr<std::string>(const OptionUse& use)>;
+
+// A number of MiB.
+VariableText Mebibytes(NumberForm form);
+// A number, followed by `unit`.
+VariableText NumberWithUnit(NumberForm form, absl::string_view unit);
+// A duration in multiples of `unit`. `zero` is the meaning of 0, if that is not zero time.
+VariableText DurationIn(absl::Duration unit, NumberForm form, std::optional<absl::Duration> zero = std::nullopt);
+
+// The first name of the option that reads further options from a file.
+inline constexpr absl::string_view kConfigFileOption = "--config-file";
+
+// All options of rondarun: horovodrun's, torchrun's, Paddle's, mpirun's -x and Ronda's own. The text of --help, the
+// keys of configuration files, errors about unknown names, and the test of the manual derive from this table. So a new
+// option needs a row here, a line of docs/rondarun.md and, if its effect is new, a function (below).
+//
+// The options write to `draft`, which must outlive their use.
+OptionTable RondarunOptions(CommandLineDraft* draft);
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_OPTIONS_OPTION_TABLE_H_

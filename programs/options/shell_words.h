@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Reads and writes words of a command line in the form of a shell.
+#ifndef RONDA_PROGRAMS_OPTIONS_SHELL_WORDS_H_
+#define RONDA_PROGRAMS_OPTIONS_SHELL_WORDS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ronda {
+
+// Splits `text` into words as a shell does: at blanks, except between quotes and after a backslash. Expands nothing.
+// Errors: INVALID_ARGUMENT if a quote is not closed, or nothing follows a backslash.
+absl::StatusOr<std::vector<std::string>> SplitShellWords(absl::string_view text);
+
+// `word` in a form that a shell reads back: unchanged, or between single quotes.
+std::string ShellQuote(absl::string_view word);
+
+// The words as a command line.
+std::string ShellQuote(const std::vector<std::string>& words);
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_OPTIONS_SHELL_WORDS_H_

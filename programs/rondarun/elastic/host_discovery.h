@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_RONDARUN_ELASTIC_HOST_DISCOVERY_H_
+#define RONDA_PROGRAMS_RONDARUN_ELASTIC_HOST_DISCOVERY_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "programs/rondarun/membership/membership.h"
+#include "programs/rondarun/supervise/job_part.h"
+#include "programs/rondarun/supervise/members.h"
+
+namespace ronda {
+
+// The hosts of an elastic job, from a program of the user that is run repeatedly. It prints a line "HOST" or
+// "HOST:SLOTS" for each host. While it fails, or lists no host, the hosts stay as they are, and the user gets the
+// reason.
+//
+// Thread-compatible; belongs to an ElasticJob.
+class HostDiscovery {
+ public:
+  struct Options {
+    std::string program;
+    std::vector<std::string> environment;        // of the program, "NAME=value"
+    int slots_per_host = 0;                      // for hosts listed without slots; 0: each host must have some
+    absl::Duration period = absl::Seconds(1);    // from the end of a run to the next one
+    absl::Duration timeout = absl::Seconds(60);  // of a run, which is killed then
+  };
+
+  // Calls `on_hosts` when the list has changed.
+  using OnHosts = std::function<void(const std::vector<JobMembership::Host>& hosts)>;
+  HostDiscovery(Options options, const MemberSupervision& supervision, OnHosts on_hosts);
+
+  // Must be called at `deadline`. It may also be called earlier.
+  void OnTime();
+  absl::Time deadline() const { return deadline_; }
+
+ private:
+  void OnEnd(absl::StatusOr<std::string> output);
+  void Say(absl::string_view problem);
+
+  const Options options_;
+  const MemberSupervision supervision_;
+  const OnHosts on_hosts_;
+  JobPart* part_ = nullptr;                     // not owned; nullptr: it does not run now
+  absl::Time deadline_ = absl::InfinitePast();  // of the next run, or of this one
+  std::string said_;                            // the last problem that the user has seen
+  std::string hosts_;                           // the last list
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_ELASTIC_HOST_DISCOVERY_H_

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The hosts of members from the view of an elastic job, and this host, whose members are processes of this launcher or
+// agent.
+#ifndef RONDA_PROGRAMS_RONDARUN_ELASTIC_MEMBER_PROCESSES_H_
+#define RONDA_PROGRAMS_RONDARUN_ELASTIC_MEMBER_PROCESSES_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "programs/rondarun/membership/membership.h"
+#include "programs/rondarun/supervise/child_process.h"
+#include "programs/rondarun/supervise/job_part.h"
+#include "programs/rondarun/supervise/members.h"
+#include "programs/rondarun/supervise/poll_set.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ronda {
+
+// A host where members run: this host (MemberProcesses), or a host with an agent (AgentHost).
+class MemberHost {
+ public:
+  virtual ~MemberHost() = default;
+
+  // Starts a process as this member.
+  // Errors: as JobPart::Start. An agent reports them later.
+  virtual absl::Status Start(const JobMembership::StartMember& start) = 0;
+
+  // Sends an encoded LauncherMessage. Does nothing if the member has ended.
+  virtual void Send(int member, absl::string_view text) = 0;
+  virtual void Signal(int member, int signo) = 0;
+};
+
+// Makes a member's process inherit the socket to its launcher, and tells it the socket's number.
+void GiveMembership(int membership_fd, ChildProcess::Options* process);
+
+// The processes of members on this host, and this process' ends of their sockets.
+//
+// Thread-compatible; belongs to the Members of a Supervisor.
+class MemberProcesses final : public MemberHost {
+ public:
+  // Makes a member's process, which is to inherit `membership_fd` with the same number.
+  using MakeMember =
+      std::function<std::unique_ptr<JobPart>(const JobMembership::StartMember& start, int membership_fd)>;
+
+  // `listener` outlives this object.
+  MemberProcesses(MakeMember make_member, MemberSupervision supervision, MemberListener* listener)
+      : make_member_(std::move(make_member)), supervision_(std::move(supervision)), listener_(listener) {}
+
+  absl::Status Start(const JobMembership::StartMember& start) override;
+  void Send(int member, absl::string_view text) override;
+  void Signal(int member, int signo) override;
+
+  // Waits for the messages of the members.
+  void AddTo(PollSet* poll);
+
+  // A child of this process has stopped, goes on, or has ended.
+  void OnChildSignal();
+
+  // The member's process has ended. The listener gets its last messages, except for requests for a place.
+  void OnEnd(int member);
+
+ private:
+  struct Member {
+    UniqueFd socket;          // closed if the member has closed its end
+    JobPart* part = nullptr;  // not owned; runs
+  };
+
+  // Reads one message of the member, if one has arrived.
+  void Receive(int member);
+
+  const MakeMember make_member_;
+  const MemberSupervision supervision_;
+  MemberListener* const listener_;
+  std::map<int, Member> members_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_ELASTIC_MEMBER_PROCESSES_H_

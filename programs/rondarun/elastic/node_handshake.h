@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The first messages between a node and the leader of its job, in which both prove that they know the job's secret.
+//
+//   leader                               node
+//     | challenge: greeting, nonce         |
+//     |----------------------------------->|
+//     | hello: nonce, proof, the node      |
+//     |<-----------------------------------|
+//     | welcome: proof, verdict, text      |
+//     |----------------------------------->|
+//
+// Both proofs cover both nonces, so no proof can be replayed. Each proof names its purpose, so it cannot be reflected
+// to its sender. The challenge has a fixed length. Before every other message its length comes in two bytes. If the
+// length is greater than kMaxNodeMessageBytes, the message is refused before any more bytes are read.
+#ifndef RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_HANDSHAKE_H_
+#define RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_HANDSHAKE_H_
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/net/proof.h"
+
+namespace ronda {
+
+// The greeting by which a node recognises a listening rondarun.
+inline constexpr absl::string_view kNodeGreeting = "ronda-node-1\n";
+
+inline constexpr size_t kNodeChallengeBytes = kNodeGreeting.size() + kNonceBytes;
+inline constexpr size_t kNodeLengthBytes = 2;
+inline constexpr size_t kMaxNodeMessageBytes = 1024;
+
+// The length of a message, from the bytes before it; nullopt if the message is too long.
+// REQUIRES: `bytes` has kNodeLengthBytes.
+std::optional<size_t> NodeMessageLength(absl::string_view bytes);
+
+// A node's description of itself.
+struct NodeHello {
+  std::string version;  // of Ronda
+  std::string name;     // of its host
+  int slots = 0;        // members that it takes
+
+  bool operator==(const NodeHello&) const = default;
+};
+
+// The leader's answer.
+struct NodeWelcome {
+  enum class Verdict : char { kAccepted = 'a', kNoRoom = 'n', kNotProved = 'p', kUnfit = 'u' };
+
+  Verdict verdict = Verdict::kAccepted;
+  std::string text;  // kAccepted: the node's name in the job; otherwise the reason
+};
+
+// The leader's end. Without a secret, the handshake only protects jobs on one host from callers that connect by
+// mistake.
+//
+// Thread-compatible.
+class NodeCallee {
+ public:
+  // Errors: INTERNAL if the system provides no random bytes.
+  static absl::StatusOr<NodeCallee> Create(std::string secret);
+
+  std::string challenge() const;
+
+  // Takes a hello, without its length.
+  // Errors: PERMISSION_DENIED if the caller has not proved that it knows the secret. INVALID_ARGUMENT if it has, but is
+  // of another version or sends invalid values. The text is also for the caller.
+  absl::StatusOr<NodeHello> Check(absl::string_view hello);
+
+  // A welcome, with its length. It contains a proof only if the hello did.
+  std::string Answer(const NodeWelcome& welcome) const;
+
+ private:
+  NodeCallee(std::string secret, std::string nonce) : secret_(std::move(secret)), nonce_(std::move(nonce)) {}
+
+  std::string secret_;
+  std::string nonce_;
+  std::string caller_nonce_;
+};
+
+// The node's end. Thread-compatible.
+class NodeCaller {
+ public:
+  // Errors: INTERNAL if the system provides no random bytes.
+  static absl::StatusOr<NodeCaller> Create(std::string secret);
+
+  // The hello, with its length, that answers `challenge`. Errors: INVALID_ARGUMENT if `challenge` is not a leader's.
+  absl::StatusOr<std::string> Answer(absl::string_view challenge, const NodeHello& hello);
+
+  // Takes a welcome, without its length.
+  // Errors: PERMISSION_DENIED if either end has not proved that it knows the secret.
+  absl::StatusOr<NodeWelcome> Check(absl::string_view welcome) const;
+
+ private:
+  NodeCaller(std::string secret, std::string nonce) : secret_(std::move(secret)), nonce_(std::move(nonce)) {}
+
+  std::string secret_;
+  std::string nonce_;
+  std::string callee_nonce_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_HANDSHAKE_H_

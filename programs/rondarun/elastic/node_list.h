@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_LIST_H_
+#define RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_LIST_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "programs/rondarun/elastic/node_connection.h"
+#include "programs/rondarun/elastic/node_handshake.h"
+#include "programs/rondarun/membership/membership.h"
+#include "programs/rondarun/supervise/agent.h"
+#include "programs/rondarun/supervise/poll_set.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/net/endpoint.h"
+
+namespace ronda {
+
+// The hosts of an elastic job whose nodes come by themselves. Each node is a rondarun that connects to the leader's,
+// proves that it knows the job's secret, and then looks after the members on its host, as an agent. The leader's own
+// host is one of the hosts. A lost node is removed from the list; if it comes back, it is a new node.
+//
+// A caller that sends nothing, or invalid bytes, delays no other caller. It has 10 s to introduce itself, and 64
+// callers may do so at a time. No bytes are read beyond the length that its hello may have.
+//
+// Thread-compatible. It outlives the ElasticJob that attends to it.
+class NodeList {
+ public:
+  struct Options {
+    std::string secret;                           // empty: any process that reaches the listener may join
+    JobMembership::Host own;                      // the leader's host
+    int max_nodes = 1;                            // with the leader's
+    int min_slots = 1;                            // that the job needs
+    Endpoint endpoint = {};                       // of the listener
+    absl::Duration timeout = absl::Seconds(600);  // for so many slots to come
+  };
+
+  struct Listener {
+    // These are all hosts of the job from now on.
+    std::function<void(const std::vector<JobMembership::Host>& hosts)> on_hosts;
+    // The job has had too few slots for the timeout.
+    std::function<void(const std::string& what)> on_shortage;
+    std::function<void(absl::string_view text)> say;  // to the user
+    const Clock* clock = Clock::Real();
+  };
+
+  // `listener` is a socket of ListenAt.
+  NodeList(Options options, UniqueFd listener) : options_(std::move(options)), listener_(std::move(listener)) {}
+
+  // Nodes may come from now on.
+  void Begin(Listener listener);
+
+  void AddTo(PollSet* poll);
+
+  // Must be called at `deadline`. It may also be called earlier.
+  void OnTime();
+  absl::Time deadline() const;
+
+  // The socket of a node, which the caller reads from now on; -1 if there is no such node. The list still owns the
+  // socket.
+  int HandOver(const std::string& host);
+  // The address from which the node has come; nullopt if there is no such node.
+  std::optional<std::string> AddressOf(const std::string& host) const;
+  std::string own_address() const { return options_.endpoint.address; }
+  // The caller that has taken the node's socket reports that the node is gone.
+  void OnLost(const std::string& host);
+
+  // The job has ended. Tells the nodes how, and waits a moment until they have received this. From now on only this
+  // object may use their sockets.
+  void Conclude(int exit_code, absl::string_view why);
+
+  // Gives each node its number, from 1 on in the order in which they came, and dismisses it as Conclude does. After
+  // this the list no longer listens for nodes.
+  void SendNumbers();
+
+  int count() const { return 1 + static_cast<int>(nodes_.size()); }
+
+ private:
+  struct Greeting {
+    NodeCall call;
+    NodeCallee callee;
+    absl::Time deadline;
+    std::string received = {};
+  };
+  struct Node {
+    JobMembership::Host host;
+    NodeCall call;
+    enum class State { kIdle, kHandedOver } state = State::kIdle;
+  };
+
+  void Accept();
+  void Greet(NodeCall call);
+  void Read(int64_t id);
+  void Judge(int64_t id);
+  // Sends the verdict. False if the caller is gone.
+  static bool Answer(const Greeting& greeting, const NodeWelcome& welcome);
+  void Refuse(const Greeting& greeting, NodeWelcome::Verdict verdict, absl::string_view why);
+  void Admit(Greeting greeting, const NodeHello& hello);
+  std::string UniqueName(const std::string& name) const;
+  // Sends each node a message, by its position. Waits until all nodes have closed their connections, but only for a
+  // moment.
+  void Dismiss(const std::function<AgentMessage(int node)>& message);
+  void Tell();
+  void LookAtSlots();
+  void Say(const std::string& text) { listener_of_job_.say(text); }
+  void SayOnce(const std::string& text);
+  absl::Time now() const { return listener_of_job_.clock->Now(); }
+
+  const Options options_;
+  UniqueFd listener_;
+  Listener listener_of_job_;
+  std::map<int64_t, Greeting> greetings_;  // by age
+  int64_t next_greeting_ = 0;
+  std::vector<Node> nodes_;  // in the order in which they came
+  bool is_told_ = true;      // the job knows these hosts
+  std::set<std::string> said_;
+  absl::Time accept_from_ = absl::InfinitePast();          // no caller is taken before
+  absl::Time shortage_deadline_ = absl::InfiniteFuture();  // by which enough slots must be there
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_LIST_H_

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_RONDARUN_JOB_OBSERVER_H_
+#define RONDA_PROGRAMS_RONDARUN_JOB_OBSERVER_H_
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "absl/time/time.h"
+#include "programs/monitor/jobs/job_history.h"
+#include "programs/monitor/jobs/straggler.h"
+#include "programs/monitor/jobs/watched_jobs.h"
+#include "programs/rondarun/supervise/job_part.h"
+#include "runtime/monitor/flight_recorder.h"
+#include "runtime/monitor/summary_file.h"
+
+namespace ronda {
+
+// Watches a job's ranks on this host while the launcher runs the job, through all of its epochs. It tells the user when
+// a rank holds the others up, and prints a table at the end. Of an ended epoch it keeps only a JobHistory.
+//
+// Thread-compatible.
+class JobObserver {
+ public:
+  // If `job` is empty, its name is unknown: its ranks are those that this process and its children have started. The
+  // ranks have inherited `file`. `listener` and `file` must outlive this object.
+  JobObserver(const std::string& job, JobListener* listener, const SummaryFile* file);
+
+  // Samples and judges the ranks. Returns the time after which to call it again.
+  absl::Duration Look();
+
+  // Prints the table, once the job has ended.
+  void Summarize();
+
+ private:
+  void Judge(FlightTime now);
+  void Record(const JobSnapshot& epoch);
+  void TakeUnseenEpochs();
+
+  JobListener* const listener_;
+  const SummaryFile* const file_;
+  WatchedJobs jobs_;
+  std::map<std::string, StragglerAlarm> alarms_;  // by job and epoch
+  std::map<std::string, JobHistory> histories_;   // by job: of the earlier epochs
+  std::set<std::string> taken_;                   // names of these epochs
+  FlightTime next_judgement_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_JOB_OBSERVER_H_

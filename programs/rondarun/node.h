@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Nodes that come by themselves: those of an elastic job (`rondarun --nnodes MIN:MAX`), and those that are numbered by
+// arrival (node_numbers.h).
+#ifndef RONDA_PROGRAMS_RONDARUN_NODE_H_
+#define RONDA_PROGRAMS_RONDARUN_NODE_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "programs/options/launch_options.h"
+#include "programs/rondarun/elastic/node_connection.h"
+#include "programs/rondarun/elastic/node_list.h"
+
+namespace ronda {
+
+// Decides whether this rondarun leads the job: it does if it is on the host where nodes meet, and is the first one
+// there. Then returns the list of the nodes. Returns nullptr if this rondarun is one of the other nodes.
+// Errors: FAILED_PRECONDITION if other hosts can reach the address and there is no secret, or if this process cannot
+// listen at the address; INVALID_ARGUMENT if nodes cannot meet at that address.
+// REQUIRES: options.elastic->nodes.
+absl::StatusOr<std::shared_ptr<NodeList>> LeadNodes(const LaunchOptions& options);
+
+// Joins the leader. Tries until the leader accepts this node, or refuses it for good, or the timeout is over. Reports
+// on stderr what it waits for.
+// Errors: DEADLINE_EXCEEDED with the reason of the last attempt; errors of JoinLeader that a later attempt cannot
+// avoid.
+// REQUIRES: options.elastic->nodes.
+absl::StatusOr<JoinedNode> JoinJob(const LaunchOptions& options);
+
+// Joins the job, and looks after the members on this host until the end. Reports its steps on stderr. Returns the exit
+// code.
+// REQUIRES: options.elastic->nodes.
+int RunNode(const LaunchOptions& options);
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_NODE_H_

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_RONDARUN_NODE_NUMBERS_H_
+#define RONDA_PROGRAMS_RONDARUN_NODE_NUMBERS_H_
+
+#include "absl/status/statusor.h"
+#include "programs/options/launch_options.h"
+
+namespace ronda {
+
+// Returns the number of this node, once all nodes of its group have connected to the master's address. The first
+// rondarun that can listen there, on the host that has the address, is node 0. It numbers the others in the order in
+// which they come, and reports each one on standard error.
+//
+// REQUIRES: options.nodes, numbered by arrival.
+// Errors: DEADLINE_EXCEEDED if not all nodes come within --start-timeout, or within ten minutes without that option.
+// FAILED_PRECONDITION if nodes have different numbers of ranks. UNAVAILABLE if node 0 leaves before the numbering.
+// Those of JoinJob.
+absl::StatusOr<int> NumberThisNode(const LaunchOptions& options);
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_NODE_NUMBERS_H_

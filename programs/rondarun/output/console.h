@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_RONDARUN_OUTPUT_CONSOLE_H_
+#define RONDA_PROGRAMS_RONDARUN_OUTPUT_CONSOLE_H_
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
+#include "programs/options/arguments.h"
+#include "programs/options/launch_options.h"
+#include "programs/rondarun/output/last_error.h"
+#include "programs/rondarun/output/output_sinks.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/types.h"
+
+namespace ronda {
+
+// Cuts a stream of bytes into lines.
+//
+// Progress bars redraw a line in place ("\r 10 %\r 20 %"). Such a line is one line: its last state is emitted, and
+// progress() is its state so far. "\r\n" ends a line like "\n". A line longer than kMaxLine is cut into pieces, so that
+// memory is bounded for every stream.
+//
+// Thread-compatible.
+class LineSplitter {
+ public:
+  static constexpr size_t kMaxLine = size_t{64} << 10;
+
+  // Receives a line without its end. It is valid only during the call.
+  using Emit = absl::FunctionRef<void(absl::string_view line)>;
+
+  // Takes the next bytes of the stream and emits the lines that they complete.
+  void Feed(absl::string_view bytes, Emit emit);
+
+  // The stream has ended: emits the last line even if it lacks its newline.
+  void Finish(Emit emit);
+
+  // The text of the unfinished line that a terminal would show, if that line has been redrawn; otherwise nullopt. Valid
+  // until the next call.
+  std::optional<absl::string_view> progress() const;
+
+  // Returns and removes the text of the unfinished line, unless it has been redrawn. The following bytes begin a new
+  // line.
+  std::string TakeUnfinished();
+
+ private:
+  void Append(absl::string_view text, Emit emit);
+  void Redraw();
+  void EndLine(Emit emit);
+  absl::string_view visible() const { return text_.empty() ? previous_ : text_; }
+
+  std::string text_;      // since the line began or was last redrawn
+  std::string previous_;  // the text that the last redrawing replaces
+  bool redrawn_ = false;  // this line has seen a '\r'
+};
+
+// Turns the ranks' output into the launcher's: whole lines, each marked "[rank]<stdout>: ".
+//
+// If a rank redraws a line in place on a terminal (a progress bar), the console redraws it at the bottom, and prints
+// other lines above it. It shows only one such line at a time; the first one keeps its place until it is finished. If
+// the output is no terminal, only the last state of such a line is printed.
+//
+// Thread-compatible. Uses the queues and the calendar given to it, which must outlive it.
+class Console {
+ public:
+  struct Options {
+    int rank_count = 0;
+    LaunchOptions::LinePrefix line_prefix = LaunchOptions::LinePrefix::kRank;
+    std::array<Medium, kStreamCount> media = {Medium::kFile, Medium::kFile};  // by Stream
+    std::vector<Stream> hidden;  // of the ranks' streams: their lines are not shown, but last_error has them
+  };
+
+  // Lines go to `out` and `err`. These are the same queue if both lead to the same terminal.
+  Console(const Options& options, OutputQueue* out, OutputQueue* err, const Clock* calendar);
+
+  // Makes room for the output of the ranks 0 to `rank`.
+  void AddRank(RankId rank);
+
+  // Takes the next bytes that `rank` printed.
+  void Feed(RankId rank, Stream stream, absl::string_view bytes);
+
+  // `rank` prints no more on `stream`: prints its last line even without a newline.
+  void Finish(RankId rank, Stream stream);
+
+  // Prints the unfinished line of `rank` on a terminal, and leaves the cursor after it. The rank waits for an answer,
+  // which the terminal shows there.
+  void ShowPrompt(RankId rank);
+
+  // Prints a line of the launcher to stderr: "rondarun: text".
+  void Say(absl::string_view text);
+
+  // The line of `rank` on stderr that shows why it ended (LastError); information from Ronda's log is ignored. Empty if
+  // the rank has printed no such line. Valid until the next call.
+  absl::string_view last_error(RankId rank) const { return last_errors_[static_cast<size_t>(rank)].text(); }
+
+ private:
+  // The line being redrawn in place.
+  struct Progress {
+    RankId rank;
+    Stream stream;
+    std::string text;
+    bool drawn;
+
+    bool IsOf(RankId other_rank, Stream other_stream) const { return rank == other_rank && stream == other_stream; }
+  };
+
+  LineSplitter& splitter(RankId rank, Stream stream);
+  OutputQueue* queue(Stream stream) const { return stream == Stream::kStdout ? out_ : err_; }
+  bool IsHidden(Stream stream) const;
+  std::string Prefix(RankId rank, Stream stream) const;
+  void PrintLine(RankId rank, Stream stream, absl::string_view line);
+  void UpdateProgress(RankId rank, Stream stream);
+  void DrawProgress();
+  void EraseProgress();
+  // Keeps other lines from being printed after a question. Lines of the same rank come after the answer.
+  void LeavePrompt(std::optional<RankId> rank, OutputQueue* queue);
+
+  const Options options_;
+  OutputQueue* const out_;
+  OutputQueue* const err_;
+  const Clock* const calendar_;
+  std::vector<std::array<LineSplitter, kStreamCount>> splitters_;  // by rank
+  std::vector<LastError> last_errors_;                             // by rank
+  std::optional<Progress> progress_;
+  std::optional<RankId> asking_;  // the rank with a question before the cursor
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_OUTPUT_CONSOLE_H_

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_RONDARUN_OUTPUT_LAST_ERROR_H_
+#define RONDA_PROGRAMS_RONDARUN_OUTPUT_LAST_ERROR_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace ronda {
+
+// The line of a program's standard error that most probably shows why the program ended.
+//
+// This is the last line that is neither blank nor a Python warning. If Python has printed an exception, it is the
+// exception's type with the first line of its message. The rest of the message, the exception's notes, and the output
+// of libraries while the interpreter ends come after that line, and do not replace it. A program may print an
+// exception's traceback and then go on. Then the exception is kept until kMostBehind more lines have come, or until C++
+// ends the process.
+//
+// Thread-compatible.
+class LastError {
+ public:
+  static constexpr int kMostBehind = 256;
+
+  // Takes the next line, without its end.
+  void Add(absl::string_view line);
+
+  // Empty: no such line has come.
+  const std::string& text() const { return text_; }
+
+ private:
+  // The place of the next line:
+  //   kFrames, kGroupFrames  in the traceback of an exception, or of a group of exceptions
+  //   kMessage               after an exception whose message begins on the next line
+  //   kSourceOfWarning       after a warning; the line may be the source code that caused it
+  enum class State { kOutside, kFrames, kGroupFrames, kMessage, kSourceOfWarning };
+  // kSecondary: an exception in a thread or at the end of Python does not replace the earlier exception.
+  enum class Weight { kPrimary, kSecondary };
+
+  void AddOutside(absl::string_view line);
+  void AddToGroup(absl::string_view line);
+  void RecordException(absl::string_view line);
+  void RecordFinal(absl::string_view line);
+  bool has_exception() const { return lines_behind_ < kMostBehind; }
+
+  std::string text_;
+  State state_ = State::kOutside;
+  Weight weight_ = Weight::kPrimary;  // of the next traceback
+  int lines_behind_ = kMostBehind;    // after the last exception; from kMostBehind on it is ignored
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_OUTPUT_LAST_ERROR_H_

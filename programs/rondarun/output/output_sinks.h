@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The destinations of a job's output: the launcher's standard streams, and files.
+#ifndef RONDA_PROGRAMS_RONDARUN_OUTPUT_OUTPUT_SINKS_H_
+#define RONDA_PROGRAMS_RONDARUN_OUTPUT_OUTPUT_SINKS_H_
+
+#include <array>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "programs/options/launch_options.h"
+#include "runtime/base/types.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ronda {
+
+// The reader of the launcher's output. Only a terminal can show a line that is redrawn in place.
+enum class Medium { kFile, kTerminal };
+
+// Bytes that wait for a descriptor that may be slow, such as a pipe to a pager.
+//
+// The descriptor stays in blocking mode, because this mode belongs to all processes that share it. Each write is so
+// small that it does not block when poll() reports that the descriptor is ready.
+//
+// Thread-compatible. Does not own the descriptor.
+class OutputQueue {
+ public:
+  // `fd` may be -1 if nothing is ever written (tests).
+  explicit OutputQueue(int fd) : fd_(fd) {}
+
+  // After a failed Write, appended bytes are dropped.
+  void Append(absl::string_view bytes);
+
+  // Writes as much as the descriptor takes without blocking.
+  // Errors: UNAVAILABLE if the reader is gone, the system's for all else. The error is reported once, and the pending
+  // bytes are dropped.
+  absl::Status Write();
+
+  int fd() const { return fd_; }
+  absl::string_view pending() const { return absl::string_view(bytes_).substr(written_); }
+
+ private:
+  const int fd_;
+  std::string bytes_;
+  size_t written_ = 0;  // of bytes_
+  bool broken_ = false;
+};
+
+// The launcher's own stdout and stderr, and whether they lead to a terminal.
+//
+// Thread-compatible.
+class StandardOutput {
+ public:
+  StandardOutput();
+
+  Medium medium(Stream stream) const { return media_[static_cast<size_t>(stream)]; }
+
+  // The queue for text that goes to `stream`. If both streams lead to the same terminal, they have the same queue, so
+  // that the text keeps its order.
+  OutputQueue* queue(Stream stream) { return stream == Stream::kStdout || one_terminal_ ? &out_ : &err_; }
+
+  bool empty() const { return out_.pending().empty() && err_.pending().empty(); }
+
+ private:
+  const std::array<Medium, kStreamCount> media_;
+  const bool one_terminal_;
+  OutputQueue out_;
+  OutputQueue err_;
+};
+
+// The copies of the ranks' output for --output-filename: DIR/rank.N/stdout and DIR/rank.N/stderr, with exactly the
+// bytes that the rank printed. Files of an earlier job are replaced.
+//
+// Thread-compatible.
+class OutputFiles {
+ public:
+  // Creates the directories and files.
+  // Errors: the system's, naming the path.
+  static absl::StatusOr<OutputFiles> Create(const std::string& directory, const std::vector<RankId>& ranks);
+
+  // Creates the files of one more rank, if this object has files. Errors: as Create's.
+  absl::Status Add(RankId rank);
+
+  // An object without files: Write does nothing.
+  OutputFiles() = default;
+
+  // Errors: the system's, naming the path. After an error, nothing more is written to that file, and no other error is
+  // reported.
+  absl::Status Write(RankId rank, Stream stream, absl::string_view bytes);
+
+ private:
+  std::string directory_;
+  std::map<RankId, std::array<UniqueFd, kStreamCount>> files_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_OUTPUT_OUTPUT_SINKS_H_

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The plan of a job, and the facts that decide it.
+#ifndef RONDA_PROGRAMS_RONDARUN_PLAN_JOB_PLAN_H_
+#define RONDA_PROGRAMS_RONDARUN_PLAN_JOB_PLAN_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "programs/options/launch_options.h"
+#include "programs/rondarun/elastic/elastic_job.h"
+#include "programs/rondarun/elastic/node_list.h"
+#include "programs/rondarun/plan/launch_plan.h"
+#include "programs/rondarun/plan/mpirun_command.h"
+#include "programs/rondarun/supervise/job_part.h"
+#include "programs/rondarun/supervise/shutdown_schedule.h"
+#include "programs/rondarun/supervise/supervisor.h"
+#include "runtime/base/types.h"
+#include "runtime/net/endpoint.h"
+
+namespace ronda {
+
+// The facts on which a job's plan depends, in addition to the user's options.
+struct LaunchFacts {
+  std::string hostname;
+  std::vector<std::string> own_addresses;  // of this host: its names and numeric addresses
+  std::string program;                     // this rondarun's path
+  std::string monitor;                     // ronda-monitor: a path, or a name for PATH
+  std::vector<std::string> environment;    // the launcher's own, "NAME=value"
+  enum class Output { kFile, kTerminal } output = Output::kFile;
+  enum class User { kRoot, kOther } user = User::kOther;
+  std::vector<InterfaceAddress> interfaces;  // of this host
+  HostCores cores;                           // of this host, if the ranks are to be bound
+  std::string job_id;                        // made for this job
+  std::string job_secret;                    // made for this job
+  int free_port = 0;                         // of this host: no program listens there
+  int store_port = 0;                        // a different one
+  int summary_file = -1;                     // a descriptor that ranks inherit (SummaryFile); -1: none
+  std::shared_ptr<NodeList> nodes;           // of a job whose nodes come by themselves; null if the job is only shown
+  // Whether ranks that this mpirun starts can load Ronda's plugin for it. `path` is RONDA_MPI_PLUGIN, or empty. Called
+  // if the choice of the launcher depends on the result.
+  std::function<absl::Status(Mpirun mpirun, const std::string& path)> find_mpi_plugin = [](Mpirun, const std::string&) {
+    return absl::OkStatus();
+  };
+};
+
+// A job that is ready to start.
+struct JobPlan {
+  std::vector<std::unique_ptr<JobPart>> parts;
+  std::optional<ElasticJob::Options> elastic;  // its members are the ranks, and no parts
+  std::string job_id;                          // names the shared memory to remove at the end; empty: unknown here
+  int rank_count = 0;                          // of the job
+  std::vector<RankId> ranks;                   // that this launcher starts
+  ShutdownSchedule::Options shutdown;
+  absl::Duration start_timeout = absl::InfiniteDuration();  // of ranks that other programs start
+  std::vector<std::string> notes;                           // for every user: surprising choices
+  std::vector<std::string> explanations;                    // for --verbose
+  std::vector<std::string> commands;                        // a line for each process, as a shell would start it
+};
+
+// Functions for elastic jobs.
+
+// Gives the members a short RONDA_START_TIMEOUT, unless the user gives one. Members meet when all of them are there. So
+// if they do not meet, one of them has died meanwhile.
+LaunchOptions WithMeetingTimeout(LaunchOptions options, const LaunchFacts& facts);
+
+// The plan without its hosts and processes. REQUIRES: options.elastic.
+JobPlan BareElasticPlan(const LaunchOptions& options, const LaunchFacts& facts);
+
+// The variables that options set for the ranks. Each rank may see all of the given devices; its own device is the one
+// that has its local rank as its number.
+std::map<std::string, std::string> SettingsOf(const LaunchOptions& options);
+
+// A process as a shell would start it, with the variables that differ from inherited ones. The secret is left out.
+std::string DescribeProcess(const std::vector<std::string>& variables, const std::vector<std::string>& inherited,
+                            const std::vector<std::string>& command);
+
+// "job 0123: 2 ranks of ./train"
+std::string DescribeJob(const LaunchOptions& options, const JobPlan& plan);
+
+// Decides which program starts the ranks, and how: this launcher itself (on its own host), mpirun, or agents over ssh.
+// If mpirun is to start them, it is asked for its version. If the user leaves the choice open and mpirun or its plugin
+// is missing, agents over ssh start the ranks, and a note gives the reason.
+//
+// Errors: INVALID_ARGUMENT, UNIMPLEMENTED, NOT_FOUND and FAILED_PRECONDITION for errors that the user can mend.
+absl::StatusOr<JobPlan> MakeJobPlan(const LaunchOptions& options, const LaunchFacts& facts);
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_PLAN_JOB_PLAN_H_

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Elastic jobs whose nodes come by themselves: the plan of their leader, and the facts that each node knows itself.
+#ifndef RONDA_PROGRAMS_RONDARUN_PLAN_NODE_PLAN_H_
+#define RONDA_PROGRAMS_RONDARUN_PLAN_NODE_PLAN_H_
+
+#include <string>
+#include <vector>
+
+#include "programs/options/launch_options.h"
+#include "programs/rondarun/plan/job_plan.h"
+
+namespace ronda {
+
+// The secret by which the nodes and their members prove that they belong to the job: RONDA_JOB_SECRET in `environment`
+// ("NAME=value"), or from -x. Empty: there is no secret.
+std::string SecretOfNodes(const LaunchOptions& options, const std::vector<std::string>& environment);
+
+// The variables that a node's members get in addition to its `environment`. Each node makes its own. Only the job's id
+// comes from the leader, so no secret is sent.
+std::vector<std::string> VariablesOfNode(const LaunchOptions& options, const std::vector<std::string>& environment,
+                                         const std::string& job_id);
+
+// The leader's plan. The leader's own members also have an agent.
+// REQUIRES: options.elastic->nodes.
+JobPlan PlanNodesJob(const LaunchOptions& options, const LaunchFacts& facts);
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_PLAN_NODE_PLAN_H_

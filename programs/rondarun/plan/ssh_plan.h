@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Jobs whose ranks are started over ssh.
+#ifndef RONDA_PROGRAMS_RONDARUN_PLAN_SSH_PLAN_H_
+#define RONDA_PROGRAMS_RONDARUN_PLAN_SSH_PLAN_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "programs/options/launch_options.h"
+#include "programs/rondarun/plan/job_plan.h"
+
+namespace ronda {
+
+// The command that runs `program`, a rondarun, as an agent on this host: rondarun --agent [--name NAME]
+// [INTERFACE,...]. The agent does not use the job's name; rondactl on its host reads it there (OriginOf).
+std::vector<std::string> LocalAgentCommand(const LaunchOptions& options, absl::string_view program);
+
+// The command that runs `program`, a rondarun, as an agent on `host`. It uses ssh, which does not ask for a password,
+// or the user's own agent.
+std::vector<std::string> AgentCommand(const LaunchOptions& options, absl::string_view host, absl::string_view program);
+
+// Plans a job whose ranks are started by agents, one per host. The ranks meet at the first host. rondarun must have the
+// same path on all hosts. On this host the agent is started without ssh.
+//
+// The agent on rank 0's host looks for a free port, on which rank 0 will listen. No agent starts a rank before the port
+// is known.
+//
+// Errors: INVALID_ARGUMENT if the hosts have too few slots.
+absl::StatusOr<JobPlan> PlanSshJob(const LaunchOptions& options, const LaunchFacts& facts);
+
+// Plans an elastic job in the same way. Its agents are started when they are needed, and members meet where the
+// launcher tells them.
+// Errors: INVALID_ARGUMENT if the hosts have too few slots; NOT_FOUND if there is no discovery script with that name.
+absl::StatusOr<JobPlan> PlanElasticSshJob(const LaunchOptions& options, const LaunchFacts& facts);
+
+// The command that runs `command` on `host`, which is not this host. It uses ssh, which does not ask for a password, or
+// the user's own agent.
+std::vector<std::string> RemoteCommand(const RemoteOptions& remote, absl::string_view host,
+                                       const std::vector<std::string>& command);
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_PLAN_SSH_PLAN_H_

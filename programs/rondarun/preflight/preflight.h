@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_RONDARUN_PREFLIGHT_PREFLIGHT_H_
+#define RONDA_PROGRAMS_RONDARUN_PREFLIGHT_PREFLIGHT_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "programs/options/launch_options.h"
+#include "programs/rondarun/preflight/preflight_report.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ronda {
+
+// A probe (host_probe.h) that runs as a child process, on this host or behind ssh, and the conversation with it.
+//
+// Thread-compatible. The destructor ends the child.
+class ProbeClient {
+ public:
+  // `command` is looked up in PATH unless it contains a slash.
+  // Errors: NOT_FOUND if there is no such command; the system's.
+  static absl::StatusOr<std::unique_ptr<ProbeClient>> Start(const std::vector<std::string>& command);
+
+  ~ProbeClient();
+  ProbeClient(const ProbeClient&) = delete;
+  ProbeClient& operator=(const ProbeClient&) = delete;
+
+  // Sends a question. If the probe has ended, only ReadLine reports this.
+  void Ask(absl::string_view question);
+
+  // The next line that the probe prints, without newline.
+  // Errors: UNAVAILABLE if the probe has ended, with its last line on standard error; DEADLINE_EXCEEDED.
+  absl::StatusOr<std::string> ReadLine(absl::Time deadline);
+
+ private:
+  ProbeClient(pid_t pid, UniqueFd conversation, UniqueFd errors);
+
+  // The error of a probe that has ended.
+  absl::Status Ended();
+
+  const pid_t pid_;
+  UniqueFd conversation_;  // a socket: the probe's input and output
+  UniqueFd errors_;        // its standard error
+  std::string unread_;
+};
+
+// rondarun --check: starts `program` (the path of rondarun, which must be the same on all hosts) as a probe on all
+// hosts of `options` at the same time. Lets the hosts try to reach each other, and makes the report. Hosts with one of
+// the names `own` are this host; the others are reached through the agent or ssh.
+PreflightReport CheckHosts(const LaunchOptions& options, const std::string& program,
+                           const std::vector<std::string>& own);
+
+// Checks the hosts, and prints the report. Returns the exit code: 1 if a problem prevents a job.
+int RunPreflight(const LaunchOptions& options);
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_PREFLIGHT_PREFLIGHT_H_

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_RONDARUN_REMOTE_AGENT_H_
+#define RONDA_PROGRAMS_RONDARUN_REMOTE_AGENT_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "programs/options/launch_options.h"
+
+namespace ronda {
+
+// Settings of an agent.
+struct AgentOptions {
+  std::vector<std::string> network_interfaces;  // on which this host is to be reached; empty: any
+  absl::Duration grace_period = absl::Seconds(5);
+  // Of a node of an elastic job: its members run this command, with this host's variables, instead of the launcher's.
+  // Not owned; nullptr: the members use the launcher's.
+  const LaunchOptions* own = nullptr;
+};
+
+// Why an agent has ended.
+struct AgentEnd {
+  // How the job has ended.
+  struct Job {
+    int exit_code = 0;
+    std::string why;
+  };
+
+  std::optional<int> ended_by;  // the signal that ended the agent, if any
+  std::optional<Job> job;       // nullopt: the launcher has not reported the end
+  enum class Launcher { kGone, kSilent } launcher = Launcher::kGone;
+};
+
+// Looks after the ranks of this host for a rondarun on another host. That launcher sends its orders to this process'
+// stdin (agent.h), and reads reports about the ranks from its stdout. When stdin ends, the ranks are killed. The
+// process must be single-threaded.
+// Errors: the system's.
+absl::StatusOr<AgentEnd> RunAgentLoop(const AgentOptions& options);
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_REMOTE_AGENT_H_

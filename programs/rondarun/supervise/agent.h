@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Agents of rondarun on other hosts: the messages over their stdin and stdout, and the launcher's side of them.
+#ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_AGENT_H_
+#define RONDA_PROGRAMS_RONDARUN_SUPERVISE_AGENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "programs/options/launch_options.h"
+#include "programs/rondarun/output/console.h"
+#include "programs/rondarun/supervise/job_part.h"
+#include "programs/rondarun/supervise/members.h"
+
+namespace ronda {
+
+// A message to or from an agent.
+struct AgentMessage {
+  enum class Kind : uint8_t {
+    // Messages to the agent (their numbers; their texts):
+    //   kJob           the LaunchOptions::Binding; the working directory, the host's name
+    //   kVariables     "NAME=value" for all ranks
+    //   kCommand       the command
+    //   kRank          a rank of this host; its own variables
+    //   kGo            start the ranks
+    //   kSignal        the signal that the ranks are to get
+    kJob,
+    kVariables,
+    kCommand,
+    kRank,
+    kGo,
+    kSignal,
+    // Messages to the agent in an elastic job, which has no kRank:
+    //   kMembers       SignsOfLife in milliseconds, 0 for never; the job's id
+    //   kMember        start a member: its number, its slot, the slots of the host
+    //   kMemberSignal  member, signal
+    kMembers,
+    kMember,
+    kMemberSignal,
+    // To a node's agent, which is not the launcher's child. The job has ended: its exit code, and the reason.
+    kEnd,
+    // A node's number, to a node that is numbered by arrival.
+    kNodeNumber,
+    // Messages from the agent:
+    //   kHello         two free ports; Ronda's version, an address of the host (empty: none)
+    //   kRankStart     rank, pid
+    //   kOutput        rank, stream; text
+    //   kOutputEnd     rank, stream
+    //   kRankEnd       rank, pid, exit code, signal, 1 if the launcher had sent it a signal, the OomKills;
+    //                  the error that the rank has left (ErrorFile)
+    //   kText          a line
+    //   kFailure       exit code; text
+    kHello,
+    kRankStart,
+    kOutput,
+    kOutputEnd,
+    kRankEnd,
+    kText,
+    kFailure,
+    // Messages from the agent about members:
+    //   kNotStarted    member, exit code; reason
+    //   kMisbehaviour  member; reason
+    //   kMotion        member, 1 if it was stopped and 0 if it goes on
+    kNotStarted,
+    kMisbehaviour,
+    kMotion,
+    // Messages in both directions:
+    //   kMemberMessage member, and from the agent a port of its host that is free now; text
+    //   kAlive         a sign of life, in an elastic job
+    kMemberMessage,
+    kAlive,
+  };
+
+  Kind kind = Kind::kGo;
+  std::vector<int64_t> numbers;
+  std::vector<std::string> texts;
+
+  // 0 and "" if the message has fewer of them.
+  int64_t number(size_t index) const { return index < numbers.size() ? numbers[index] : 0; }
+  const std::string& text(size_t index) const;
+
+  bool operator==(const AgentMessage&) const = default;
+};
+
+// The agent's first line. Lines that a host prints before it, for example at login, are not the agent's.
+inline constexpr absl::string_view kAgentGreeting = "\nronda-agent\n";
+
+std::string Encode(const AgentMessage& message);
+
+// Puts messages together from the bytes of a stream. Thread-compatible.
+class AgentMessageReader {
+ public:
+  // kAgentsOutput: the messages begin after kAgentGreeting.
+  enum class Stream { kMessages, kAgentsOutput };
+
+  explicit AgentMessageReader(Stream stream) : greeted_(stream == Stream::kMessages) {}
+
+  // Takes the next bytes, and emits the messages that they complete.
+  // Errors: INVALID_ARGUMENT for bytes that Encode does not make. After it nothing more can be read.
+  absl::Status Feed(absl::string_view bytes, absl::FunctionRef<void(AgentMessage)> emit);
+
+  // The bytes before the greeting, until the greeting comes.
+  absl::string_view preface() const { return greeted_ ? absl::string_view() : absl::string_view(bytes_); }
+
+ private:
+  bool SkipPreface();
+
+  std::string bytes_;
+  bool greeted_;
+};
+
+// Receives the events of an elastic job's members on an agent's host.
+class AgentListener : public MemberListener {
+ public:
+  // No program listens on that port of the host now. Called before each OnMessage.
+  virtual void OnFreePort(int port) = 0;
+  // The process of the member could not be started; `why` continues "member 3 ".
+  virtual void OnNotStarted(int member, int exit_code, absl::string_view why) = 0;
+  // The connection to the agent has ended. The ends of its members are reported after this call.
+  virtual void OnGone(absl::string_view why) = 0;
+};
+
+// The ranks of one host, and the process through which the launcher reaches them: usually ssh, which leads to an agent
+// that starts the ranks there (RunAgent). In an elastic job the ranks are members that come and go, and the job goes on
+// if the agent is lost.
+//
+// Thread-compatible.
+class AgentPart final : public JobPart {
+ public:
+  // The first message of an agent.
+  struct Hello {
+    std::string address;  // of its host, numeric; empty: none
+    int free_port = 0;
+    int store_port = 0;  // different from free_port
+  };
+  using OnHello = std::function<void(const Hello& hello)>;
+
+  struct Options {
+    ChildProcess::Options process;  // with Input::kPipe
+    std::string host;
+    std::string directory;             // the ranks' working directory, if it exists there
+    std::vector<std::string> command;  // of the ranks
+    LaunchOptions::Binding binding = LaunchOptions::Binding::kNone;
+    AgentListener* members = nullptr;  // of an elastic job, which outlives this; nullptr: the job keeps its ranks
+  };
+
+  // `on_hello` is called once, when the agent has sent its hello.
+  AgentPart(Options options, std::vector<RankId> ranks, OnHello on_hello);
+
+  // Orders the agent to start the ranks. `common` are the variables of all ranks; `of_ranks` are each rank's own, in
+  // the order of the ranks. REQUIRES: the agent has sent its hello.
+  void StartRanks(const std::vector<std::string>& common, const std::vector<std::vector<std::string>>& of_ranks);
+
+  // Orders the agent to look after the members of an elastic job. `common` are the members' variables. The agent sends
+  // a sign of life every `period`. If it receives nothing for `timeout`, it ends together with its members.
+  // REQUIRES: the agent has sent its hello.
+  struct SignsOfLife {
+    absl::Duration period = absl::Seconds(1);
+    absl::Duration timeout = absl::Seconds(60);
+  };
+  void StartMembers(const std::vector<std::string>& common, const std::string& job_id, const SignsOfLife& signs);
+
+  // For members. Messages to the agent are held back until it has sent its hello.
+  void StartMember(int member, int slot, int slots);
+  void SendToMember(int member, absl::string_view text);
+  void SignalMember(int member, int signo);
+  void SendSignOfLife() { SendOnceGreeted({.kind = AgentMessage::Kind::kAlive, .numbers = {}, .texts = {}}); }
+
+  // Treats the agent and its members as lost.
+  void Abandon(absl::string_view why);
+
+  bool is_greeted() const { return greeted_; }
+  // Grows with every byte from the agent.
+  uint64_t bytes_heard() const { return bytes_heard_; }
+
+  bool carries_job() const override { return members_ == nullptr || !ranks_.empty(); }
+
+  bool mixes_streams() const override { return true; }
+
+  // The ranks that have not ended.
+  std::vector<RankId> RunningRanks() const override { return running() ? ranks_ : std::vector<RankId>(); }
+
+  // The ranks that the agent has not reported as running.
+  std::vector<AwaitedRank> AwaitedRanks() const override;
+
+ private:
+  void OnStart() override {}
+  void OnBytes(Stream stream, absl::string_view bytes) override;
+  void OnBytesEnd(Stream stream) override;
+  void OnEnd(const ChildProcess::End& end) override;
+  void Pass(int signo) override;
+  void SetMotion(int signo) override;
+
+  void Send(const AgentMessage& message) { input()->Append(Encode(message)); }
+  void SendOnceGreeted(const AgentMessage& message);
+  void SendJob(const std::vector<std::string>& common);
+  void Receive(const AgentMessage& message);
+  void ReceiveMemberMessage(const AgentMessage& message);
+  void ReceiveHello(const AgentMessage& message);
+  void ReceiveRankEnd(const AgentMessage& message);
+  void ReceiveLine(absl::string_view line);
+  void ReceiveRankStart(RankId rank, pid_t pid);
+  bool IsOurs(RankId rank) const;
+  void LoseRanks(const std::string& why);
+
+  // The agent breaks the protocol or is of another version, so the job cannot go on.
+  void GiveUp(absl::string_view why);
+
+  const std::string host_;
+  const std::string directory_;
+  const std::vector<std::string> command_;
+  const LaunchOptions::Binding binding_;
+  std::vector<RankId> ranks_;    // that have not ended
+  std::vector<RankId> started_;  // that have begun
+  const OnHello on_hello_;
+  AgentListener* const members_;
+  AgentMessageReader messages_{AgentMessageReader::Stream::kAgentsOutput};
+  LineSplitter errors_;
+  std::string last_line_;  // on stderr
+  std::string held_;       // messages for the agent until its hello
+  std::string abandoned_;  // the reason; empty: it is not abandoned
+  uint64_t bytes_heard_ = 0;
+  bool greeted_ = false;
+  bool given_up_ = false;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_SUPERVISE_AGENT_H_

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "programs/rondarun/supervise/child_process.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "programs/rondarun/supervise/command_error.h"
+#include "programs/rondarun/supervise/descriptors.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+struct Pipe {
+  UniqueFd read_end;
+  UniqueFd write_end;
+};
+
+absl::StatusOr<Pipe> MakePipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot create a pipe");
+  return Pipe{.read_end = UniqueFd(ends[0]), .write_end = UniqueFd(ends[1])};
+}
+
+// The call that failed, and its errno. The name is a literal, which has the same address in parent and child.
+struct StartFailure {
+  const char* call = nullptr;  // nullptr: none
+  int error = 0;
+};
+
+// All data that the child needs between fork and exec, where it must not allocate.
+struct ChildSetup {
+  pid_t launcher;
+  char* const* argv;
+  char* const* environment;
+  std::array<int, 3> streams;  // become descriptors 0, 1 and 2
+  int error_pipe;              // carries the StartFailure
+  const std::vector<int>& inherited_fds;
+  ChildProcess::AtLauncherDeath at_launcher_death;
+  const cpu_set_t* cpus;  // nullptr: the launcher's
+  ChildProcess::Context context;
+};
+
+// Arranges with the kernel and the guard how this process ends when the launcher dies. Returns the call that failed, or
+// nullptr.
+const char* BindToLauncher(const ChildSetup& setup) {
+  const bool kill = setup.at_launcher_death == ChildProcess::AtLauncherDeath::kKill;
+  if (prctl(PR_SET_PDEATHSIG, kill ? SIGKILL : SIGTERM) != 0) return "prctl(PR_SET_PDEATHSIG)";
+  if (getppid() != setup.launcher) _exit(1);  // the launcher died before the prctl call
+  if (setpgid(0, 0) != 0) return "setpgid";
+  setup.context.guard->Watch(getpid(), kill ? Guard::Grace::kNone : Guard::Grace::kSome);
+  return nullptr;
+}
+
+constexpr char kExec[] = "execvpe";
+
+// Returns only if a call fails: the name of the call, with errno set. Async-signal-safe except for execvpe, which is so
+// in practice.
+const char* BecomeCommand(const ChildSetup& setup) {
+  if (const char* const failed = BindToLauncher(setup)) return failed;
+  for (int fd = 0; fd < 3; ++fd) {
+    const int source = setup.streams[static_cast<size_t>(fd)];
+    if (source != fd && dup2(source, fd) < 0) return "dup2";
+  }
+  // The kernel stops a process that reads from the terminal without being in its foreground group. The launcher may
+  // have been started with this signal ignored.
+  if (isatty(STDIN_FILENO) == 1) signal(SIGTTIN, SIG_DFL);
+  if (setup.cpus != nullptr && sched_setaffinity(0, sizeof(*setup.cpus), setup.cpus) != 0) return "sched_setaffinity";
+  setrlimit(RLIMIT_NOFILE, &setup.context.file_limit);
+  CloseAllOnExec();  // the launcher's own descriptors have CLOEXEC anyway; these are others that it inherited
+  for (const int fd : setup.inherited_fds) {
+    if (fcntl(fd, F_SETFD, 0) != 0) return "fcntl";
+  }
+  setup.context.signals->RestoreInChild();
+  execvpe(setup.argv[0], setup.argv, setup.environment);
+  return kExec;
+}
+
+[[noreturn]] void RunChild(const ChildSetup& setup) {
+  StartFailure failure;
+  failure.call = BecomeCommand(setup);
+  failure.error = errno;
+  [[maybe_unused]] const ssize_t count = write(setup.error_pipe, &failure, sizeof(failure));
+  _exit(127);
+}
+
+// The child's report. It is empty if the pipe ends because the command runs.
+StartFailure ReadChildFailure(int pipe) {
+  StartFailure failure;
+  ssize_t count = 0;
+  do {
+    count = read(pipe, &failure, sizeof(failure));
+  } while (count < 0 && errno == EINTR);
+  return count == sizeof(failure) ? failure : StartFailure();
+}
+
+// A direct system call, because glibc 2.36 declares pidfd_open without C linkage.
+int OpenPidfd(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+
+absl::Status StartError(const ChildProcess::Options& options, const StartFailure& failure) {
+  if (failure.call == kExec) return CommandError({options.command, options.words_before}, failure.error);
+  // Profiles of containers refuse calls that older programs do not make.
+  return absl::ErrnoToStatus(
+      failure.error, absl::StrCat("cannot start ", options.command.front(), ": the system refuses ", failure.call));
+}
+
+std::vector<char*> PointersTo(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  // exec takes char* for historical reasons, and changes nothing.
+  for (const std::string& string : strings) pointers.push_back(const_cast<char*>(string.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+absl::StatusOr<Pipe> OpenInput(ChildProcess::Input input) {
+  using Input = ChildProcess::Input;
+  if (input == Input::kTerminal || (input == Input::kNoTerminal && isatty(STDIN_FILENO) != 1)) return Pipe();
+  if (input == Input::kPipe) return MakePipe();
+  Pipe null;
+  null.read_end.Reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!null.read_end.valid()) return absl::ErrnoToStatus(errno, "cannot open /dev/null");
+  return null;
+}
+
+// Replaces the mark of an outer launcher.
+std::vector<std::string> WithMark(std::vector<std::string> environment, const std::string& mark) {
+  std::erase_if(environment, [](const std::string& each) { return absl::StartsWith(each, Guard::kVariable); });
+  environment.push_back(absl::StrCat(Guard::kVariable, mark));
+  return environment;
+}
+
+cpu_set_t MakeCpuSet(const std::vector<int>& cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) CPU_SET(static_cast<size_t>(cpu), &set);
+  return set;
+}
+
+}  // namespace
+
+absl::StatusOr<ChildProcess> ChildProcess::Start(const Options& options, const Context& context) {
+  RONDA_RETURN_IF_ERROR(CheckScript({options.command, options.words_before}));
+  RONDA_ASSIGN_OR_RETURN(Pipe input, OpenInput(options.input));
+  RONDA_ASSIGN_OR_RETURN(Pipe out, MakePipe());
+  RONDA_ASSIGN_OR_RETURN(Pipe err, MakePipe());
+  RONDA_ASSIGN_OR_RETURN(Pipe failure, MakePipe());
+  const std::vector<char*> argv = PointersTo(options.command);
+  const std::string mark = context.guard->NewMark();
+  const std::vector<std::string> variables = WithMark(options.environment, mark);
+  const std::vector<char*> environment = PointersTo(variables);
+  const cpu_set_t cpus = MakeCpuSet(options.cpus);
+  const ChildSetup setup{.launcher = getpid(),
+                         .argv = argv.data(),
+                         .environment = environment.data(),
+                         .streams = {input.read_end.valid() ? input.read_end.get() : STDIN_FILENO, out.write_end.get(),
+                                     err.write_end.get()},
+                         .error_pipe = failure.write_end.get(),
+                         .inherited_fds = options.inherited_fds,
+                         .at_launcher_death = options.at_launcher_death,
+                         .cpus = options.cpus.empty() ? nullptr : &cpus,
+                         .context = context};
+  ChildProcess process;
+  process.mark_ = mark;
+  process.pid_ = fork();
+  if (process.pid_ < 0) return absl::ErrnoToStatus(errno, "cannot start a process");
+  if (process.pid_ == 0) RunChild(setup);
+
+  failure.write_end.Reset();
+  RONDA_RETURN_IF_ERROR(process.AwaitStart(failure.read_end.get(), options, *context.guard));
+  process.input_ = std::move(input.write_end);
+  process.outputs_ = {std::move(out.read_end), std::move(err.read_end)};
+  for (const UniqueFd& output : process.outputs_) fcntl(output.get(), F_SETFL, O_NONBLOCK);
+  return process;
+}
+
+absl::Status ChildProcess::AwaitStart(int failure_pipe, const Options& options, const Guard& guard) {
+  StartFailure failure = ReadChildFailure(failure_pipe);
+  if (failure.call == nullptr) {
+    pidfd_.Reset(OpenPidfd(pid_));
+    if (pidfd_.valid()) return absl::OkStatus();
+    failure = {.call = "pidfd_open", .error = errno};
+  }
+  SignalGroup(SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  guard.Release(pid_);
+  return StartError(options, failure);
+}
+
+void ChildProcess::SignalGroup(int signo) const {
+  // A process that has moved to another group still belongs to the job.
+  if (kill(-pid_, signo) != 0) kill(pid_, signo);
+}
+
+void ChildProcess::SignalAlone(int signo) const { kill(pid_, signo); }
+
+ChildProcess::End ChildProcess::Collect(const Guard& guard) {
+  // Look first, then kill, then collect: before it is collected, no other process can get its group's number.
+  siginfo_t info = {};
+  waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOWAIT);
+  kill(-pid_, SIGKILL);
+  guard.Release(pid_);
+  waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED);
+  pidfd_.Reset();
+  if (info.si_code == CLD_EXITED) return {.exit_code = info.si_status, .signal = 0};
+  return {.exit_code = 0, .signal = info.si_status};
+}
+
+}  // namespace ronda

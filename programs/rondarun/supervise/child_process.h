@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_CHILD_PROCESS_H_
+#define RONDA_PROGRAMS_RONDARUN_SUPERVISE_CHILD_PROCESS_H_
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "programs/options/launch_options.h"
+#include "programs/rondarun/supervise/guard.h"
+#include "programs/rondarun/supervise/poll_set.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ronda {
+
+// A process that the launcher has started (a rank, or a helper such as mpirun that starts ranks), and the pipes to it.
+//
+// The process leads its own process group, which holds all processes that it starts. When the process ends, the rest of
+// the group is killed. The process has only the descriptors 0, 1 and 2, and those that its options name.
+//
+// Thread-compatible. The destructor does not end the process: its owner sends signals and collects it.
+class ChildProcess {
+ public:
+  // kTerminal: the launcher's. If that is a terminal, a process that reads it is stopped until the terminal is lent to
+  // its group (Terminal).
+  // kNoTerminal: the launcher's, or none if that is a terminal.
+  enum class Input { kTerminal, kNoTerminal, kNone, kPipe };
+
+  // How the process ends if the launcher is killed.
+  enum class AtLauncherDeath {
+    kKill,       // at once, together with its group
+    kTerminate,  // by SIGTERM and some time later: it must end other processes, perhaps on other hosts
+  };
+
+  struct Options {
+    std::vector<std::string> command;           // looked up in PATH unless it contains a slash
+    std::vector<std::string> environment;       // "NAME=value"
+    std::string words_before = "rondarun ...";  // the command, on the user's command line; for remedies
+    Input input = Input::kNone;
+    AtLauncherDeath at_launcher_death = AtLauncherDeath::kKill;
+    std::vector<int> inherited_fds;  // the launcher's descriptors that the process gets too, with the same numbers
+    std::vector<int> cpus;           // that it may use, by their numbers in the system; empty: the launcher's
+  };
+
+  // How the process ended.
+  struct End {
+    int exit_code = 0;  // 0 if it was killed by a signal
+    int signal = 0;     // 0 if it exited
+  };
+
+  // The surroundings with which all processes are started. The pointees must outlive the start.
+  struct Context {
+    rlimit file_limit = {};  // of open descriptors
+    const SignalInbox* signals = nullptr;
+    const Guard* guard = nullptr;
+  };
+
+  // Starts the command, and returns once it runs.
+  // Errors: NOT_FOUND or PERMISSION_DENIED, naming the command; the system's for all else.
+  static absl::StatusOr<ChildProcess> Start(const Options& options, const Context& context);
+
+  pid_t pid() const { return pid_; }
+
+  // The value of RONDA_LAUNCH for this process and those that it starts (Guard).
+  const std::string& mark() const { return mark_; }
+
+  // Can be read from once the process has ended.
+  int pidfd() const { return pidfd_.get(); }
+
+  // The process' output. Reading never blocks; -1 after CloseOutput.
+  int output(Stream stream) const { return outputs_[static_cast<size_t>(stream)].get(); }
+  void CloseOutput(Stream stream) { outputs_[static_cast<size_t>(stream)].Reset(); }
+
+  // The process' standard input. Writing never blocks; -1 unless it is Input::kPipe, and after CloseInput.
+  int input() const { return input_.get(); }
+  void CloseInput() { input_.Reset(); }
+
+  // Sends `signo` to the process and everything in its group, or to the process alone.
+  // REQUIRES: the process is not collected.
+  void SignalGroup(int signo) const;
+  void SignalAlone(int signo) const;
+
+  // Kills the rest of the group, and frees the process' entry in the system.
+  // REQUIRES: the process has ended and is not collected.
+  End Collect(const Guard& guard);
+
+ private:
+  ChildProcess() = default;
+
+  // Returns once the command runs. After an error nothing of the process is left.
+  absl::Status AwaitStart(int failure_pipe, const Options& options, const Guard& guard);
+
+  std::string mark_;
+  pid_t pid_ = -1;
+  UniqueFd pidfd_;
+  UniqueFd input_;
+  std::array<UniqueFd, kStreamCount> outputs_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_SUPERVISE_CHILD_PROCESS_H_

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_DESCRIPTORS_H_
+#define RONDA_PROGRAMS_RONDARUN_SUPERVISE_DESCRIPTORS_H_
+
+namespace ronda {
+
+// Both functions use close_range(). If it is refused or missing (containers with older profiles, Linux before 5.11),
+// they handle the descriptors that /proc lists one by one. Both are for a process between fork() and exec(): they
+// allocate nothing.
+
+// Marks all descriptors from 3 on, so that exec closes them.
+void CloseAllOnExec();
+
+// Closes all descriptors from 3 on except `kept`.
+void CloseAllBut(int kept);
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_SUPERVISE_DESCRIPTORS_H_

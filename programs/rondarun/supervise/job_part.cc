@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "programs/rondarun/supervise/job_part.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+constexpr Stream kStreams[] = {Stream::kStdout, Stream::kStderr};
+
+// The most bytes of one read, so that no process keeps the others waiting.
+constexpr size_t kReadSize = size_t{64} << 10;
+
+ChildProcess::Options WithErrorFile(const ErrorFile& file, ChildProcess::Options options) {
+  if (file.fd() >= 0) options.inherited_fds.push_back(file.fd());
+  return options;
+}
+
+}  // namespace
+
+absl::Status JobPart::Start(const ChildProcess::Context& context, JobListener* listener) {
+  listener_ = listener;
+  RONDA_ASSIGN_OR_RETURN(process_, ChildProcess::Start(options_, context));
+  if (process_->input() >= 0) input_.emplace(process_->input());
+  OnStart();
+  return absl::OkStatus();
+}
+
+size_t JobPart::Read(Stream stream, size_t at_most) {
+  std::array<char, kReadSize> buffer;
+  const ssize_t count = read(process_->output(stream), buffer.data(), std::min(at_most, buffer.size()));
+  if (count == 0) CloseOutput(stream);
+  if (count <= 0) return 0;
+  OnBytes(stream, absl::string_view(buffer.data(), static_cast<size_t>(count)));
+  return static_cast<size_t>(count);
+}
+
+void JobPart::Drain(Stream stream) {
+  const int fd = process_->output(stream);
+  int available = 0;
+  if (fd < 0 || ioctl(fd, FIONREAD, &available) != 0) return;
+  // Does not wait for the end of the pipe, because a process that has left the group may hold it open for ever.
+  size_t left = static_cast<size_t>(available);
+  while (left > 0) {
+    const size_t count = Read(stream, left);
+    if (count == 0) return;
+    left -= count;
+  }
+}
+
+void JobPart::CloseOutput(Stream stream) {
+  process_->CloseOutput(stream);
+  OnBytesEnd(stream);
+}
+
+void JobPart::Collect(const Guard& guard) {
+  const ChildProcess::End end = process_->Collect(guard);
+  collected_ = true;
+  for (const Stream stream : kStreams) {
+    Drain(stream);
+    if (process_->output(stream) >= 0) CloseOutput(stream);
+  }
+  input_.reset();
+  process_->CloseInput();
+  OnEnd(end);
+}
+
+void JobPart::Signal(int signo) {
+  cause_ = RankEnd::Cause::kLauncher;
+  Pass(signo);
+}
+
+RankPart::RankPart(RankId rank, std::string host, ChildProcess::Options options)
+    : RankPart(rank, std::move(host), ErrorFile(), std::move(options)) {}
+
+RankPart::RankPart(RankId rank, std::string host, ErrorFile error_file, ChildProcess::Options options)
+    : JobPart(WithErrorFile(error_file, std::move(options))),
+      rank_(rank),
+      host_(std::move(host)),
+      error_file_(std::move(error_file)) {}
+
+std::vector<RankId> RankPart::RunningRanks() const {
+  return running() ? std::vector<RankId>{rank_} : std::vector<RankId>();
+}
+
+void RankPart::OnStart() { listener().OnRankStart(rank_, process().pid(), host_); }
+
+void RankPart::OnBytes(Stream stream, absl::string_view bytes) { listener().OnOutput(rank_, stream, bytes); }
+
+void RankPart::OnBytesEnd(Stream stream) { listener().OnOutputEnd(rank_, stream); }
+
+void RankPart::OnEnd(const ChildProcess::End& end) {
+  listener().OnRankEnd({.rank = rank_,
+                        .pid = process().pid(),
+                        .host = host_,
+                        .exit_code = end.exit_code,
+                        .signal = end.signal,
+                        .cause = cause(),
+                        .last_error = error_file_.Read()});
+}
+
+void RankPart::Pass(int signo) { process().SignalGroup(signo); }
+
+CompanionPart::CompanionPart(std::string name, ChildProcess::Options options)
+    : JobPart(std::move(options)), name_(std::move(name)) {}
+
+void CompanionPart::OnBytes(Stream stream, absl::string_view bytes) {
+  lines_[static_cast<size_t>(stream)].Feed(bytes, [this](absl::string_view line) { Say(line); });
+}
+
+void CompanionPart::OnBytesEnd(Stream stream) {
+  lines_[static_cast<size_t>(stream)].Finish([this](absl::string_view line) { Say(line); });
+}
+
+// The program itself puts its name in front of its errors.
+void CompanionPart::Say(absl::string_view line) {
+  absl::ConsumePrefix(&line, absl::StrCat(name_, ": "));
+  listener().Say(absl::StrCat(name_, ": ", line));
+}
+
+void CompanionPart::OnEnd(const ChildProcess::End&) {
+  if (cause() == RankEnd::Cause::kItself) listener().Say(absl::StrCat(name_, " has ended; the job goes on without it"));
+}
+
+// The companion lives as long as the ranks, which may take long to end. So it gets only the job's last signal, SIGKILL.
+void CompanionPart::Pass(int signo) {
+  if (signo == SIGKILL) process().SignalGroup(signo);
+}
+
+}  // namespace ronda

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_JOB_PART_H_
+#define RONDA_PROGRAMS_RONDARUN_SUPERVISE_JOB_PART_H_
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "programs/options/launch_options.h"
+#include "programs/rondarun/output/console.h"
+#include "programs/rondarun/output/output_sinks.h"
+#include "programs/rondarun/supervise/child_process.h"
+#include "programs/rondarun/supervise/error_file.h"
+#include "programs/rondarun/supervise/verdict.h"
+#include "runtime/base/types.h"
+
+namespace ronda {
+
+// Receives the events of a job, from its processes and from their supervisor.
+class JobListener {
+ public:
+  virtual ~JobListener() = default;
+
+  virtual void OnRankStart(RankId rank, pid_t pid, const std::string& host) = 0;
+
+  // The next bytes that `rank` printed to `stream`, and the end of that stream.
+  virtual void OnOutput(RankId rank, Stream stream, absl::string_view bytes) = 0;
+  virtual void OnOutputEnd(RankId rank, Stream stream) = 0;
+
+  // `end.round` is not set. `end.last_error` is set only if the rank itself has left it (ErrorFile).
+  virtual void OnRankEnd(RankEnd end) = 0;
+
+  // A line of a program that starts ranks (mpirun, ssh), not of a rank.
+  virtual void OnHelperLine(absl::string_view helper, absl::string_view line) = 0;
+
+  // The job cannot go on, and no rank is the cause. `what` describes the event, and the launcher exits with
+  // `exit_code`.
+  virtual void OnJobFailure(absl::string_view what, int exit_code) = 0;
+
+  // `rank` reads from the terminal, or may do so. So its unfinished line may be a question.
+  virtual void OnInputAwaited(RankId) {}
+
+  // The rank's last line on stderr, if it is known here.
+  virtual std::string LastErrorOf(RankId) const { return ""; }
+
+  // The number of bytes of the ranks' `stream` that still wait to be written. While there are many, the processes'
+  // output is not read.
+  virtual size_t Pending(Stream stream) const = 0;
+
+  // Texts for the user: always shown, or only with --verbose.
+  virtual void Say(absl::string_view text) = 0;
+  virtual void Explain(absl::string_view text) = 0;
+};
+
+// A process that the launcher starts, and its knowledge of the ranks that this process is or represents.
+//
+// Subclasses interpret its output: that of a rank, of mpirun with the output of all ranks in it, or of an agent on
+// another host. Thread-compatible; belongs to a Supervisor, which polls its descriptors.
+class JobPart {
+ public:
+  explicit JobPart(ChildProcess::Options options) : options_(std::move(options)) {}
+  virtual ~JobPart() = default;
+  JobPart(const JobPart&) = delete;
+  JobPart& operator=(const JobPart&) = delete;
+
+  // Starts the process. `listener` receives all events from now on; it must outlive this object.
+  // Errors: as ChildProcess::Start.
+  absl::Status Start(const ChildProcess::Context& context, JobListener* listener);
+
+  bool running() const { return process_.has_value() && !collected_; }
+
+  // REQUIRES: the process was started.
+  const ChildProcess& process() const { return *process_; }
+
+  // The queue for the process' input; nullptr if the launcher never writes there.
+  OutputQueue* input() { return input_.has_value() ? &*input_ : nullptr; }
+
+  // Reads once from the process' output. Returns the number of bytes; 0 if none are available.
+  size_t Read(Stream stream, size_t at_most);
+
+  // Handles the end of the process: reads the rest of its output, and reports the end to the listener.
+  void Collect(const Guard& guard);
+
+  // Sends `signo`, which asks the ranks to end.
+  // REQUIRES: running().
+  void Signal(int signo);
+
+  // Makes the ranks stop (SIGTSTP) or go on (SIGCONT). REQUIRES: running().
+  virtual void SetMotion(int signo) { Pass(signo); }
+
+  // Whether the terminal may be lent to the process' group.
+  bool may_read_terminal() const { return options_.input == ChildProcess::Input::kTerminal; }
+
+  // Whether each of the process' two streams can carry both streams of a rank.
+  virtual bool mixes_streams() const { return false; }
+
+  // Whether the job runs as long as this process does. Other parts are killed at the end of the job.
+  virtual bool carries_job() const { return true; }
+
+  // The ranks that run, as far as is known.
+  virtual std::vector<RankId> RunningRanks() const = 0;
+
+  // The ranks that are not known to have started.
+  virtual std::vector<AwaitedRank> AwaitedRanks() const = 0;
+
+ protected:
+  JobListener& listener() { return *listener_; }
+  RankEnd::Cause cause() const { return cause_; }
+
+ private:
+  virtual void OnStart() = 0;
+  virtual void OnBytes(Stream stream, absl::string_view bytes) = 0;
+  virtual void OnBytesEnd(Stream stream) = 0;
+  virtual void OnEnd(const ChildProcess::End& end) = 0;
+  virtual void Pass(int signo) = 0;
+
+  // Reads the process' output that is there now, and no more.
+  void Drain(Stream stream);
+  void CloseOutput(Stream stream);
+
+  const ChildProcess::Options options_;
+  JobListener* listener_ = nullptr;
+  std::optional<ChildProcess> process_;
+  std::optional<OutputQueue> input_;
+  RankEnd::Cause cause_ = RankEnd::Cause::kItself;  // the cause of its end, if it ended now
+  bool collected_ = false;
+};
+
+// A rank on this host.
+class RankPart final : public JobPart {
+ public:
+  RankPart(RankId rank, std::string host, ChildProcess::Options options);
+
+  std::vector<RankId> RunningRanks() const override;
+
+  // None: the rank starts together with this part.
+  std::vector<AwaitedRank> AwaitedRanks() const override { return {}; }
+
+ private:
+  void OnStart() override;
+  void OnBytes(Stream stream, absl::string_view bytes) override;
+  void OnBytesEnd(Stream stream) override;
+  void OnEnd(const ChildProcess::End& end) override;
+  void Pass(int signo) override;
+
+  // Makes the process inherit the file.
+  RankPart(RankId rank, std::string host, ErrorFile error_file, ChildProcess::Options options);
+
+  const RankId rank_;
+  const std::string host_;
+  const ErrorFile error_file_;
+};
+
+// A program next to the job, on this host: ronda-monitor. If it fails, the job goes on.
+class CompanionPart final : public JobPart {
+ public:
+  // `name` is the program's name; it precedes the program's lines.
+  CompanionPart(std::string name, ChildProcess::Options options);
+
+  bool carries_job() const override { return false; }
+  std::vector<RankId> RunningRanks() const override { return {}; }
+  std::vector<AwaitedRank> AwaitedRanks() const override { return {}; }
+
+ private:
+  void OnStart() override {}
+  void OnBytes(Stream stream, absl::string_view bytes) override;
+  void OnBytesEnd(Stream stream) override;
+  void OnEnd(const ChildProcess::End& end) override;
+  void Pass(int signo) override;
+  void Say(absl::string_view line);
+
+  const std::string name_;
+  std::array<LineSplitter, kStreamCount> lines_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_SUPERVISE_JOB_PART_H_

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// mpirun as a part of a job. Its output is separated into the ranks' output, the marks of the ranks' starts, and its
+// own lines.
+#ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_MPIRUN_PART_H_
+#define RONDA_PROGRAMS_RONDARUN_SUPERVISE_MPIRUN_PART_H_
+
+#include <sys/types.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
+#include "programs/rondarun/output/console.h"
+#include "programs/rondarun/supervise/job_part.h"
+#include "programs/rondarun/supervise/verdict.h"
+#include "runtime/base/types.h"
+
+namespace ronda {
+
+// Separates mpirun's output: pieces of the ranks' output, each after a mark "[1,RANK]<stdout>:", and mpirun's own text.
+//
+// mpirun marks every piece that it gets from a rank, and every line in it. A piece need not end with a line. So a mark
+// may stand within a line, and the text after it continues that rank's output. After the end of a line, text without a
+// mark is mpirun's own. Open MPI prints such marks with --tag-output, Hydra with -prepend-pattern kHydraPattern. If a
+// rank itself prints such a mark, the text is attributed wrongly.
+//
+// Thread-compatible.
+class TaggedOutput {
+ public:
+  static constexpr absl::string_view kHydraPattern = "[1,%r]<stdout>:";
+
+  // Receives the next bytes of a rank, or of mpirun itself (nullopt). They are valid only during the call.
+  using Emit = absl::FunctionRef<void(std::optional<RankId> rank, absl::string_view bytes)>;
+
+  // A number from `rank_count` on is no rank, so it makes no mark.
+  explicit TaggedOutput(int rank_count) : rank_count_(rank_count) {}
+
+  // Takes the next bytes that mpirun has printed.
+  void Feed(absl::string_view bytes, Emit emit);
+
+  // The output has ended: the beginning of a mark is text.
+  void Finish(Emit emit);
+
+ private:
+  void EmitText(absl::string_view text, Emit emit);
+
+  const int rank_count_;
+  std::string held_;              // the beginning of a possible mark
+  std::optional<RankId> source_;  // of the next text
+};
+
+// `command` within a shell that prints a mark with its process id on stderr, and then becomes the command. So the start
+// of any program can be seen, even if it prints nothing. Between these two steps the shell runs `preparation`, which is
+// empty or ends with a separator.
+std::vector<std::string> WithStartMark(const std::vector<std::string>& command, absl::string_view preparation = "");
+
+// Removes the mark from one stream of a rank. If the mark is there, it is the first line.
+//
+// Thread-compatible.
+class StartMarkReader {
+ public:
+  using Emit = absl::FunctionRef<void(absl::string_view bytes)>;
+
+  // Takes the next bytes, and emits the rank's own bytes.
+  void Feed(absl::string_view bytes, Emit emit);
+
+  // The stream has ended: the beginning of a mark is the rank's own text.
+  void Finish(Emit emit);
+
+  // The pid in the mark, once it has been read.
+  std::optional<pid_t> pid() const { return pid_; }
+
+ private:
+  std::string held_;  // the beginning of a possible mark
+  std::optional<pid_t> pid_;
+  enum class State { kFirstLine, kRest } state_ = State::kFirstLine;
+};
+
+// Finds in mpirun's own lines which rank failed, and how. It understands Open MPI 4 and Hydra (MPICH), which report
+// only the first failure.
+//
+// Thread-compatible.
+class MpirunReport {
+ public:
+  // Takes the next line that mpirun has printed, on either stream.
+  void Add(absl::string_view line);
+
+  // The first failure; nullopt if mpirun has reported none. Its rank is -1, its pid 0 and its host empty until mpirun
+  // has reported them.
+  std::optional<RankEnd> failure() const;
+
+ private:
+  // "mpirun noticed that process rank 1 with PID 71 on node b exited on signal 9 (Killed)."
+  void ReadNotice(absl::string_view line);
+  // "Process name: [[14672,1],1]", and in a later line "Exit code:    3"
+  void ReadProcessName(absl::string_view line);
+  // "=   PID 71 RUNNING AT b", then "=   EXIT CODE: 9", and "... EXIT STRING: Killed (signal 9)"
+  void ReadTermination(absl::string_view line);
+  // "[mpiexec@a] Exit codes: [a] 0,256 [b] 9"
+  void ReadExitCodes(absl::string_view line);
+
+  std::optional<RankEnd> found_;     // from the first of these forms that had a fact
+  std::optional<RankEnd> numbered_;  // the first rank among Hydra's exit codes that is not 0
+};
+
+// Finds in mpirun's own lines ssh's last line when ssh does not reach a host.
+//
+// Thread-compatible.
+class SshReport {
+ public:
+  // Takes the next line that mpirun has printed, on either stream.
+  void Add(absl::string_view line);
+
+  // The first such line; empty if none has come.
+  const std::string& words() const { return words_; }
+
+ private:
+  std::string previous_line_;
+  std::string words_;
+};
+
+// mpirun, with all ranks of the job behind it.
+//
+// mpirun itself ends the ranks, also on other hosts. Signals go to mpirun alone, because it needs the other processes
+// of its group for that. Thread-compatible.
+class MpirunPart final : public JobPart {
+ public:
+  // `hosts`: by rank. The ranks' command is a result of WithStartMark.
+  MpirunPart(ChildProcess::Options options, const std::vector<std::string>& hosts);
+
+  // All ranks, until mpirun ends.
+  std::vector<RankId> RunningRanks() const override;
+
+  // The ranks of which nothing has arrived, not even their mark (WithStartMark).
+  std::vector<AwaitedRank> AwaitedRanks() const override;
+
+ private:
+  void OnStart() override {}
+  void OnBytes(Stream stream, absl::string_view bytes) override;
+  void OnBytesEnd(Stream stream) override;
+  void OnEnd(const ChildProcess::End& end) override;
+  void Pass(int signo) override;
+
+  // The output of mpirun on one stream, with its own lines.
+  struct Source {
+    TaggedOutput output;
+    LineSplitter own_lines;
+  };
+
+  // The known facts of a rank.
+  struct Rank {
+    std::string host;
+    std::array<StartMarkReader, kStreamCount> marks;
+    enum class State { kAwaited, kStarted } state = State::kAwaited;
+    pid_t pid = 0;  // 0: not known
+  };
+
+  Source& source(Stream stream) { return sources_[static_cast<size_t>(stream)]; }
+  void Dispatch(Stream stream, std::optional<RankId> rank, absl::string_view bytes);
+  void ReceiveOutput(RankId rank, Stream stream, absl::string_view bytes);
+  void ReceiveLine(absl::string_view line);
+  // Whether ranks have not started because ssh does not reach their host, and the text about them.
+  bool IsUnreached() const;
+  std::string DescribeUnreached() const;
+
+  // Adds to `failure` the rank's host, and the pid from the rank's mark.
+  void Complete(RankEnd* failure) const;
+
+  std::vector<Rank> ranks_;
+  std::array<Source, kStreamCount> sources_;
+  MpirunReport report_;
+  SshReport ssh_;
+  std::string first_line_;  // of mpirun's own: other lines are often consequences of it
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_SUPERVISE_MPIRUN_PART_H_

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_OOM_KILLS_H_
+#define RONDA_PROGRAMS_RONDARUN_SUPERVISE_OOM_KILLS_H_
+
+#include <cstdint>
+#include <string>
+
+namespace ronda {
+
+// The number of processes that the kernel has killed for lack of memory.
+struct OomKills {
+  int64_t of_host = 0;   // on this host, in any container
+  int64_t of_group = 0;  // in this process' control group and those below it, which contain the ranks that it starts
+
+  OomKills operator-(const OomKills& before) const { return {of_host - before.of_host, of_group - before.of_group}; }
+  bool operator==(const OomKills&) const = default;
+};
+
+// The kills since the host's start, and since the group's creation; 0 where the kernel does not provide the count.
+// `root` is the folder that contains /proc and /sys.
+OomKills CountOomKills(const std::string& root = "");
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_SUPERVISE_OOM_KILLS_H_

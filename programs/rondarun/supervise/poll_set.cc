@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "programs/rondarun/supervise/poll_set.h"
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "absl/status/status.h"
+
+namespace ronda {
+namespace {
+
+bool IsIgnored(int signo) {
+  struct sigaction action = {};
+  return sigaction(signo, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+absl::StatusOr<SignalInbox> SignalInbox::Create(const std::vector<int>& signals) {
+  SignalInbox inbox;
+  // If the parent has set SIGCHLD to be ignored, the ranks' exit codes would be lost.
+  signal(SIGCHLD, SIG_DFL);
+  sigset_t awaited;
+  sigemptyset(&awaited);
+  for (const int signo : signals) {
+    if (!IsIgnored(signo)) sigaddset(&awaited, signo);
+  }
+  inbox.signals_ = awaited;
+  sigprocmask(SIG_BLOCK, &awaited, &inbox.original_mask_);
+
+  // If the reader of this process' output ends, write() returns an error instead.
+  struct sigaction ignore = {};
+  ignore.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &ignore, &inbox.original_sigpipe_);
+
+  inbox.fd_.Reset(signalfd(-1, &awaited, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!inbox.fd_.valid()) return absl::ErrnoToStatus(errno, "cannot receive signals");
+  return inbox;
+}
+
+std::optional<int> SignalInbox::Next() {
+  signalfd_siginfo info;
+  if (read(fd_.get(), &info, sizeof(info)) != sizeof(info)) return std::nullopt;
+  return static_cast<int>(info.ssi_signo);
+}
+
+void SignalInbox::RestoreInChild() const {
+  sigaction(SIGPIPE, &original_sigpipe_, nullptr);
+  sigprocmask(SIG_SETMASK, &original_mask_, nullptr);
+}
+
+}  // namespace ronda

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The events for which the supervisor's loop waits: descriptors, and signals through a descriptor.
+#ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_POLL_SET_H_
+#define RONDA_PROGRAMS_RONDARUN_SUPERVISE_POLL_SET_H_
+
+#include <poll.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ronda {
+
+// One wait for several descriptors, with an action for each. The loop makes a new set for every wait.
+//
+// Thread-compatible.
+class PollSet {
+ public:
+  // Makes Wait call `on_ready` when `fd` has one of `events` (POLLIN, POLLOUT) or is at its end.
+  void Add(int fd, int16_t events, std::function<void()> on_ready) {
+    requests_.push_back({.fd = fd, .events = events, .revents = 0});
+    actions_.push_back(std::move(on_ready));
+  }
+
+  // Waits until a descriptor is ready, but at most for `timeout`. Then runs the actions of all ready descriptors, in
+  // the order of the calls of Add.
+  void Wait(absl::Duration timeout) {
+    // Rounded up, because a wake-up before the time would only lead to another wait. Negative: waits for ever.
+    const int milliseconds =
+        timeout == absl::InfiniteDuration()
+            ? -1
+            : static_cast<int>(absl::ToInt64Milliseconds(
+                  absl::Ceil(std::clamp(timeout, absl::ZeroDuration(), absl::Hours(1)), absl::Milliseconds(1))));
+    if (poll(requests_.data(), requests_.size(), milliseconds) <= 0) return;
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      if (requests_[i].revents != 0) actions_[i]();
+    }
+  }
+
+ private:
+  std::vector<pollfd> requests_;
+  std::vector<std::function<void()>> actions_;
+};
+
+// Makes a descriptor deliver the signals that end a job (usually SIGINT, SIGTERM, SIGHUP). So they do not kill this
+// process.
+//
+// If the parent process has set a signal to be ignored, it stays ignored: SIGHUP under nohup, SIGINT with a script's
+// "&". Changes the signal mask of the process for good. Thread-compatible; for single-threaded processes.
+class SignalInbox {
+ public:
+  static absl::StatusOr<SignalInbox> Create(const std::vector<int>& signals);
+
+  // Readable when Next has a signal to return.
+  int fd() const { return fd_.get(); }
+
+  // Whether this inbox receives the signal.
+  bool Includes(int signo) const { return sigismember(&signals_, signo) == 1; }
+
+  // The next signal that has arrived, if any. Never blocks.
+  std::optional<int> Next();
+
+  // Gives a child the signal handling with which this process was started. Is called between fork and exec:
+  // async-signal-safe.
+  void RestoreInChild() const;
+
+ private:
+  SignalInbox() = default;
+
+  UniqueFd fd_;
+  sigset_t signals_ = {};
+  sigset_t original_mask_ = {};
+  struct sigaction original_sigpipe_ = {};
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_SUPERVISE_POLL_SET_H_

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_SUPERVISOR_H_
+#define RONDA_PROGRAMS_RONDARUN_SUPERVISE_SUPERVISOR_H_
+
+#include <sys/resource.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "programs/options/launch_options.h"
+#include "programs/rondarun/output/output_sinks.h"
+#include "programs/rondarun/supervise/guard.h"
+#include "programs/rondarun/supervise/job_part.h"
+#include "programs/rondarun/supervise/members.h"
+#include "programs/rondarun/supervise/poll_set.h"
+#include "programs/rondarun/supervise/shutdown_schedule.h"
+#include "programs/rondarun/supervise/terminal.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/types.h"
+
+namespace ronda {
+
+// Runs the processes of a job. It starts its parts, passes on their output and signals, and ends all parts when one
+// fails.
+//
+// One thread with one loop around poll(). ShutdownSchedule decides which signals are sent, and the JobListener decides
+// what the user sees. No process that it starts outlives it, however it ends (Guard).
+//
+// Thread-compatible; to be used once, by a single-threaded process whose descriptors 0, 1 and 2 are open.
+class Supervisor final : private JobListener {
+ public:
+  // After a rank's failure: kEndJob ends the others; with kGoOn the owner decides.
+  enum class OnFailure { kEndJob, kGoOn };
+  // The hosts of the ranks. An agent's ranks are on its own host, whatever that host is called.
+  enum class Ranks { kMayBeElsewhere, kAreHere };
+
+  struct Options {
+    std::string job_id;  // its leftovers in shared memory are removed; empty: unknown
+    ShutdownSchedule::Options shutdown;
+    OnFailure on_failure = OnFailure::kEndJob;
+    Ranks ranks = Ranks::kMayBeElsewhere;
+    absl::Duration start_timeout = absl::InfiniteDuration();  // the job ends if a rank has not started by then
+    rlimit file_limit = {};                                   // of open descriptors, for the parts
+  };
+
+  // Objects that it uses. Others own them, and they outlive it.
+  struct Surroundings {
+    JobListener* report = nullptr;
+    StandardOutput* output = nullptr;
+    SignalInbox* signals = nullptr;
+    const Clock* clock = nullptr;
+  };
+
+  // Errors: the system's, if the guard cannot be started.
+  static absl::StatusOr<std::unique_ptr<Supervisor>> Create(Options options, const Surroundings& surroundings);
+
+  // Removes the leftovers of the job in shared memory.
+  ~Supervisor() override;
+
+  // Makes Run call `on_ready` whenever `fd` is readable. Only one descriptor at a time.
+  void Watch(int fd, std::function<void()> on_ready);
+  void StopWatching() { watched_.reset(); }
+
+  // Makes Run call `on_time` when it begins, and then repeatedly: each call returns the time until the next one. Only
+  // one function at a time.
+  void Repeat(std::function<absl::Duration()> on_time);
+
+  // Adds members that come and go to the parts of Run. The signals of the surroundings must include SIGCHLD.
+  using MakeMembers = std::function<std::unique_ptr<SupervisedMembers>(MemberSupervision supervision)>;
+  void MakeElastic(const MakeMembers& make_members);
+
+  // Starts `parts`, and runs until those that carry the job have ended. Reports important events to the user.
+  void Run(std::vector<std::unique_ptr<JobPart>> parts);
+
+  // Sends `signo` to all parts, to end them.
+  void SignalParts(int signo);
+
+  // Carries out a signal that the launcher sent to an agent. SIGTSTP and SIGCONT make the parts stop and go on; all
+  // others make them end.
+  void Obey(int signo);
+
+  // Writes the pending output. If the reader does not read, a user's signal ends the wait for it.
+  void Flush();
+
+  // The signal to the launcher that ended the job, if any. SIGPIPE: the reader of its output is gone.
+  std::optional<int> ended_by() const { return ended_by_; }
+  // Whether some of the ranks' output could not be written.
+  bool has_lost_output() const { return has_lost_output_; }
+
+ private:
+  Supervisor(Options options, const Surroundings& surroundings, std::unique_ptr<Guard> guard);
+
+  void OnRankStart(RankId rank, pid_t pid, const std::string& host) override;
+  void OnOutput(RankId rank, Stream stream, absl::string_view bytes) override;
+  void OnOutputEnd(RankId rank, Stream stream) override;
+  void OnRankEnd(RankEnd end) override;
+  void OnHelperLine(absl::string_view helper, absl::string_view line) override;
+  void OnJobFailure(absl::string_view what, int exit_code) override;
+  size_t Pending(Stream stream) const override { return surroundings_.report->Pending(stream); }
+  void Say(absl::string_view text) override;
+  void Explain(absl::string_view text) override;
+
+  void StartParts();
+  absl::Status StartMember(std::unique_ptr<JobPart> part);
+  void EndElasticJob(int exit_code, const std::string& why);
+  ChildProcess::Context context() const;
+  void EndCompanions();
+
+  // One round of the loop: waits for an event, and handles it.
+  void Step();
+  void AddPart(JobPart* part, PollSet* poll);
+  void AddQueues(PollSet* poll);
+  bool MustWait(const JobPart& part, Stream stream) const;
+  void HandleSignals();
+  void CheckStart();
+  void ActOnTime();
+
+  // Kills the processes that ended parts have left behind.
+  void KillLeftBehind();
+
+  // Handles a stop of the part that may read the terminal.
+  void LookAtReader();
+  // As MemberSupervision::reads_terminal, for each part.
+  bool ReadsTerminal(pid_t pid, int signo);
+  void LendTerminal(const JobPart& reader);
+  // Stops the parts, and this process' group by `signo`, until the user lets them go on.
+  void Suspend(int signo);
+  void SetMotion(int signo);
+
+  // The launcher got the signal `cause`, so it passes `signo` on to the parts.
+  void EndJob(int cause, int signo);
+  void WriteQueues();
+  void WriteQueue(Stream stream);
+
+  bool IsRunning() const;
+  bool MustGoOn() const { return IsRunning() || (members_ != nullptr && !members_->is_over()); }
+  std::string NameRunning() const;  // the ranks that run
+  absl::Time now() const { return surroundings_.clock->Now(); }
+
+  struct Watched {
+    int fd;
+    std::function<void()> on_ready;
+  };
+  struct Repeated {
+    std::function<absl::Duration()> on_time;
+    absl::Time next;
+  };
+
+  const Options options_;
+  const Surroundings surroundings_;
+  const std::unique_ptr<Guard> guard_;
+  const OomKills oom_kills_before_ = CountOomKills();
+  std::vector<std::string> ended_;  // marks of the parts that have ended since the last search for their processes
+  absl::Time next_search_ = absl::InfinitePast();
+  ShutdownSchedule schedule_;
+
+  std::vector<std::unique_ptr<JobPart>> parts_;
+  std::unique_ptr<SupervisedMembers> members_;  // nullptr: the job keeps its ranks
+  std::optional<Watched> watched_;
+  std::optional<Repeated> repeated_;
+  absl::Time start_deadline_ = absl::InfiniteFuture();
+  Terminal terminal_;
+  RankId reader_ = 0;                               // reads the terminal, while it is lent
+  absl::Time prompt_due_ = absl::InfiniteFuture();  // what the borrower of the terminal prints may be a question then
+  int round_ = 0;
+  std::optional<int> ended_by_;
+  bool has_lost_output_ = false;
+};
+
+// "received SIGTERM", for the signals that can be ended_by().
+std::string DescribeInterruption(int signo);
+
+}  // namespace ronda
+
+#endif  // RONDA_PROGRAMS_RONDARUN_SUPERVISE_SUPERVISOR_H_

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A client for tests: it sends bytes as they are, and returns the reply as it comes.
+#ifndef RONDA_TESTS_PROGRAMS_MONITOR_SERVE_HTTP_CLIENT_H_
+#define RONDA_TESTS_PROGRAMS_MONITOR_SERVE_HTTP_CLIENT_H_
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ronda::testing {
+
+// A connection to a port on loopback; none if nobody listens.
+inline UniqueFd Connect(int port) {
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) fd.Reset();
+  return fd;
+}
+
+// Whether all of it was taken.
+inline bool Send(const UniqueFd& fd, absl::string_view text) {
+  return send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
+}
+
+// Up to the end.
+inline std::string Receive(const UniqueFd& fd) {
+  std::string text;
+  char buffer[4096];
+  for (ssize_t bytes; (bytes = read(fd.get(), buffer, sizeof(buffer))) > 0;) {
+    text.append(buffer, static_cast<size_t>(bytes));
+  }
+  return text;
+}
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_PROGRAMS_MONITOR_SERVE_HTTP_CLIENT_H_
