@@ -66,7 +66,7 @@ void JobObserver::Record(const JobSnapshot& epoch) {
 void JobObserver::TakeUnseenEpochs() {
   std::map<std::string, std::map<RankId, std::unique_ptr<RankReader>>> epochs;
   for (const std::string& words : file_->Read()) {
-    auto rank = RankReader::OfLastWords(words);
+    auto rank = RankReader::OfFinalWords(words);
     if (!rank.ok()) continue;
     const RankIdentity& identity = (*rank)->identity();
     // A program that has joined the job again has left later words.

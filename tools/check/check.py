@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from commits import check_commits
 from compiled import check_clang, check_clang_tidy
 from links import check_links
-from programs import (
+from linters import (
     check_circles,
     check_clang_format,
     check_function_length,

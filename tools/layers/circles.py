@@ -3,8 +3,8 @@
 
 """Finds rooms of the C++ sources that include each other in a circle: circles.py [ROOT].
 
-A room is a folder of runtime/ or programs/ with all folders in it, or another top folder. With a circle the exit
-code is 1, and each line of the output has an include that is a part of it.
+A room is a folder of runtime/ or programs/ with all folders in it, or another top folder. With a
+circle the exit code is 1, and each line of the output has an include that is a part of it.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ absl::StatusOr<std::unique_ptr<RankReader>> RankReader::Open(pid_t pid, int desc
   return std::unique_ptr<RankReader>(new RankReader(std::move(mapping), {pid, words.start_time}, path));
 }
 
-absl::StatusOr<std::unique_ptr<RankReader>> RankReader::OfLastWords(absl::string_view bytes) {
+absl::StatusOr<std::unique_ptr<RankReader>> RankReader::OfFinalWords(absl::string_view bytes) {
   void* const base =
       mmap(nullptr, sizeof(RankWords), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, /*fd=*/-1, /*offset=*/0);
   if (base == MAP_FAILED) return absl::ErrnoToStatus(errno, "no memory for the last words of a rank");

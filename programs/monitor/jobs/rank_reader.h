@@ -70,7 +70,7 @@ class RankReader {
 
   // A rank that has ended. `bytes` are the words that it has left in a SummaryFile.
   // Errors: those of CheckRankWords; the system's.
-  static absl::StatusOr<std::unique_ptr<RankReader>> OfLastWords(absl::string_view bytes);
+  static absl::StatusOr<std::unique_ptr<RankReader>> OfFinalWords(absl::string_view bytes);
 
   const RankIdentity& identity() const { return identity_; }
   // Also false after shutdown(), because the same process may become a rank again, with other words.

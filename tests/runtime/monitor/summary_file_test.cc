@@ -24,7 +24,7 @@ void BeRank(int rank, int buckets) {
   for (int i = 0; i < buckets; ++i) meter->PassBucket();
 }
 
-TEST(SummaryFileTest, HasTheLastWordsOfRanksInTheOrderInWhichTheyLeft) {
+TEST(SummaryFileTest, HasTheFinalWordsOfRanksInTheOrderInWhichTheyLeft) {
   const SummaryFile file;
   BeRank(1, 3);
   BeRank(0, 7);

@@ -21,7 +21,7 @@ import check  # noqa: E402
 import commits  # noqa: E402
 import compiled  # noqa: E402
 import links  # noqa: E402
-import programs  # noqa: E402
+import linters  # noqa: E402
 import text_rules  # noqa: E402
 import type_names  # noqa: E402
 from sources import CheckError, Finding, Sources  # noqa: E402
@@ -261,14 +261,14 @@ class ProgramsTest(FilesTest):
     def test_missing_program_is_an_error_with_a_remedy(self) -> None:
         with mock.patch.dict(os.environ, PATH=str(self.root)):
             with self.assertRaisesRegex(CheckError, "clang-format-14 .*run third_party/install.sh"):
-                list(programs.check_clang_format(self.sources(a_dot_cc="")))
+                list(linters.check_clang_format(self.sources(a_dot_cc="")))
 
     def test_line_that_clang_format_changes_is_found(self) -> None:
         script = 'for path in "$@"; do echo "$path:7:3: error: code should be formatted" >&2; done'
         path = self.program("clang-format-14", script)
         with mock.patch.dict(os.environ, PATH=f"{os.path.dirname(path)}:{os.environ['PATH']}"):
             found = self.findings(
-                programs.check_clang_format, a_dot_cu="", b_dot_proto="", c_dot_c="", d_dot_py=""
+                linters.check_clang_format, a_dot_cu="", b_dot_proto="", c_dot_c="", d_dot_py=""
             )
         self.assertEqual(
             [each for each in found if "." in each[0]], [("a.cu", 7), ("b.proto", 7), ("c.c", 7)]
@@ -296,7 +296,7 @@ class ProgramsTest(FilesTest):
     def test_complaint_of_ruff_is_told(self) -> None:
         python = self.program("python", 'echo "$* is bad"; exit 1')
         with mock.patch.object(sys, "executable", python):
-            found = list(programs.check_ruff(self.sources(a_dot_py="", b_dot_cc="")))
+            found = list(linters.check_ruff(self.sources(a_dot_py="", b_dot_cc="")))
         self.assertEqual(len(found), 2)
         self.assertIn("ruff check --quiet a.py is bad", str(found[0]))
 
@@ -304,7 +304,7 @@ class ProgramsTest(FilesTest):
         rows = [f'{lines},1,1,1,1,"x","{lines}.cc","f","f()",5,70' for lines in (60, 61)]
         python = self.program("python", "cat <<'END'\n" + "\n".join(rows) + "\nEND")
         with mock.patch.object(sys, "executable", python):
-            found = self.findings(programs.check_function_length, a_dot_cc="")
+            found = self.findings(linters.check_function_length, a_dot_cc="")
         self.assertEqual(found, [("61.cc", 5)])
 
 

@@ -113,22 +113,22 @@ TEST_F(RankReaderTest, StoppedRankCanBeReadAndAKilledOneLeavesNothingButItsReade
   EXPECT_THAT(FindRanks(OfJob(job)), IsEmpty());
 }
 
-TEST_F(RankReaderTest, ReadsTheLastWordsThatARankHasLeft) {
+TEST_F(RankReaderTest, ReadsTheWordsThatARankHasLeft) {
   const SummaryFile file;
   auto rank = MakeRank("left");
   CarryOut(*rank, absl::Microseconds(10));
   rank.reset();
   const std::vector<std::string> words = file.Read();
   ASSERT_THAT(words, SizeIs(1));
-  const auto reader = RankReader::OfLastWords(words[0]);
+  const auto reader = RankReader::OfFinalWords(words[0]);
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_EQ((*reader)->identity().job, "left");
   EXPECT_EQ((*reader)->identity().topology.rank, 1);
   EXPECT_EQ((*reader)->Read().counts.tensors, 2u);
   EXPECT_FALSE((*reader)->IsAlive());
   EXPECT_THAT((*reader)->Events(), IsEmpty());
-  EXPECT_EQ(RankReader::OfLastWords(words[0].substr(1)).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(RankReader::OfLastWords("").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(RankReader::OfFinalWords(words[0].substr(1)).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(RankReader::OfFinalWords("").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(RankReaderTest, NamesOfTensorsAreFitForATerminal) {
