@@ -29,12 +29,13 @@
 //
 // Two verbs tell this apart: a rank *vetoes* a bucket, and so makes all ranks *unlock* the schedule.
 //
-//   step.h              this page, and what the others share
-//   vote.h              a vote, and the rule when it goes with the data
-//   locked_schedule.h   the schedule as one rank sees it: what is submitted, what is next, when to veto
-//   step_observer.h     the coordinator's part, for the Negotiator: when to lock which schedule. It joins the next
-//   three schedule_detector.h   when a job repeats its steps schedule_planner.h    which tensors of a step share a
-//   bucket schedule_memory.h     the schedules that a job has had, which begin again sooner
+//   step.h                this page, and what the others share
+//   vote.h                a vote, and the rule when it goes with the data
+//   locked_schedule.h     the schedule as one rank sees it: what is submitted, what is next, when to veto
+//   step_observer.h       the coordinator's part, for the Negotiator: when to lock which schedule
+//   schedule_detector.h   when a job repeats its steps
+//   schedule_planner.h    which tensors of a step share a bucket
+//   schedule_memory.h     the schedules that a job has had, which begin again sooner
 //
 // All of these are pure state machines, below the negotiation and the collectives. The engine's StepRunner
 // (runtime/engine/step_runner.h) gives a LockedSchedule the rank's submissions, and its buckets to the executor.
