@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <new>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -66,12 +67,11 @@ class Checkpoints {
   // Saves `tensors`, and `extra`, bytes of rank 0, as the state after step `step` >= 0. Returns on every rank when the
   // file is safe on rank 0's disk. Removes the oldest files beyond `keep`.
   // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT (step; a tensor in a GPU's memory);
-  // RONDA_ERROR_INTERNAL with the system's reason and the file; those of broadcast_object(). If the file could not be
-  // written, nothing is left of it, or something that the next save replaces. If its name could not be synced, the file
-  // is there, and is complete.
+  // RONDA_ERROR_INTERNAL with the system's reason and the file; RONDA_ERROR_OUT_OF_MEMORY; those of broadcast_object().
+  // If the file could not be written, nothing is left of it, or something that the next save replaces. If its name
+  // could not be synced, the file is there, and is complete.
   Status try_save(std::int64_t step, const std::vector<Tensor>& tensors, std::string_view extra = {}) {
-    Status own = ronda::rank() == 0 ? write(step, tensors, extra) : Status();
-    return share(std::move(own));
+    return on_rank_zero([&] { return write(step, tensors, extra); });
   }
   void save(std::int64_t step, const std::vector<Tensor>& tensors, std::string_view extra = {}) {
     try_save(step, tensors, extra).throw_if_error();
@@ -80,11 +80,11 @@ class Checkpoints {
   // Loads the newest undamaged checkpoint into `tensors` on every rank.
   // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT if that checkpoint has other tensors, with the first
   // difference; RONDA_ERROR_INTERNAL with the system's reason and the file, if rank 0 cannot read the folder, or a file
-  // that may be that checkpoint; those of broadcast_parameters(). After the last two the tensors are undefined.
+  // that may be that checkpoint; RONDA_ERROR_OUT_OF_MEMORY; those of broadcast_parameters(). After all but the first
+  // the tensors are undefined.
   Result<Resumed> try_resume(const std::vector<Tensor>& tensors) {
     Resumed resumed;
-    Status own = ronda::rank() == 0 ? read(tensors, &resumed) : Status();
-    Status status = share(std::move(own));
+    Status status = on_rank_zero([&] { return read(tensors, &resumed); });
     if (!status.ok()) return status;
     Result<std::int64_t> step = try_broadcast_object("ronda.training.checkpoint.step", resumed.step, 0);
     if (!step.ok()) return step.status();
@@ -109,8 +109,16 @@ class Checkpoints {
     if (!holds) throw Error(RONDA_ERROR_INVALID_ARGUMENT, "Checkpoints: " + what);
   }
 
-  // Broadcasts rank 0's status to every rank.
-  static Status share(Status own) {
+  // Calls `work` on rank 0, and broadcasts its status to every rank. The other ranks wait for rank 0, so it reports a
+  // lack of memory to them instead of leaving by the exception.
+  template <class Work>
+  static Status on_rank_zero(const Work& work) {
+    Status own;
+    try {
+      if (ronda::rank() == 0) own = work();
+    } catch (const std::bad_alloc&) {
+      own = Status(RONDA_ERROR_OUT_OF_MEMORY, "Checkpoints: rank 0 has not enough memory for the checkpoint");
+    }
     const std::string packed = std::string(1, static_cast<char>(own.code())) + own.message();
     Result<std::string> shared = try_broadcast_object("ronda.training.checkpoint.status", packed, 0);
     if (!shared.ok()) return shared.status();

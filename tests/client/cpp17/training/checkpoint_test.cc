@@ -7,15 +7,33 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <string>
 #include <vector>
 
 #include "client/ronda.hpp"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
+namespace {
+
+// Whether allocations of 1 MB or more fail in this thread.
+thread_local bool lacks_memory = false;
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  void* const memory = lacks_memory && bytes >= 1000000 ? nullptr : std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace {
 
@@ -168,6 +186,20 @@ TEST_F(CheckpointTest, ADiskThatIsFullLeavesTheCheckpointsBefore) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
   EXPECT_THAT(files(), ElementsAre("checkpoint-000000000001.ronda"));
   EXPECT_EQ(resume().step, 1);
+}
+
+TEST_F(CheckpointTest, ALackOfMemoryOnRankZeroIsAnErrorOnEveryRank) {
+  ronda::run_threads(2, [&] {
+    std::vector<float> w(10, 1);
+    Checkpoints checkpoints(options());
+    checkpoints.save(1, {ronda::tensor("w", w)}, std::string(1000000, 'x'));
+    lacks_memory = ronda::rank() == 0;
+    const ronda::Status status = checkpoints.try_resume({ronda::tensor("w", w)}).status();
+    lacks_memory = false;
+    EXPECT_EQ(status.code(), RONDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_THAT(status.message(), HasSubstr("rank 0 has not enough memory"));
+    EXPECT_EQ(checkpoints.resume({ronda::tensor("w", w)}).step, 1);
+  });
 }
 
 TEST_F(CheckpointTest, AFolderThatCannotBeMadeOrListedIsNamedOnEveryRank) {
