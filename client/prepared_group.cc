@@ -129,6 +129,7 @@ PreparedGroup::~PreparedGroup() {
   for (const Batch& batch : batches_) {
     for (const std::shared_ptr<Handle>& handle : batch.handles) handle->Wait().IgnoreError();
   }
+  Finish();
 }
 
 Outcome PreparedGroup::Invalid(absl::string_view what) const {

@@ -40,7 +40,7 @@ class PreparedGroup {
   static absl::StatusOr<std::unique_ptr<PreparedGroup>> Create(const std::shared_ptr<Session>& session,
                                                                std::string name, std::vector<Submission> members);
 
-  // Waits for the members that have been submitted.
+  // Waits for the members that have been submitted, also on the device.
   ~PreparedGroup();
   PreparedGroup(const PreparedGroup&) = delete;
   PreparedGroup& operator=(const PreparedGroup&) = delete;

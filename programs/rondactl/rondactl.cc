@@ -86,7 +86,7 @@ absl::StatusOr<Ranks> FindJob(absl::string_view word, OfSeveral of_several) {
   return ranks;
 }
 
-// Watches the ranks of jobs for a second. If a rank ends meanwhile, its last words are kept.
+// Watches the ranks of jobs for a second. If a rank ends meanwhile, its final words are kept.
 std::vector<JobSnapshot> Watch(std::vector<Ranks> jobs) {
   std::vector<std::unique_ptr<JobSampler>> samplers;
   for (Ranks& ranks : jobs) samplers.push_back(std::make_unique<JobSampler>(std::move(ranks)));

@@ -4,12 +4,14 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <new>
 #include <system_error>
+#include <thread>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -22,6 +24,12 @@ constexpr char kOwnDescriptors[] = "/proc/self/fd";
 size_t SizeOf(int fd) {
   struct stat info;
   return fstat(fd, &info) == 0 ? static_cast<size_t>(info.st_size) : 0;
+}
+
+// Beyond its limit on files (ulimit -f) a process would get SIGXFSZ.
+bool MayWriteUpTo(size_t bytes) {
+  rlimit limit = {};
+  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
 }
 
 // The descriptor of the file that this process has inherited; -1: none.
@@ -70,7 +78,9 @@ std::vector<std::string> SummaryFile::Read() const {
 void LeaveForSummary(const RankWords& words) {
   try {
     const int fd = FindOwn();
-    const bool has_room = fd >= 0 && SizeOf(fd) < SummaryFile::kMaxBytes;
+    // Other ranks may write meanwhile: there is room for one more of each core.
+    const size_t end = fd < 0 ? 0 : SizeOf(fd) + (1 + std::thread::hardware_concurrency()) * sizeof(words);
+    const bool has_room = fd >= 0 && end < SummaryFile::kMaxBytes && MayWriteUpTo(end);
     [[maybe_unused]] const ssize_t count = has_room ? write(fd, &words, sizeof(words)) : 0;
   } catch (const std::bad_alloc&) {
     return;

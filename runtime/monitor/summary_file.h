@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The last words of ranks that have left a job.
+// What ranks that have left a job had counted.
 #ifndef RONDA_RUNTIME_MONITOR_SUMMARY_FILE_H_
 #define RONDA_RUNTIME_MONITOR_SUMMARY_FILE_H_
 

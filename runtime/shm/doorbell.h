@@ -37,7 +37,7 @@ inline void CpuRelax() {
 //
 //   doorbell.StartPolling();
 //   uint32_t seen;
-//   do seen = doorbell.RingsWhilePolled(); while (!condition && patient());
+//   do seen = doorbell.RingsWhilePolled(); while (!condition && may_wait());
 //   if (doorbell.StopPolling(seen)) doorbell.Ring();   // the sleepers look, as the poller may have missed something
 //
 // A poller that has found what it waited for often comes back soon. If the ringing thread also polls, it can wait

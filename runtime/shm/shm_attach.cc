@@ -189,6 +189,7 @@ absl::StatusOr<ShmFile> Attachment::MakeFile() {
   int first_error = 0;
   for (const std::string& place : places_) {
     const std::string lack = DescribeLack(place);
+    if (!place.empty()) RemoveShmLeftovers(place);  // one may have the name
     ShmFile file;
     int error_number = file.Create(place, name_);
     if (error_number != 0 && place.empty()) continue;  // where the system refuses memfds, folders do as well

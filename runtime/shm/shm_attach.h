@@ -31,10 +31,10 @@ struct ShmAttached {
 
 // Connects the ranks of one host through one piece of shared memory. Rank 0 creates it without a name, as a memfd, or
 // where the system refuses that, as a removed file in the first of ShmFolders() that can hold it. Rank 0 logs a warning
-// if that is not /dev/shm, or if only smaller slots fit. It shows the other ranks the memory by a link (ShmLink) in the
-// first of ShmFolders() that takes one. The others wait for the link, open and check the memory, and enter their pid.
-// When all ranks have attached, the link is removed, and the call returns. If the ranks are killed before that, only
-// the link remains.
+// if the file is outside of /dev/shm, or if only smaller slots fit. It shows the other ranks the memory by a link
+// (ShmLink) in the first of ShmFolders() that takes one. The others wait for the link, open and check the memory, and
+// enter their pid. When all ranks have attached, the link is removed, and the call returns. If the ranks are killed
+// before that, only the link remains.
 //
 // Errors, with the same reason on every rank if there is memory to report it:
 //  - RESOURCE_EXHAUSTED if there is no room for the smallest slots.

@@ -102,9 +102,9 @@ int ShmFile::Create(const std::string& folder, const std::string& name) {
   fd_.Reset(folder.empty() ? memfd_create(absl::StrCat("ronda-shm", name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING)
                            : open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, kMode));
   if (!fd_.valid()) return errno;
-  // If the process is killed here, the folder keeps an empty file, which ReadShmLink takes for a leftover.
+  // Until it is removed, the empty file looks like a leftover: other jobs of this user may remove it (ENOENT).
   const int result = folder.empty() ? fchmod(fd_.get(), kMode) : unlink(path.c_str());
-  return result == 0 ? 0 : errno;
+  return result == 0 || errno == ENOENT ? 0 : errno;
 }
 
 absl::StatusOr<ShmFile> ShmFile::Open(const std::string& path) {

@@ -26,7 +26,7 @@ namespace ronda {
 // kFollowing: the ranks negotiate nothing and send no control message. A rank enters the next bucket when it has
 // submitted all tensors of the bucket. Every rank takes part in every bucket. (Steps with smaller process sets are not
 // locked, because their members must not wait for ranks outside the set.) Each bucket has a vote, which the ranks send
-// before the data. No rank writes to its outputs before it knows the votes of all ranks.
+// with the data or before them. No rank writes to its outputs before it knows the votes of all ranks.
 //
 // kUnlocking: this rank wants to unlock. It enters the next bucket at once, without its tensors, and vetoes it. No rank
 // carries out a vetoed bucket, and no rank enters another bucket after it. So all ranks have completed the buckets up

@@ -120,7 +120,8 @@ def _members(struct: str, fields: tuple[Field, ...]) -> list[Argument]:
             )
         kind, python_type = _TYPES[field.type]
         count = following.name if following and kind in _WITH_A_COUNT else ""
-        counts.add(count)
+        if count:
+            counts.add(count)
         if field.name in _FLAGS:
             kind, python_type = "kFlag", "bool"
         default = "False" if kind == "kFlag" else _DEFAULTS.get(field.name)

@@ -10,8 +10,10 @@ that of an operation which the graph has called without Python.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 
+from ronda import errors
 from ronda._library import native
 from ronda.errors import RondaError
 
@@ -34,6 +36,15 @@ def original_of(error: BaseException) -> RondaError | None:
     if isinstance(error, RondaError):
         return error
     for carried in (_last, native.carried_error()):
-        if isinstance(carried, RondaError) and str(carried) in str(error):
+        if isinstance(carried, RondaError) and str(carried) and str(carried) in str(error):
             return carried
-    return None
+    return _written_in(str(error))
+
+
+def _written_in(text: str) -> RondaError | None:
+    """Ronda's error of which a framework has only the text, because another error came later."""
+    found = re.search(r"\b([A-Z]\w+Error): (.*)", text, re.S)
+    kind = getattr(errors, found[1], None) if found else None
+    if found is None or not isinstance(kind, type) or not issubclass(kind, RondaError):
+        return None
+    return kind(found[2])

@@ -97,10 +97,9 @@ static int ReadAttributes(const XlaFrame* frame, Call* call) {
 /* -- Errors -- */
 
 static XlaError* MakeXlaError(const XlaApi* api, ronda_status status, const char* text, const char* where) {
-  char message[RONDA_ERROR_ROOM + RONDA_MAX_NAME_LENGTH];
-  const int code = CarryError(status, text, message, sizeof(message));
-  const size_t length = strlen(message);
-  snprintf(message + length, sizeof(message) - length, " [%s]", where);
+  char with_place[RONDA_ERROR_ROOM], message[RONDA_ERROR_ROOM + RONDA_MAX_NAME_LENGTH];
+  snprintf(with_place, sizeof(with_place), "%s [%s]", text, where);
+  const int code = CarryError(status, with_place, message, sizeof(message));
   XlaErrorArgs args = {{sizeof(args), NULL}, message, code};
   return api->error_create(&args);
 }

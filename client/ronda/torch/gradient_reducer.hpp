@@ -106,8 +106,9 @@ class ParameterReducer {
   void gradient_accumulated(std::size_t index) {
     // libtorch's engine may call a hook in its own thread, which does not know its rank if ranks are threads.
     if (ronda::current() != rank_) ronda::make_current(rank_);
-    reducer_.gradient_ready_at(index, place_of(index));
-    announced_[index] = 1;
+    void* const place = place_of(index);
+    announced_[index] = 1;  // also if the submission fails: synchronize() returns its error
+    reducer_.gradient_ready_at(index, place);
   }
 
   // Waits until all gradients are reduced. Gradients that were not announced travel as they are, so that the sum is the

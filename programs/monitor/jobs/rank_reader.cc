@@ -167,7 +167,7 @@ absl::StatusOr<std::unique_ptr<RankReader>> RankReader::Open(pid_t pid, int desc
 absl::StatusOr<std::unique_ptr<RankReader>> RankReader::OfFinalWords(absl::string_view bytes) {
   void* const base =
       mmap(nullptr, sizeof(RankWords), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, /*fd=*/-1, /*offset=*/0);
-  if (base == MAP_FAILED) return absl::ErrnoToStatus(errno, "no memory for the last words of a rank");
+  if (base == MAP_FAILED) return absl::ErrnoToStatus(errno, "no memory for the final words of a rank");
   MappedPages mapping(base, Unmapper{.bytes = sizeof(RankWords)});
   std::memcpy(base, bytes.data(), std::min(bytes.size(), sizeof(RankWords)));
   auto& words = *static_cast<RankWords*>(base);

@@ -23,7 +23,7 @@ namespace ronda {
 // The watched jobs of this user on this host. A job can be watched before its ranks exist.
 //
 // A new rank in a job changes the comparison of the ranks, so all numbers of the job start again from zero. Ended ranks
-// stay in the table with their last words, until a new rank comes or ForgetEnded is called.
+// stay in the table with their final words, until a new rank comes or ForgetEnded is called.
 //
 // Thread-compatible. Has no thread.
 class WatchedJobs {

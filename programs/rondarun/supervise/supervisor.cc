@@ -205,7 +205,8 @@ void Supervisor::OnRankEnd(RankEnd end) {
   surroundings_.report->OnRankEnd(end);
   if (members_ != nullptr) {
     // Ctrl+C has reached the borrower of the terminal alone, and is meant for the job.
-    if (end.signal == SIGINT && end.pid == terminal_.borrower()) EndJob(SIGINT, SIGINT);
+    const bool by_itself = end.cause == RankEnd::Cause::kItself;
+    if (by_itself && end.signal == SIGINT && end.pid == terminal_.borrower()) EndJob(SIGINT, SIGINT);
     return members_->OnEnd(end);
   }
   if (failed && options_.on_failure == OnFailure::kEndJob) schedule_.OnFailure(now());

@@ -171,6 +171,42 @@ class FleetTest(unittest.TestCase):
         expected = before - 1 / fleet.worker_num()
         np.testing.assert_allclose(other.weight.numpy(), expected, rtol=1e-5)
 
+    def heads(self):
+        """Two layers, whose gradients the optimizer has seen once, and the optimizer."""
+        heads = [paddle.nn.Linear(2, 1), paddle.nn.Linear(2, 1)]
+        model = fleet.distributed_model(paddle.nn.LayerList(heads))
+        sgd = paddle.optimizer.SGD(1.0, parameters=model.parameters())
+        optimizer = fleet.distributed_optimizer(sgd)
+        sum(head(paddle.ones([1, 2])).sum() for head in heads).backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        return heads, optimizer
+
+    def test_ranks_may_use_different_parameters_in_each_step(self):
+        heads, optimizer = self.heads()
+        size, rank = fleet.worker_num(), fleet.worker_index()
+        for step in range(3):
+            before = [head.weight.numpy() for head in heads]
+            heads[(rank + step) % 2](paddle.ones([1, 2])).sum().backward()
+            optimizer.step()
+            optimizer.clear_grad()
+            for i, head in enumerate(heads):
+                share = sum((each + step) % 2 == i for each in range(size)) / size
+                np.testing.assert_allclose(head.weight.numpy(), before[i] - share, rtol=1e-5)
+
+    def test_a_gradient_that_is_changed_in_flight_is_an_error(self):
+        heads, optimizer = self.heads()
+        heads[0](paddle.ones([1, 2])).sum().backward()
+        with paddle.no_grad():
+            heads[0].weight.grad.scale_(2.0)
+        with self.assertRaisesRegex(ValueError, "was changed after backward.*reduce_gradients"):
+            optimizer.step()
+        optimizer.clear_grad()
+        sum(head(paddle.ones([1, 2])).sum() for head in heads).backward()
+        before = heads[1].weight.numpy()
+        optimizer.step()  # the next step is not affected
+        np.testing.assert_allclose(heads[1].weight.numpy(), before - 1, rtol=1e-5)
+
     def test_gradients_travel_while_backward_goes_on(self):
         first, last = paddle.nn.Linear(3, 3), paddle.nn.Linear(3, 1)
         model = fleet.distributed_model(paddle.nn.LayerList([first, last]))

@@ -101,6 +101,13 @@ class OperationsTest(unittest.TestCase):
             ):
                 bindings.arguments(headers, "rotate")
 
+    def test_the_last_field_is_named_as_well(self):
+        headers = _parsed(
+            _HEADER.replace("} ronda_rotate_args;", "  int last[8];\n} ronda_rotate_args;")
+        )
+        with self.assertRaisesRegex(bindings.BindingsError, "ronda_rotate_args: .*last"):
+            bindings.arguments(headers, "rotate")
+
     def test_a_stub_without_its_marks_is_refused(self):
         with self.assertRaisesRegex(bindings.BindingsError, "_native.pyi lacks the line.*restore"):
             bindings.stub(_parsed(_HEADER), "import typing\n")

@@ -74,7 +74,7 @@ class JaxState(ObjectState):
         """As in the base class. First waits for this rank's programs: they belong to the present
         members.
         """
-        jax.effects_barrier()
+        wait_for_programs()
         super().check_host_updates()
 
     def restore(self) -> None:
@@ -104,8 +104,8 @@ class JaxState(ObjectState):
                 for wire_name in _wire_names(name, tree):
                     told.enter_context(Told(0, wire_name))
             _check_structures(described, sent, self._source)
-        for name, tree in own.items():
-            setattr(self, name, _broadcast(name, tree, sent[name], self._source))
+        for name in sent:  # in the same order on every rank
+            setattr(self, name, _broadcast(name, own[name], sent[name], self._source))
         self.save()
 
     def _attributes(self) -> dict[str, Any]:

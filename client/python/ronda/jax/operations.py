@@ -34,6 +34,7 @@ import numpy as np
 
 from ronda import _carried_errors, exchanges
 from ronda._library import native
+from ronda._refusals import Told
 from ronda.errors import InvalidArgumentError, RondaError
 from ronda.jax._call import (
     DTYPES,
@@ -45,6 +46,7 @@ from ronda.jax._call import (
     own_rows,
     program_line,
 )
+from ronda.jax._exit import wait_for_programs
 from ronda.jax._primitive import collective_p
 from ronda.process_sets import ProcessSet, global_process_set
 from ronda.types import DType, ReduceOp, Wire
@@ -155,9 +157,9 @@ def alltoall(
     Args:
         splits: how many rows go to each rank, as integers that are constants under jit. None:
             equally many.
-        received_splits: with splits, how many rows come from each rank. Under jit, vmap and
-            grad it is needed, because it gives the results their shapes. Otherwise the ranks tell
-            each other.
+        received_splits: with splits, how many rows come from each rank; on all ranks or on none.
+            Under jit, vmap and grad it is needed, because it gives the results their shapes.
+            Otherwise the ranks tell each other.
 
     Returns:
         The received rows; with splits, these and received_splits, as a tuple of integers.
@@ -167,23 +169,36 @@ def alltoall(
             raise InvalidArgumentError("alltoall: received_splits is for splits: pass these too")
         return _collect(Kind.ALLTOALL, tree, name, process_set, _same_rows)
     id = id_of_members("alltoall", process_set)
-    sent = _checked_splits("splits", splits, id)
+    with Told(id, name if received_splits is not None else _name_of_splits(name)):
+        sent = _checked_splits("splits", splits, id)
+        _check_rows(tree, sent)
     if received_splits is None:
         received_splits = _ask_for_splits(tree, sent, name, process_set)
     received = _checked_splits("received_splits", received_splits, id)
-
-    def rows_of(rows: int, process_set: int) -> int:
-        if rows != sum(sent):
-            raise InvalidArgumentError(
-                f"alltoall: splits is {list(sent)}, {sum(sent)} rows together, but the array has"
-                f" {rows}: pass splits that add up to its rows"
-            )
-        return sum(received)
-
     rows = _collect(
-        Kind.ALLTOALL, tree, name, process_set, rows_of, splits=sent, received_splits=received
+        Kind.ALLTOALL,
+        tree,
+        name,
+        process_set,
+        lambda rows, process_set: sum(received),
+        splits=sent,
+        received_splits=received,
     )
     return rows, received
+
+
+def _name_of_splits(name: str | None) -> str | None:
+    return None if name is None else f"{name}.splits"
+
+
+def _check_rows(tree: Any, splits: tuple[int, ...]) -> None:
+    for leaf in jax.tree_util.tree_leaves(tree):
+        rows = np.shape(leaf)[0] if np.ndim(leaf) > 0 else 1
+        if rows != sum(splits):
+            raise InvalidArgumentError(
+                f"alltoall: splits is {list(splits)}, {sum(splits)} rows together, but the array"
+                f" has {rows}: pass splits that add up to its rows"
+            )
 
 
 def _checked_splits(role: str, splits: Sequence[int], id: int) -> tuple[int, ...]:
@@ -212,9 +227,8 @@ def _ask_for_splits(
             "alltoall: under jit, vmap and grad the shape of the result must be known: pass"
             " received_splits, how many rows each rank sends to this one"
         )
-    own_name = None if name is None else f"{name}.splits"
     found: Sequence[int] = exchanges.alltoall(
-        np.array(splits, np.int64), name=own_name, process_set=process_set
+        np.array(splits, np.int64), name=_name_of_splits(name), process_set=process_set
     ).tolist()
     return found
 
@@ -272,7 +286,7 @@ def join(process_set: ProcessSet = global_process_set, *, count_absent: bool = F
     Returns:
         The last rank that has joined.
     """
-    jax.effects_barrier()  # this rank's own programs may still run
+    wait_for_programs()  # this rank's own may still run
     return exchanges.join(process_set, count_absent=count_absent)
 
 

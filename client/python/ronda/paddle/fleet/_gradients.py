@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from paddle.base import core  # type: ignore[import-not-found]
 
 from ronda import _rows
 from ronda._library import native
+from ronda.errors import RondaError
 from ronda.handles import Handle
 from ronda.paddle._tensors import description
 from ronda.types import ReduceOp, Wire
@@ -26,15 +28,26 @@ class Gradient:
         self.passes = 0  # backward passes of this step that have added to it
         self.usual = 0  # the most passes of a step so far
         self.handle: Handle | None = None  # of its reduction in this step
+        self.sent: tuple[int, int] | None = None  # its place and version, until it is reduced
+
+    @property
+    def wire_name(self) -> str:
+        return f"fleet.gradient.{self.parameter.name}"
+
+    def is_changed(self) -> bool:
+        """Whether the program has changed or replaced it in flight."""
+        value = self.parameter.grad
+        return self.sent is not None and (value is None or self.sent != _place_of(value))
 
 
 class GradientReducer:
     """Reduces gradients in place, in every step.
 
     The first step shows how many backward passes add to each gradient. In later steps a hook
-    submits the gradient after so many passes, while backward goes on. When backward() returns,
-    these gradients are reduced. reduce() submits all others. The other ranks need not do the same,
-    because tensors are matched by name.
+    submits the gradient after so many passes, while backward goes on. backward() returns when all
+    gradients are reduced. If it has not computed all of them, it cannot wait: other ranks may have
+    computed others. Then the gradients are in flight until reduce(), which submits the rest. The
+    other ranks need not do the same, because tensors are matched by name.
     """
 
     def __init__(self, op: ReduceOp, wire: Wire, prescale: float) -> None:
@@ -79,9 +92,13 @@ class GradientReducer:
             self._failure = error
 
     def _end_backward(self) -> None:
-        """The program may read and change the gradients when backward() has returned."""
+        """The program may read and change the gradients of a whole step when backward() has
+        returned.
+        """
         self._is_queued = False
-        self._settle()
+        trained = (each for each in self._gradients.values() if not each.parameter.stop_gradient)
+        if all(each.handle is not None for each in trained):
+            self._settle()
 
     def reduce(self, parameters: list[Any]) -> None:
         """Reduces the gradients of this step that are not reduced yet, waits, and begins the next
@@ -92,23 +109,32 @@ class GradientReducer:
 
         Raises:
             RondaError: a reduction has failed.
-            ValueError: Ronda does not support a gradient, or it was computed too often.
+            ValueError: Ronda does not support a gradient, it was computed too often, or the program
+                has changed it in flight.
         """
         self.watch(parameters)
+        gradients = [self._gradients[id(each)] for each in parameters if not each.stop_gradient]
         try:
-            if self._failure is not None:
-                raise self._failure
-            gradients = [self._gradients[id(each)] for each in parameters if not each.stop_gradient]
-            for gradient in gradients:
-                if gradient.handle is None:
-                    if gradient.parameter.grad is None:
-                        gradient.parameter.grad = paddle.zeros_like(gradient.parameter)
-                    self._submit(gradient)
+            self._submit_rest(gradients)
             for gradient in gradients:
                 assert gradient.handle is not None
                 gradient.handle.wait()
+        except ValueError as error:
+            _refuse_rest(gradients, error)
+            raise
         finally:
             self.begin_step()
+
+    def _submit_rest(self, gradients: list[Gradient]) -> None:
+        if self._failure is not None:
+            raise self._failure
+        for gradient in gradients:
+            if gradient.is_changed():
+                raise ValueError(_CHANGED % gradient.parameter.name)
+            if gradient.handle is None:
+                if gradient.parameter.grad is None:
+                    gradient.parameter.grad = paddle.zeros_like(gradient.parameter)
+                self._submit(gradient)
 
     def begin_step(self) -> None:
         """Drops the reductions of this step, after they have ended."""
@@ -118,18 +144,19 @@ class GradientReducer:
         for gradient in self._gradients.values():
             gradient.usual = max(gradient.usual, gradient.passes)
             gradient.passes = 0
-            gradient.handle = None
+            gradient.handle = gradient.sent = None
 
     def _settle(self) -> None:
         for gradient in self._gradients.values():
             if gradient.handle is not None:
                 gradient.handle.settle()
+                gradient.sent = None
 
     def _submit(self, gradient: Gradient) -> None:
         name, value = gradient.parameter.name, gradient.parameter.grad
         dtype, shape, address = description(value, f"the gradient of {name}")
         row = _rows.allreduce(
-            name=f"fleet.gradient.{name}",
+            name=gradient.wire_name,
             dtype=dtype,
             shape=shape,
             input=address,
@@ -139,7 +166,21 @@ class GradientReducer:
             compression=int(self._wire),
             prescale=self._prescale,
         )
+        gradient.sent = _place_of(value)
         gradient.handle = Handle(native.allreduce_async(*row), lambda _: None)
+
+
+def _place_of(value: Any) -> tuple[int, int]:
+    """Its address, and a number that each change by Paddle increases."""
+    return value.data_ptr(), value.inplace_version
+
+
+def _refuse_rest(gradients: list[Gradient], error: ValueError) -> None:
+    """The other ranks get the error, instead of waiting for what this rank does not submit."""
+    with contextlib.suppress(RondaError):
+        for gradient in gradients:
+            if gradient.handle is None:
+                native.refuse(0, gradient.wire_name, f"{type(error).__name__}: {error}")
 
 
 def _weakly(
@@ -161,6 +202,10 @@ _TOO_OFTEN = (
     "the gradient of %s was computed by more than %d backward passes, the most of any step before,"
     " and is reduced already: call step() or clear_grad() of its optimizer first, or add passes up"
     " with gradient_merge"
+)
+_CHANGED = (
+    "the gradient of %s was changed after backward(), while it was being reduced: change gradients"
+    " only after a backward() that has computed all of them, or after reduce_gradients()"
 )
 # The last reducer's Gradient, by the id of each parameter.
 _reduced: weakref.WeakValueDictionary[int, Gradient] = weakref.WeakValueDictionary()
