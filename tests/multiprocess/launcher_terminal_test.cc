@@ -224,6 +224,25 @@ INSTANTIATE_TEST_SUITE_P(All, LauncherTerminalTest,
                                            Asking{.options = " --min-np 1",
                                                   .interrupted = "rondarun: the job was ended: received SIGINT"}));
 
+// SIGINT comes from elsewhere when member 0 has had the terminal.
+TEST(LauncherTerminalOfMembersTest, SigintToTheLauncherLeavesTheMembersTimeToSave) {
+  ShellOnATerminal shell;
+  shell.Type(absl::StrCat(kLauncher,
+                          " --min-np 1 -np 2 sh -c 'if [ $LOCAL_RANK = 0 ]; then printf \"name? \"; read name; "
+                          "echo launcher=$PPID.; exec sleep 1000; fi; trap \"echo saved; exit 0\" INT; echo waits; "
+                          "while :; do sleep 0.1; done'\r"));
+  shell.WaitFor("[1]<stdout>: waits\r\n");
+  shell.Type("ada\r");
+  const std::string label = "[0]<stdout>: launcher=";
+  const std::string shown = shell.TakeWhen([&](const std::string& text) {
+    const size_t at = text.find(label);
+    return at != std::string::npos && text.find(".\r\n", at) != std::string::npos;
+  });
+  kill(NumberAfter(shown, label), SIGINT);
+  shell.WaitFor("[1]<stdout>: saved\r\n");
+  shell.WaitFor("rondarun: the job was ended: received SIGINT");
+}
+
 TEST(LauncherTerminalOfMpirunTest, RankZeroHasNoInput) {
   if (access("/usr/bin/mpirun", X_OK) != 0) GTEST_SKIP() << "there is no mpirun on this machine";
   ShellOnATerminal shell;
