@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -26,6 +27,7 @@ using ::small::LossOfShare;
 using ::small::LossOfWhole;
 using ::small::Net;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 using Sgd = torch::optim::SGD;
 
@@ -205,6 +207,25 @@ TEST(LibtorchOptimizerTest, ABackwardTooManyIsExplained) {
     optimizer.step();
     TrainShare(net, optimizer, 2);
   });
+}
+
+TEST(LibtorchOptimizerTest, AfterAFailedSubmissionTheStepSaysWhyItFailed) {
+  const auto train = [] {
+    Net net;
+    Sgd own(net->parameters(), torch::optim::SGDOptions(0.1));
+    DistributedOptimizer optimizer(own, net->named_parameters());
+    TrainShare(net, optimizer, 0);
+    if (ronda::rank() == 1) throw std::runtime_error("rank 1 stops");
+    std::vector<float> value(1);
+    small::ErrorOf([&] {
+      for (;;) ronda::allreduce(ronda::tensor("value", value));
+    });
+    EXPECT_ANY_THROW(LossOfShare(*net, 1).backward());
+    const std::string error = small::ErrorOf([&] { optimizer.step(); });
+    EXPECT_THAT(error, HasSubstr("rank 1"));
+    EXPECT_THAT(error, Not(HasSubstr("announced")));
+  };
+  EXPECT_ANY_THROW(ronda::run_threads(2, train));
 }
 
 TEST(LibtorchOptimizerTest, AllRanksLeaveAStepOutThatOverflowedOnOne) {
