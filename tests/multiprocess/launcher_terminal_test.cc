@@ -233,7 +233,7 @@ TEST(LauncherTerminalOfMembersTest, SigintToTheLauncherLeavesTheMembersTimeToSav
                           "while :; do sleep 0.1; done'\r"));
   shell.WaitFor("[1]<stdout>: waits\r\n");
   shell.Type("ada\r");
-  const std::string label = "[0]<stdout>: launcher=";
+  const std::string label = "launcher=";
   const std::string shown = shell.TakeWhen([&](const std::string& text) {
     const size_t at = text.find(label);
     return at != std::string::npos && text.find(".\r\n", at) != std::string::npos;
