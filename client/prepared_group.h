@@ -45,8 +45,8 @@ class PreparedGroup {
   PreparedGroup(const PreparedGroup&) = delete;
   PreparedGroup& operator=(const PreparedGroup&) = delete;
 
-  // The next step submits each member by itself. From then on members are submitted in the order in which that step has
-  // announced them. Errors: INVALID_ARGUMENT if a step is under way.
+  // The next step submits each member by itself. Later steps submit the members in the order of that step.
+  // Errors: INVALID_ARGUMENT if a step is under way.
   Outcome LearnOrder();
   // These members run together, or none of them does: they become the tensor group `name`, which is a batch.
   // Errors: INVALID_ARGUMENT if a step is under way, a member does not exist or is in a tensor group already, or

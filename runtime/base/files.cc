@@ -2,6 +2,8 @@
 
 #include "runtime/base/files.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -31,6 +33,11 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
   if (file != nullptr) written = std::fclose(file) == 0 && written;
   if (written) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
+}
+
+bool IsWithinFileLimit(size_t bytes) {
+  rlimit limit = {};
+  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
 }
 
 std::vector<std::string> ShmFolders() {

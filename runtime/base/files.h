@@ -4,6 +4,7 @@
 #ifndef RONDA_RUNTIME_BASE_FILES_H_
 #define RONDA_RUNTIME_BASE_FILES_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 // Replaces the contents of a file. Errors: UNAVAILABLE, "cannot write PATH: REASON".
 absl::Status WriteFile(const std::string& path, const std::string& text);
+
+// Whether this process may have a file of so many bytes (ulimit -f). Beyond the limit the system sends SIGXFSZ.
+bool IsWithinFileLimit(size_t bytes);
 
 // The folders in which the ranks of a host look for the job's shared memory: /dev/shm, then the folders for temporary
 // files (TMPDIR and /tmp), for hosts where /dev/shm is missing, closed or full.

@@ -78,7 +78,7 @@ absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::Step() {
 
 void CoordinationLoop::OnSubmission(absl::Time now) {
   if (!schedule_.locked() || lists_.has_begun()) return;
-  PopFresh(now);
+  HandOverFresh(now);
   schedule_.CheckWaits(now);
 }
 
@@ -119,7 +119,7 @@ absl::Status CoordinationLoop::ReportFresh(absl::Time now) {
   // Read before the queue is examined: so every submission that was accepted before the request is found.
   const bool shutting_down = parts_.shutdown_requested->load();
   if (shutting_down || schedule_.locked() || now - parts_.queue->OldestFresh() >= cycle_time_) {
-    PopFresh(now);
+    HandOverFresh(now);
   }
   if (shutting_down) ShutDownIfDone(now);
   if (schedule_.locked()) return absl::OkStatus();
@@ -140,8 +140,8 @@ void CoordinationLoop::LookAtProgram(absl::Time now) {
   look_at_program_ = now + kQuiet;
 }
 
-void CoordinationLoop::PopFresh(absl::Time now) {
-  for (TensorEntry* entry : parts_.queue->PopFresh(now)) Report(*entry);
+void CoordinationLoop::HandOverFresh(absl::Time now) {
+  for (TensorEntry* entry : parts_.queue->HandOverFresh(now)) Report(*entry);
 }
 
 void CoordinationLoop::ShutDownIfDone(absl::Time now) {
@@ -180,15 +180,15 @@ void CoordinationLoop::Report(TensorEntry& entry) {
 }
 
 void CoordinationLoop::ReportAnew() {
-  for (TensorEntry* entry : parts_.queue->Popped()) Report(*entry);
+  for (TensorEntry* entry : parts_.queue->HandedOver()) Report(*entry);
 }
 
 // Submissions that have come meanwhile are reported together with the others, so that one age applies to all: deadlines
 // begin at the submission.
 void CoordinationLoop::ReportWhatWaited(absl::Time now) {
-  static_cast<void>(parts_.queue->PopFresh(now));  // so that Popped() includes them
+  static_cast<void>(parts_.queue->HandOverFresh(now));  // so that HandedOver() includes them
   absl::Time newest = absl::InfinitePast();
-  for (const TensorEntry* entry : parts_.queue->Popped()) newest = std::max(newest, entry->since);
+  for (const TensorEntry* entry : parts_.queue->HandedOver()) newest = std::max(newest, entry->since);
   if (newest < now && newest != absl::InfinitePast()) reporter_.SetAge(now - newest);
   ReportAnew();
 }

@@ -79,7 +79,7 @@ class CoordinationLoop {
   // Whether the program waits. The coordinator needs this to find ranks that wait for each other.
   absl::Time NextLookAtProgram() const;
   void LookAtProgram(absl::Time now);
-  void PopFresh(absl::Time now);
+  void HandOverFresh(absl::Time now);
   void ShutDownIfDone(absl::Time now);
   // Reports, once, that this rank will submit nothing more, after everything that it has submitted is reported.
   void Drain();

@@ -25,8 +25,8 @@ void StepRunner::Submit(TensorEntry& entry, std::optional<CacheId> id) {
   std::vector<const TensorEntry*>& bucket = entries_[place->bucket];
   if (place->tensor >= bucket.size()) bucket.resize(place->tensor + 1);
   bucket[place->tensor] = &entry;
-  entry.place = *place;
-  entry.place.version = entry.version;
+  entry.step_place = *place;
+  entry.step_place.version = entry.version;
 }
 
 void StepRunner::CheckWaits(absl::Time now) {

@@ -61,7 +61,7 @@ class StepRunner {
 
   // If the tensor is one of the locked schedule, known from an earlier round, submits it to the schedule. Otherwise
   // returns false, and nothing has happened.
-  bool SubmitAgain(const TensorEntry& entry) { return schedule_.SubmitAgain(entry.place, entry.version); }
+  bool SubmitAgain(const TensorEntry& entry) { return schedule_.SubmitAgain(entry.step_place, entry.version); }
 
   // Submits a tensor to the schedule; `id` is the id of its request in the response cache, if it has one.
   // REQUIRES: locked().

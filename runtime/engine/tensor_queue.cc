@@ -239,17 +239,17 @@ void TensorQueue::RemoveLocked(size_t first) {
   fresh_count_.store(first, std::memory_order_relaxed);
 }
 
-const std::vector<TensorEntry*>& TensorQueue::PopFresh(absl::Time now) {
+const std::vector<TensorEntry*>& TensorQueue::HandOverFresh(absl::Time now) {
   MutexLock lock(&mu_);
-  taken_.assign(fresh_.begin(), fresh_.end());
+  handed_over_.assign(fresh_.begin(), fresh_.end());
   for (Slot* slot : fresh_) slot->popped = now;
   fresh_.clear();
   fresh_count_.store(0, std::memory_order_relaxed);
   log_->InFlight(in_flight_.size());
-  return taken_;
+  return handed_over_;
 }
 
-std::vector<TensorEntry*> TensorQueue::Popped() {
+std::vector<TensorEntry*> TensorQueue::HandedOver() {
   MutexLock lock(&mu_);
   std::vector<TensorEntry*> taken;
   for (Slot& slot : in_flight_) {

@@ -43,7 +43,7 @@ struct TensorEntry {
   absl::Time popped = absl::InfiniteFuture();  // when the engine took it
   FlightTime reported;                         // when the engine last reported it to the coordinator
   uint64_t learned_of = 0;                     // how many completions the program knew of when it was added
-  StepPlace place;                             // in the last schedule that it was submitted to
+  StepPlace step_place;                        // in the last schedule that it was submitted to
 };
 
 // The tensors in flight on this rank, by process set and name. Trainer threads add them; the engine removes them.
@@ -84,12 +84,12 @@ class TensorQueue {
 
   // The entries added since the last call, in the order in which they were added. The result is valid until the next
   // call. One thread at a time.
-  const std::vector<TensorEntry*>& PopFresh(absl::Time now);
+  const std::vector<TensorEntry*>& HandOverFresh(absl::Time now);
 
-  // The entries that PopFresh has returned and that are still in flight, in the order in which they were added.
-  std::vector<TensorEntry*> Popped();
+  // The entries that HandOverFresh has returned and that are still in flight, in the order in which they were added.
+  std::vector<TensorEntry*> HandedOver();
 
-  // When the oldest entry that PopFresh would return was added; the infinite future if it would return none.
+  // When the oldest entry that HandOverFresh would return was added; the infinite future if it would return none.
   absl::Time OldestFresh() const;
 
   // The entry whose `time` is the earliest; nullptr if the queue is empty. `time` must not call the queue.
@@ -205,7 +205,7 @@ class TensorQueue {
   const std::shared_ptr<ProgressEngine> progress_;
   TensorLog* const log_;
   const BlockPool::Owner handle_memory_;
-  std::vector<TensorEntry*> taken_;               // returned by the last PopFresh
+  std::vector<TensorEntry*> handed_over_;         // returned by the last HandOverFresh
   std::vector<std::shared_ptr<Handle>> retired_;  // empty except in CompleteAll
 
   mutable Mutex mu_;

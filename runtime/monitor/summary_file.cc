@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/files.h"
 
 namespace ronda {
 namespace {
@@ -24,12 +24,6 @@ constexpr char kOwnDescriptors[] = "/proc/self/fd";
 size_t SizeOf(int fd) {
   struct stat info;
   return fstat(fd, &info) == 0 ? static_cast<size_t>(info.st_size) : 0;
-}
-
-// Beyond its limit on files (ulimit -f) a process would get SIGXFSZ.
-bool MayWriteUpTo(size_t bytes) {
-  rlimit limit = {};
-  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
 }
 
 // The descriptor of the file that this process has inherited; -1: none.
@@ -80,7 +74,7 @@ void LeaveForSummary(const RankWords& words) {
     const int fd = FindOwn();
     // Other ranks may write meanwhile: there is room for one more of each core.
     const size_t end = fd < 0 ? 0 : SizeOf(fd) + (1 + std::thread::hardware_concurrency()) * sizeof(words);
-    const bool has_room = fd >= 0 && end < SummaryFile::kMaxBytes && MayWriteUpTo(end);
+    const bool has_room = fd >= 0 && end < SummaryFile::kMaxBytes && IsWithinFileLimit(end);
     [[maybe_unused]] const ssize_t count = has_room ? write(fd, &words, sizeof(words)) : 0;
   } catch (const std::bad_alloc&) {
     return;

@@ -211,8 +211,9 @@ absl::StatusOr<ShmFile> Attachment::MakeFile() {
 }
 
 std::string Attachment::FileLimit() const {
+  if (IsWithinFileLimit(ShmView::TotalBytes(options_.geometry))) return "";
   rlimit limit = {};
-  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || ShmView::TotalBytes(options_.geometry) <= limit.rlim_cur) return "";
+  getrlimit(RLIMIT_FSIZE, &limit);
   return absl::StrCat(" (ulimit -f: its files have at most ", limit.rlim_cur, " bytes; raise it)");
 }
 

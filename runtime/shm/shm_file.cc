@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -45,12 +44,6 @@ int WriteZeros(int fd, size_t bytes) {
     if (count > 0) at += static_cast<size_t>(count);
   }
   return 0;
-}
-
-// Beyond the limit the system sends SIGXFSZ.
-bool IsWithinFileLimit(size_t bytes) {
-  rlimit limit = {};
-  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
 }
 
 int TryToAllocate(int fd, size_t bytes) {

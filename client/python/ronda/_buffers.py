@@ -65,7 +65,7 @@ _DTYPES: dict[tuple[str, int], int] = {
     _kind_and_size(name): dtype for dtype, name in _NAMES.items() if _kind_and_size(name)[0]
 }
 
-# Those of ml_dtypes, by name.
+# The dtypes of ml_dtypes, by name.
 _OTHERS = {name: dtype for dtype, name in _NAMES.items() if dtype not in _DTYPES.values()}
 
 # DTypes by NumPy's strings, which begin with the byte order.

@@ -12,7 +12,7 @@ Groups = int | Sequence[Sequence[Any]] | None
 
 
 def chosen(groups: Groups, num_groups: int) -> Groups:
-    """What the program asks for; warns of `num_groups`."""
+    """The groups that the program has asked for. Warns if it has used `num_groups`."""
     if num_groups == 0:
         return groups
     warnings.warn("num_groups is deprecated: use groups", DeprecationWarning, stacklevel=3)
@@ -23,8 +23,8 @@ def check(groups: Groups, noun: str, is_member: Callable[[Any], bool]) -> None:
     """
     Args:
         groups: as for DistributedOptimizer.
-        noun: of the members of groups.
-        is_member: whether an object is one.
+        noun: what error texts call a member of a group.
+        is_member: whether an object may be a member.
 
     Raises:
         ValueError: `groups` is none of what it may be.

@@ -21,7 +21,7 @@ class AnswerWatchTest : public ::testing::Test {
   // Returns a tensor that is reported at `now`.
   const TensorEntry& Report(const std::string& name, absl::Time now) {
     EXPECT_TRUE(queue_.Add({.request = {.name = name, .shape = {1}}}, now).ok());
-    const TensorEntry& entry = *queue_.PopFresh(now).front();
+    const TensorEntry& entry = *queue_.HandOverFresh(now).front();
     watch_.Expect(entry);
     return entry;
   }

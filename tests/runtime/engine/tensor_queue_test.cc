@@ -33,7 +33,7 @@ class TensorQueueTest : public ::testing::Test {
 
   std::vector<std::string> Fresh() {
     std::vector<std::string> names;
-    for (const TensorEntry* entry : queue_.PopFresh(kStart)) names.push_back(entry->submission.request.name);
+    for (const TensorEntry* entry : queue_.HandOverFresh(kStart)) names.push_back(entry->submission.request.name);
     return names;
   }
 
@@ -56,7 +56,7 @@ TEST_F(TensorQueueTest, EntriesAreFreshOnceAndSayWhenTheyWereTaken) {
   ASSERT_TRUE(queue_.Add(Named("a"), kStart).ok());
   ASSERT_TRUE(queue_.Add(Named("b"), kStart + absl::Seconds(1)).ok());
   EXPECT_EQ(queue_.OldestFresh(), kStart);
-  const auto fresh = queue_.PopFresh(kStart + absl::Seconds(2));
+  const auto fresh = queue_.HandOverFresh(kStart + absl::Seconds(2));
   ASSERT_THAT(fresh, SizeIs(2));
   EXPECT_EQ(fresh[0]->submission.request.name, "a");
   EXPECT_EQ(fresh[0]->popped, kStart + absl::Seconds(2));
@@ -139,7 +139,7 @@ TEST_F(TensorQueueTest, AReceiveThatIsMatchedHasTheNameOfItsMessage) {
   ASSERT_NE(entry, nullptr);
   EXPECT_EQ(entry->submission.request.name, "message");
   EXPECT_EQ(entry->submission.request.root, 3);
-  EXPECT_EQ(queue_.Popped().front(), entry) << "the order stays";
+  EXPECT_EQ(queue_.HandedOver().front(), entry) << "the order stays";
   EXPECT_FALSE(queue_.Match(match).ok());
   EXPECT_FALSE(queue_.Match({.receive = "later", .message = "message"}).ok());
   queue_.Complete(entry, absl::OkStatus());
@@ -175,12 +175,12 @@ TEST_F(TensorQueueTest, FlightRecorderTakesNoteOfWhatWasAdded) {
 
 TEST_F(TensorQueueTest, TakenAreThoseInFlightInTheOrderOfTheirSubmission) {
   ASSERT_TRUE(AddAll({Named("b"), Named("a"), Named("c")}).ok());
-  EXPECT_THAT(queue_.Popped(), IsEmpty()) << "fresh, all of them";
-  queue_.PopFresh(kStart);
+  EXPECT_THAT(queue_.HandedOver(), IsEmpty()) << "fresh, all of them";
+  queue_.HandOverFresh(kStart);
   ASSERT_TRUE(queue_.Add(Named("d"), kStart).ok());
   queue_.Complete(Find("a"), absl::OkStatus());
   ASSERT_TRUE(queue_.Add(Named("a"), kStart).ok());
-  const std::vector<TensorEntry*> taken = queue_.Popped();
+  const std::vector<TensorEntry*> taken = queue_.HandedOver();
   ASSERT_THAT(taken, SizeIs(2));
   EXPECT_EQ(taken[0]->submission.request.name, "b");
   EXPECT_EQ(taken[1]->submission.request.name, "c");
@@ -192,7 +192,7 @@ TEST_F(TensorQueueTest, ANameThatComesAgainFindsItsMemoryAndNothingOfBefore) {
   submission.request.group = "g";
   submission.splits = {1, 1};
   const auto first = queue_.Add(submission, kStart);
-  queue_.PopFresh(kStart);
+  queue_.HandOverFresh(kStart);
   const TensorEntry* const entry = Find("a");
   const int64_t* const shape = entry->submission.request.shape.data();
   queue_.Complete(entry, absl::UnavailableError("rank 1 died"));
@@ -216,7 +216,7 @@ TEST_F(TensorQueueTest, RequestThatDiffersFromTheLastOneOfItsNameIsAnotherVersio
   Submission submission = Named("a");
   const auto add = [&] {
     ASSERT_TRUE(queue_.Add(submission, kStart).ok());
-    const TensorEntry* const entry = queue_.PopFresh(kStart).front();
+    const TensorEntry* const entry = queue_.HandOverFresh(kStart).front();
     EXPECT_EQ(entry->submission.request, submission.request);
     EXPECT_EQ(entry->submission.output, submission.output);
     versions.push_back(entry->version);
@@ -238,14 +238,14 @@ TEST_F(TensorQueueTest, RequestThatDiffersFromTheLastOneOfItsNameIsAnotherVersio
 TEST_F(TensorQueueTest, ManyAreCompletedAtOnce) {
   std::vector<std::shared_ptr<Handle>> handles;
   ASSERT_TRUE(queue_.AddAll({Named("a"), Named("b"), Named("c")}, kStart, &handles).ok());
-  const std::vector<TensorEntry*> fresh = queue_.PopFresh(kStart);
+  const std::vector<TensorEntry*> fresh = queue_.HandOverFresh(kStart);
   std::vector<OperationResult> results(2);
   results[1].number = 7;
   queue_.CompleteAll({fresh[0], fresh[2]}, absl::MakeSpan(results));
   EXPECT_TRUE(handles[0]->done());
   EXPECT_FALSE(handles[1]->done());
   EXPECT_EQ(handles[2]->result().number, 7);
-  EXPECT_THAT(queue_.Popped(), ElementsAre(fresh[1]));
+  EXPECT_THAT(queue_.HandedOver(), ElementsAre(fresh[1]));
   EXPECT_FALSE(queue_.empty());
   queue_.Complete(fresh[1], absl::OkStatus());
   EXPECT_TRUE(queue_.empty());
@@ -257,7 +257,7 @@ TEST_F(TensorQueueTest, NamesMayComeAgainInAnyOrder) {
   for (const std::vector<std::string>& names : orders) {
     std::vector<std::shared_ptr<Handle>> handles;
     for (const std::string& name : names) handles.push_back(*queue_.Add(Named(name), kStart));
-    const std::vector<TensorEntry*> fresh = queue_.PopFresh(kStart);
+    const std::vector<TensorEntry*> fresh = queue_.HandOverFresh(kStart);
     ASSERT_EQ(fresh.size(), names.size());
     for (size_t i = 0; i < names.size(); ++i) {
       EXPECT_EQ(fresh[i]->submission.request.name, names[i]);
@@ -274,7 +274,7 @@ TEST_F(TensorQueueTest, NamesThatAreNotUsedAnyMoreAreForgotten) {
     const std::string name = absl::StrCat("step", i);
     const auto handle = queue_.Add(Named(name), kStart);
     ASSERT_TRUE(handle.ok());
-    queue_.PopFresh(kStart);
+    queue_.HandOverFresh(kStart);
     queue_.Complete(Find(name), absl::OkStatus());
     ASSERT_TRUE((*handle)->done());
   }
@@ -314,7 +314,7 @@ TEST_F(TensorQueueTest, UnnamedTensorsOfOneNameFollowEachOther) {
   EXPECT_NE(entry->version, version);
   EXPECT_EQ(entry->popped, absl::InfiniteFuture());
   EXPECT_THAT(Fresh(), SizeIs(1));
-  EXPECT_THAT(queue_.Popped(), ElementsAre(entry));
+  EXPECT_THAT(queue_.HandedOver(), ElementsAre(entry));
   OperationResult results[1];
   queue_.CompleteAll({&entry, 1}, absl::MakeSpan(results));
   EXPECT_TRUE((*second)->done());

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -37,6 +38,17 @@ TEST(SummaryFileTest, HasTheFinalWordsOfRanksInTheOrderInWhichTheyLeft) {
     EXPECT_EQ(words.buckets, rank == 1 ? 3u : 7u);
     EXPECT_EQ(words.ended, 1u);
   }
+}
+
+TEST(SummaryFileTest, RankBeyondItsLimitOnFilesLeavesNothingAndLives) {
+  const SummaryFile file;
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small = {.rlim_cur = sizeof(RankWords) / 2, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  LeaveForSummary(RankWords());
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_THAT(file.Read(), SizeIs(0));
 }
 
 TEST(SummaryFileTest, FullFileGetsNoMore) {

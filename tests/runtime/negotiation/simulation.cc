@@ -115,7 +115,7 @@ void Simulation::Submit(RankId id, TensorRequest request) {
   const TensorKey key(request.key());
   if (!rank.in_flight.emplace(key, std::move(request)).second) return;
   rank.fresh.push_back(key);
-  PopFresh(id);
+  HandOverFresh(id);
 }
 
 void Simulation::SubmitGroup(RankId id, ProcessSetId set, int number) {

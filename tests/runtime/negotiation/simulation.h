@@ -148,7 +148,7 @@ class Simulation {
   void SubmitStray(RankId id);
   void ShutDownInTheLoop();
   bool IsFree(RankId id, int item);
-  void PopFresh(RankId id);
+  void HandOverFresh(RankId id);
   void SubmitAgain(RankId id);
   void SubmitPopped(RankId id, const TensorKey& key);
   void CountCause(const TensorRequest& request);

@@ -101,7 +101,7 @@ void Simulation::SubmitLoop(RankId id) {
 
 // --- The engine ---
 
-void Simulation::PopFresh(RankId id) {
+void Simulation::HandOverFresh(RankId id) {
   Rank& rank = ranks_[id];
   if (rank.in_bucket) return;  // busy
   while (!rank.fresh.empty()) {
@@ -114,7 +114,7 @@ void Simulation::PopFresh(RankId id) {
 
 void Simulation::SubmitAgain(RankId id) {
   for (const auto& [sequence, key] : ranks_[id].popped) SubmitPopped(id, key);
-  PopFresh(id);
+  HandOverFresh(id);
 }
 
 void Simulation::SubmitPopped(RankId id, const TensorKey& key) {
@@ -211,7 +211,7 @@ void Simulation::SeeVote(RankId id) {
   if (schedule.unlocking()) Violate(absl::StrCat("rank ", id, " wants to unlock, and its vote does not count"));
   ReceiveBucket(id, rank.buckets[*schedule.Next()]);
   schedule.Enter(Ballot::Result::kCarriedOut, now_);
-  PopFresh(id);
+  HandOverFresh(id);
 }
 
 void Simulation::Unlock(RankId id) {

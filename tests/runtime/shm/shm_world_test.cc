@@ -85,6 +85,23 @@ class ShmWorldTest : public ::testing::Test {
     ASSERT_EQ(write(fd, content.data(), content.size()), static_cast<ssize_t>(content.size()));
     close(fd);
   }
+
+  // The number of removed files in /dev/shm that two ranks share; or what is wrong.
+  std::string RemovedFilesOfRanksWithoutMemfds() {
+    ForkedChild child([this](const ForkedChild::SayReady&) -> std::string {
+      testing::RefuseCall(SYS_memfd_create, EPERM);
+      const auto worlds = ConnectAll({OptionsOf(0, 2), OptionsOf(1, 2)});
+      if (!worlds[0].ok() || !worlds[1].ok()) return worlds[0].status().ToString() + worlds[1].status().ToString();
+      int found = 0;
+      for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+        std::error_code error;
+        const std::string target = std::filesystem::read_symlink(entry.path(), error);
+        if (EpochInLink(target, JobId()) == 0 && absl::StartsWith(target, "/dev/shm/")) ++found;
+      }
+      return absl::StrCat(found, std::filesystem::exists(Path()) || IsPublished() ? "a name is left" : "");
+    });
+    return child.Result();
+  }
 };
 
 // A link is no danger, because the ranks check where it leads. But any user can make one.
@@ -440,19 +457,15 @@ TEST_F(ShmWorldTest, AFullDevShmIsNoLackOfMemory) {
 }
 
 TEST_F(ShmWorldTest, WithoutMemfdsTheEpochSearchFindsARemovedFile) {
-  ForkedChild child([this](const ForkedChild::SayReady&) -> std::string {
-    testing::RefuseCall(SYS_memfd_create, EPERM);
-    const auto worlds = ConnectAll({OptionsOf(0, 2), OptionsOf(1, 2)});
-    if (!worlds[0].ok() || !worlds[1].ok()) return worlds[0].status().ToString() + worlds[1].status().ToString();
-    int found = 0;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-      std::error_code error;
-      const std::string target = std::filesystem::read_symlink(entry.path(), error);
-      if (EpochInLink(target, JobId()) == 0 && absl::StartsWith(target, "/dev/shm/")) ++found;
-    }
-    return absl::StrCat(found, std::filesystem::exists(Path()) || IsPublished() ? "a name is left" : "");
-  });
-  EXPECT_EQ(child.Result(), "2");
+  EXPECT_EQ(RemovedFilesOfRanksWithoutMemfds(), "2");
+}
+
+// For a moment the file has the name of the link.
+TEST_F(ShmWorldTest, WithoutMemfdsALeftoverDoesNotKeepTheFileFromItsFolder) {
+  ShmLink leftover = ShmLinkOfThisProcess(3, 0);
+  leftover.creator = {};
+  ASSERT_TRUE(PublishShmLink(Path(), leftover).ok());
+  EXPECT_EQ(RemovedFilesOfRanksWithoutMemfds(), "2");
 }
 
 TEST_F(ShmWorldTest, WithoutRoomForTheSlotsTheyAreSmaller) {
