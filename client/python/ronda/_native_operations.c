@@ -38,8 +38,8 @@ typedef union Arguments {
   JoinArguments join;
 } Arguments;
 
-/* -- Arguments by position, in the order of _native.pyi. Those of the operations on one tensor are in _native_fields.h,
- * which tools/bindings makes -- */
+/* -- Arguments by position, in the order of _native.pyi. tools/bindings makes _native_fields.h, which has the arguments
+ * of operations on one tensor -- */
 
 #define KEEP \
   { "keep", kKeep, 0, 0 }
