@@ -30,9 +30,9 @@ constexpr size_t kBlockBytes = kBlockElements * 8;
 class BlockReducer {
  public:
   // `posts` point to the members' ReduceArithmetic.
-  explicit BlockReducer(absl::Span<const void* const> posts)
-      : scratch_(posts.size() * kBlockBytes), sources_(posts.size()) {
+  explicit BlockReducer(absl::Span<const void* const> posts) : sources_(posts.size()) {
     for (const void* post : posts) members_.push_back(static_cast<const ReduceArithmetic*>(post));
+    if (!members_[0]->ContributesInputItself()) scratch_.resize(posts.size() * kBlockBytes);
   }
 
   // Granules [begin, begin + n), of kBlockElements elements at most.
@@ -63,7 +63,7 @@ class BlockReducer {
   }
 
   std::vector<const ReduceArithmetic*> members_;
-  std::vector<char> scratch_;
+  std::vector<char> scratch_;  // empty if the members contribute their inputs themselves
   std::vector<const void*> sources_;
   alignas(64) char accumulator_[kBlockBytes];
 };
@@ -137,9 +137,11 @@ absl::Status InProcessCommunicator::Reduce(const ReduceCall& call) {
   const size_t blocks = (granules + block - 1) / block;
   return Meet(call.info, reduction.wire_bytes(), &reduction, [&](absl::Span<const void* const> posts) -> absl::Status {
     RONDA_RETURN_IF_ERROR(CheckEqualCounts(posts));
-    BlockReducer reducer(posts);
+    const size_t begin = blocks * members.self() / members.size();
     const size_t end = blocks * (members.self() + 1) / members.size();
-    for (size_t i = blocks * members.self() / members.size(); i < end; ++i) {
+    if (begin == end) return absl::OkStatus();  // other members reduce the few blocks there are
+    BlockReducer reducer(posts);
+    for (size_t i = begin; i < end; ++i) {
       reducer.Reduce(i * block, std::min(block, granules - i * block));
     }
     return absl::OkStatus();
