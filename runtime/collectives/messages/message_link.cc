@@ -25,6 +25,8 @@ constexpr int kLooksPerRound = 32;
 // wants the core.
 constexpr absl::Duration kLookOn = absl::Microseconds(200);
 constexpr int kSleepShare = 8;
+// How long a wait yields before it sleeps, if data wakes it.
+constexpr absl::Duration kYieldFor = absl::Milliseconds(2);
 constexpr absl::Duration kLongestSleep = absl::Milliseconds(1);
 // The end of a peer breaks its connections before the job knows of it.
 constexpr absl::Duration kFailureSpreads = absl::Seconds(2);
@@ -86,12 +88,29 @@ absl::StatusOr<bool> MessageLink::IsComplete(Transfer& transfer) {
 }
 
 absl::Status MessageLink::WaitFor(Transfer& transfer, const RunningCollective& running) {
-  const int looks = sleeps_at_once() ? 1 : kLooks;
+  const int looks = is_woken_by_data() ? 1 : kLooks;
   for (int i = 0; i < looks; ++i) {
     RONDA_ASSIGN_OR_RETURN(const bool is_complete, IsComplete(transfer));
     if (is_complete) return absl::OkStatus();
   }
+  if (is_woken_by_data()) {
+    RONDA_ASSIGN_OR_RETURN(const bool is_complete, YieldFor(transfer));
+    if (is_complete) return absl::OkStatus();
+  }
   return WaitLonger(transfer, running);
+}
+
+absl::StatusOr<bool> MessageLink::YieldFor(Transfer& transfer) {
+  if (!yields_.MayBegin()) return false;
+  const absl::Duration start = MonotonicTime();
+  for (absl::Duration now = start; now - start < kYieldFor;) {
+    const absl::Duration before = now;
+    sched_yield();
+    RONDA_ASSIGN_OR_RETURN(const bool is_complete, IsComplete(transfer));
+    now = MonotonicTime();
+    if (!yields_.MayGoOn(now - before) || is_complete) return is_complete;
+  }
+  return false;
 }
 
 absl::Status MessageLink::WaitLonger(Transfer& transfer, const RunningCollective& running) {
@@ -102,7 +121,7 @@ absl::Status MessageLink::WaitLonger(Transfer& transfer, const RunningCollective
     for (int i = 0; i < kLooksPerRound; ++i) {
       RONDA_ASSIGN_OR_RETURN(const bool is_complete, IsComplete(transfer));
       if (is_complete) return absl::OkStatus();
-      if (sleeps_at_once() || MonotonicTime() - start > kLookOn) break;
+      if (is_woken_by_data() || MonotonicTime() - start > kLookOn) break;
       if (!keeps_core_) sched_yield();
     }
     RONDA_RETURN_IF_ERROR(failure());
@@ -112,7 +131,7 @@ absl::Status MessageLink::WaitLonger(Transfer& transfer, const RunningCollective
 }
 
 void MessageLink::Sleep(absl::Duration waited) {
-  if (sleeps_at_once()) return options_.messages->Rest(kLongestSleep);
+  if (is_woken_by_data()) return options_.messages->Rest(kLongestSleep);
   if (waited > kLookOn) options_.messages->Rest(std::min(waited / kSleepShare, kLongestSleep));
 }
 

@@ -31,13 +31,38 @@ class TransferSet {
   std::vector<Transfer> transfers_;
 };
 
+// Decides whether a wait of a rank that shares its core yields the core or sleeps. Ranks that all communicate hand the
+// core over in microseconds, less than a sleep and its wake-up take. A thread that computes keeps the core for its time
+// slice of some milliseconds. The scheduler lets a sleeping rank interrupt that thread when data comes, but a rank that
+// has yielded waits until the slice ends. So after a long yield the next waits sleep.
+class CoreYields {
+ public:
+  static constexpr absl::Duration kLong = absl::Milliseconds(2);
+  static constexpr int kWaitsThatSleep = 32;
+
+  // Call at the start of each wait: whether it yields.
+  bool MayBegin() {
+    if (sleeps_ == 0) return true;
+    --sleeps_;
+    return false;
+  }
+  // A yield took `duration`. Returns whether the wait may yield again.
+  bool MayGoOn(absl::Duration duration) {
+    if (duration > kLong) sleeps_ = kWaitsThatSleep;
+    return duration <= kLong;
+  }
+
+ private:
+  int sleeps_ = 0;  // waits that must sleep until one may yield again
+};
+
 // One rank's messages to and from the others, and its waits for them.
 //
 // A wait always knows the rank that it waits for: it handles the transfers one after the other, while all of them make
 // progress. A wait begins with a number of polls. A long wait sleeps between polls, each time for a small part of the
 // time it has waited: a sleeping rank moves no messages, and not all messages wake a rank. If ranks outnumber cores,
-// the rank that is late may need this rank's core. Then a wait sleeps at once if the messages wake the rank, as those
-// over TCP do; otherwise it yields the core between its polls.
+// the rank that is late may need this rank's core, so a wait yields the core between its polls. If the messages wake
+// the rank, as those over TCP do, such a wait sleeps when yields take too long (CoreYields), or after 2 ms.
 //
 // Thread-compatible.
 class MessageLink {
@@ -58,8 +83,8 @@ class MessageLink {
   absl::Status failure() const { return options_.job_failure(); }
   // Whether a wait keeps its core between polls: this host has a core for each of its ranks.
   bool keeps_core() const { return keeps_core_; }
-  // Whether a wait sleeps at once.
-  bool sleeps_at_once() const { return !keeps_core_ && options_.messages->rest_ends_with_data(); }
+  // Whether ranks share cores, and data wakes a rank that sleeps.
+  bool is_woken_by_data() const { return !keeps_core_ && options_.messages->rest_ends_with_data(); }
 
   // Describes the collective that this rank runs, for waits. With `steps` ranks between the late rank and this one, all
   // of which wait, this rank's deadline is a little later. So the rank that waits for the late rank itself is the first
@@ -79,6 +104,8 @@ class MessageLink {
 
   absl::StatusOr<bool> IsComplete(Transfer& transfer);
   absl::Status WaitFor(Transfer& transfer, const RunningCollective& running);
+  // Yields the core to the other ranks of this host, as long as that pays. Returns whether the transfer is complete.
+  absl::StatusOr<bool> YieldFor(Transfer& transfer);
   absl::Status WaitLonger(Transfer& transfer, const RunningCollective& running);
   // In a wait that has lasted for `waited`: sleeps if it is time to.
   void Sleep(absl::Duration waited);
@@ -87,6 +114,7 @@ class MessageLink {
 
   const Options options_;
   const bool keeps_core_;
+  CoreYields yields_;
 };
 
 }  // namespace ronda

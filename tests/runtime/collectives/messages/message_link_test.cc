@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -93,48 +94,56 @@ TEST(MessageLinkTest, RankAmongMoreThanThereAreCoresHandsItsCoreOver) {
   }
 }
 
-// Messages of which the one that is awaited comes during the first Rest.
-class MessagesThatComeDuringRest : public PointToPoint {
+// Messages of which the one that is awaited comes after a number of polls, or at the first Rest.
+class AwaitedMessages : public PointToPoint {
  public:
-  MessagesThatComeDuringRest(bool rest_ends_with_data, int* tests)
-      : rest_ends_with_data_(rest_ends_with_data), tests_(tests) {}
+  AwaitedMessages(int polls, bool rest_ends_with_data, bool* has_rested)
+      : polls_left_(polls), rest_ends_with_data_(rest_ends_with_data), has_rested_(has_rested) {}
 
   RankId rank() const override { return 0; }
   int size() const override { return 2; }
   absl::StatusOr<Request> Send(const void*, size_t, RankId) override { return Request{}; }
   absl::StatusOr<Request> Receive(void*, size_t, RankId) override { return Request{}; }
-  absl::StatusOr<bool> Test(absl::Span<Request>) override {
-    ++*tests_;
-    return has_come_;
-  }
-  void Rest(absl::Duration) override { has_come_ = true; }
+  absl::StatusOr<bool> Test(absl::Span<Request>) override { return *has_rested_ || --polls_left_ < 0; }
+  void Rest(absl::Duration) override { *has_rested_ = true; }
   bool rest_ends_with_data() const override { return rest_ends_with_data_; }
 
  private:
+  int polls_left_;
   const bool rest_ends_with_data_;
-  int* const tests_;
-  bool has_come_ = false;
+  bool* const has_rested_;
 };
 
-// Polls would keep the late rank from its core.
-TEST(MessageLinkTest, RankAmongMoreThanThereAreCoresSleepsAtOnceIfDataWakesIt) {
-  for (const bool wakes : {false, true}) {
-    int tests = 0;
-    MessageLink link({.messages = std::make_unique<MessagesThatComeDuringRest>(wakes, &tests),
-                      .peers = {LinkPeer(0), LinkPeer(1)},
-                      .flights = std::make_shared<FlightBoard>(12),
-                      .job_failure = [] { return absl::OkStatus(); },
-                      .ranks_on_host = 1 << 20});
-    TransferSet transfers;
-    char byte = 0;
-    ASSERT_EQ(link.Receive(&byte, 1, 1, transfers), absl::OkStatus());
-    ASSERT_EQ(link.Wait(transfers, link.Running(Info(), 1)), absl::OkStatus());
-    if (wakes) {
-      EXPECT_EQ(tests, 2);
-    } else {
-      EXPECT_GT(tests, 2);
-    }
+// Returns whether a rank that shares its core rests until a message comes, which comes after `polls` polls.
+bool RestsUntilMessageComes(int polls, bool rest_ends_with_data) {
+  bool has_rested = false;
+  MessageLink link({.messages = std::make_unique<AwaitedMessages>(polls, rest_ends_with_data, &has_rested),
+                    .peers = {LinkPeer(0), LinkPeer(1)},
+                    .flights = std::make_shared<FlightBoard>(12),
+                    .job_failure = [] { return absl::OkStatus(); },
+                    .ranks_on_host = 1 << 20});
+  TransferSet transfers;
+  char byte = 0;
+  EXPECT_EQ(link.Receive(&byte, 1, 1, transfers), absl::OkStatus());
+  EXPECT_EQ(link.Wait(transfers, link.Running(Info(), 1)), absl::OkStatus());
+  return has_rested;
+}
+
+TEST(MessageLinkTest, RankThatSharesItsCoreRestsUntilAMessageComes) {
+  for (const bool rest_ends_with_data : {false, true}) {
+    EXPECT_TRUE(RestsUntilMessageComes(std::numeric_limits<int>::max(), rest_ends_with_data));
+    EXPECT_FALSE(RestsUntilMessageComes(0, rest_ends_with_data));
   }
+}
+
+TEST(CoreYieldsTest, ALongYieldMakesTheNextWaitsSleep) {
+  CoreYields yields;
+  ASSERT_TRUE(yields.MayBegin());
+  EXPECT_TRUE(yields.MayGoOn(absl::Microseconds(1)));
+  EXPECT_TRUE(yields.MayBegin());
+  EXPECT_FALSE(yields.MayGoOn(2 * CoreYields::kLong));
+  for (int i = 0; i < CoreYields::kWaitsThatSleep; ++i) EXPECT_FALSE(yields.MayBegin()) << i;
+  EXPECT_TRUE(yields.MayBegin());
 }
 
 // The end of a peer first appears as an error of the messages. The job learns of the end a little later.
