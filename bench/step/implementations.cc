@@ -86,25 +86,17 @@ class PeerFlat : public GradientExchange {
   std::unique_ptr<PeerCall> call_;
 };
 
-// Averages gradients as a trainer does through Ronda: submits each when it is ready, then waits for all. It is the
-// calling thread's rank, which has joined its job. Throws ronda::Error. Thread-compatible.
+// Averages gradients as ronda::DistributedOptimizer does: announces each when it is ready, then waits for all. It is
+// the calling thread's rank, which has joined its job. Throws ronda::Error. Thread-compatible.
 class RondaExchange : public GradientExchange {
  public:
   // `gradients` are of `model`, and must outlive the exchange.
   RondaExchange(const ModelShapes& model, const Gradients& gradients, WireFormat wire)
-      : options_{.op = Op::Average, .compression = static_cast<Compression>(wire)} {
-    for (size_t i = 0; i < model.parameters.size(); ++i) {
-      const Parameter& parameter = model.parameters[i];
-      tensors_.push_back(tensor(absl::StrCat("gradient/", parameter.name), gradients.data(i), parameter.shape));
-    }
-    in_flight_.reserve(tensors_.size());
-  }
+      : reducer_(TensorsOf(model, gradients), {.op = Op::Average, .compression = static_cast<Compression>(wire)}) {}
 
-  void Ready(size_t parameter) override { in_flight_.push_back(allreduce_async(tensors_[parameter], options_)); }
-
+  void Ready(size_t parameter) override { reducer_.gradient_ready(parameter); }
   void Finish() override {
-    for (const Handle& handle : in_flight_) handle.synchronize();
-    in_flight_.clear();
+    reducer_.try_step_with([] {}).throw_if_error();
   }
 
   // The reports that the rank has sent, and the lists that it has received.
@@ -114,9 +106,16 @@ class RondaExchange : public GradientExchange {
   }
 
  private:
-  const AllreduceOptions options_;
-  std::vector<Tensor> tensors_;
-  std::vector<Handle> in_flight_;
+  static std::vector<Tensor> TensorsOf(const ModelShapes& model, const Gradients& gradients) {
+    std::vector<Tensor> tensors;
+    for (size_t i = 0; i < model.parameters.size(); ++i) {
+      const Parameter& parameter = model.parameters[i];
+      tensors.push_back(tensor(absl::StrCat("gradient/", parameter.name), gradients.data(i), parameter.shape));
+    }
+    return tensors;
+  }
+
+  GradientReducer reducer_;
 };
 
 // The options of a job with `setting`.
