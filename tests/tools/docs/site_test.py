@@ -170,7 +170,7 @@ class CommentTextTest(unittest.TestCase):
 
 class StepChartTest(unittest.TestCase):
     def test_the_picture_of_the_readme_shows_the_table(self) -> None:
-        table = _ROOT / "bench/results/2026-11-26/steps.csv"
+        table = _ROOT / "bench/results/2026-11-28/steps.csv"
         with tempfile.TemporaryDirectory() as folder:
             picture = pathlib.Path(folder) / "step.svg"
             step_chart.main(str(table), str(picture))
