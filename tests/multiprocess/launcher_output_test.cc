@@ -89,7 +89,11 @@ TEST(LauncherOutputTest, FileThatCannotBeWrittenIsReportedOnceAndTheJobFailsAtIt
   const std::string directory = absl::StrCat(::testing::TempDir(), "/full.", getpid());
   std::filesystem::create_directories(directory + "/rank.0");
   std::filesystem::create_symlink("/dev/full", directory + "/rank.0/stdout");
-  LauncherRun run({"-np", "1", "--output-filename", directory, "sh", "-c", "echo one; sleep 0.1; echo two"});
+  const std::string go = directory + "/go";
+  LauncherRun run({"-np", "1", "--output-filename", directory, "sh", "-c",
+                   absl::StrCat("echo one; until [ -e ", go, " ]; do sleep 0.01; done; echo two")});
+  run.WaitForOut("one");
+  std::ofstream(go) << "";
   EXPECT_EQ(run.Finish(), 1);
   EXPECT_EQ(run.out(), "[0]<stdout>: one\n[0]<stdout>: two\n");
   EXPECT_EQ(run.err(),
