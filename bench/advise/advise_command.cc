@@ -34,6 +34,7 @@
 #include "bench/harness/machine.h"
 #include "bench/harness/results.h"
 #include "bench/harness/temporary_folder.h"
+#include "runtime/base/bytes_text.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
@@ -340,7 +341,7 @@ void PrintAdvice(const Advice& advice, int batch) {
               BatchText(BatchFactorFor(advice.program, wire, forecast.plan, 0.9 * ranks), batch).c_str());
   if (prediction.tuned < prediction.step) {
     std::printf("  RONDA_MIN_BUCKET_BYTES=%s makes the step %s ms.\n",
-                FormatSize(static_cast<size_t>(prediction.min_bucket)).c_str(), Milliseconds(prediction.tuned).c_str());
+                BytesText(static_cast<size_t>(prediction.min_bucket)).c_str(), Milliseconds(prediction.tuned).c_str());
   }
   if (prediction.compute > 1.1 * advice.program.alone.median()) {
     std::printf("  Of the loss, %.0f %% of a step are the ranks' own: they share a host's cores, or vary.\n",
