@@ -16,13 +16,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "bench/harness/arguments.h"
 #include "bench/harness/launch.h"
 #include "bench/harness/machine.h"
 #include "bench/harness/output.h"
 #include "bench/harness/statistics.h"
 #include "bench/step/step_loop.h"
 #include "client/ronda/elastic.hpp"
+#include "runtime/base/bytes_text.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda::bench {
@@ -207,7 +207,7 @@ absl::Status MeasureSteps(const ElasticStepOptions& options, const std::vector<s
   const double before = TellCoreDistance("before");
   const Table table = TableOfEndings();
   std::fputs(absl::StrFormat("# %d ranks; %d tensors, %s a step\n%s", options.ranks, options.tensors,
-                             FormatSize(options.bytes), table.Header())
+                             BytesText(options.bytes), table.Header())
                  .c_str(),
              stdout);
   absl::Status problem;

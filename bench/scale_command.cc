@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -29,6 +30,7 @@
 #include "bench/harness/machine.h"
 #include "bench/harness/results.h"
 #include "bench/harness/statistics.h"
+#include "bench/harness/temporary_folder.h"
 #include "client/ronda.hpp"
 #include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
@@ -39,6 +41,7 @@ namespace {
 
 constexpr char kProcesses[] = "processes";
 constexpr char kThreads[] = "threads";
+constexpr char kOutput[] = "output";  // a file of the launcher and the ranks
 
 struct ScaleOptions {
   std::vector<int> ranks = {2, 16, 64};
@@ -57,7 +60,8 @@ constexpr char kDescription[] =
     "              machine change it less than the times above\n"
     "  MiB         memory of one rank's own, without memory that ranks share\n"
     "  descriptors the most open files of one rank\n"
-    "Ranks are processes that rondarun starts, or threads of one process.\n"
+    "Ranks are processes that rondarun starts, or threads of one process. Their output goes to a file. The command\n"
+    "names the file if a job fails for any other reason than that death.\n"
     "\n"
     "  ronda-bench scale -np 16,64\n";
 
@@ -223,6 +227,9 @@ std::optional<int> RunAsRanks(const std::vector<std::string>& words) {
   return is_rank ? RunAsRank(*file) : RunAsThreads(*file, threads);
 }
 
+// rondarun ends as the rank that is killed. A thread that ends does not end its process.
+int PlannedExitCode(const std::string& kind) { return kind == kThreads ? 0 : 128 + SIGKILL; }
+
 absl::StatusOr<LaunchCommand> PlanScale(const std::string& kind, int ranks, const std::string& path) {
   if (kind == kThreads) return LaunchCommand{.words = {OwnProgram(), "scale", kAsThreads, path, absl::StrCat(ranks)}};
   return PlanLaunch({.launcher = Launcher::kRondarun,
@@ -240,40 +247,68 @@ Number MostOf(const std::vector<Record>& records, Number Record::*field) {
   return most;
 }
 
-absl::StatusOr<ResultRow> RowOf(const std::string& kind, const std::vector<Record>& records, double begin, double end) {
-  for (size_t rank = 0; rank < records.size(); ++rank) {
-    if (records[rank].noticed_s > 0 && records[rank].scheduled > 0) continue;
-    return absl::InternalError(
-        absl::StrCat(records.size(), " ranks as ", kind, ": rank ", rank,
-                     records[rank].noticed_s > 0 ? " has locked no schedule" : " has not come to the end"));
-  }
-  const double death = records.back().noticed_s;
-  return ResultRow{{"kind", kind},
-                   {"ranks", static_cast<int64_t>(records.size())},
-                   {"start_s", MostOf(records, &Record::joined_s) - begin},
-                   {"negotiated_ms", 1e3 * MostOf(records, &Record::negotiated_s)},
-                   {"locked_ms", 1e3 * MostOf(records, &Record::locked_s)},
-                   {"known_s", MostOf(records, &Record::noticed_s) - death},
-                   {"ended_s", end - death},
-                   {"own_mib", static_cast<double>(MostOf(records, &Record::own_kib)) / 1024},
-                   {"descriptors", MostOf(records, &Record::descriptors)}};
-}
-
-absl::StatusOr<ResultRow> MeasureJob(const std::string& kind, int ranks, const std::string& path) {
-  RONDA_ASSIGN_OR_RETURN(const RecordFile file, RecordFile::Open(path, O_RDWR | O_CREAT | O_TRUNC));
-  RONDA_ASSIGN_OR_RETURN(const LaunchCommand command, PlanScale(kind, ranks, path));
-  const double cpu_before = ChildrensCpuSeconds();
-  const double begin = NowSeconds();
-  RONDA_RETURN_IF_ERROR(RunLaunch(command, [](const OutputMessage&) {}).status());
-  const double end = NowSeconds();
+// A job that has ended.
+struct EndedJob {
+  std::string kind;
   std::vector<Record> records;
-  for (int rank = 0; rank < ranks; ++rank) records.push_back(file.Read(rank));
-  RONDA_ASSIGN_OR_RETURN(ResultRow row, RowOf(kind, records, begin, end));
-  row.emplace_back("cpu_ms", 1e3 * (ChildrensCpuSeconds() - cpu_before) / ranks);
-  return row;
+  int exit_code = 0;
+  double begin = 0;
+  double end = 0;
+  double cpu_s = 0;
+};
+
+// In which way the job has not gone as planned; "" if it has.
+std::string Deviation(const EndedJob& job) {
+  for (size_t rank = 0; rank < job.records.size(); ++rank) {
+    if (job.records[rank].noticed_s == 0) return absl::StrCat("rank ", rank, " has not come to the end");
+    if (job.records[rank].scheduled == 0) return absl::StrCat("rank ", rank, " has locked no schedule");
+  }
+  return job.exit_code == PlannedExitCode(job.kind) ? "" : absl::StrCat("the exit code is ", job.exit_code);
 }
 
-absl::Status Measure(const ScaleOptions& options, const std::string& path, Results* results) {
+ResultRow RowOf(const EndedJob& job) {
+  const double death = job.records.back().noticed_s;
+  const auto ranks = static_cast<int64_t>(job.records.size());
+  return {{"kind", job.kind},
+          {"ranks", ranks},
+          {"start_s", MostOf(job.records, &Record::joined_s) - job.begin},
+          {"negotiated_ms", 1e3 * MostOf(job.records, &Record::negotiated_s)},
+          {"locked_ms", 1e3 * MostOf(job.records, &Record::locked_s)},
+          {"known_s", MostOf(job.records, &Record::noticed_s) - death},
+          {"ended_s", job.end - death},
+          {"own_mib", static_cast<double>(MostOf(job.records, &Record::own_kib)) / 1024},
+          {"descriptors", MostOf(job.records, &Record::descriptors)},
+          {"cpu_ms", 1e3 * job.cpu_s / static_cast<double>(ranks)}};
+}
+
+// Runs a job whose files are in `folder`.
+absl::StatusOr<EndedJob> RunJob(const std::string& kind, int ranks, const TemporaryFolder& folder) {
+  const std::string path = folder.PathOf("records");
+  RONDA_ASSIGN_OR_RETURN(const RecordFile file, RecordFile::Open(path, O_RDWR | O_CREAT | O_TRUNC));
+  RONDA_ASSIGN_OR_RETURN(LaunchCommand command, PlanScale(kind, ranks, path));
+  command.output_file = folder.PathOf(kOutput);
+  EndedJob job = {.kind = kind};
+  const double cpu_before = ChildrensCpuSeconds();
+  job.begin = NowSeconds();
+  RONDA_ASSIGN_OR_RETURN(job.exit_code, RunLaunch(command, [](const OutputMessage&) {}));
+  job.end = NowSeconds();
+  job.cpu_s = ChildrensCpuSeconds() - cpu_before;
+  for (int rank = 0; rank < ranks; ++rank) job.records.push_back(file.Read(rank));
+  return job;
+}
+
+absl::StatusOr<ResultRow> MeasureJob(const std::string& kind, int ranks) {
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryFolder> folder, TemporaryFolder::Create());
+  RONDA_ASSIGN_OR_RETURN(const EndedJob job, RunJob(kind, ranks, *folder));
+  const std::string deviation = Deviation(job);
+  if (deviation.empty()) return RowOf(job);
+  folder->Keep();
+  const std::string output = folder->PathOf(kOutput);
+  return absl::InternalError(absl::StrCat(ranks, " ranks as ", kind, ": ", deviation, "; the end of their output in ",
+                                          output, ":\n", LastLines(output)));
+}
+
+absl::Status Measure(const ScaleOptions& options, Results* results) {
   const Table table({{.title = "ranks as", .width = 10, .align = Table::Column::Align::kLeft, .field = "kind"},
                      {.title = "ranks", .field = "ranks"},
                      {.title = "start s", .width = 8, .field = "start_s"},
@@ -287,7 +322,7 @@ absl::Status Measure(const ScaleOptions& options, const std::string& path, Resul
   std::fputs(table.Header().c_str(), stdout);
   for (const std::string& kind : options.kinds) {
     for (const int ranks : options.ranks) {
-      RONDA_ASSIGN_OR_RETURN(const ResultRow row, MeasureJob(kind, ranks, path));
+      RONDA_ASSIGN_OR_RETURN(const ResultRow row, MeasureJob(kind, ranks));
       std::fputs(table.RowOf(row).c_str(), stdout);
       std::fflush(stdout);
       results->Add(row);
@@ -308,9 +343,7 @@ int Run(const std::vector<std::string>& words) {
   int exit_code = 0;
   if (!ParseOrExplain(&flags, words, &exit_code)) return exit_code;
   Results results("scale", words);
-  const std::string path = absl::StrCat("/tmp/ronda-bench-scale-", getpid());
-  const absl::Status status = Measure(options, path, &results);
-  unlink(path.c_str());
+  const absl::Status status = Measure(options, &results);
   return status.ok() ? 0 : Explain(status);
 }
 

@@ -20,6 +20,7 @@
 #include "bench/harness/results.h"
 #include "bench/harness/statistics.h"
 #include "client/ronda.hpp"
+#include "runtime/base/bytes_text.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda::bench {
@@ -116,7 +117,7 @@ class SubmissionRun {
                        {.title = "p90", .width = 8, .group = group, .field = "p90_ns"},
                        {.title = "p99", .width = 8, .group = group, .field = "p99_ns"}});
     rank_.output.Print(
-        absl::StrFormat("# %d tensors of %s a step\n%s", options_.tensors, FormatSize(options_.bytes), table.Header()));
+        absl::StrFormat("# %d tensors of %s a step\n%s", options_.tensors, BytesText(options_.bytes), table.Header()));
     for (const Way& way : ways) {
       const Summary steps = Summarize(way.call_ns);
       const Summary calls = Summarize(way.single_ns);

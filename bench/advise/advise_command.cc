@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -38,6 +33,8 @@
 #include "bench/harness/launch.h"
 #include "bench/harness/machine.h"
 #include "bench/harness/results.h"
+#include "bench/harness/temporary_folder.h"
+#include "runtime/base/bytes_text.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
@@ -101,27 +98,6 @@ void AddFlags(Flags* flags, AdviseOptions* options) {
   AddFileFlags(flags, &options->files);
 }
 
-// A folder for timelines and output. The destructor removes it.
-class Folder {
- public:
-  static absl::StatusOr<std::string> Make() {
-    char path[] = "/tmp/ronda-advise-XXXXXX";
-    if (mkdtemp(path) == nullptr) return absl::UnavailableError("cannot create a folder under /tmp");
-    return std::string(path);
-  }
-  explicit Folder(std::string path) : path_(std::move(path)) {}
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string FileOf(int copy, const char* suffix) const { return absl::StrCat(path_, "/", copy, suffix); }
-
- private:
-  const std::string path_;
-};
-
 // One copy of the program that has ended.
 struct EndedCopy {
   int wait_status = 0;
@@ -129,24 +105,6 @@ struct EndedCopy {
   double cpu_seconds = 0;
   double seconds = 0;
 };
-
-absl::StatusOr<pid_t> StartCopy(const LaunchCommand& command, const std::string& output) {
-  std::fflush(nullptr);
-  const pid_t process = fork();
-  if (process < 0) return absl::UnavailableError(absl::StrCat("cannot start a process: ", std::strerror(errno)));
-  if (process > 0) return process;
-  prctl(PR_SET_PDEATHSIG, SIGTERM);  // when a launcher is asked to end, it ends its ranks
-  const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  dup2(file, STDOUT_FILENO);
-  dup2(file, STDERR_FILENO);
-  constexpr int kOverwrite = 1;
-  for (const auto& [name, value] : command.environment) setenv(name.c_str(), value.c_str(), kOverwrite);
-  std::vector<char*> words;
-  for (const std::string& word : command.words) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  execv(words[0], words.data());
-  _exit(127);
-}
 
 // Checks whether the process has ended.
 bool HasEnded(pid_t process, absl::Time start, EndedCopy* ended) {
@@ -176,12 +134,6 @@ std::vector<EndedCopy> AwaitAll(const std::vector<pid_t>& processes, absl::Time 
   return copies;
 }
 
-std::string LastLines(const std::string& path) {
-  const std::string text = ReadFile(path).value_or("");
-  constexpr size_t kMost = 1000;
-  return text.size() <= kMost ? text : text.substr(text.size() - kMost);
-}
-
 // Copies of the program that have run at the same time, each as a separate job of one rank.
 struct CopiesRun {
   Profile profile;  // with the steps of all copies
@@ -189,15 +141,16 @@ struct CopiesRun {
 };
 
 absl::StatusOr<CopiesRun> RunCopies(const AdviseOptions& options, int copies) {
-  RONDA_ASSIGN_OR_RETURN(std::string path, Folder::Make());
-  const Folder folder(std::move(path));
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryFolder> folder, TemporaryFolder::Create());
+  const auto file_of = [&](int copy, const char* suffix) { return folder->PathOf(absl::StrCat(copy, suffix)); };
   std::vector<pid_t> processes;
   const absl::Time start = SteadyNow();
   for (int copy = 0; copy < copies; ++copy) {
     RONDA_ASSIGN_OR_RETURN(LaunchCommand command,
                            PlanLaunch({.ranks = 1, .command = options.command}, FindInstalledProgram()));
-    command.environment = {{"RONDA_TIMELINE", folder.FileOf(copy, ".json")}, {"RONDA_TIMELINE_MAX_MB", "32"}};
-    RONDA_ASSIGN_OR_RETURN(processes.emplace_back(), StartCopy(command, folder.FileOf(copy, ".txt")));
+    command.environment = {{"RONDA_TIMELINE", file_of(copy, ".json")}, {"RONDA_TIMELINE_MAX_MB", "32"}};
+    command.output_file = file_of(copy, ".txt");
+    RONDA_ASSIGN_OR_RETURN(processes.emplace_back(), StartLaunch(command));
   }
   CopiesRun run;
   absl::Status status;
@@ -207,15 +160,15 @@ absl::StatusOr<CopiesRun> RunCopies(const AdviseOptions& options, int copies) {
     run.busy_cores += ended.cpu_seconds / ended.seconds / copies;
     if (ended.wait_status == 0 || ended.was_told_to) continue;
     status.Update(absl::InternalError(
-        absl::StrCat(absl::StrJoin(options.command, " "), " failed alone:\n", LastLines(folder.FileOf(copy, ".txt")))));
+        absl::StrCat(absl::StrJoin(options.command, " "), " failed alone:\n", LastLines(file_of(copy, ".txt")))));
   }
   RONDA_RETURN_IF_ERROR(status);
   for (int copy = 0; copy < copies; ++copy) {
-    const absl::StatusOr<std::string> timeline = ReadFile(folder.FileOf(copy, ".rank0.json"));
+    const absl::StatusOr<std::string> timeline = ReadFile(file_of(copy, ".rank0.json"));
     if (!timeline.ok()) {
       return absl::FailedPreconditionError(
           absl::StrCat(options.command.front(), " has not begun a job of Ronda's within ",
-                       absl::FormatDuration(options.limit), ":\n", LastLines(folder.FileOf(copy, ".txt"))));
+                       absl::FormatDuration(options.limit), ":\n", LastLines(file_of(copy, ".txt"))));
     }
     RONDA_ASSIGN_OR_RETURN(Profile profile, ProfileOf(*timeline));
     profile.steps.insert(profile.steps.end(), run.profile.steps.begin(), run.profile.steps.end());
@@ -388,7 +341,7 @@ void PrintAdvice(const Advice& advice, int batch) {
               BatchText(BatchFactorFor(advice.program, wire, forecast.plan, 0.9 * ranks), batch).c_str());
   if (prediction.tuned < prediction.step) {
     std::printf("  RONDA_MIN_BUCKET_BYTES=%s makes the step %s ms.\n",
-                FormatSize(static_cast<size_t>(prediction.min_bucket)).c_str(), Milliseconds(prediction.tuned).c_str());
+                BytesText(static_cast<size_t>(prediction.min_bucket)).c_str(), Milliseconds(prediction.tuned).c_str());
   }
   if (prediction.compute > 1.1 * advice.program.alone.median()) {
     std::printf("  Of the loss, %.0f %% of a step are the ranks' own: they share a host's cores, or vary.\n",

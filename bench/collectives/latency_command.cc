@@ -21,6 +21,7 @@
 #include "bench/harness/results.h"
 #include "bench/harness/statistics.h"
 #include "client/ronda.hpp"
+#include "runtime/base/bytes_text.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda::bench {
@@ -142,7 +143,7 @@ class LatencyRun {
                        {.title = "max", .width = 9, .group = group, .field = "max_us"},
                        {.title = "#wrong", .field = "wrong"}});
     rank_.output.Print(
-        absl::StrFormat("# allreduce of %s, blocking, call by call\n%s", FormatSize(shape_.bytes()), table.Header()));
+        absl::StrFormat("# allreduce of %s, blocking, call by call\n%s", BytesText(shape_.bytes()), table.Header()));
     for (const TimedImplementation& timed : implementations_) {
       ResultRow row = RowOf(timed);
       rank_.output.Print(table.RowOf(row));

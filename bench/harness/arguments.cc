@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "programs/options/command_line.h"
@@ -130,17 +128,6 @@ absl::StatusOr<size_t> ParseSize(absl::string_view text) {
   const size_t shift = 10 * power;
   if (number > (std::numeric_limits<size_t>::max() >> shift)) return error;
   return static_cast<size_t>(number << shift);
-}
-
-std::string FormatSize(size_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double number = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (number >= 1024 && unit + 1 < std::size(kUnits)) {
-    number /= 1024;
-    ++unit;
-  }
-  return absl::StrFormat("%.4g %s", number, kUnits[unit]);
 }
 
 absl::StatusOr<std::vector<std::string>> SplitList(absl::string_view text) {

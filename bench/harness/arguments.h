@@ -69,9 +69,6 @@ class Flags {
 // "4", "64KiB", "256M" (K, M and G are powers of 1,024, with or without iB or B). Errors: INVALID_ARGUMENT.
 absl::StatusOr<size_t> ParseSize(absl::string_view text);
 
-// "64 KiB", "1.5 MiB", "4 B": at most four significant digits.
-std::string FormatSize(size_t bytes);
-
 // The words of a comma-separated list. Errors: INVALID_ARGUMENT if one is empty.
 absl::StatusOr<std::vector<std::string>> SplitList(absl::string_view text);
 

@@ -23,6 +23,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "bench/harness/output.h"
+#include "bench/harness/temporary_folder.h"
+#include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/unique_fd.h"
 
@@ -122,36 +124,28 @@ bool IsExecutable(const std::string& path) {
   return stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 
-// A named pipe in its own directory. The destructor removes both.
+// A named pipe in its own folder. The destructor removes both.
 class NamedPipe {
  public:
-  static absl::StatusOr<std::unique_ptr<NamedPipe>> Create() {
-    char directory[] = "/tmp/ronda-bench-XXXXXX";
-    if (mkdtemp(directory) == nullptr) return Refused("a directory under /tmp");
-    std::unique_ptr<NamedPipe> pipe(new NamedPipe(directory));
-    if (mkfifo(pipe->path().c_str(), S_IRUSR | S_IWUSR) != 0) return Refused("a pipe");
+  static absl::StatusOr<NamedPipe> Create() {
+    NamedPipe pipe;
+    RONDA_ASSIGN_OR_RETURN(pipe.folder_, TemporaryFolder::Create());
+    if (mkfifo(pipe.path().c_str(), S_IRUSR | S_IWUSR) != 0) return Refused(pipe.path());
     // Also open for writing, so that the pipe does not end before rank 0 has opened it.
-    pipe->end_ = UniqueFd(open(pipe->path().c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
-    if (!pipe->end_.valid()) return Refused("a pipe");
+    pipe.end_ = UniqueFd(open(pipe.path().c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+    if (!pipe.end_.valid()) return Refused(pipe.path());
     return pipe;
   }
 
-  ~NamedPipe() {
-    unlink(path().c_str());
-    rmdir(directory_.c_str());
-  }
-
-  std::string path() const { return directory_ + "/output"; }
+  std::string path() const { return folder_->PathOf("output"); }
   int fd() const { return end_.get(); }
 
  private:
-  explicit NamedPipe(std::string directory) : directory_(std::move(directory)) {}
-
-  static absl::Status Refused(const char* object) {
-    return absl::UnavailableError(absl::StrCat("cannot create ", object, ": ", std::strerror(errno)));
+  static absl::Status Refused(const std::string& path) {
+    return absl::UnavailableError(absl::StrCat("cannot create the pipe ", path, ": ", std::strerror(errno)));
   }
 
-  const std::string directory_;
+  std::unique_ptr<TemporaryFolder> folder_;
   UniqueFd end_;
 };
 
@@ -184,12 +178,22 @@ class OutputReader {
   std::string pending_;
 };
 
-[[noreturn]] void Become(const LaunchCommand& command, const std::string& pipe) {
-  // When a launcher is asked to end, it ends its ranks.
+void WriteTo(const std::string& path) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (file < 0) {
+    std::fprintf(stderr, "ronda-bench: cannot write %s: %s\n", path.c_str(), std::strerror(errno));
+    _exit(127);
+  }
+  dup2(file, STDOUT_FILENO);
+  dup2(file, STDERR_FILENO);
+}
+
+[[noreturn]] void Become(const LaunchCommand& command) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
+  std::signal(SIGINT, SIG_DFL);
+  if (!command.output_file.empty()) WriteTo(command.output_file);
   constexpr int kOverwrite = 1;
   for (const auto& [name, value] : command.environment) setenv(name.c_str(), value.c_str(), kOverwrite);
-  setenv(kOutputVariable, pipe.c_str(), kOverwrite);
   std::vector<char*> words;
   for (const std::string& word : command.words) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
@@ -299,19 +303,31 @@ absl::StatusOr<int> ShowLaunch(const LaunchCommand& command, const MessageSink& 
   });
 }
 
-absl::StatusOr<int> RunLaunch(const LaunchCommand& command, const MessageSink& sink) {
-  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<NamedPipe> pipe, NamedPipe::Create());
-  // Ctrl+C also reaches the launcher, which ends its ranks. This process only has to outlive the launcher.
-  std::signal(SIGINT, SIG_IGN);
+absl::StatusOr<pid_t> StartLaunch(const LaunchCommand& command) {
   std::fflush(nullptr);
   const pid_t process = fork();
   if (process < 0) return absl::UnavailableError(absl::StrCat("cannot start a process: ", std::strerror(errno)));
-  if (process == 0) {
-    std::signal(SIGINT, SIG_DFL);
-    Become(command, pipe->path());
-  }
-  OutputReader reader(pipe->fd(), sink);
-  return Attend(process, &reader, pipe->fd());
+  if (process == 0) Become(command);
+  return process;
+}
+
+std::string LastLines(const std::string& output_file) {
+  constexpr size_t kMost = 1000;
+  const std::string text = ReadFile(output_file).value_or("");
+  if (text.size() <= kMost) return text;
+  const size_t line_end = text.find('\n', text.size() - kMost);
+  return text.substr(line_end < text.size() - 1 ? line_end + 1 : text.size() - kMost);
+}
+
+absl::StatusOr<int> RunLaunch(const LaunchCommand& command, const MessageSink& sink) {
+  RONDA_ASSIGN_OR_RETURN(const NamedPipe pipe, NamedPipe::Create());
+  LaunchCommand with_pipe = command;
+  with_pipe.environment.emplace_back(kOutputVariable, pipe.path());
+  // Ctrl+C also reaches the launcher, which ends its ranks. This process only has to outlive the launcher.
+  std::signal(SIGINT, SIG_IGN);
+  RONDA_ASSIGN_OR_RETURN(const pid_t process, StartLaunch(with_pipe));
+  OutputReader reader(pipe.fd(), sink);
+  return Attend(process, &reader, pipe.fd());
 }
 
 }  // namespace ronda::bench

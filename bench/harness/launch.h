@@ -3,6 +3,8 @@
 #ifndef RONDA_BENCH_HARNESS_LAUNCH_H_
 #define RONDA_BENCH_HARNESS_LAUNCH_H_
 
+#include <sys/types.h>
+
 #include <functional>
 #include <optional>
 #include <string>
@@ -64,6 +66,7 @@ struct LaunchRequest {
 struct LaunchCommand {
   std::vector<std::string> words;                                // the launcher and its arguments, then the command
   std::vector<std::pair<std::string, std::string>> environment;  // in addition to this process' own
+  std::string output_file;  // of the launcher's and the ranks' stdout and stderr; "": those of this process
 };
 
 // The path of a program; empty if it is not installed.
@@ -75,12 +78,18 @@ FindProgram FindInstalledProgram();
 // Errors: NOT_FOUND that names the launcher and how to install it.
 absl::StatusOr<LaunchCommand> PlanLaunch(const LaunchRequest& request, const FindProgram& find_program);
 
+// Starts the command. It gets SIGTERM when this process ends; a launcher that is asked to end ends its ranks. Errors:
+// UNAVAILABLE if the system refuses a process.
+absl::StatusOr<pid_t> StartLaunch(const LaunchCommand& command);
+
+// The last lines that a command has written to its `output_file`: about 1,000 bytes.
+std::string LastLines(const std::string& output_file);
+
 // Receives the messages of rank 0's Output.
 using MessageSink = std::function<void(const OutputMessage& message)>;
 
-// Starts the command, passes all messages to `sink`, and waits for the command's end. If this process ends first, the
-// command gets SIGTERM. Returns the launcher's exit code, or 128 + N if signal N ended it. Errors: UNAVAILABLE if the
-// system refuses a pipe or a process.
+// Starts the command as StartLaunch() does, passes all messages to `sink`, and waits for the command's end. Returns the
+// launcher's exit code, or 128 + N if signal N ended it. Errors: UNAVAILABLE if the system refuses a pipe or a process.
 absl::StatusOr<int> RunLaunch(const LaunchCommand& command, const MessageSink& sink);
 
 // The same, but prints text, and draws a progress bar on a terminal. `sink` gets only the other messages: results.

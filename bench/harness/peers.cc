@@ -2,14 +2,11 @@
 
 #include "bench/harness/peers.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <limits>
 #include <utility>
 
@@ -37,14 +34,6 @@ absl::StatusOr<const ronda_bench_peer*> LoadTable(const PeerInfo& info) {
   if (table_function != nullptr && table_function()->version == RONDA_BENCH_PEER_VERSION) return table_function();
   return absl::NotFoundError(
       absl::StrCat("--peer ", info.name, ": ", path, " is not of this version: install it together with ronda-bench"));
-}
-
-void RemoveDirectory(const std::string& directory) {
-  DIR* const files = opendir(directory.c_str());
-  if (files == nullptr) return;
-  while (const dirent* file = readdir(files)) unlink(absl::StrCat(directory, "/", file->d_name).c_str());
-  closedir(files);
-  rmdir(directory.c_str());
 }
 
 absl::Status Failed(const ronda_bench_peer* table) {
@@ -102,22 +91,17 @@ absl::StatusOr<std::unique_ptr<Peer>> Peer::Load(const PeerInfo& info, ProcessGr
   absl::StatusOr<const ronda_bench_peer*> table = LoadTable(info);
   // Either all ranks use the peer, or none.
   if (group->Sum(table.ok() ? 0 : 1) > 0) return table.ok() ? NotInstalled(info, "on some rank") : table.status();
-  std::string directory;
-  if (group->is_first()) {
-    char name[] = "/tmp/ronda-bench-peer-XXXXXX";
-    if (mkdtemp(name) != nullptr) directory = name;
-  }
-  const std::string shared = group->FromFirst(directory);
-  if (shared.empty()) return absl::UnavailableError("cannot create a directory under /tmp");
-  std::unique_ptr<Peer> peer(new Peer(info, *table, directory));
+  absl::StatusOr<std::unique_ptr<TemporaryFolder>> folder = nullptr;
+  if (group->is_first()) folder = TemporaryFolder::Create();
+  const std::string shared = group->FromFirst(folder.ok() && *folder != nullptr ? (*folder)->path() : "");
+  RONDA_RETURN_IF_ERROR(folder.status());
+  if (shared.empty()) return absl::UnavailableError("the first rank cannot create a folder: see its error");
+  std::unique_ptr<Peer> peer(new Peer(info, *table, *std::move(folder)));
   if ((*table)->init(group->rank(), group->size(), shared.c_str()) != 0) return Failed(*table);
   return peer;
 }
 
-Peer::~Peer() {
-  table_->finalize();
-  if (!directory_.empty()) RemoveDirectory(directory_);
-}
+Peer::~Peer() { table_->finalize(); }
 
 std::vector<std::string> Peer::Algorithms(const ronda_bench_call& call) const {
   std::vector<std::string> names;

@@ -6,12 +6,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "bench/harness/launch.h"
 #include "bench/harness/process_group.h"
+#include "bench/harness/temporary_folder.h"
 #include "bench/peers/peer.h"
 
 namespace ronda::bench {
@@ -77,12 +79,12 @@ class Peer {
   absl::StatusOr<int> FastestAlgorithm(const ronda_bench_call& call, ProcessGroup* group);
 
  private:
-  Peer(const PeerInfo& info, const ronda_bench_peer* table, std::string directory)
-      : info_(info), table_(table), directory_(std::move(directory)) {}
+  Peer(const PeerInfo& info, const ronda_bench_peer* table, std::unique_ptr<TemporaryFolder> folder)
+      : info_(info), table_(table), folder_(std::move(folder)) {}
 
   const PeerInfo& info_;
   const ronda_bench_peer* const table_;
-  const std::string directory_;  // that this rank removes; empty: another rank does
+  const std::unique_ptr<TemporaryFolder> folder_;  // which the ranks share; nullptr: it is another rank's
 };
 
 // OK if the plugin can be loaded. Does not join a job. Errors: as Load.

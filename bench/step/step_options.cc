@@ -3,6 +3,7 @@
 #include "bench/step/step_options.h"
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/bytes_text.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/reduce_layout.h"
 
@@ -66,7 +67,7 @@ void AddRepetitionFlags(StepOptions* options, Flags* flags) {
 }  // namespace
 
 std::string Name(const Setting& setting) {
-  return absl::StrCat("ronda fusion=", FormatSize(setting.fusion_threshold), " wire=", Name(setting.wire),
+  return absl::StrCat("ronda fusion=", BytesText(setting.fusion_threshold), " wire=", Name(setting.wire),
                       " cycle=", absl::FormatDuration(setting.cycle_time), " ", setting.backend,
                       " lock=", Name(setting.locking));
 }

@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "bench/harness/arguments.h"
 #include "bench/harness/results.h"
 #include "bench/harness/statistics.h"
+#include "runtime/base/bytes_text.h"
 
 namespace ronda::bench {
 namespace {
@@ -144,7 +144,7 @@ std::string StepTable(const StepCase& step_case, const std::vector<Measured>& me
   for (size_t i = 0; i < rows.size(); ++i) {
     // In a form for people.
     if (const std::optional<Setting>& setting = measured[i].setting) {
-      rows[i].emplace_back("fusion", FormatSize(setting->fusion_threshold));
+      rows[i].emplace_back("fusion", BytesText(setting->fusion_threshold));
       rows[i].emplace_back("cycle", absl::FormatDuration(setting->cycle_time));
       rows[i].emplace_back("wire_mb", static_cast<double>(WireBytes(step_case.model, setting->wire)) / kMegabyte);
     }

@@ -2,13 +2,12 @@
 
 #include "runtime/cuda/device.h"
 
-#include <iterator>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/bytes_text.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/plugin_search.h"
 #include "runtime/base/status_macros.h"
@@ -20,15 +19,6 @@ std::string ErrorText(const ronda_cuda_plugin& plugin, int error) {
   char text[256];
   plugin.error_text(error, text, sizeof(text));
   return text;
-}
-
-// "1.5 GiB"
-std::string MemoryText(size_t bytes) {
-  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  double amount = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; amount >= 1024 && unit + 1 < std::size(kUnits); ++unit) amount /= 1024;
-  return absl::StrFormat("%.4g %s", amount, kUnits[unit]);
 }
 
 // The device that is current in this thread and stays current while this is set.
@@ -138,7 +128,7 @@ absl::StatusOr<DeviceMemory> Device::Allocate(ronda_cuda_memory kind, size_t byt
       Call("allocating", [&](const ronda_cuda_plugin& cuda) { return cuda.allocate(kind, bytes, &data); });
   if (status.ok()) return DeviceMemory(this, kind, static_cast<std::byte*>(data), bytes);
   return absl::ResourceExhaustedError(
-      absl::StrCat(status.message(), ": ", MemoryText(bytes), " of ", Name(kind), " for ", purpose));
+      absl::StrCat(status.message(), ": ", BytesText(bytes), " of ", Name(kind), " for ", purpose));
 }
 
 absl::StatusOr<std::unique_ptr<DeviceEvent>> Device::NewEvent(DeviceEvent::Kind kind) {

@@ -10,17 +10,20 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <string>
 
 #include "nlohmann/json.hpp"
+#include "runtime/base/files.h"
 #include "runtime/base/types.h"
 
 namespace ronda::bench {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using Json = nlohmann::json;
 
 struct Outcome {
@@ -43,16 +46,13 @@ Outcome RunProgram(const std::string& program, const std::string& arguments) {
 
 Outcome RunTool(const std::string& arguments) { return RunProgram("bench/ronda-bench", arguments); }
 
-std::string ReadFile(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-}
+std::string Contents(const std::string& path) { return ReadFile(path).value_or(""); }
 
 std::string PathOf(const std::string& name) { return testing::TempDir() + "/" + name; }
 
 // Returns the rows of a JSON file, or no rows if it is not JSON.
 Json RowsOf(const std::string& path) {
-  const Json document = Json::parse(ReadFile(path), nullptr, /*allow_exceptions=*/false);
+  const Json document = Json::parse(Contents(path), nullptr, /*allow_exceptions=*/false);
   EXPECT_TRUE(document.is_object()) << path;
   return document.is_object() ? document.at("rows") : Json::array();
 }
@@ -149,7 +149,7 @@ TEST(SmokeTest, StartupTimesTheFirstAllreduce) {
   const Outcome outcome = RunTool("startup -np 2 --rounds 1 --peer mpi,mpich --json " + json);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
   for (const char* name : {"ronda", "openmpi", "mpich"}) EXPECT_EQ(CountOf(RowsOf(json), "contestant", name), 1);
-  EXPECT_THAT(ReadFile(json), AllOf(HasSubstr("\"Open MPI v"), HasSubstr("\"MPICH Version")));
+  EXPECT_THAT(Contents(json), AllOf(HasSubstr("\"Open MPI v"), HasSubstr("\"MPICH Version")));
 }
 
 TEST(SmokeTest, ScaleTakesJobsFromTheirStartToADeath) {
@@ -164,9 +164,32 @@ TEST(SmokeTest, ScaleTakesJobsFromTheirStartToADeath) {
       EXPECT_GT(row.at(field), 0) << field << " of " << row;
     }
   }
+  std::istringstream lines(outcome.text);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_THAT(line, AnyOf(StartsWith("#"), StartsWith(" threads "), StartsWith(" processes ")))
+        << "no line of the table";
+  }
   const Outcome alone = RunTool("scale -np 1");
   EXPECT_EQ(alone.exit_code, 2);
   EXPECT_THAT(alone.text, HasSubstr("-np"));
+}
+
+TEST(SmokeTest, ScaleKeepsTheOutputOfAJobThatFailsBeforeTheDeath) {
+  const std::filesystem::path folder = PathOf("scale");
+  std::filesystem::create_directories(folder);
+  const std::string tool = "TMPDIR=" + folder.string() + " bench/ronda-bench";
+  EXPECT_EQ(RunProgram(tool, "scale -np 2").exit_code, 0);
+  EXPECT_TRUE(std::filesystem::is_empty(folder)) << "the files of a job that goes as planned";
+  const Outcome failed = RunProgram("RONDA_BACKEND=nowhere " + tool, "scale -np 2 --as processes");
+  EXPECT_EQ(failed.exit_code, 1);
+  const auto kept = std::filesystem::directory_iterator(folder);
+  ASSERT_NE(kept, std::filesystem::directory_iterator()) << failed.text;
+  const std::string output = kept->path() / "output";
+  EXPECT_THAT(failed.text, HasSubstr("ronda-bench: 2 ranks as processes: rank 0 has not come to the end; the end of "
+                                     "their output in " +
+                                     output + ":\n"));
+  EXPECT_THAT(failed.text, HasSubstr("RONDA_BACKEND=\"nowhere\": should be"));
+  EXPECT_THAT(Contents(output), HasSubstr("RONDA_BACKEND=\"nowhere\": should be"));
 }
 
 TEST(SmokeTest, ElasticKillsRanksAndTimesWhatFollows) {
@@ -241,7 +264,7 @@ TEST_P(PeerSmokeTest, APeerIsRightToo) {
   const Json results = RowsOf(json);
   EXPECT_EQ(CountOf(results, "kind", "peer"), 2) << outcome.text;
   EXPECT_EQ(CountOf(results, "wrong", 0), 4) << outcome.text;
-  const Json document = Json::parse(ReadFile(json));
+  const Json document = Json::parse(Contents(json));
   EXPECT_EQ(document.at("peers").size(), 1U) << "the peer's version";
   EXPECT_EQ(document.at("busy_cores").size(), 2U);
 }
@@ -332,7 +355,7 @@ TEST(StepSmokeTest, SeveralNumbersOfRanksAreOneRun) {
   const Outcome run = RunTool("step -np 1,2 --preset lenet --rounds 1 --steps 1 --warm-up 0 --csv " + csv);
   ASSERT_EQ(run.exit_code, 0) << run.text;
   EXPECT_THAT(run.text, AllOf(HasSubstr("0.2 MB of fp32; 1 ranks"), HasSubstr("0.2 MB of fp32; 2 ranks")));
-  EXPECT_THAT(ReadFile(csv), AllOf(HasSubstr("lenet,10,61706,246824,1,"), HasSubstr("lenet,10,61706,246824,2,")));
+  EXPECT_THAT(Contents(csv), AllOf(HasSubstr("lenet,10,61706,246824,1,"), HasSubstr("lenet,10,61706,246824,2,")));
 }
 
 TEST(StepSmokeTest, AFileThatIsNoListOfShapesIsAUsageError) {
@@ -357,10 +380,10 @@ TEST(ReportSmokeTest, WritesThePageThePicturesAndTheTables) {
       RunTool("report " + folder.string() + " --markdown " + page.string() + " --speed " + speed.string());
   ASSERT_EQ(report.exit_code, 0) << report.text;
   EXPECT_THAT(report.text, HasSubstr("index.html: 1 runs, 1 figures\n"));
-  EXPECT_THAT(ReadFile(folder / "index.html"), AllOf(HasSubstr("<svg"), HasSubstr("ronda client")));
-  EXPECT_THAT(ReadFile(folder / "bandwidth-allreduce-float32-2-ranks-collectives.svg"), HasSubstr("<svg"));
-  EXPECT_THAT(ReadFile(speed), AllOf(HasSubstr(">Ronda</text>"), HasSubstr("bus bandwidth, GB/s")));
-  EXPECT_THAT(ReadFile(page), HasSubstr("| 16 KiB |"));
+  EXPECT_THAT(Contents(folder / "index.html"), AllOf(HasSubstr("<svg"), HasSubstr("ronda client")));
+  EXPECT_THAT(Contents(folder / "bandwidth-allreduce-float32-2-ranks-collectives.svg"), HasSubstr("<svg"));
+  EXPECT_THAT(Contents(speed), AllOf(HasSubstr(">Ronda</text>"), HasSubstr("bus bandwidth, GB/s")));
+  EXPECT_THAT(Contents(page), HasSubstr("| 16 KiB |"));
 }
 
 TEST(ReportSmokeTest, AFolderWithoutResultsIsAnError) {

@@ -17,7 +17,6 @@
 #include <fstream>
 #include <future>
 #include <set>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -28,6 +27,7 @@
 #include "client/ronda.hpp"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/files.h"
 #include "tests/testing/process_world.h"
 #include "tests/testing/refuse_call.h"
 
@@ -70,20 +70,14 @@ std::vector<int32_t> PidsOfAllRanks() {
 }
 
 // This rank's output so far; the output is a file.
-std::string OwnOutput() {
-  std::ostringstream text;
-  text << std::ifstream(std::filesystem::read_symlink("/proc/self/fd/2")).rdbuf();
-  return text.str();
-}
+std::string OwnOutput() { return ReadFile(std::filesystem::read_symlink("/proc/self/fd/2")).value_or(""); }
 
 void AwaitOwnOutput(const std::string& text) {
   while (!absl::StrContains(OwnOutput(), text)) std::this_thread::sleep_for(milliseconds(5));
 }
 
 bool IsStopped(const std::filesystem::path& thread) {
-  std::ostringstream stat;
-  stat << std::ifstream(thread / "stat").rdbuf();
-  return absl::StrContains(stat.str(), ") T ");
+  return absl::StrContains(ReadFile(thread / "stat").value_or(""), ") T ");
 }
 
 // Returns when no thread of the process runs any more. kill() does not wait for that: on a busy machine the threads go

@@ -7,13 +7,13 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/files.h"
 #include "tests/multiprocess/launcher_harness.h"
 
 namespace ronda {
@@ -134,9 +134,7 @@ TEST_P(LauncherMpirunTest, EveryRankHasItsFiles) {
   words.insert(words.begin(), {"--output-filename", directory_ + "/logs"});
   LauncherRun run(words, Options());
   EXPECT_EQ(run.Finish(), 0);
-  std::stringstream text;
-  text << std::ifstream(directory_ + "/logs/rank.1/stdout").rdbuf();
-  EXPECT_EQ(text.str(), "1\n");
+  EXPECT_EQ(ReadFile(directory_ + "/logs/rank.1/stdout").value_or(""), "1\n");
 }
 
 TEST_P(LauncherMpirunTest, RankThatWasKilledIsTheLastLine) {

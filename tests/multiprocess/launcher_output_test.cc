@@ -6,13 +6,13 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/files.h"
 #include "tests/multiprocess/launcher_harness.h"
 
 namespace ronda {
@@ -22,11 +22,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using Words = std::vector<std::string>;
-
-std::string Content(const std::string& path) {
-  std::ifstream file(path);
-  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-}
 
 TEST(LauncherOutputTest, EachStreamGoesToItsOwnWithTheRankInFront) {
   LauncherRun run(Shell(2, "echo out $RONDA_RANK; echo err $RONDA_RANK >&2"));
@@ -82,8 +77,9 @@ TEST(LauncherOutputTest, OutputIsCopiedToFilesIfWanted) {
                    "printf 'out %s\\n10%%\\r20%%' $RONDA_RANK; echo err $RONDA_RANK >&2"});
   EXPECT_EQ(run.Finish(), 0);
   for (const char* rank : {"0", "1"}) {
-    EXPECT_EQ(Content(absl::StrCat(directory, "/rank.", rank, "/stdout")), absl::StrCat("out ", rank, "\n10%\r20%"));
-    EXPECT_EQ(Content(absl::StrCat(directory, "/rank.", rank, "/stderr")), absl::StrCat("err ", rank, "\n"));
+    const std::string own = absl::StrCat(directory, "/rank.", rank);
+    EXPECT_EQ(ReadFile(own + "/stdout").value_or(""), absl::StrCat("out ", rank, "\n10%\r20%"));
+    EXPECT_EQ(ReadFile(own + "/stderr").value_or(""), absl::StrCat("err ", rank, "\n"));
   }
   EXPECT_THAT(run.SortedOut(),
               ElementsAre("[0]<stdout>: 20%", "[0]<stdout>: out 0", "[1]<stdout>: 20%", "[1]<stdout>: out 1"));
@@ -93,7 +89,11 @@ TEST(LauncherOutputTest, FileThatCannotBeWrittenIsReportedOnceAndTheJobFailsAtIt
   const std::string directory = absl::StrCat(::testing::TempDir(), "/full.", getpid());
   std::filesystem::create_directories(directory + "/rank.0");
   std::filesystem::create_symlink("/dev/full", directory + "/rank.0/stdout");
-  LauncherRun run({"-np", "1", "--output-filename", directory, "sh", "-c", "echo one; sleep 0.1; echo two"});
+  const std::string go = directory + "/go";
+  LauncherRun run({"-np", "1", "--output-filename", directory, "sh", "-c",
+                   absl::StrCat("echo one; until [ -e ", go, " ]; do sleep 0.01; done; echo two")});
+  run.WaitForOut("one");
+  std::ofstream(go) << "";
   EXPECT_EQ(run.Finish(), 1);
   EXPECT_EQ(run.out(), "[0]<stdout>: one\n[0]<stdout>: two\n");
   EXPECT_EQ(run.err(),
@@ -184,8 +184,7 @@ TEST(LauncherOutputTest, HiddenStreamIsOnlyInTheFiles) {
   EXPECT_EQ(run.out(), "[0]<stdout>: shown\n");
   // The failure is explained all the same.
   EXPECT_THAT(run.err(), MatchesRegex("rondarun: rank 0 .* exited with code 3; last error: \"hidden\"\n"));
-  std::ifstream file(directory + "/rank.0/stderr");
-  EXPECT_EQ(std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>()), "hidden\n");
+  EXPECT_EQ(ReadFile(directory + "/rank.0/stderr").value_or(""), "hidden\n");
 }
 
 }  // namespace

@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/files.h"
 #include "tests/multiprocess/launcher_harness.h"
 
 namespace ronda {
@@ -97,8 +97,7 @@ uint64_t StandardSignals(const std::string& status, const std::string& label) {
 TEST(LauncherSignalTest, RanksHaveTheSignalHandlingOfTheLaunchersParent) {
   LauncherRun run(Shell(1, "exec cat /proc/self/status"));
   EXPECT_EQ(run.Finish(), 0);
-  std::ifstream file("/proc/self/status");
-  const std::string own((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string own = ReadFile("/proc/self/status").value_or("");
   for (const char* label : {"SigBlk:", "SigIgn:"}) {
     EXPECT_EQ(StandardSignals(run.out(), label), StandardSignals(own, label)) << label;
   }

@@ -7,16 +7,15 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <optional>
 #include <random>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/ronda.hpp"
+#include "runtime/base/files.h"
 #include "tests/multiprocess/rank_programs.h"
 #include "tests/runtime/monitor/timeline/trace_reader.h"
 #include "tests/testing/process_world.h"
@@ -54,9 +53,8 @@ std::vector<TraceEvent> Read(const std::string& name, int rank) {
 // The same for a rank that was killed: if the kernel was copying a batch just then, the file ends within it.
 std::vector<TraceEvent> ReadOfKilled(const std::string& name, int rank) {
   if (auto events = ReadTraceFile(FileOf(name, rank)); events.has_value()) return *std::move(events);
-  std::ostringstream text;
-  text << std::ifstream(FileOf(name, rank)).rdbuf();
-  const std::string whole_events = text.str().substr(0, text.str().rfind(",\n"));
+  const std::string text = ReadFile(FileOf(name, rank)).value_or("");
+  const std::string whole_events = text.substr(0, text.rfind(",\n"));
   return ReadTrace(whole_events + "\n]\n").value_or(std::vector<TraceEvent>());
 }
 

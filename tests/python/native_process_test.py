@@ -104,10 +104,17 @@ native.on_completion(submit("y"), lambda status, message: say("late"))
     def test_threads_that_wait_at_exit(self):
         source = """
 job.init()
+submitted = threading.Semaphore(0)
+
+def wait(name):
+    handle = submit(name)
+    submitted.release()
+    native.synchronize(handle)
+
 if native.rank() == 0:
-    for i in range(4):
-        threading.Thread(target=lambda i=i: native.synchronize(submit(str(i))), daemon=True).start()
-    time.sleep(0.05)
+    for name in "abcd":
+        threading.Thread(target=wait, args=(name,), daemon=True).start()
+        submitted.acquire()
 native.monitored_barrier()
 """
         result = run(source, ranks=2)

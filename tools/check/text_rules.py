@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from sources import CPP, PYTHON, Finding, Sources
 
 SOURCES = (*CPP, *PYTHON, ".proto", ".sh", ".bzl", ".bazel")
-_LONGEST_FILE = 600
+# The most lines of a file, by its folder and its ending.
+_LONGEST_FILES = (("", SOURCES, 600), ("docs/", (".md",), 200))
 
 # Words without a technical meaning here, with better ones. No identifier contains them.
 _BANNED_WORDS = {
@@ -93,11 +94,12 @@ def check_license_lines(sources: Sources) -> Iterator[Finding]:
 
 
 def check_file_length(sources: Sources) -> Iterator[Finding]:
-    """A source file is one idea of at most 600 lines."""
-    for path in sources.chosen(*SOURCES):
-        length = len(sources.lines(path))
-        if length > _LONGEST_FILE:
-            yield Finding(path, length, f"{length} lines: split the file, {_LONGEST_FILE} are most")
+    """A source file is one idea of at most 600 lines, a page of the docs one of at most 200."""
+    for folder, endings, most in _LONGEST_FILES:
+        for path in sources.chosen(*endings):
+            length = len(sources.lines(path))
+            if path.startswith(folder) and length > most:
+                yield Finding(path, length, f"{length} lines: split the file, {most} are most")
 
 
 def check_white_space(sources: Sources) -> Iterator[Finding]:

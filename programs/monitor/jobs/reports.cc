@@ -3,15 +3,17 @@
 #include "programs/monitor/jobs/reports.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "programs/monitor/jobs/diagnosis.h"
 #include "programs/monitor/jobs/job_control.h"
+#include "runtime/base/bytes_text.h"
 #include "runtime/base/peer.h"
 
 namespace ronda {
@@ -22,16 +24,6 @@ double Share(absl::Duration part, absl::Duration whole) {
 }
 
 std::string Seconds(absl::Duration time) { return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(time)); }
-
-// "49.6 ms": three digits, with the first unit in which the number is below 1000, or else the last unit.
-std::string WithUnit(double number, absl::Span<const absl::string_view> units) {
-  size_t unit = 0;
-  for (; number >= 999.5 && unit + 1 < units.size(); ++unit) number /= 1000;
-  if (number >= 999.5) return absl::StrFormat("%.0f %s", number, units[unit]);
-  return absl::StrFormat("%.3g %s", number, units[unit]);
-}
-
-std::string BytesText(uint64_t bytes) { return WithUnit(static_cast<double>(bytes), {"B", "KB", "MB", "GB", "TB"}); }
 
 const char* StateOf(const RankSnapshot& rank) {
   if (!rank.is_alive) return "has ended";
@@ -158,7 +150,14 @@ std::string TopText(const JobSnapshot& job) {
                       HasHoldup(job) ? WhyText(job) : "no rank holds the others up\n", "\n", RanksTable(sorted));
 }
 
-std::string TimeText(absl::Duration time) { return WithUnit(absl::ToDoubleMicroseconds(time), {"us", "ms", "s"}); }
+std::string TimeText(absl::Duration time) {
+  constexpr const char* kUnits[] = {"us", "ms", "s"};
+  double number = absl::ToDoubleMicroseconds(time);
+  size_t unit = 0;
+  for (; number >= 999.5 && unit + 1 < std::size(kUnits); ++unit) number /= 1000;
+  if (number >= 999.5) return absl::StrFormat("%.0f %s", number, kUnits[unit]);
+  return absl::StrFormat("%.3g %s", number, kUnits[unit]);
+}
 
 std::string SummaryLine(absl::string_view name, absl::string_view text) {
   return absl::StrFormat("  %-15s %s", name, text);

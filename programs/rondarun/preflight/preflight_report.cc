@@ -3,7 +3,7 @@
 #include "programs/rondarun/preflight/preflight_report.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstdint>
 #include <map>
 #include <utility>
 
@@ -14,18 +14,13 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/bytes_text.h"
 
 namespace ronda {
 namespace {
 
-constexpr double kMiB = 1024 * 1024;
 // With a greater difference, the times in the hosts' logs cannot be compared.
 constexpr absl::Duration kClockTolerance = absl::Seconds(1);
-
-std::string Size(double bytes) {
-  const double gib = bytes / (1024 * kMiB);
-  return gib >= 1 ? absl::StrFormat("%.1f GiB", gib) : absl::StrFormat("%.0f MiB", bytes / kMiB);
-}
 
 std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
 
@@ -43,7 +38,7 @@ Row RowOf(const ProbedHost& host) {
           text(fact::kVersion),
           text(fact::kAddress),
           absl::StrCat(text(fact::kCores), "/", text(fact::kNumaNodes)),
-          Size(NumberOf(host.facts, fact::kMemory)),
+          BytesText(static_cast<uint64_t>(NumberOf(host.facts, fact::kMemory))),
           text(fact::kMpi),
           text(fact::kGpus),
           text(fact::kCuda),

@@ -156,13 +156,5 @@ TEST(ParseSizeTest, NonsenseAndOverflowAreRefused) {
   }
 }
 
-TEST(FormatSizeTest, IsShort) {
-  EXPECT_EQ(FormatSize(0), "0 B");
-  EXPECT_EQ(FormatSize(1023), "1023 B");
-  EXPECT_EQ(FormatSize(65536), "64 KiB");
-  EXPECT_EQ(FormatSize(1536), "1.5 KiB");
-  EXPECT_EQ(FormatSize(size_t{256} << 20), "256 MiB");
-}
-
 }  // namespace
 }  // namespace ronda::bench

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <set>
 #include <string>
@@ -184,6 +185,30 @@ TEST(ShowLaunchTest, PrintsTextAndHandsOnResults) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "text\n");
   EXPECT_EQ(*exit_code, 0);
   EXPECT_EQ(rows, std::vector<std::string>{"{}"});
+}
+
+TEST(RunLaunchTest, OutputGoesToTheFileThatTheCommandNames) {
+  const std::string file = testing::TempDir() + "/output";
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const auto exit_code = RunLaunch({.words = {"/bin/sh", "-c", "echo out; echo err >&2"}, .output_file = file},
+                                   [](const OutputMessage&) {});
+  EXPECT_EQ(testing::internal::GetCapturedStdout() + testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(*exit_code, 0);
+  EXPECT_EQ(LastLines(file), "out\nerr\n");
+  EXPECT_EQ(*RunLaunch({.words = {"/no/such/program"}, .output_file = file}, [](const OutputMessage&) {}), 127);
+  EXPECT_EQ(LastLines(file), "ronda-bench: cannot run /no/such/program: No such file or directory\n");
+}
+
+TEST(LastLinesTest, LongTextBeginsWithAWholeLine) {
+  const std::string file = testing::TempDir() + "/long";
+  std::ofstream(file) << std::string(3000, 'a') << '\n'
+                      << std::string(600, 'b') << '\n'
+                      << std::string(200, 'c') << '\n';
+  EXPECT_EQ(LastLines(file), std::string(600, 'b') + '\n' + std::string(200, 'c') + '\n');
+  std::ofstream(file) << std::string(3000, 'a') << '\n';
+  EXPECT_EQ(LastLines(file), std::string(999, 'a') + '\n') << "a line that is too long";
+  EXPECT_EQ(LastLines("/no/such/file"), "");
 }
 
 TEST(RunLaunchTest, ASignalIsAnExitCodeToo) {

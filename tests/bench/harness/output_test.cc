@@ -4,10 +4,10 @@
 
 #include <cstdio>
 #include <fstream>
-#include <sstream>
 #include <string>
 
 #include "bench/harness/output.h"
+#include "runtime/base/files.h"
 
 namespace ronda::bench {
 namespace {
@@ -58,12 +58,7 @@ class OutputTest : public testing::Test {
  protected:
   OutputTest() : path_(testing::TempDir() + "/output") { std::ofstream(path_).close(); }
 
-  std::string Contents() const {
-    std::ifstream file(path_);
-    std::stringstream contents;
-    contents << file.rdbuf();
-    return contents.str();
-  }
+  std::string Contents() const { return ReadFile(path_).value_or(""); }
 
   const std::string path_;
 };

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "bench/harness/command.h"
 #include "gtest/gtest.h"
+#include "runtime/base/files.h"
 
 namespace ronda::bench {
 namespace {
@@ -42,8 +41,7 @@ TEST(ModelCommandTest, WritesRowsForOtherTools) {
   const std::string path = testing::TempDir() + "model.json";
   const Outcome outcome = RunModel({"--models", "lenet", "--gbit", "25", "--ranks", "8", "--json", path});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  std::ifstream file(path);
-  const std::string json((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string json = ReadFile(path).value_or("");
   EXPECT_TRUE(Contains(json, "\"command\":\"model\"")) << json;
   EXPECT_TRUE(Contains(json, "\"published_efficiency\":0.68")) << json;
   EXPECT_TRUE(Contains(json, "\"model\":\"lenet\"")) << json;

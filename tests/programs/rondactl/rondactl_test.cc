@@ -20,7 +20,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -36,6 +35,7 @@
 #include "programs/monitor/jobs/job_sampler.h"
 #include "programs/monitor/jobs/rank_control.h"
 #include "programs/monitor/jobs/rank_reader.h"
+#include "runtime/base/files.h"
 #include "tests/multiprocess/launcher_harness.h"
 #include "tests/testing/process_world.h"
 
@@ -308,11 +308,6 @@ TEST(RondactlTest, TopLeavesTheTerminalAsItWas) { ExpectRankProgramSucceeds("is_
 
 // -- trace --
 
-std::string Contents(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // Each test has a folder of its own.
 std::string TracePath() { return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", OwnJob(), "-trace.json"); }
 std::string TraceOfRank(int rank) {
@@ -332,13 +327,13 @@ void IsTracedForAWhile() {
                     AllOf(HasSubstr("rank 0 writes no timeline any more"),
                           HasSubstr("rank 1 writes no timeline any more"), HasSubstr("exit code 0")));
         for (const int rank : {0, 1}) {
-          const std::string trace = Contents(TraceOfRank(rank));
+          const std::string trace = ReadFile(TraceOfRank(rank)).value_or("");
           EXPECT_THAT(trace, AllOf(HasSubstr("\"gradient\""), HasSubstr("\"ALLREDUCE\""))) << rank;
           EXPECT_TRUE(absl::EndsWith(absl::StripAsciiWhitespace(trace), "]")) << "a whole one";
         }
-        const size_t bytes = Contents(TraceOfRank(0)).size();
+        const size_t bytes = ReadFile(TraceOfRank(0)).value_or("").size();
         Rondactl("ranks " + OwnJob());  // a second, in which the ranks step
-        EXPECT_EQ(Contents(TraceOfRank(0)).size(), bytes) << "it has ended";
+        EXPECT_EQ(ReadFile(TraceOfRank(0)).value_or("").size(), bytes) << "it has ended";
       },
       [] { absl::SleepFor(absl::Milliseconds(1)); });
 }
@@ -380,7 +375,7 @@ void IsTracedLater() {
   const std::string trace = TraceOfRank(rank());
   EXPECT_TRUE(std::filesystem::exists(trace));
   shutdown();
-  EXPECT_THAT(Contents(trace), HasSubstr("\"ALLREDUCE\""));
+  EXPECT_THAT(ReadFile(trace).value_or(""), HasSubstr("\"ALLREDUCE\""));
 }
 
 TEST(RondactlTest, TraceOfARankThatComputesBeginsWithItsNextTensor) { ExpectRankProgramSucceeds("is_traced_later", 2); }

@@ -13,14 +13,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "runtime/backends/job.h"
 #include "runtime/backends/read_config.h"
-#include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/engine/runtime.h"
+#include "tests/testing/await.h"
 
 namespace ronda::testing {
 namespace {
@@ -30,9 +28,8 @@ namespace {
 void AwaitTheOthersWords(int size) {
   const std::filesystem::path directory = std::getenv("WORDS");
   std::ofstream(directory / absl::StrCat(getpid()));
-  const absl::Time deadline = SteadyNow() + absl::Seconds(30);
   const auto words = [&] { return std::distance(std::filesystem::directory_iterator(directory), {}); };
-  while (words() < size && SteadyNow() < deadline) absl::SleepFor(absl::Milliseconds(20));
+  EXPECT_TRUE(Await([&] { return words() >= size; }));
 }
 
 }  // namespace

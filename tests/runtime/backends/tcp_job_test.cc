@@ -3,6 +3,7 @@
 // Processes that know each other only by torchrun-style variables. They meet at rank 0 over gRPC and go on in shared
 // memory. No process of this test forks after it has used gRPC.
 #include <sched.h>
+#include <sys/inotify.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
@@ -15,13 +16,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/backends/job.h"
 #include "runtime/backends/read_config.h"
 #include "runtime/base/config.h"
+#include "runtime/base/unique_fd.h"
 #include "runtime/collectives/messages/message_communicator.h"
 #include "runtime/collectives/shm/shm_communicator.h"
 #include "tests/runtime/backends/rank_bodies.h"
@@ -116,8 +116,11 @@ void MeetAsPods() {
   ASSERT_EQ(unshare(CLONE_NEWNS), 0);
   ASSERT_EQ(mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
   ASSERT_EQ(mount(hosts.c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr), 0);
+  const UniqueFd watch(inotify_init1(IN_CLOEXEC));
+  ASSERT_GE(inotify_add_watch(watch.get(), hosts.c_str(), IN_CLOSE_NOWRITE), 0);
   std::thread naming([&] {
-    absl::SleepFor(absl::Milliseconds(500));
+    inotify_event looked_up;  // in vain
+    EXPECT_GT(read(watch.get(), &looked_up, sizeof(looked_up)), 0);
     std::ofstream(hosts, std::ios::app) << "127.0.0.1 train-0.train\n";
   });
   Meet([](const char* name) -> std::optional<std::string> {

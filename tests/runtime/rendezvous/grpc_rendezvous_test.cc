@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/ronda/v1/rendezvous.grpc.pb.h"
@@ -101,9 +101,8 @@ TEST(RendezvousGrpcTest, RanksMeetByNameAndOverIPv6) {
 }
 
 TEST(RendezvousGrpcTest, ClientThatComesBeforeTheServerWaitsForIt) {
-  int port = 0;
-  // Takes a port that was free a moment ago.
-  { port = StartServer(ServerOptions(2))->port(); }
+  UniqueFd no_server = *ListenAt(*ResolveEndpoint("127.0.0.1", 0));
+  const int port = *BoundPort(no_server.get());
   absl::StatusOr<MemberList> joined;
   std::thread early([&] {
     joined = JoinRendezvous({.plugin = kPlugin,
@@ -111,8 +110,9 @@ TEST(RendezvousGrpcTest, ClientThatComesBeforeTheServerWaitsForIt) {
                              .secret = kSecret,
                              .claim = ClaimOf(1, 2)});
   });
-  // Usually so long that the first attempt to connect fails. The test passes in any case.
-  absl::SleepFor(absl::Milliseconds(50));
+  pollfd attempt = {.fd = no_server.get(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&attempt, 1, -1), 1);
+  no_server.Reset();  // and with it the first attempt to connect
   RendezvousServer::Options options = ServerOptions(2);
   options.endpoint.port = port;
   const std::unique_ptr<RendezvousServer> server = StartServer(options);

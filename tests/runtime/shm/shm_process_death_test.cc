@@ -14,12 +14,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/clock.h"
 #include "runtime/collectives/shm/shm_communicator.h"
 #include "runtime/shm/shm_attach.h"
 #include "tests/runtime/shm/published_memory.h"
+#include "tests/testing/await.h"
 #include "tests/testing/process_world.h"
 
 namespace ronda {
@@ -89,8 +89,7 @@ TEST(ShmProcessDeathTest, NextJobRemovesTheLinkOfAKilledStart) {
   const std::string left = absl::StrCat("/dev/shm/ronda-left-", getpid());
   ForkedChild lone(
       [](const ForkedChild::SayReady&) { return ConnectShmTransport(OptionsOf("left", 0, 2)).status().ToString(); });
-  const absl::Time deadline = SteadyNow() + kGenerousBound;
-  while (testing::AttachedRanks(left) < 1 && SteadyNow() < deadline) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(testing::Await([&left] { return testing::AttachedRanks(left) >= 1; }));
   const auto begin_another = [] {
     ForkedChild other([](const ForkedChild::SayReady&) {
       return ConnectShmTransport(OptionsOf("another", 0, 1)).status().ToString();

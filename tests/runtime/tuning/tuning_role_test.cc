@@ -4,7 +4,6 @@
 
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <memory>
 #include <set>
 #include <string>
@@ -13,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/files.h"
 #include "runtime/base/logging.h"
 
 namespace ronda {
@@ -283,11 +283,6 @@ TEST(TuningSpaceTest, SettingsAreDescribedWithTheirUnits) {
 constexpr TunedSettings kSettings = {
     .fusion_threshold = 4096, .min_bucket_bytes = 1024, .chunk_bytes = 0, .cycle_time = absl::ZeroDuration()};
 
-std::string Contents(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 TEST(TuningLogTest, ARowASampleAndTheChoiceLast) {
   const std::string path = ::testing::TempDir() + "/tuning.csv";
   auto log = TuningLog::Create(path);
@@ -298,7 +293,7 @@ TEST(TuningLogTest, ARowASampleAndTheChoiceLast) {
                                               .decision = Autotuner::Decision::kReplaced};
   EXPECT_TRUE((*log)->AddSample(13, measurement, kSettings).ok());
   EXPECT_TRUE((*log)->AddChoice(26, kSettings).ok());
-  EXPECT_EQ(Contents(path),
+  EXPECT_EQ(ReadFile(path).value_or(""),
             "rounds,stage,fusion_threshold_bytes,min_bucket_bytes,chunk_bytes,cycle_time_us,"
             "lower_quartile_us,median_us,upper_quartile_us,decision\n"
             "13,duel,4096,1024,0,0,20.0,30.0,40.0,replaced\n"

@@ -150,6 +150,15 @@ class TextRulesTest(FilesTest):
         )
         self.assertEqual(found, [("long.py", 601)])
 
+    def test_page_of_201_lines_is_found(self) -> None:
+        found = self.findings(
+            text_rules.check_file_length,
+            docs__long_dot_md="x\n" * 201,
+            docs__right_dot_md="x\n" * 200,
+            CHANGELOG_dot_md="x\n" * 201,
+        )
+        self.assertEqual(found, [(f"{_DOCS}/long.md", 201)])
+
     def test_wrong_white_space_is_found(self) -> None:
         found = self.findings(
             text_rules.check_white_space,

@@ -17,18 +17,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/ronda.hpp"
 #include "runtime/base/unique_fd.h"
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/monitor/rank_meter.h"
 #include "runtime/monitor/summary_file.h"
+#include "tests/testing/await.h"
 #include "tests/testing/process_world.h"
 
 namespace ronda {
 namespace {
 
+using testing::Await;
 using testing::ExpectRankProgramSucceeds;
 using testing::ForkedChild;
 using ::testing::HasSubstr;
@@ -209,16 +210,6 @@ constexpr int kSteps = 20;
 void Step() {
   float value = 1;
   allreduce(tensor("gradient", &value), {Op::Sum});
-}
-
-// Waits until `condition` holds.
-template <typename Condition>
-bool Await(const Condition& condition) {
-  for (int look = 0; look < 10'000; ++look) {
-    if (condition()) return true;
-    absl::SleepFor(absl::Milliseconds(1));
-  }
-  return false;
 }
 
 // Rank 0 stops rank 1, which all others wait for, and looks at it.

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -152,8 +153,8 @@ TEST(RanksTableTest, HasALineForEachRank) {
 
 TEST(SummaryTest, BytesHaveTheUnitThatFits) {
   JobSnapshot job = BusyJob();
-  job.ranks[0].sample.counts = {.payload_bytes = 1500, .wire_bytes = 750};
-  EXPECT_THAT(SummaryOf(job), Contains("  bytes           1.5 KB of a rank's tensors, 750 B as they travelled"));
+  job.ranks[0].sample.counts = {.payload_bytes = 1536, .wire_bytes = 768};
+  EXPECT_THAT(SummaryOf(job), Contains("  bytes           1.5 KiB of a rank's tensors, 768 B as they travelled"));
 }
 
 TEST(SummaryTest, HasALineForEachNumber) {
@@ -163,8 +164,8 @@ TEST(SummaryTest, HasALineForEachNumber) {
                                 .buckets_scheduled = 190,
                                 .schedules_left = 2,
                                 .steps = 50,
-                                .payload_bytes = 3'000'000'000,
-                                .wire_bytes = 1'500'000'000};
+                                .payload_bytes = uint64_t{3} << 30,
+                                .wire_bytes = uint64_t{1536} << 20};
   job.ranks[0].totals = {.steps = 49,
                          .step_time = absl::Milliseconds(25),
                          .exposed = absl::Milliseconds(5),
@@ -182,7 +183,7 @@ TEST(SummaryTest, HasALineForEachNumber) {
           "  in collectives  10 to 30 % of a rank's time",  //
           "  slowest         rank 1 (host h, pid 41): last into 12 of 17 collectives, the others waited "
           "for it for 20.4 % of the time",  //
-          "  bytes           3 GB of a rank's tensors, 1.5 GB as they travelled",
+          "  bytes           3 GiB of a rank's tensors, 1.5 GiB as they travelled",
           "  schedule        190 of 200 collectives without negotiation, left 2 times"));
   job.buckets_missed = 5;
   EXPECT_EQ(SummaryOf(job).back(), "  unseen          5 collectives");

@@ -9,7 +9,6 @@
 
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -18,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "runtime/base/files.h"
 #include "tests/programs/monitor/serve/snapshots.h"
 
 namespace ronda {
@@ -141,11 +141,6 @@ TEST(MetricsText, WithoutJobsIsStillInOrder) {
   EXPECT_THAT(MetricsText({}, kClockZero), AllOf(HasSubstr("# TYPE ronda_steps_total counter\n"), Not(HasSubstr("{"))));
 }
 
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-}
-
 // The words of `text` that begin with "ronda_".
 std::set<std::string> NamesIn(const std::string& text) {
   std::set<std::string> names;
@@ -160,9 +155,9 @@ TEST(MetricsText, TheManualKnowsEveryMetricAndTheDashboardNoOther) {
   for (const absl::string_view line : absl::StrSplit(TextOf(MakeJob("j", 1)), '\n')) {
     if (absl::StartsWith(line, "# TYPE ")) metrics.insert(std::vector<std::string>(absl::StrSplit(line, ' '))[2]);
   }
-  const std::set<std::string> in_manual = NamesIn(ReadFile("docs/metrics.md"));
+  const std::set<std::string> in_manual = NamesIn(ReadFile("docs/metrics.md").value_or(""));
   for (const std::string& metric : metrics) EXPECT_TRUE(in_manual.contains(metric)) << metric;
-  const nlohmann::json dashboard = nlohmann::json::parse(ReadFile("docs/monitor_dashboard.json"));
+  const nlohmann::json dashboard = nlohmann::json::parse(ReadFile("docs/monitor_dashboard.json").value_or(""));
   std::set<std::string> in_dashboard;
   for (const nlohmann::json& panel : dashboard.at("panels")) {
     for (const nlohmann::json& target : panel.at("targets")) in_dashboard.merge(NamesIn(target.at("expr")));

@@ -17,7 +17,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -35,15 +34,18 @@
 #include "absl/time/time.h"
 #include "client/ronda.hpp"
 #include "proto/ronda/v1/monitor.grpc.pb.h"
+#include "runtime/base/files.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/net/proof.h"
 #include "tests/programs/monitor/serve/http_client.h"
+#include "tests/testing/await.h"
 #include "tests/testing/process_world.h"
 
 namespace ronda {
 namespace {
 
 using ::testing::AllOf;
+using testing::Await;
 using ::testing::EndsWith;
 using testing::ExpectRankProgramSucceeds;
 using ::testing::HasSubstr;
@@ -52,16 +54,6 @@ using ::testing::StartsWith;
 
 constexpr char kProgram[] = "programs/monitor/serve/ronda-monitor";
 constexpr char kToken[] = "0123456789abcdef0123456789abcdef";
-
-// Waits until `condition` holds.
-template <typename Condition>
-bool Await(const Condition& condition) {
-  for (int look = 0; look < 3000; ++look) {
-    if (condition()) return true;
-    absl::SleepFor(absl::Milliseconds(10));
-  }
-  return false;
-}
 
 // The folder of this test, in which each of its processes finds the same files.
 std::string TestFolder() {
@@ -241,11 +233,6 @@ TEST(RondaMonitorTest, ShowsMetricsThatMoveOfARealJob) {
   ExpectRankProgramSucceeds("sees_metrics_move", 3, {.env = {{"MONITOR_TEST_FOLDER", TestFolder()}}});
 }
 
-std::string Contents(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // A call of a client of gRPC.
 template <typename Response, typename Method, typename Request>
 Response Call(const std::unique_ptr<v1::MonitorService::Stub>& stub, Method method, const Request& request,
@@ -266,7 +253,7 @@ void AsksTheRanks(const std::unique_ptr<v1::MonitorService::Stub>& stub, const s
   EXPECT_EQ(begun.answers(1).state(), v1::TimelineResponse::Answer::STATE_DONE) << begun.answers(1).error();
   EXPECT_EQ(begun.answers(1).file(), folder + "/rpc.rank1.json");
   EXPECT_EQ(Call<v1::TimelineResponse>(stub, &Stub::StopTimeline, v1::StopTimelineRequest()).answers_size(), 2);
-  EXPECT_THAT(Contents(folder + "/rpc.rank1.json"), HasSubstr("\"ALLREDUCE\""));
+  EXPECT_THAT(ReadFile(folder + "/rpc.rank1.json").value_or(""), HasSubstr("\"ALLREDUCE\""));
   // A test has started the ranks.
   Call<v1::StopJobResponse>(stub, &Stub::StopJob, v1::StopJobRequest(), grpc::StatusCode::FAILED_PRECONDITION);
 }

@@ -39,8 +39,8 @@ ProbedHost HostWith(const std::string& name, const std::string& fact, const std:
 TEST(PreflightReportTest, OneHostIsALineOfItsFacts) {
   const PreflightReport report = MakePreflightReport({Host("localhost")});
   EXPECT_EQ(report.text,
-            "host       Ronda  address   cores/nodes  memory   MPI             GPUs  CUDA  NCCL  clock\n"
-            "localhost  0.4.0  10.0.0.1  2/1          8.0 GiB  Open MPI 4.1.4  -     -     -     same\n"
+            "host       Ronda  address   cores/nodes  memory  MPI             GPUs  CUDA  NCCL  clock\n"
+            "localhost  0.4.0  10.0.0.1  2/1          8 GiB   Open MPI 4.1.4  -     -     -     same\n"
             "\n"
             "this host can run a job\n");
   EXPECT_THAT(report.problems, IsEmpty());

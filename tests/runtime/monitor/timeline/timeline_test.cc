@@ -12,11 +12,9 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
-#include "runtime/base/clock.h"
 #include "tests/runtime/monitor/timeline/event_factory.h"
 #include "tests/runtime/monitor/timeline/trace_reader.h"
+#include "tests/testing/await.h"
 
 namespace ronda::testing {
 namespace {
@@ -32,17 +30,6 @@ std::vector<TraceEvent> Read(const std::string& path) {
   const auto events = ReadTraceFile(PathOfRank(path, 0));
   EXPECT_TRUE(events.has_value());
   return events.value_or(std::vector<TraceEvent>());
-}
-
-// A reader that comes while a batch is written may see a part of it; the thread that writes may just have lost its
-// core.
-bool BecomesTrace(const std::string& path) {
-  const absl::Time deadline = SteadyNow() + absl::Seconds(30);
-  while (!ReadTraceFile(PathOfRank(path, 0)).has_value()) {
-    if (SteadyNow() > deadline) return false;
-    absl::SleepFor(absl::Milliseconds(1));
-  }
-  return true;
 }
 
 TEST(TimelineTest, HoldsWhatHappensWhileItIsOn) {
@@ -67,9 +54,10 @@ TEST(TimelineTest, IsATraceWhileItIsWritten) {
   ASSERT_TRUE(timeline.Start({.path = path}).ok());
   for (int i = 0; i < 20'000; ++i) {
     timeline.Record(MakeEvent(i % 2 == 0 ? TimelineKind::kSubmitted : TimelineKind::kFailed, "w", i));
-    if (i % 1000 == 0) {
-      EXPECT_TRUE(BecomesTrace(path));
-    }
+    if (i % 1000 != 0) continue;
+    // A reader that comes while a batch is written may see a part of it; the thread that writes may just have lost its
+    // core.
+    EXPECT_TRUE(Await([&] { return ReadTraceFile(PathOfRank(path, 0)).has_value(); }));
   }
   timeline.Stop();
   EXPECT_THAT(Named(Read(path), "w"), SizeIs(Gt(1)));

@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
-#include <iterator>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "runtime/base/files.h"
 
 namespace ronda::testing {
 namespace {
@@ -137,8 +136,7 @@ std::optional<std::vector<TraceEvent>> ReadTrace(absl::string_view json) {
 }
 
 std::optional<std::vector<TraceEvent>> ReadTraceFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return ReadTrace(std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()));
+  return ReadTrace(ReadFile(path).value_or(""));
 }
 
 std::vector<TraceEvent> Named(const std::vector<TraceEvent>& events, absl::string_view name) {

@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/files.h"
 #include "runtime/monitor/timeline/trace.h"
 #include "tests/runtime/monitor/timeline/event_factory.h"
 #include "tests/runtime/monitor/timeline/trace_reader.h"
@@ -205,11 +205,6 @@ constexpr size_t kPlenty = 1 << 20;
 
 std::string Path(const std::string& name) { return ::testing::TempDir() + name; }
 
-std::string Content(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 std::string Element(const std::string& name) {
   return absl::StrCat(R"({"ph":"i","pid":0,"tid":1,"ts":1,"name":")", name, "\"}");
 }
@@ -226,7 +221,7 @@ TEST(TraceFileTest, IsAnArrayWhateverEndItHadBefore) {
     ASSERT_TRUE((*file)->Write("," + Element("more"), end).ok());
     ++count;
     const auto events = ReadTraceFile(path);
-    ASSERT_TRUE(events.has_value()) << Content(path);
+    ASSERT_TRUE(events.has_value()) << ReadFile(path).value_or("");
     EXPECT_THAT(*events, SizeIs(count + unfinished));
     EXPECT_THAT(Named(*events, "more"), SizeIs(count - 1));
   }
@@ -237,7 +232,7 @@ TEST(TraceFileTest, ReplacesWhatIsThere) {
   std::ofstream(path) << std::string(5000, 'x');
   auto file = TraceFile::Create(path, kPlenty);
   ASSERT_TRUE(file.ok());
-  EXPECT_EQ(Content(path), "[\n\n]\n");
+  EXPECT_EQ(ReadFile(path).value_or(""), "[\n\n]\n");
 }
 
 TEST(TraceFileTest, KnowsWhatFits) {
