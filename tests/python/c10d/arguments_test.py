@@ -195,6 +195,21 @@ class RefusalTest(unittest.TestCase):
         self.refused("all_reduce", lambda: dist.all_reduce(mixed), "ranks disagree")
         self.refused("broadcast", lambda: dist.broadcast(mixed, 0), "ranks disagree")
 
+    def test_complex_numbers_have_sums_only(self):
+        tensor, parts = torch.full((2,), 1 + 2j), [torch.full((2,), 1 + 2j)] * SIZE
+        for name in ("PRODUCT", "MIN", "MAX", "BXOR"):
+            op = getattr(dist.ReduceOp, name)
+            text = f"ReduceOp.{name} of a tensor of torch.complex64"
+            self.refused("reduce", lambda op=op: dist.reduce(tensor, 0, op), text)
+            self.refused(
+                "reduce_scatter", lambda op=op: dist.reduce_scatter(tensor, parts, op), text
+            )
+            self.refused(
+                "reduce_scatter_tensor",
+                lambda op=op: dist.reduce_scatter_tensor(tensor, torch.cat(parts), op),
+                text,
+            )
+
     def test_ops_are_named(self):
         sparse = torch.eye(3).to_sparse()
         self.refused("sparse", lambda: dist.all_reduce(sparse, dist.ReduceOp.MAX), "ReduceOp.MAX")

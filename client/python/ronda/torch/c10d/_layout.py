@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ronda.torch import _tensors
+from ronda.types import ReduceOp
 
 Tensor = torch.Tensor
 Finish = Callable[[], None] | None
@@ -29,17 +30,23 @@ def flat(tensor: Tensor) -> Tensor:
     return dense(tensor).view(-1)
 
 
-def reducible(tensor: Tensor) -> tuple[int, Tensor]:
-    """The DType and the elements of a tensor for a reduction.
+def reducible(tensor: Tensor, op: int) -> tuple[int, Tensor]:
+    """The DType and the elements of a tensor for a reduction with `op`, a ReduceOp.
 
     Returns:
         A tensor of real elements in row-major order; `tensor` itself if possible.
 
     Raises:
-        ValueError: Ronda cannot reduce tensors of this dtype, layout or device.
+        ValueError: Ronda cannot reduce tensors of this dtype, layout or device with `op`.
     """
     elements = dense(tensor)
     if elements.is_complex():
+        # Only these have the same result on numbers as on their real and imaginary parts.
+        if op not in (ReduceOp.SUM, ReduceOp.AVERAGE):
+            raise ValueError(
+                f"ReduceOp.{ReduceOp(op).name} of {_tensors.describe(tensor)}: complex numbers can"
+                " be reduced with SUM or AVG"
+            )
         elements = torch.view_as_real(elements)
     return _tensors.dtype_number(elements), elements
 
