@@ -361,7 +361,7 @@ class Collectives:
                 _tensors.copy_of_output(*native.output(handle)[:2], part)
                 for handle, part in zip(handles, parts)
             )
-            tensor.copy_(_sum_of_rows(tensor, indices.t(), values, factor))
+            _layout.fill(tensor, _sum_of_rows(tensor, indices.t(), values, factor))
 
         calls = [call._replace(submit=submit(call)) for call in calls]
         return self._start("sparse_all_reduce", calls, [tensor], opts=opts, finish=finish)

@@ -61,6 +61,16 @@ def movable(elements: Tensor) -> tuple[int, Tensor]:
     return _tensors.DTYPES[torch.uint8], elements.view(torch.uint8)
 
 
+def fill(tensor: Tensor, values: Tensor) -> None:
+    """Copies values to a tensor. Autograd does not notice it.
+
+    A tensor that was made in inference mode can only be changed in this mode. Each thread has its
+    own mode, and that of the program may have ended since the operation began.
+    """
+    with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+        tensor.copy_(values)
+
+
 def copy_back(tensor: Tensor, result: Tensor) -> Finish:
     """A function that copies a result to the present memory of `tensor`; None if it is already
     there.
@@ -71,11 +81,7 @@ def copy_back(tensor: Tensor, result: Tensor) -> Finish:
     if tensor.is_complex() and not result.is_complex():
         result = torch.view_as_complex(result)
 
-    def finish() -> None:
-        with torch.no_grad():
-            tensor.copy_(result.view(tensor.shape))
-
-    return finish
+    return lambda: fill(tensor, result.view(tensor.shape))
 
 
 def rows(tensor: Tensor, count: int) -> Tensor:
@@ -152,9 +158,8 @@ def room_for(tensors: Sequence[Tensor]) -> tuple[Tensor, Finish]:
     room: Any = torch.empty(sum(sizes), dtype=tensors[0].dtype, device=tensors[0].device)
 
     def finish() -> None:
-        with torch.no_grad():
-            for tensor, part in zip(tensors, room.split(sizes)):
-                tensor.copy_(part.view(tensor.shape))
+        for tensor, part in zip(tensors, room.split(sizes)):
+            fill(tensor, part.view(tensor.shape))
 
     return room, finish
 
