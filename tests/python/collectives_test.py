@@ -3,7 +3,9 @@
 """Compares every operation on arrays, on any number of ranks, with NumPy's result."""
 
 import array
+import copy
 import functools
+import pickle
 import unittest
 
 import numpy as np
@@ -241,6 +243,13 @@ class HandlesTest(CollectivesTest):
     def test_operation_without_a_reference_goes_on(self):
         ronda.allreduce_async(np.ones(1000), ReduceOp.SUM, name="forgotten")
         self.assert_equal(ronda.allreduce([2], ReduceOp.SUM), np.array([2 * ronda.size()]))
+
+    def test_a_handle_has_no_copies(self):
+        handle = ronda.allreduce_async([2], ReduceOp.SUM, name="handle")
+        for make_copy in (copy.deepcopy, pickle.dumps):
+            with self.assertRaisesRegex(TypeError, "handle of an operation cannot be copied"):
+                make_copy(handle)
+        self.assert_equal(handle.wait(), np.array([2 * ronda.size()]))
 
 
 class MemoryTest(CollectivesTest):

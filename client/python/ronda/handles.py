@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from ronda import _buffers
 from ronda._in_flight import IN_FLIGHT, Span
@@ -14,7 +14,24 @@ from ronda._library import native
 from ronda.errors import RondaError
 
 
-class OwnedHandle:
+class SoleOwner:
+    """An object that gives an operation back. A copy of it would do so a second time."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Called by copy and pickle.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "the handle of an operation cannot be copied or pickled: wait with synchronize(), and"
+            " copy the result"
+        )
+
+
+class OwnedHandle(SoleOwner):
     """The binding's handle, which is given back with the last reference. The operation keeps its
     memory until it has ended.
     """

@@ -132,6 +132,46 @@ class SwappedMemoryTest(unittest.TestCase):
                 self.assertEqual(tensor.tolist(), [0.0] * 4)
 
 
+class InferenceModeTest(unittest.TestCase):
+    """Collectives on tensors of inference mode that end when the mode has ended."""
+
+    def columns(self) -> list[torch.Tensor]:
+        """A strided tensor for each rank."""
+        return [(torch.arange(6.0).view(2, 3) + rank).t() for rank in range(SIZE)]
+
+    def start(self) -> tuple[list[dist.Work], list[torch.Tensor], list[torch.Tensor]]:
+        """Works, their outputs, and the values that the outputs must get."""
+        with torch.inference_mode():
+            mine, rooms = self.columns()[RANK], [torch.zeros(3, 2) for _ in range(SIZE)]
+            whole, sparse = torch.zeros(2, 3 * SIZE).t(), torch.eye(3).to_sparse()
+            works = [
+                dist.all_gather(rooms, mine.contiguous(), async_op=True),
+                dist.all_gather_into_tensor(whole, mine.contiguous(), async_op=True),
+                dist.all_reduce(sparse, async_op=True),
+                dist.all_reduce(mine, async_op=True),
+            ]
+        columns = self.columns()
+        wanted = [*columns, torch.cat(columns), SIZE * torch.eye(3), sum(columns)]
+        return works, [*rooms, whole, sparse, mine], wanted
+
+    def check(self, found: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> None:
+        for one, other in zip(found, wanted, strict=True):
+            dense = one.to_dense() if one.is_sparse else one
+            self.assertTrue(torch.equal(dense, other), f"{one} is not {other}")
+
+    def test_wait(self):
+        works, outputs, wanted = self.start()
+        for work in works:
+            work.wait()
+        self.check(outputs, wanted)
+
+    def test_futures(self):
+        works, outputs, wanted = self.start()
+        for future in [work.get_future() for work in works]:
+            future.wait()
+        self.check(outputs, wanted)
+
+
 class RefusalTest(unittest.TestCase):
     """A call that one rank refuses fails on all ranks that wait for it, and the next one works."""
 
@@ -194,6 +234,21 @@ class RefusalTest(unittest.TestCase):
         mixed = torch.ones(4, dtype=torch.int32 if RANK else torch.float32)
         self.refused("all_reduce", lambda: dist.all_reduce(mixed), "ranks disagree")
         self.refused("broadcast", lambda: dist.broadcast(mixed, 0), "ranks disagree")
+
+    def test_complex_numbers_have_sums_only(self):
+        tensor, parts = torch.full((2,), 1 + 2j), [torch.full((2,), 1 + 2j)] * SIZE
+        for name in ("PRODUCT", "MIN", "MAX", "BXOR"):
+            op = getattr(dist.ReduceOp, name)
+            text = f"ReduceOp.{name} of a tensor of torch.complex64"
+            self.refused("reduce", lambda op=op: dist.reduce(tensor, 0, op), text)
+            self.refused(
+                "reduce_scatter", lambda op=op: dist.reduce_scatter(tensor, parts, op), text
+            )
+            self.refused(
+                "reduce_scatter_tensor",
+                lambda op=op: dist.reduce_scatter_tensor(tensor, torch.cat(parts), op),
+                text,
+            )
 
     def test_ops_are_named(self):
         sparse = torch.eye(3).to_sparse()

@@ -234,6 +234,16 @@ class MovementTest(TensorsAreEqual):
                 self.check(output, data(rank, 2, 3))
 
     @in_each_group
+    def test_gather_in_place(self, ranks, group):
+        for root in ranks:
+            whole = torch.zeros(len(ranks), 5)
+            own = whole[ranks.index(RANK)]
+            own.copy_(data(RANK, 5))
+            dist.gather(own, list(whole) if root == RANK else None, root, group)
+            if root == RANK:
+                self.check(whole, torch.stack([data(rank, 5) for rank in ranks]))
+
+    @in_each_group
     def test_scatter(self, ranks, group):
         for root in ranks:
             inputs = [data(100 * root + rank, 2, 3).bool() for rank in ranks]
@@ -257,7 +267,11 @@ class MovementTest(TensorsAreEqual):
         even = torch.stack([data(10 * RANK + rank, 2, 3) for rank in ranks]).flatten(0, 1)
         output = torch.empty_like(even)
         dist.all_to_all_single(output, even, group=group)
-        self.check(output, torch.cat([data(10 * rank + RANK, 2, 3) for rank in ranks]))
+        expected = torch.cat([data(10 * rank + RANK, 2, 3) for rank in ranks])
+        self.check(output, expected)
+        flat = torch.empty(even.numel())
+        dist.all_to_all_single(flat, even, group=group)
+        self.check(flat, expected.view(-1))
         rows = [rank + 1 for rank in ranks]
         uneven = torch.cat([data(10 * RANK + rank, rank + 1, 2) for rank in ranks])
         output = torch.empty(len(ranks) * (RANK + 1), 2)

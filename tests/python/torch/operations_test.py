@@ -2,6 +2,8 @@
 
 """Horovod's operations on torch tensors, on any number of ranks."""
 
+import copy
+import pickle
 import unittest
 from unittest import mock
 
@@ -113,6 +115,13 @@ class ReductionTest(unittest.TestCase):
         dropped = hvd.allreduce_async(own, name="dropped")
         del dropped
         hvd.barrier()
+
+    def test_handles_have_no_copies(self):
+        handle = hvd.allreduce_async(of_rank(hvd.rank()), name="handle", op=hvd.Sum)
+        for make_copy in (copy.copy, copy.deepcopy, pickle.dumps):
+            with self.assertRaisesRegex(TypeError, "handle of an operation cannot be copied"):
+                make_copy(handle)
+        torch.testing.assert_close(hvd.synchronize(handle), of_all().sum(0))
 
     def test_factors(self):
         own, all = of_rank(hvd.rank(), dtype=torch.float64), of_all(dtype=torch.float64)

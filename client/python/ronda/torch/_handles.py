@@ -11,11 +11,12 @@ from typing import Any
 from ronda._in_flight import IN_FLIGHT
 from ronda._library import native
 from ronda.errors import RondaError
+from ronda.handles import SoleOwner
 from ronda.torch import _tensors
 from ronda.torch._watch import Watch
 
 
-class Handle:
+class Handle(SoleOwner):
     """An operation, or several that end together, and the function that makes their result.
 
     Programs treat it as opaque. But a handle can be called instead of synchronize(), as the handles

@@ -313,7 +313,7 @@ class Collectives:
         self, tensor: Tensor, opts: Any
     ) -> tuple[_rows.Allreduce, _layout.Finish]:
         op, prescale = _versions.reduce_op(opts)
-        number, dense = _layout.reducible(tensor)
+        number, dense = _layout.reducible(tensor, op)
         address = dense.data_ptr()
         arguments = _rows.allreduce(
             name=None,
@@ -361,7 +361,7 @@ class Collectives:
                 _tensors.copy_of_output(*native.output(handle)[:2], part)
                 for handle, part in zip(handles, parts)
             )
-            tensor.copy_(_sum_of_rows(tensor, indices.t(), values, factor))
+            _layout.fill(tensor, _sum_of_rows(tensor, indices.t(), values, factor))
 
         calls = [call._replace(submit=submit(call)) for call in calls]
         return self._start("sparse_all_reduce", calls, [tensor], opts=opts, finish=finish)
@@ -369,8 +369,8 @@ class Collectives:
     @_collective
     def reduce(self, tensors: Any, opts: Any, op: Any = None) -> Work | None:
         tensor = _only(tensors)
-        number, dense = _layout.reducible(tensor)
         reduce_op, prescale = _versions.reduce_op(opts if op is None else op)
+        number, dense = _layout.reducible(tensor, reduce_op)
         address = dense.data_ptr()
         arguments = (
             None,
@@ -459,8 +459,8 @@ class Collectives:
         self, output: Tensor, data: Tensor, opts: Any
     ) -> tuple[_Call, _layout.Finish]:
         op, prescale = _versions.reduce_op(opts)
-        number, elements = _layout.reducible(data)
-        _, room = _layout.reducible(output)
+        number, elements = _layout.reducible(data, op)
+        _, room = _layout.reducible(output, op)
         matrix = _layout.rows(_layout.apart(elements, room), len(self._ranks))
         arguments = (
             None,

@@ -201,8 +201,11 @@ class Exchanges(Collectives):
         Each rank sends one row with all of its elements. Rows of different lengths are an error on
         every rank.
         """
-        number, sent = _layout.movable(_layout.flat(data))
+        elements = _layout.flat(data)
         room, deal_out = _layout.room_for(self._by_member(parts)) if parts else (None, None)
+        if room is not None:
+            elements = _layout.apart(elements, room)
+        number, sent = _layout.movable(elements)
         address, size = _layout.memory(room)
         arguments = (
             None,
@@ -288,6 +291,10 @@ class Exchanges(Collectives):
         dense = _layout.dense(output)
         rooms = _layout.in_rows(dense)
         sent = _layout.in_rows(_layout.dense(input))
+        has_splits = output_splits or input_splits
+        if not has_splits and rooms.numel() == sent.numel() and rooms.shape != sent.shape:
+            # Without splits the shapes do not matter: each rank gets the same number of elements.
+            rooms, sent = rooms.view(-1, 1), sent.view(-1, 1)
         to_receive = _splits("output", output_splits, rooms, size)
         to_send = _splits("input", input_splits, sent, size)
         if rooms.shape[1] != sent.shape[1]:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ronda.torch import _tensors
+from ronda.types import ReduceOp
 
 Tensor = torch.Tensor
 Finish = Callable[[], None] | None
@@ -29,17 +30,23 @@ def flat(tensor: Tensor) -> Tensor:
     return dense(tensor).view(-1)
 
 
-def reducible(tensor: Tensor) -> tuple[int, Tensor]:
-    """The DType and the elements of a tensor for a reduction.
+def reducible(tensor: Tensor, op: int) -> tuple[int, Tensor]:
+    """The DType and the elements of a tensor for a reduction with `op`, a ReduceOp.
 
     Returns:
         A tensor of real elements in row-major order; `tensor` itself if possible.
 
     Raises:
-        ValueError: Ronda cannot reduce tensors of this dtype, layout or device.
+        ValueError: Ronda cannot reduce tensors of this dtype, layout or device with `op`.
     """
     elements = dense(tensor)
     if elements.is_complex():
+        # Only these have the same result on numbers as on their real and imaginary parts.
+        if op not in (ReduceOp.SUM, ReduceOp.AVERAGE):
+            raise ValueError(
+                f"ReduceOp.{ReduceOp(op).name} of {_tensors.describe(tensor)}: complex numbers can"
+                " be reduced with SUM or AVG"
+            )
         elements = torch.view_as_real(elements)
     return _tensors.dtype_number(elements), elements
 
@@ -54,6 +61,16 @@ def movable(elements: Tensor) -> tuple[int, Tensor]:
     return _tensors.DTYPES[torch.uint8], elements.view(torch.uint8)
 
 
+def fill(tensor: Tensor, values: Tensor) -> None:
+    """Copies values to a tensor. Autograd does not notice it.
+
+    A tensor that was made in inference mode can only be changed in this mode. Each thread has its
+    own mode, and that of the program may have ended since the operation began.
+    """
+    with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+        tensor.copy_(values)
+
+
 def copy_back(tensor: Tensor, result: Tensor) -> Finish:
     """A function that copies a result to the present memory of `tensor`; None if it is already
     there.
@@ -64,11 +81,7 @@ def copy_back(tensor: Tensor, result: Tensor) -> Finish:
     if tensor.is_complex() and not result.is_complex():
         result = torch.view_as_complex(result)
 
-    def finish() -> None:
-        with torch.no_grad():
-            tensor.copy_(result.view(tensor.shape))
-
-    return finish
+    return lambda: fill(tensor, result.view(tensor.shape))
 
 
 def rows(tensor: Tensor, count: int) -> Tensor:
@@ -145,9 +158,8 @@ def room_for(tensors: Sequence[Tensor]) -> tuple[Tensor, Finish]:
     room: Any = torch.empty(sum(sizes), dtype=tensors[0].dtype, device=tensors[0].device)
 
     def finish() -> None:
-        with torch.no_grad():
-            for tensor, part in zip(tensors, room.split(sizes)):
-                tensor.copy_(part.view(tensor.shape))
+        for tensor, part in zip(tensors, room.split(sizes)):
+            fill(tensor, part.view(tensor.shape))
 
     return room, finish
 
