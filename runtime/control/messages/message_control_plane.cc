@@ -38,8 +38,8 @@ MessageControlPlane::MessageControlPlane(std::unique_ptr<NodeLinks> links, Messa
       tree_{.size = static_cast<int>(options_.peers.size()), .fan_out = options_.fan_out},
       pipe_(std::move(pipe)),
       links_(std::move(links)),
-      poll_limit_(options_.cores),
-      relay_([this] { Run(); }) {}
+      polling_{.limit = PollLimit(options_.cores)},
+      watched_(tree_.Neighbours(options_.rank).size() + 1) {}
 
 MessageControlPlane::~MessageControlPlane() {
   Close();
@@ -48,7 +48,7 @@ MessageControlPlane::~MessageControlPlane() {
     is_ending_ = true;
     WakeRelayLocked();
   }
-  relay_.join();
+  if (relay_.joinable()) relay_.join();
   MutexLock lock(&mu_);
   const bool is_done = !links_->IsUnderWay() && node().failure().ok();
   if (!is_done && options_.abandon_messages != nullptr) options_.abandon_messages();
@@ -59,6 +59,8 @@ absl::Status MessageControlPlane::Connect() {
     MutexLock lock(&mu_);
     links_->Open();
   }
+  // Not before, because it would sleep at the descriptors of links that are not open.
+  relay_ = std::thread([this] { Run(); });
   return options_.absence.ok() ? AwaitStart() : FailForAbsence();
 }
 
@@ -86,14 +88,14 @@ void MessageControlPlane::PublishLocked() {
   if (!is_silent_) links_->Flush();
   if (!node().failure().ok() && !has_failed_.exchange(true)) WakeRelayLocked();
   if (node().TakeNews()) {
-    if (polling_) {
-      is_news_missed_ = true;
+    if (polling_.is_on) {
+      polling_.has_missed_news = true;
     } else {
       WakeWaitLocked();
     }
   }
   state_changed_.NotifyAll();
-  if (watcher_ != Watcher::kNobody && !watches_output_ && links_->IsSending()) WakeWatcherLocked();
+  if (watch_.by != Watcher::kNobody && !watch_.sees_output && links_->IsSending()) WakeWatcherLocked();
 }
 
 absl::Status MessageControlPlane::SendToCoordinator(absl::string_view payload) {
@@ -130,8 +132,8 @@ absl::StatusOr<ControlPlane::Inbox> MessageControlPlane::Receive() {
     MutexLock lock(&mu_);
     if (!node().HasMessages()) MoveLocked();
     if (node().failure().ok()) {
-      if (node().HasMessages()) poll_limit_.Reset();
-      is_news_missed_ = false;
+      if (node().HasMessages()) polling_.limit.Reset();
+      polling_.has_missed_news = false;
       return node().TakeInbox();
     }
   }
@@ -197,14 +199,16 @@ void MessageControlPlane::Close() {
   MoveUntilLocked(MonotonicTime() + time, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return links_->HaveClosed(); });
 }
 
-void MessageControlPlane::FallSilent() const {
+// Const for failure(): it only completes what the failure has begun. The analysis does not see that `self` is this
+// object.
+void MessageControlPlane::FallSilent() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
   if (wakes()) return;
   MutexLock lock(&mu_);
   if (is_silent_) return;
   auto& self = const_cast<MessageControlPlane&>(*this);
   self.MoveUntilLocked(MonotonicTime() + kFinalMessageTimeout,
-                       [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return is_silent_ || links_->HaveSentAll(); });
-  is_silent_ = true;
+                       [&self] { return self.is_silent_ || self.links_->HaveSentAll(); });
+  self.is_silent_ = true;
 }
 
 absl::Status MessageControlPlane::AwaitStart() {

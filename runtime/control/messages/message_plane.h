@@ -67,6 +67,39 @@ class MessageControlPlane final : public ControlPlane {
 
   // The thread that sleeps at the descriptors.
   enum class Watcher { kNobody, kWait, kRelay, kOther };
+  struct Watch {
+    Watcher by = Watcher::kNobody;
+    bool is_woken = false;
+    bool sees_output = false;  // it also sleeps until more can be sent
+  };
+
+  // The thread in Wait.
+  struct Waiting {
+    bool is_on = false;
+    bool is_woken = false;
+    bool is_napping = false;       // it keeps away from a thread that polls
+    bool expects_polling = false;  // in the next Wait
+    uint64_t number = 0;           // of calls
+    SpinTime spin;
+  };
+
+  // The thread between StartPolling and StopPolling.
+  struct Polling {
+    bool is_on = false;
+    bool gave_up = false;          // its last look was one too many
+    bool has_missed_wake = false;  // since its last look; Wait has not been told
+    bool has_missed_news = false;  // likewise
+    PollLimit limit;
+  };
+
+  // What the control plane's thread has done and seen.
+  struct Relaying {
+    uint64_t looks_seen = 0;
+    uint64_t waits_seen = 0;
+    bool sleeps_long = false;  // it counts on the thread in Wait
+    bool has_told = false;     // on_failure has been called
+    absl::Duration interval = kShortestPause;
+  };
 
   bool wakes() const { return pipe_.has_value(); }
   ControlNode& node() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return links_->node(); }
@@ -125,38 +158,20 @@ class MessageControlPlane final : public ControlPlane {
 
   mutable Mutex mu_;
   const std::unique_ptr<NodeLinks> links_ ABSL_PT_GUARDED_BY(mu_);
-  CondVar woken_changed_;                                // for Wait
-  CondVar relay_changed_;                                // for the control plane's thread
-  mutable CondVar state_changed_;                        // for threads that wait for an event of the job
-  mutable bool is_silent_ ABSL_GUARDED_BY(mu_) = false;  // no call is made to the library any more
+  CondVar woken_changed_;                        // for Wait
+  CondVar relay_changed_;                        // for the control plane's thread
+  CondVar state_changed_;                        // for threads that wait for an event of the job
+  bool is_silent_ ABSL_GUARDED_BY(mu_) = false;  // no call is made to the library any more
   bool is_ending_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t looks_ ABSL_GUARDED_BY(mu_) = 0;  // calls of MoveLocked
   absl::Duration last_movement_ ABSL_GUARDED_BY(mu_) = MonotonicTime();
 
-  Watcher watcher_ ABSL_GUARDED_BY(mu_) = Watcher::kNobody;
-  bool is_watcher_woken_ ABSL_GUARDED_BY(mu_) = false;
-  bool watches_output_ ABSL_GUARDED_BY(mu_) = false;  // the watcher sleeps also until more can be sent
-  std::vector<pollfd> watched_;                       // the watcher's
+  Watch watch_ ABSL_GUARDED_BY(mu_);
+  Waiting waiting_ ABSL_GUARDED_BY(mu_);
+  Polling polling_ ABSL_GUARDED_BY(mu_);
+  Relaying relaying_ ABSL_GUARDED_BY(mu_);
 
-  bool woken_ ABSL_GUARDED_BY(mu_) = false;
-  bool is_in_wait_ ABSL_GUARDED_BY(mu_) = false;
-  bool is_napping_ ABSL_GUARDED_BY(mu_) = false;
-  uint64_t waits_ ABSL_GUARDED_BY(mu_) = 0;
-  bool expects_polling_ ABSL_GUARDED_BY(mu_) = false;  // in the next Wait
-  SpinTime spin_ ABSL_GUARDED_BY(mu_);                 // of Wait
-
-  bool polling_ ABSL_GUARDED_BY(mu_) = false;
-  bool gave_up_ ABSL_GUARDED_BY(mu_) = false;         // whether the last look was one too many
-  bool is_wake_missed_ ABSL_GUARDED_BY(mu_) = false;  // by Wait, since the last look of the polling thread
-  bool is_news_missed_ ABSL_GUARDED_BY(mu_) = false;  // likewise
-  PollLimit poll_limit_ ABSL_GUARDED_BY(mu_);
-
-  // What the control plane's thread has seen.
-  uint64_t looks_seen_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t waits_seen_ ABSL_GUARDED_BY(mu_) = 0;
-  bool relay_sleeps_long_ ABSL_GUARDED_BY(mu_) = false;  // it counts on the thread in Wait
-  absl::Duration relay_interval_ ABSL_GUARDED_BY(mu_) = kShortestPause;
-  bool has_told_ ABSL_GUARDED_BY(mu_) = false;  // on_failure has been called
+  std::vector<pollfd> watched_;  // the watcher's; has room for all descriptors, so that no memory is needed later
 
   std::thread relay_;
 };
@@ -178,7 +193,7 @@ void MessageControlPlane::MoveUntilLocked(absl::Duration end, const Done& done) 
   for (absl::Duration now = MonotonicTime(); !done() && now < end; now = MonotonicTime()) {
     if (!wakes()) {
       if (!MoveLocked()) state_changed_.WaitFor(&mu_, std::min(end - now, kShortestPause));
-    } else if (watcher_ == Watcher::kNobody) {
+    } else if (watch_.by == Watcher::kNobody) {
       WatchLocked(Watcher::kOther, end - now);
     } else {
       state_changed_.WaitFor(&mu_, end - now);

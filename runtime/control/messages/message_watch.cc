@@ -29,8 +29,8 @@ constexpr absl::Duration kRelayPause = absl::Milliseconds(5);
 }  // namespace
 
 void MessageControlPlane::WakeWaitLocked() {
-  woken_ = true;
-  if (watcher_ == Watcher::kWait) {
+  waiting_.is_woken = true;
+  if (watch_.by == Watcher::kWait) {
     WakeWatcherLocked();
   } else {
     woken_changed_.NotifyAll();
@@ -38,7 +38,7 @@ void MessageControlPlane::WakeWaitLocked() {
 }
 
 void MessageControlPlane::WakeRelayLocked() {
-  if (watcher_ == Watcher::kRelay) {
+  if (watch_.by == Watcher::kRelay) {
     WakeWatcherLocked();
   } else {
     relay_changed_.NotifyAll();
@@ -46,21 +46,21 @@ void MessageControlPlane::WakeRelayLocked() {
 }
 
 void MessageControlPlane::WakeWatcherLocked() {
-  if (!std::exchange(is_watcher_woken_, true)) pipe_->Wake();
+  if (!std::exchange(watch_.is_woken, true)) pipe_->Wake();
 }
 
 void MessageControlPlane::WatchLocked(Watcher watcher, absl::Duration longest) {
   watched_.clear();
   watched_.push_back({.fd = pipe_->reader(), .events = POLLIN, .revents = 0});
   links_->ListDescriptors(&watched_);
-  watches_output_ = links_->IsSending();
-  watcher_ = watcher;
+  watch_.sees_output = links_->IsSending();
+  watch_.by = watcher;
   const timespec limit = absl::ToTimespec(std::clamp(longest, absl::ZeroDuration(), absl::Hours(1)));
   mu_.Unlock();
   ppoll(watched_.data(), watched_.size(), &limit, nullptr);
   mu_.Lock();
-  watcher_ = Watcher::kNobody;
-  if (std::exchange(is_watcher_woken_, false)) pipe_->Clear();
+  watch_.by = Watcher::kNobody;
+  if (std::exchange(watch_.is_woken, false)) pipe_->Clear();
   MoveLocked();
   // Threads that found the descriptors taken may sleep there now.
   if (watcher != Watcher::kWait) woken_changed_.NotifyAll();
@@ -75,44 +75,45 @@ void MessageControlPlane::LetOthersRunLocked() {
 
 void MessageControlPlane::Wait(absl::Time deadline) {
   MutexLock lock(&mu_);
-  is_in_wait_ = true;
-  ++waits_;
+  waiting_.is_on = true;
+  ++waiting_.number;
   if (wakes()) {
     WaitAtDescriptorsLocked(deadline);
   } else {
     WaitAndLookLocked(deadline);
   }
-  is_in_wait_ = false;
-  woken_ = false;
-  if (relay_sleeps_long_) relay_changed_.NotifyAll();
+  waiting_.is_on = false;
+  waiting_.is_woken = false;
+  if (relaying_.sleeps_long) relay_changed_.NotifyAll();
 }
 
 void MessageControlPlane::WaitAtDescriptorsLocked(absl::Time deadline) {
-  bool naps = std::exchange(expects_polling_, false);
+  bool naps = std::exchange(waiting_.expects_polling, false);
   if (!naps && SpinLocked(deadline)) return;
   const absl::Time start = SteadyNow();
-  for (absl::Time now = start; !woken_ && now < deadline; now = SteadyNow()) {
-    if (naps || polling_) {
-      is_napping_ = true;
+  for (absl::Time now = start; !waiting_.is_woken && now < deadline; now = SteadyNow()) {
+    if (naps || polling_.is_on) {
+      waiting_.is_napping = true;
       woken_changed_.WaitFor(&mu_, std::min(kNap, deadline - now));
-      is_napping_ = naps = false;
-    } else if (watcher_ != Watcher::kNobody) {
+      waiting_.is_napping = naps = false;
+    } else if (watch_.by != Watcher::kNobody) {
       woken_changed_.WaitFor(&mu_, deadline - now);
     } else {
       WatchLocked(Watcher::kWait, deadline - now);
     }
   }
-  spin_.Learn(SteadyNow() - start);
+  waiting_.spin.Learn(SteadyNow() - start);
 }
 
 bool MessageControlPlane::SpinLocked(absl::Time deadline) {
-  const bool may_spin = options_.cores == PollLimit::Cores::kSuffice && !polling_ && watcher_ == Watcher::kNobody;
-  if (!may_spin || spin_.length() == absl::ZeroDuration()) return woken_;
-  const absl::Duration end = MonotonicTime() + std::min(spin_.length(), deadline - SteadyNow());
-  while (!woken_ && MonotonicTime() < end) {
+  const bool may_spin =
+      options_.cores == PollLimit::Cores::kSuffice && !polling_.is_on && watch_.by == Watcher::kNobody;
+  if (!may_spin || waiting_.spin.length() == absl::ZeroDuration()) return waiting_.is_woken;
+  const absl::Duration end = MonotonicTime() + std::min(waiting_.spin.length(), deadline - SteadyNow());
+  while (!waiting_.is_woken && MonotonicTime() < end) {
     if (!MoveLocked()) LetOthersRunLocked();
   }
-  return woken_;
+  return waiting_.is_woken;
 }
 
 void MessageControlPlane::WaitAndLookLocked(absl::Time deadline) {
@@ -120,7 +121,7 @@ void MessageControlPlane::WaitAndLookLocked(absl::Time deadline) {
     MoveLocked();
     const absl::Duration quiet = MonotonicTime() - last_movement_;
     const absl::Time now = SteadyNow();
-    if (woken_ || now >= deadline) return;
+    if (waiting_.is_woken || now >= deadline) return;
     if (quiet < kLookOn) {
       LetOthersRunLocked();
     } else if (quiet < kAttentive) {
@@ -134,8 +135,8 @@ void MessageControlPlane::WaitAndLookLocked(absl::Time deadline) {
 
 void MessageControlPlane::Wake() {
   MutexLock lock(&mu_);
-  if (polling_) {
-    is_wake_missed_ = true;
+  if (polling_.is_on) {
+    polling_.has_missed_wake = true;
   } else {
     WakeWaitLocked();
   }
@@ -144,17 +145,17 @@ void MessageControlPlane::Wake() {
 bool MessageControlPlane::StartPolling() {
   if (!wakes()) return false;
   MutexLock lock(&mu_);
-  polling_ = true;
-  gave_up_ = is_wake_missed_ = is_news_missed_ = false;
-  poll_limit_.Reset();
+  polling_.is_on = true;
+  polling_.gave_up = polling_.has_missed_wake = polling_.has_missed_news = false;
+  polling_.limit.Reset();
   return true;
 }
 
 bool MessageControlPlane::KeepPolling() {
   MutexLock lock(&mu_);
-  gave_up_ = !poll_limit_.MayLookAgain();
-  if (gave_up_) return false;
-  is_wake_missed_ = false;
+  polling_.gave_up = !polling_.limit.MayLookAgain();
+  if (polling_.gave_up) return false;
+  polling_.has_missed_wake = false;
   // Even if each rank has a core, the rank that is to answer may have been scheduled on this one.
   LetOthersRunLocked();
   return true;
@@ -162,17 +163,17 @@ bool MessageControlPlane::KeepPolling() {
 
 void MessageControlPlane::StopPolling() {
   MutexLock lock(&mu_);
-  polling_ = false;
-  if (is_wake_missed_ || is_news_missed_) {
+  polling_.is_on = false;
+  if (polling_.has_missed_wake || polling_.has_missed_news) {
     WakeWaitLocked();
-  } else if (gave_up_ && is_napping_) {
+  } else if (polling_.gave_up && waiting_.is_napping) {
     woken_changed_.NotifyAll();
   }
 }
 
 void MessageControlPlane::ExpectPolling() {
   MutexLock lock(&mu_);
-  expects_polling_ = true;
+  waiting_.expects_polling = true;
 }
 
 void MessageControlPlane::Run() {
@@ -186,7 +187,7 @@ void MessageControlPlane::Run() {
       });
       next_tick = now + options_.heartbeat;
     }
-    const bool is_to_tell = !has_told_ && node().started() && has_failed_ && options_.on_failure != nullptr;
+    const bool is_to_tell = !relaying_.has_told && node().started() && has_failed_ && options_.on_failure != nullptr;
     if (is_to_tell) {
       TellFailureLocked();
     } else {
@@ -196,7 +197,7 @@ void MessageControlPlane::Run() {
 }
 
 void MessageControlPlane::TellFailureLocked() {
-  has_told_ = true;
+  relaying_.has_told = true;
   mu_.Unlock();
   options_.on_failure(FailureAfterSilence());
   mu_.Lock();
@@ -204,28 +205,28 @@ void MessageControlPlane::TellFailureLocked() {
 
 void MessageControlPlane::RelayLocked(absl::Duration longest) {
   if (!wakes()) return RelayByLookingLocked(longest);
-  const bool is_watched = is_in_wait_ || watcher_ != Watcher::kNobody;
-  if (!is_watched && looks_ == looks_seen_) {
+  const bool is_watched = waiting_.is_on || watch_.by != Watcher::kNobody;
+  if (!is_watched && looks_ == relaying_.looks_seen) {
     WatchLocked(Watcher::kRelay, longest);
-    ++looks_seen_;  // of these looks, one was this thread's
+    ++relaying_.looks_seen;  // of these looks, one was this thread's
     return;
   }
-  relay_sleeps_long_ = is_in_wait_ && waits_ == waits_seen_;
-  looks_seen_ = looks_;
-  waits_seen_ = waits_;
-  relay_changed_.WaitFor(&mu_, relay_sleeps_long_ ? longest : std::min(kRelayPause, longest));
-  relay_sleeps_long_ = false;
+  relaying_.sleeps_long = waiting_.is_on && waiting_.number == relaying_.waits_seen;
+  relaying_.looks_seen = looks_;
+  relaying_.waits_seen = waiting_.number;
+  relay_changed_.WaitFor(&mu_, relaying_.sleeps_long ? longest : std::min(kRelayPause, longest));
+  relaying_.sleeps_long = false;
 }
 
 void MessageControlPlane::RelayByLookingLocked(absl::Duration longest) {
-  const bool others_look = looks_ != looks_seen_;
+  const bool others_look = looks_ != relaying_.looks_seen;
   if (!others_look && MoveLocked()) {
-    relay_interval_ = kShortestPause;
+    relaying_.interval = kShortestPause;
   } else {
-    relay_interval_ = others_look ? kLongestPause : std::min(2 * relay_interval_, kLongestPause);
+    relaying_.interval = others_look ? kLongestPause : std::min(2 * relaying_.interval, kLongestPause);
   }
-  looks_seen_ = looks_;
-  relay_changed_.WaitFor(&mu_, is_silent_ ? longest : std::min(relay_interval_, longest));
+  relaying_.looks_seen = looks_;
+  relay_changed_.WaitFor(&mu_, is_silent_ ? longest : std::min(relaying_.interval, longest));
 }
 
 }  // namespace ronda

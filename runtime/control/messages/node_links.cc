@@ -111,14 +111,13 @@ bool NodeLinks::CompleteSends(Link& link) {
 
 void NodeLinks::Flush() {
   for (Link& link : links_) {
-    while (!link.is_broken && !link.is_ending) {
-      CompleteSends(link);
-      if (link.is_broken || link.frames.IsSending()) break;
+    CompleteSends(link);
+    while (!link.is_broken && !link.is_ending && !link.frames.IsSending()) {
       std::optional<LinkFrame> frame = NextFrame(link);
       if (!frame.has_value()) break;
       Send(link, *std::move(frame));
+      CompleteSends(link);
     }
-    CompleteSends(link);
   }
 }
 
