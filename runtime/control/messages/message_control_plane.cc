@@ -72,15 +72,23 @@ void MessageControlPlane::FailAloneLocked(const absl::Status& failure) {
   node().Decide(attributed);
 }
 
+// Any thread sends the heartbeats that are due. While long messages come, a thread that only did this would hardly get
+// the lock.
 bool MessageControlPlane::MoveLocked() {
   if (is_silent_) return false;
   ++looks_;
+  const absl::Duration now = MonotonicTime();
   bool has_moved = false;
   GuardLocked([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     has_moved = links_->Move();
-    if (has_moved) PublishLocked();
+    const bool is_tick_due = now >= next_tick_;
+    if (is_tick_due) {
+      next_tick_ = now + options_.heartbeat;
+      node().Tick(now);
+    }
+    if (has_moved || is_tick_due) PublishLocked();
   });
-  if (has_moved) last_movement_ = MonotonicTime();
+  if (has_moved) last_movement_ = now;
   return has_moved;
 }
 

@@ -107,8 +107,8 @@ class MessageControlPlane final : public ControlPlane {
     return Attribute(failure, options_.peers[options_.rank]);
   }
 
-  // Moves messages, and acts on what they change. Returns whether anything has moved. Throws nothing: without memory
-  // the job fails.
+  // Moves messages, acts on what they change, and sends heartbeats that are due. Returns whether anything has moved.
+  // Throws nothing: without memory the job fails.
   bool MoveLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Sends the frames that are due, and wakes the threads that wait for changes. Call after each change of the node.
   void PublishLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -164,6 +164,7 @@ class MessageControlPlane final : public ControlPlane {
   bool is_silent_ ABSL_GUARDED_BY(mu_) = false;  // no call is made to the library any more
   bool is_ending_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t looks_ ABSL_GUARDED_BY(mu_) = 0;  // calls of MoveLocked
+  absl::Duration next_tick_ ABSL_GUARDED_BY(mu_) = MonotonicTime();
   absl::Duration last_movement_ ABSL_GUARDED_BY(mu_) = MonotonicTime();
 
   Watch watch_ ABSL_GUARDED_BY(mu_);

@@ -178,20 +178,16 @@ void MessageControlPlane::ExpectPolling() {
 
 void MessageControlPlane::Run() {
   MutexLock lock(&mu_);
-  absl::Duration next_tick = MonotonicTime();
   while (!is_ending_) {
-    if (const absl::Duration now = MonotonicTime(); now >= next_tick && !is_silent_) {
-      GuardLocked([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-        node().Tick(now);
-        PublishLocked();
-      });
-      next_tick = now + options_.heartbeat;
-    }
+    const absl::Duration until_tick = is_silent_ ? absl::InfiniteDuration() : next_tick_ - MonotonicTime();
     const bool is_to_tell = !relaying_.has_told && node().started() && has_failed_ && options_.on_failure != nullptr;
     if (is_to_tell) {
       TellFailureLocked();
+    } else if (until_tick <= absl::ZeroDuration()) {
+      MoveLocked();
+      ++relaying_.looks_seen;
     } else {
-      RelayLocked(is_silent_ ? absl::InfiniteDuration() : next_tick - MonotonicTime());
+      RelayLocked(until_tick);
     }
   }
 }
