@@ -91,8 +91,11 @@ void MessageControlPlane::WaitAtDescriptorsLocked(absl::Time deadline) {
   bool naps = std::exchange(waiting_.expects_polling, false);
   if (!naps && SpinLocked(deadline)) return;
   const absl::Time start = SteadyNow();
+  uint64_t looks_before = looks_ - 1;
   for (absl::Time now = start; !waiting_.is_woken && now < deadline; now = SteadyNow()) {
-    if (naps || polling_.is_on) {
+    // A thread that polls may be in a collective for long, and then it does not look.
+    if (naps || (polling_.is_on && looks_ != looks_before)) {
+      looks_before = looks_;
       waiting_.is_napping = true;
       woken_changed_.WaitFor(&mu_, std::min(kNap, deadline - now));
       waiting_.is_napping = naps = false;

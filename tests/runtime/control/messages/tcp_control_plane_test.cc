@@ -53,7 +53,7 @@ TEST(TcpControlPlaneTest, TreeOfSixtySixRanksCarriesReportsAndBroadcasts) {
 
 TEST(TcpControlPlaneTest, MessagesOfManyMebibytesTravelBothWays) {
   const auto planes = Connect({.size = 2});
-  std::string text(size_t{64} << 20, '\0');
+  std::string text(size_t{16} << 20, '\0');
   for (size_t i = 0; i < text.size(); i += 4096) text[i] = static_cast<char>(i >> 12);
   ASSERT_EQ(planes[1]->SendToCoordinator(text), absl::OkStatus());
   const ControlPlane::Inbox inbox = ReceiveSome(*planes[0]);
@@ -133,6 +133,20 @@ TEST(TcpControlPlaneTest, WireThatFallsSilentIsNoticedByBothEnds) {
   EXPECT_EQ(Text(AwaitFailure(**planes[2])), PeerText(1) + silent);
   EXPECT_EQ(Text(AwaitFailure(**planes[1])), PeerText(2) + silent);
   EXPECT_EQ(Text(AwaitFailure(**planes[0])), PeerText(2) + silent);
+}
+
+// A thread that drives the engine polls, and then it may be in a collective for long. Meanwhile another one is in Wait.
+TEST(TcpControlPlaneTest, MessagesPassThroughARankWhosePollingThreadDoesNotLook) {
+  const auto planes = Connect({.size = 3, .fan_out = 1});
+  const absl::Time deadline = SteadyNow() + absl::Minutes(1);
+  std::thread waiting([&] { planes[1]->Wait(deadline); });
+  ASSERT_TRUE(planes[1]->StartPolling());
+  ASSERT_EQ(planes[2]->SendToCoordinator("x"), absl::OkStatus());
+  EXPECT_EQ(ReceiveSome(*planes[0]).to_coordinator.size(), 1U);
+  EXPECT_LT(SteadyNow(), deadline);
+  planes[1]->StopPolling();
+  planes[1]->Wake();
+  waiting.join();
 }
 
 // Neither a thread in Wait nor the control plane's own thread looks for messages while none comes.
