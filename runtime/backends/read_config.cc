@@ -136,7 +136,7 @@ absl::Status ReadControl(const EnvironmentVariables& variables, NetworkSettings:
   if (text != "auto" && text != "tcp" && text != "grpc" && text != "mpi") {
     return InvalidVariable("RONDA_CONTROL", text, "auto, tcp or mpi");
   }
-  *control = text == "mpi" ? NetworkSettings::Control::kMpi : NetworkSettings::Control::kGrpc;
+  *control = text == "mpi" ? NetworkSettings::Control::kMpi : NetworkSettings::Control::kTcp;
   return absl::OkStatus();
 }
 

@@ -23,7 +23,7 @@ struct RendezvousResult {
   // either. A rank with children in the tree of control messages has one, if these go over TCP.
   std::unique_ptr<TcpListener> tcp_listener;
   // How control messages travel across hosts. Without TCP no rank has a listener.
-  NetworkSettings::Control control = NetworkSettings::Control::kGrpc;
+  NetworkSettings::Control control = NetworkSettings::Control::kTcp;
 };
 
 // The rendezvous at the master address in `config`; blocks until all ranks have come. `mpi_library` names the MPI that
