@@ -51,14 +51,17 @@ struct JobOptions {
   }
 };
 
-// Misspelt variables have no effect, and nothing else reports them. The ranks of a job usually have the same
-// environment, so only rank 0 warns. Later jobs of this process repeat no warning.
-void WarnOfUnknownVariables(const JobEnvironment& job) {
+// Misspelt variables have no effect, and nothing else reports them; nor old values. The ranks of a job usually have the
+// same environment, so only rank 0 warns. Later jobs of this process repeat no warning.
+void WarnOfVariables(const JobEnvironment& job, const EnvironmentReader& environment) {
   if (job.rank != 0) return;
   std::call_once(globals().unknown_variables_told, [&] {
     for (const std::string& message : DescribeUnknownVariables(ProcessVariables())) {
       Log(LogLevel::kWarning, job.rank, message);
     }
+    if (environment("RONDA_CONTROL") != "grpc") return;
+    Log(LogLevel::kWarning, job.rank,
+        "RONDA_CONTROL=\"grpc\": control messages go over TCP now; unset RONDA_CONTROL, or set it to tcp");
   });
 }
 
@@ -70,7 +73,7 @@ absl::StatusOr<JobOptions> ReadOptions(const ronda_options* options, Environment
   ClientOptions client{.tunables = config.tunables};
   RONDA_RETURN_IF_ERROR(ApplyOptions(options, &client));
   SetLogLevel(config.log_level);
-  WarnOfUnknownVariables(config.job);
+  WarnOfVariables(config.job, variables.reader);
   config.tunables = client.tunables;
   return JobOptions{.config = std::move(config), .client = std::move(client)};
 }

@@ -2,6 +2,7 @@
 
 #include "runtime/backends/host_backends.h"
 
+#include <list>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -11,10 +12,10 @@
 #include "runtime/collectives/messages/message_communicator.h"
 #include "runtime/collectives/shm/shm_communicator.h"
 #include "runtime/collectives/transport.h"
-#include "runtime/control/grpc/grpc_control_plane.h"
-#include "runtime/control/mpi/mpi_control_plane.h"
+#include "runtime/control/messages/message_control_plane.h"
 #include "runtime/control/shm/shm_control_plane.h"
 #include "runtime/net/endpoint.h"
+#include "runtime/net/fork_guard.h"
 #include "runtime/shm/shm_world.h"
 #include "runtime/tcp/tcp_mesh.h"
 
@@ -61,7 +62,7 @@ absl::Status CheckTcp(const FoundJob& job) {
     return absl::FailedPreconditionError("RONDA_CONTROL=mpi leaves the ranks no network but MPI's");
   }
   for (const Member& member : job.rendezvous.member_list.members) {
-    if (member.data_port != 0) continue;
+    if (member.tcp_port != 0) continue;
     return absl::FailedPreconditionError(
         absl::StrCat(ToString(member.peer), " listens nowhere for data; RONDA_LOG_LEVEL=info there says why"));
   }
@@ -69,26 +70,36 @@ absl::Status CheckTcp(const FoundJob& job) {
   return absl::FailedPreconditionError("on one host it is used with RONDA_BACKEND=tcp only");
 }
 
+TcpMeshOptions MeshOptions(const FoundJob& job) {
+  return {.job = {.job_id = job.rendezvous.member_list.job_id, .secret = job.rendezvous.secret},
+          .rank = job.topology.rank,
+          .peers = job.peers,
+          .endpoints = std::vector<Endpoint>(job.peers.size()),
+          .timeout = job.config.tunables.start_timeout};
+}
+
+// Where `rank` listens.
+absl::StatusOr<Endpoint> EndpointOf(const FoundJob& job, RankId rank) {
+  const Member& member = job.rendezvous.member_list.members[static_cast<size_t>(rank)];
+  RONDA_ASSIGN_OR_RETURN(Endpoint endpoint, ResolveEndpoint(member.tcp_address, member.tcp_port));
+  RONDA_RETURN_IF_ERROR(CheckSecret(endpoint, job.rendezvous.secret));
+  return endpoint;
+}
+
 // REQUIRES: CheckTcp(job) is OK.
 absl::StatusOr<MessageEnds> ConnectTcpGroups(const FoundJob& job, const std::vector<MessageGroup>& groups,
                                              const std::function<absl::Status()>& job_failure) {
-  const RendezvousResult& rendezvous = job.rendezvous;
-  TcpMeshOptions mesh = {.job = {.job_id = rendezvous.member_list.job_id, .secret = rendezvous.secret},
-                         .rank = job.topology.rank,
-                         .timeout = job.config.tunables.start_timeout,
-                         .job_failure = job_failure};
-  for (const Member& member : rendezvous.member_list.members) {
-    RONDA_ASSIGN_OR_RETURN(Endpoint endpoint, ResolveEndpoint(member.data_address, member.data_port));
-    RONDA_RETURN_IF_ERROR(CheckSecret(endpoint, rendezvous.secret));
-    mesh.peers.push_back(member.peer);
-    mesh.endpoints.push_back(std::move(endpoint));
+  TcpMeshOptions mesh = MeshOptions(job);
+  mesh.job_failure = job_failure;
+  for (const Peer& peer : job.peers) {
+    RONDA_ASSIGN_OR_RETURN(mesh.endpoints[static_cast<size_t>(peer.rank)], EndpointOf(job, peer.rank));
   }
   std::vector<TcpLevel> levels;
   levels.reserve(groups.size());
   for (const MessageGroup& group : groups) {
     levels.push_back({.number = static_cast<uint32_t>(group.tag), .ranks = group.ranks});
   }
-  return ConnectTcp(*rendezvous.data_listener, mesh, levels);
+  return ConnectTcp(*job.rendezvous.tcp_listener, mesh, levels);
 }
 
 absl::Status CheckCarrier(const HostBackend& backend, const HostSituation& situation) {
@@ -99,8 +110,9 @@ absl::Status CheckCarrier(const HostBackend& backend, const HostSituation& situa
 // The control plane across hosts, for ranks that also use the shared memory of their host.
 class HostsControlPlane final : public ControlPlane {
  public:
-  HostsControlPlane(std::unique_ptr<ControlPlane> across, std::shared_ptr<ShmWorld> here)
-      : here_(std::move(here)), across_(std::move(across)) {}
+  // `guards` are those of the connections across hosts.
+  HostsControlPlane(std::unique_ptr<ControlPlane> across, std::shared_ptr<ShmWorld> here, std::list<ForkGuard> guards)
+      : guards_(std::move(guards)), here_(std::move(here)), across_(std::move(across)) {}
 
   absl::Status SendToCoordinator(absl::string_view payload) override { return across_->SendToCoordinator(payload); }
   absl::Status Broadcast(absl::string_view payload) override { return across_->Broadcast(payload); }
@@ -125,6 +137,7 @@ class HostsControlPlane final : public ControlPlane {
   }
 
  private:
+  const std::list<ForkGuard> guards_;
   const std::shared_ptr<ShmWorld> here_;  // outlives `across_`, whose threads report failures to it
   const std::unique_ptr<ControlPlane> across_;
 };
@@ -178,8 +191,9 @@ class HostsConnector {
   const std::vector<RankId>& RanksHere() const { return job_.hosts.hosts[static_cast<size_t>(self_.host)]; }
 
   absl::Status JoinMemoryHere();
-  absl::Status ConnectGrpcControl();
-  absl::Status ConnectMpiControl(std::unique_ptr<PointToPoint> messages);
+  MessageControlPlaneOptions ControlOptions() const;
+  absl::Status ConnectTcpControl();
+  absl::Status ConnectMpiControl();
   std::vector<MessageGroup> Groups() const;
   absl::StatusOr<MessageEnds> ConnectGroups(const std::vector<MessageGroup>& groups) const;
   std::unique_ptr<Communicator> MakeCommunicator(std::unique_ptr<PointToPoint> messages,
@@ -191,6 +205,7 @@ class HostsConnector {
   FoundJob& job_;
   const HostPosition self_;
   std::shared_ptr<ShmWorld> here_;
+  std::list<ForkGuard> guards_;
   std::unique_ptr<ControlPlane> control_;
 };
 
@@ -213,44 +228,48 @@ absl::Status HostsConnector::JoinMemoryHere() {
   return absl::OkStatus();
 }
 
-absl::Status HostsConnector::ConnectGrpcControl() {
-  RendezvousResult& rendezvous = job_.rendezvous;
-  const RankId rank = job_.topology.rank;
-  Endpoint parent;
-  if (rank != kCoordinatorRank) {
-    const Member& member = rendezvous.member_list.members[static_cast<size_t>(ControlParent(rank))];
-    RONDA_ASSIGN_OR_RETURN(parent, ResolveEndpoint(member.control_address, member.control_port));
+MessageControlPlaneOptions HostsConnector::ControlOptions() const {
+  return {.rank = job_.topology.rank,
+          .peers = job_.peers,
+          .job_id = job_.rendezvous.member_list.job_id,
+          .start_timeout = job_.config.tunables.start_timeout,
+          .heartbeat = job_.settings.heartbeat,
+          .heartbeat_timeout = job_.settings.heartbeat_timeout,
+          .flights = here_->flights(),
+          .on_failure = [here = here_](const absl::Status& failure) { here->FailWith(failure); },
+          .cores = here_->MaySpin() ? PollLimit::Cores::kSuffice : PollLimit::Cores::kAreShared};
+}
+
+absl::Status HostsConnector::ConnectTcpControl() {
+  MessageControlPlaneOptions options = ControlOptions();
+  const ControlTree tree = {.size = static_cast<int>(job_.peers.size()), .fan_out = options.fan_out};
+  TcpMeshOptions mesh = MeshOptions(job_);
+  mesh.purpose = "control messages";
+  // A child of fork() that outlives its rank must not hide the rank's death from the other hosts.
+  if (const TcpListener* const listener = job_.rendezvous.tcp_listener.get(); listener != nullptr) {
+    guards_.emplace_back(listener->endpoint());
   }
-  RONDA_ASSIGN_OR_RETURN(control_, ConnectGrpcControlPlane({.rank = rank,
-                                                            .peers = job_.peers,
-                                                            .listener = std::move(rendezvous.listener),
-                                                            .parent = std::move(parent),
-                                                            .plugin = job_.config.network.plugin,
-                                                            .job_id = rendezvous.member_list.job_id,
-                                                            .secret = rendezvous.secret,
-                                                            .start_timeout = job_.config.tunables.start_timeout,
-                                                            .heartbeat = job_.settings.heartbeat,
-                                                            .heartbeat_timeout = job_.settings.heartbeat_timeout,
-                                                            .flights = here_->flights(),
-                                                            .on_failure = [here = here_](const absl::Status& failure) {
-                                                              here->FailWith(failure);
-                                                            }}));
+  if (options.rank != kCoordinatorRank) {
+    const RankId parent = tree.Parent(options.rank);
+    RONDA_ASSIGN_OR_RETURN(mesh.endpoints[static_cast<size_t>(parent)], EndpointOf(job_, parent));
+    guards_.emplace_back(mesh.endpoints[static_cast<size_t>(parent)]);
+  }
+  TcpPartners partners = ConnectTcpPartners(
+      job_.rendezvous.tcp_listener.get(), mesh,
+      {.number = kControlTag, .ranks = RanksOf(job_.peers), .partners = tree.Neighbours(options.rank)});
+  options.messages = std::move(partners.messages);
+  options.absent = std::move(partners.absent);
+  options.absence = std::move(partners.absence);
+  RONDA_ASSIGN_OR_RETURN(control_, ConnectMessageControlPlane(std::move(options)));
   return absl::OkStatus();
 }
 
-absl::Status HostsConnector::ConnectMpiControl(std::unique_ptr<PointToPoint> messages) {
-  RONDA_ASSIGN_OR_RETURN(
-      control_,
-      ConnectMpiControlPlane({.rank = job_.topology.rank,
-                              .peers = job_.peers,
-                              .messages = std::move(messages),
-                              .job_id = job_.rendezvous.member_list.job_id,
-                              .start_timeout = job_.config.tunables.start_timeout,
-                              .heartbeat = job_.settings.heartbeat,
-                              .heartbeat_timeout = job_.settings.heartbeat_timeout,
-                              .flights = here_->flights(),
-                              .on_failure = [here = here_](const absl::Status& failure) { here->FailWith(failure); },
-                              .abandon_messages = [session = job_.mpi] { session->LeaveWithoutEnd(); }}));
+absl::Status HostsConnector::ConnectMpiControl() {
+  MessageControlPlaneOptions options = ControlOptions();
+  RONDA_ASSIGN_OR_RETURN(options.messages, job_.mpi->Connect(RanksOf(job_.peers), kControlTag));
+  options.fan_out = kMpiControlFanOut;
+  options.abandon_messages = [session = job_.mpi] { session->LeaveWithoutEnd(); };
+  RONDA_ASSIGN_OR_RETURN(control_, ConnectMessageControlPlane(std::move(options)));
   return absl::OkStatus();
 }
 
@@ -298,8 +317,9 @@ void HostsConnector::MakeCommunicators(MessageEnds ends, const std::vector<Messa
 absl::StatusOr<Transport> HostsConnector::Run() {
   RONDA_RETURN_IF_ERROR(JoinMemoryHere());
   const bool is_control_mpi = job_.rendezvous.control == NetworkSettings::Control::kMpi;
-  // The gRPC control plane comes first, because it reports ranks that cannot go on. MPI would wait for them for ever.
-  if (!is_control_mpi) RONDA_RETURN_IF_ERROR(ConnectGrpcControl());
+  // Control messages over TCP come first, because they report ranks that cannot go on. MPI would wait for them for
+  // ever.
+  if (!is_control_mpi) RONDA_RETURN_IF_ERROR(ConnectTcpControl());
   const std::vector<MessageGroup> groups = Groups();
   absl::StatusOr<MessageEnds> ends = ConnectGroups(groups);
   if (!ends.ok()) {
@@ -308,15 +328,12 @@ absl::StatusOr<Transport> HostsConnector::Run() {
     if (control_ != nullptr) control_->Fail(ends.status());
     return ends.status();
   }
-  if (is_control_mpi) {
-    // While MPI connects, it blocks until the other ranks connect, and a blocked rank passes on no control messages. So
-    // all groups are connected before the first control message.
-    RONDA_ASSIGN_OR_RETURN(auto messages, job_.mpi->Connect(groups[0].ranks, kControlTag));
-    RONDA_RETURN_IF_ERROR(ConnectMpiControl(std::move(messages)));
-  }
+  // While MPI connects, it blocks until the other ranks connect, and a blocked rank passes on no control messages. So
+  // all groups are connected before the first control message.
+  if (is_control_mpi) RONDA_RETURN_IF_ERROR(ConnectMpiControl());
   Transport transport = {.flights = here_->flights()};
   MakeCommunicators(*std::move(ends), groups, &transport);
-  transport.control = std::make_unique<HostsControlPlane>(std::move(control_), here_);
+  transport.control = std::make_unique<HostsControlPlane>(std::move(control_), here_, std::move(guards_));
   return transport;
 }
 

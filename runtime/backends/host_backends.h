@@ -32,9 +32,9 @@ struct FoundJob {
   std::shared_ptr<MpiSession> mpi;  // nullptr: MPI has not been started
 };
 
-// The errors of HostBackend::connect are those of ShmWorld::Connect, ConnectGrpcControlPlane, ConnectMpiControlPlane,
-// and of the carrier. Across hosts the control plane knows the job's first failure. It passes the failure to ranks that
-// wait in shared memory, and a rank that departs from the job also departs there.
+// The errors of HostBackend::connect are those of ShmWorld::Connect, ConnectMessageControlPlane, and of the carrier.
+// Across hosts the control plane knows the job's first failure. It passes the failure to ranks that wait in shared
+// memory, and a rank that departs from the job also departs there.
 
 // The settings for connecting in the shared memory of one host.
 ShmWorld::Options ShmOptions(const Config& config, const std::string& job_id, const Topology& topology);

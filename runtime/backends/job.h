@@ -21,7 +21,7 @@ struct ConnectedJob {
 //  - A job of one rank connects to nothing.
 //  - With a job id, on one host, the ranks find each other in the shared memory of that name.
 //  - Otherwise they find each other at rank 0, whose address comes from the environment or through MPI. There they
-//    learn which of them share a host. On one host they then use shared memory, across hosts MPI (data) and gRPC
+//    learn which of them share a host. On one host they then use shared memory, across hosts MPI (data) and TCP
 //    (control). RONDA_BACKEND and RONDA_MPI of rank 0 can change that.
 //  - With RONDA_CONTROL=mpi they find each other by messages of MPI, and control messages go over MPI across hosts.
 // Only the calls of MPI itself (MPI_Init, making communicators) have no deadline: there the launcher watches.

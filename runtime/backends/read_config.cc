@@ -132,10 +132,11 @@ absl::Status ReadLogLevel(const EnvironmentVariables& variables, LogLevel* level
 
 absl::Status ReadControl(const EnvironmentVariables& variables, NetworkSettings::Control* control) {
   const std::string text = variables.Get("RONDA_CONTROL").value_or("auto");
-  if (text != "auto" && text != "grpc" && text != "mpi") {
-    return InvalidVariable("RONDA_CONTROL", text, "auto, grpc or mpi");
+  // "grpc" is from earlier versions.
+  if (text != "auto" && text != "tcp" && text != "grpc" && text != "mpi") {
+    return InvalidVariable("RONDA_CONTROL", text, "auto, tcp or mpi");
   }
-  *control = text == "mpi" ? NetworkSettings::Control::kMpi : NetworkSettings::Control::kGrpc;
+  *control = text == "mpi" ? NetworkSettings::Control::kMpi : NetworkSettings::Control::kTcp;
   return absl::OkStatus();
 }
 

@@ -110,8 +110,8 @@ struct NetworkSettings {
   std::vector<std::string> interfaces;                   // to listen on: the first that exists; empty: any usable
   absl::Duration heartbeat = absl::Seconds(1);           // between signs of life
   absl::Duration heartbeat_timeout = absl::Seconds(10);  // without one a rank is treated as lost; infinite: never
-  // How control messages travel, the same on all ranks: over gRPC's connections, or only as messages of MPI.
-  enum class Control { kGrpc, kMpi } control = Control::kGrpc;
+  // How control messages travel, the same on all ranks: over TCP, or only as messages of MPI.
+  enum class Control { kTcp, kMpi } control = Control::kTcp;
 };
 
 // Tensors in the memory of GPUs.

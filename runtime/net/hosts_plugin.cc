@@ -146,9 +146,6 @@ struct ronda_hosts_server final : public grpc::CallbackGenericService {
 
   bool Start(const ronda_hosts_limits& limits) {
     grpc::ServerBuilder builder;
-    if (limits.window_bytes > 0) {
-      builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, limits.window_bytes);
-    }
     builder.SetMaxReceiveMessageSize(static_cast<int>(limits.max_message_bytes));
     // The server has no port: it serves the sockets that Adopt gives it, and closes them. A port of gRPC would accept
     // any number of connections.
@@ -212,7 +209,6 @@ ronda_hosts_channel* Connect(const char* target, const ronda_hosts_limits* limit
   // Otherwise the channels of one process would share connections, and also the pause after a failed one.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(static_cast<int>(limits->max_message_bytes));
-  if (limits->window_bytes > 0) arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, limits->window_bytes);
   return new ronda_hosts_channel{
       .channel = grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments),
       .last_call = nullptr};

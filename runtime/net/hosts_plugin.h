@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 /* Raised with every change of the table. */
-#define RONDA_HOSTS_PLUGIN_VERSION 2
+#define RONDA_HOSTS_PLUGIN_VERSION 3
 
 typedef struct ronda_hosts_server ronda_hosts_server;
 typedef struct ronda_hosts_channel ronda_hosts_channel;
@@ -28,7 +28,6 @@ typedef struct ronda_hosts_stream ronda_hosts_stream;
 
 typedef struct {
   int64_t max_message_bytes; /* of a message from the other end; -1: no limit */
-  int32_t window_bytes;      /* under way to this end without an answer; 0: gRPC's choice */
 } ronda_hosts_limits;
 
 /* The events of an open stream, from threads of the plugin: one at a time for reads, and one for writes. */

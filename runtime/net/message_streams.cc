@@ -33,8 +33,7 @@ constexpr ronda_hosts_events kEvents = {
         }};
 
 ronda_hosts_limits ToPlugin(const MessageLimits& limits) {
-  return {.max_message_bytes = limits.max_message_bytes ? static_cast<int64_t>(*limits.max_message_bytes) : -1,
-          .window_bytes = limits.window_bytes.value_or(0)};
+  return {.max_message_bytes = limits.max_message_bytes ? static_cast<int64_t>(*limits.max_message_bytes) : -1};
 }
 
 // gRPC writes "ipv4:127.0.0.1:4711" and "ipv6:%5B::1%5D:4711".

@@ -72,7 +72,6 @@ class MessageStream {
 
 struct MessageLimits {
   std::optional<size_t> max_message_bytes = {};  // of a received message; nullopt: no limit
-  std::optional<int> window_bytes = {};          // under way to this end without an answer; nullopt: gRPC chooses
 };
 
 // Listens on one address, without sharing the port; or on a Unix domain socket, which replaces a socket with that name.

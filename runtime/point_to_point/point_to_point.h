@@ -18,8 +18,8 @@ namespace ronda {
 // Messages between ranks, which are numbered from 0. The messages of a sender to a receiver stay in order. Only Rest
 // blocks.
 //
-// Thread-compatible. A buffer belongs to the transfer until Test has reported that it is complete. If the job fails
-// before that, the buffer belongs to the transfer until no more calls are made.
+// Thread-compatible, except DescriptorOf. A buffer belongs to the transfer until Test has reported that it is complete.
+// If the job fails before that, the buffer belongs to the transfer until no more calls are made.
 class PointToPoint {
  public:
   virtual ~PointToPoint() = default;
@@ -39,10 +39,18 @@ class PointToPoint {
   // Moves as much data as it can. Returns whether all of `requests` are complete; if so, they are over.
   virtual absl::StatusOr<bool> Test(absl::Span<Request> requests) = 0;
 
+  // The two parts of Test, for a caller that has many requests and does not want to ask the system for each of them:
+  // Progress moves data, and Look only looks. A library whose every call moves data has no such parts.
+  virtual void Progress() {}
+  virtual absl::StatusOr<bool> Look(absl::Span<Request> requests) { return Test(requests); }
+
   // Sleeps until data can be moved, for `longest` at most. If the library cannot tell when, sleeps for `longest`.
   virtual void Rest(absl::Duration longest) { absl::SleepFor(longest); }
   // Whether the library can tell.
   virtual bool rest_ends_with_data() const { return false; }
+  // If it can: the descriptor that is ready when data can be moved to or from `peer`. It stays the same, and any thread
+  // may call this and poll the descriptor, also while another thread uses this object.
+  virtual int DescriptorOf(RankId /*peer*/) const { return -1; }
 };
 
 }  // namespace ronda

@@ -73,6 +73,7 @@ absl::Status MessageRendezvous::Gather(RendezvousTable& table) {
   }
   while (!awaited.empty()) {
     const size_t before = awaited.size();
+    messages_.Progress();
     for (FrameLink*& link : awaited) {
       RONDA_ASSIGN_OR_RETURN(const bool has_come, ReceiveClaim(*link, table));
       if (has_come) link = nullptr;
@@ -117,6 +118,7 @@ absl::Status MessageRendezvous::AwaitSent(absl::Duration timeout) {
   std::vector<FrameLink*> sending;
   for (FrameLink& link : links_) sending.push_back(&link);
   for (;;) {
+    messages_.Progress();
     for (FrameLink*& link : sending) {
       RONDA_ASSIGN_OR_RETURN(const std::optional<LinkFrame::Kind> sent, link->PopSent());
       if (sent == LinkFrame::Kind::kEnd) link = nullptr;
@@ -134,6 +136,7 @@ absl::Status MessageRendezvous::AwaitSent(absl::Duration timeout) {
 absl::StatusOr<std::string> MessageRendezvous::AwaitAnswer(FrameLink& link) {
   std::string text;
   for (;;) {
+    messages_.Progress();
     RONDA_ASSIGN_OR_RETURN(const std::optional<LinkFrame> frame, link.PopReceived());
     if (frame.has_value() && frame->kind == LinkFrame::Kind::kEnd) {
       RONDA_RETURN_IF_ERROR(DecodeVerdict(frame->content, messages_.size()));

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "runtime/control/mpi/frame_link.h"
+#include "runtime/control/messages/frame_link.h"
 #include "runtime/point_to_point/point_to_point.h"
 #include "runtime/rendezvous/rendezvous_table.h"
 

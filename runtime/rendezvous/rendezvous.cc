@@ -19,6 +19,7 @@
 #include "runtime/base/peer.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
+#include "runtime/control/tree/control_node.h"
 #include "runtime/net/endpoint.h"
 #include "runtime/net/proof.h"
 #include "runtime/rendezvous/grpc_rendezvous.h"
@@ -67,38 +68,29 @@ absl::StatusOr<Endpoint> OwnEndpoint(const Config& config, const Endpoint& rende
   return endpoint;
 }
 
-absl::StatusOr<std::unique_ptr<ControlListener>> ListenForChildren(const Config& config, const Endpoint& rendezvous,
-                                                                   const std::string& secret, Member* self) {
-  if (!HasControlChildren(config.job.rank, config.job.size)) return nullptr;
+absl::StatusOr<std::unique_ptr<TcpListener>> TryToListen(const Config& config, const Endpoint& rendezvous) {
   RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, OwnEndpoint(config, rendezvous));
-  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<ControlListener> listener,
-                         ControlListener::Start(endpoint, config.network.plugin, MessageServer::CallersWith(secret)));
-  self->control_address = endpoint.address;
-  self->control_port = listener->port();
-  return listener;
+  return TcpListener::Start(endpoint);
 }
 
-// nullptr if this rank can listen nowhere: most jobs need no listener, and those that do report it.
-std::unique_ptr<TcpListener> ListenForData(const Config& config, const Endpoint& rendezvous, Member* self) {
-  const auto listen = [&]() -> absl::StatusOr<std::unique_ptr<TcpListener>> {
-    RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, OwnEndpoint(config, rendezvous));
-    return TcpListener::Start(endpoint);
-  };
-  absl::StatusOr<std::unique_ptr<TcpListener>> listener = listen();
+// Where other ranks reach this one with control messages and data. Ranks with children in the tree need it; for others
+// nullptr is no error, because most jobs exchange no data over TCP, and those that do report it.
+absl::StatusOr<std::unique_ptr<TcpListener>> Listen(const Config& config, const Endpoint& rendezvous, Member* self) {
+  absl::StatusOr<std::unique_ptr<TcpListener>> listener = TryToListen(config, rendezvous);
+  if (!listener.ok() && HasControlChildren(config.job.rank, config.job.size)) return listener.status();
   if (!listener.ok()) {
     Log(LogLevel::kInfo, config.job.rank, absl::StrCat("no messages over TCP: ", listener.status().message()));
     return nullptr;
   }
-  self->data_address = (*listener)->endpoint().address;
-  self->data_port = (*listener)->endpoint().port;
-  return *std::move(listener);
+  self->tcp_address = (*listener)->endpoint().address;
+  self->tcp_port = (*listener)->endpoint().port;
+  return listener;
 }
 
 // Rank 0 before the rendezvous: from now on the other ranks can come.
 struct Host {
   std::unique_ptr<RendezvousServer> server;
-  std::unique_ptr<ControlListener> listener;
-  std::unique_ptr<TcpListener> data_listener;
+  std::unique_ptr<TcpListener> tcp_listener;
 };
 
 absl::StatusOr<Host> OpenRendezvous(const Config& config, const Endpoint& endpoint, const std::string& secret,
@@ -106,8 +98,7 @@ absl::StatusOr<Host> OpenRendezvous(const Config& config, const Endpoint& endpoi
   RONDA_RETURN_IF_ERROR(CheckSecret(endpoint, secret));
   RONDA_ASSIGN_OR_RETURN(const std::string job_id, JobIdOf(config.job));
   Host host;
-  RONDA_ASSIGN_OR_RETURN(host.listener, ListenForChildren(config, endpoint, secret, &claim.member));
-  host.data_listener = ListenForData(config, endpoint, &claim.member);
+  RONDA_ASSIGN_OR_RETURN(host.tcp_listener, Listen(config, endpoint, &claim.member));
   RONDA_ASSIGN_OR_RETURN(host.server, RendezvousServer::Start({.plugin = config.network.plugin,
                                                                .endpoint = endpoint,
                                                                .secret = secret,
@@ -126,10 +117,8 @@ void LogDifferences(const MemberList& member_list) {
 absl::StatusOr<RendezvousResult> AwaitOthers(Host host, std::string secret) {
   RONDA_ASSIGN_OR_RETURN(MemberList member_list, host.server->Await());
   LogDifferences(member_list);
-  return RendezvousResult{.member_list = std::move(member_list),
-                          .secret = std::move(secret),
-                          .listener = std::move(host.listener),
-                          .data_listener = std::move(host.data_listener)};
+  return RendezvousResult{
+      .member_list = std::move(member_list), .secret = std::move(secret), .tcp_listener = std::move(host.tcp_listener)};
 }
 
 absl::StatusOr<RendezvousResult> JoinAt(const Config& config, RendezvousClientOptions options) {
@@ -137,9 +126,7 @@ absl::StatusOr<RendezvousResult> JoinAt(const Config& config, RendezvousClientOp
   options.plugin = config.network.plugin;
   options.timeout = config.tunables.start_timeout;
   RendezvousResult result;
-  RONDA_ASSIGN_OR_RETURN(result.listener,
-                         ListenForChildren(config, options.endpoint, options.secret, &options.claim.member));
-  result.data_listener = ListenForData(config, options.endpoint, &options.claim.member);
+  RONDA_ASSIGN_OR_RETURN(result.tcp_listener, Listen(config, options.endpoint, &options.claim.member));
   RONDA_ASSIGN_OR_RETURN(result.member_list, JoinRendezvous(options));
   result.secret = std::move(options.secret);
   return result;

@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/config.h"
-#include "runtime/control/grpc/grpc_control_plane.h"
 #include "runtime/mpi/mpi_session.h"
 #include "runtime/rendezvous/rendezvous_table.h"
 #include "runtime/tcp/tcp_listener.h"
@@ -19,13 +18,12 @@ namespace ronda {
 // The knowledge of one rank about the others after the rendezvous at rank 0.
 struct RendezvousResult {
   MemberList member_list;
-  std::string secret;                         // of the job; may be empty if all ranks are on loopback
-  std::unique_ptr<ControlListener> listener;  // for a rank with children in the tree of control connections
+  std::string secret;  // of the job; may be empty if all ranks are on loopback
   // For messages over TCP; nullptr if this rank has no address for them. A member without a port has no listener
-  // either.
-  std::unique_ptr<TcpListener> data_listener;
-  // How control messages travel across hosts; without gRPC no rank has listeners.
-  NetworkSettings::Control control = NetworkSettings::Control::kGrpc;
+  // either. A rank with children in the tree of control messages has one, if these go over TCP.
+  std::unique_ptr<TcpListener> tcp_listener;
+  // How control messages travel across hosts. Without TCP no rank has a listener.
+  NetworkSettings::Control control = NetworkSettings::Control::kTcp;
 };
 
 // The rendezvous at the master address in `config`; blocks until all ranks have come. `mpi_library` names the MPI that

@@ -38,10 +38,8 @@ v1::Member EncodeMember(const Member& member) {
   message.set_pid(member.peer.pid);
   message.set_host_id(member.host_id);
   message.set_version(member.version);
-  message.set_control_address(member.control_address);
-  message.set_control_port(member.control_port);
-  message.set_data_address(member.data_address);
-  message.set_data_port(member.data_port);
+  message.set_tcp_address(member.tcp_address);
+  message.set_tcp_port(member.tcp_port);
   return message;
 }
 
@@ -80,18 +78,15 @@ absl::StatusOr<Member> DecodeMember(const v1::Member& message) {
   RONDA_RETURN_IF_ERROR(CheckText("hostname", message.hostname()));
   RONDA_RETURN_IF_ERROR(CheckText("host_id", message.host_id()));
   RONDA_RETURN_IF_ERROR(CheckText("version", message.version()));
-  RONDA_RETURN_IF_ERROR(CheckPlace("control_address", message.control_address(), message.control_port()));
-  RONDA_RETURN_IF_ERROR(CheckPlace("data_address", message.data_address(), message.data_port()));
+  RONDA_RETURN_IF_ERROR(CheckPlace("tcp_address", message.tcp_address(), message.tcp_port()));
   if (message.pid() <= 0 || message.pid() > std::numeric_limits<pid_t>::max()) {
     return absl::InvalidArgumentError(absl::StrCat("rendezvous: there is no pid ", message.pid()));
   }
   return Member{.peer = {.rank = message.rank(), .host = message.hostname(), .pid = static_cast<pid_t>(message.pid())},
                 .host_id = message.host_id(),
                 .version = message.version(),
-                .control_address = message.control_address(),
-                .control_port = message.control_port(),
-                .data_address = message.data_address(),
-                .data_port = message.data_port()};
+                .tcp_address = message.tcp_address(),
+                .tcp_port = message.tcp_port()};
 }
 
 bool SameProcess(const Member& a, const Member& b) {
@@ -169,10 +164,10 @@ absl::StatusOr<MemberList> DecodeMemberList(const v1::JoinResponse& response, co
 std::string JoinProof(absl::string_view secret, absl::string_view nonce, const JoinClaim& claim) {
   const Peer& peer = claim.member.peer;
   const Member& member = claim.member;
-  const std::string numbers = absl::StrCat(peer.rank, ",", claim.size, ",", claim.epoch, ",", peer.pid, ",",
-                                           member.control_port, ",", member.data_port);
+  const std::string numbers =
+      absl::StrCat(peer.rank, ",", claim.size, ",", claim.epoch, ",", peer.pid, ",", member.tcp_port);
   return SecretProof(secret, {"ronda.v1.Rendezvous.Join", nonce, numbers, peer.host, member.host_id, member.version,
-                              member.control_address, member.data_address, SignedFacts(member.facts)});
+                              member.tcp_address, SignedFacts(member.facts)});
 }
 
 bool IsJoinProof(absl::string_view proof, absl::string_view secret, absl::string_view nonce, const JoinClaim& claim) {

@@ -26,13 +26,11 @@ struct Fact {
 // A rank's description of itself.
 struct Member {
   Peer peer;
-  std::string host_id;          // equal for ranks that can share memory
-  std::string version;          // of Ronda
-  std::string control_address;  // where its children in the control tree reach it; numeric
-  int control_port = 0;         // 0: nowhere
-  std::string data_address;     // where other ranks reach it for messages over TCP; numeric
-  int data_port = 0;            // 0: nowhere
-  std::vector<Fact> facts;      // see rank_facts.h
+  std::string host_id;      // equal for ranks that can share memory
+  std::string version;      // of Ronda
+  std::string tcp_address;  // where other ranks reach it for messages over TCP; numeric
+  int tcp_port = 0;         // 0: nowhere
+  std::vector<Fact> facts;  // see rank_facts.h
 };
 
 // The request of a rank to join a job.

@@ -56,6 +56,12 @@ std::optional<size_t> PositionIn(const TcpLevel& level, RankId rank) {
   return static_cast<size_t>(it - level.ranks.begin());
 }
 
+// Whether this rank has to be connected with `rank`.
+bool IsPartner(const TcpLevel& level, RankId rank, RankId self) {
+  const auto& partners = level.partners;
+  return rank != self && (partners.empty() || std::find(partners.begin(), partners.end(), rank) != partners.end());
+}
+
 // A connection may be idle for hours, and a device between the hosts may forget it. Keepalive prevents that.
 void SetUp(int fd) {
   const auto set = [fd](int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof(value)); };
@@ -193,11 +199,14 @@ struct IncomingCall {
 // All connections of one rank while they are being made.
 class Mesh {
  public:
-  Mesh(const TcpListener& listener, const TcpMeshOptions& options, const std::vector<TcpLevel>& levels)
+  // `listener` may be nullptr if no other rank calls this one.
+  Mesh(const TcpListener* listener, const TcpMeshOptions& options, const std::vector<TcpLevel>& levels)
       : listener_(listener), options_(options), levels_(levels) {}
 
   absl::Status Connect();
   std::vector<std::unique_ptr<PointToPoint>> TakeMessages();
+  // The partners in level `level` to which there is no connection.
+  std::vector<RankId> Absent(size_t level) const;
 
  private:
   void Plan();
@@ -212,7 +221,7 @@ class Mesh {
   UniqueFd* SocketOf(const TcpConnectionId& id, RankId peer);
   size_t Missing() const;
 
-  const TcpListener& listener_;
+  const TcpListener* const listener_;
   const TcpMeshOptions& options_;
   const std::vector<TcpLevel>& levels_;
   std::vector<std::vector<UniqueFd>> sockets_;  // by level and position
@@ -225,7 +234,7 @@ void Mesh::Plan() {
   for (const TcpLevel& level : levels_) {
     sockets_.emplace_back(level.ranks.size());
     for (const RankId rank : level.ranks) {
-      if (rank < options_.rank) {
+      if (rank < options_.rank && IsPartner(level, rank, options_.rank)) {
         outgoing_.emplace_back(options_,
                                TcpConnectionId{.level = level.number, .caller = options_.rank, .callee = rank});
       }
@@ -236,18 +245,25 @@ void Mesh::Plan() {
 UniqueFd* Mesh::SocketOf(const TcpConnectionId& id, RankId peer) {
   for (size_t i = 0; i < levels_.size(); ++i) {
     const std::optional<size_t> position = PositionIn(levels_[i], peer);
-    if (levels_[i].number == id.level && position.has_value()) return &sockets_[i][*position];
+    const bool is_partner = position.has_value() && IsPartner(levels_[i], peer, options_.rank);
+    if (levels_[i].number == id.level && is_partner) return &sockets_[i][*position];
   }
   return nullptr;
 }
 
+std::vector<RankId> Mesh::Absent(size_t level) const {
+  std::vector<RankId> absent;
+  const std::vector<RankId>& ranks = levels_[level].ranks;
+  for (size_t position = 0; position < ranks.size(); ++position) {
+    const bool is_needed = IsPartner(levels_[level], ranks[position], options_.rank);
+    if (is_needed && !sockets_[level][position].valid()) absent.push_back(ranks[position]);
+  }
+  return absent;
+}
+
 size_t Mesh::Missing() const {
   size_t missing = 0;
-  for (size_t i = 0; i < levels_.size(); ++i) {
-    missing += static_cast<size_t>(
-        std::count_if(sockets_[i].begin(), sockets_[i].end(), [](const UniqueFd& fd) { return !fd.valid(); }));
-    missing -= 1;  // this rank
-  }
+  for (size_t i = 0; i < levels_.size(); ++i) missing += Absent(i).size();
   return missing;
 }
 
@@ -255,7 +271,7 @@ absl::Status Mesh::Connect() {
   Plan();
   const absl::Duration end = MonotonicTime() + options_.timeout;
   while (Missing() > 0) {
-    RONDA_RETURN_IF_ERROR(options_.job_failure());
+    if (options_.job_failure != nullptr) RONDA_RETURN_IF_ERROR(options_.job_failure());
     if (MonotonicTime() >= end) return DeadlineError();
     RONDA_RETURN_IF_ERROR(Round());
   }
@@ -264,7 +280,9 @@ absl::Status Mesh::Connect() {
 
 absl::Status Mesh::Round() {
   for (OutgoingCall& call : outgoing_) RONDA_RETURN_IF_ERROR(call.CallIfDue());
-  std::vector<pollfd> polled = {{.fd = listener_.fd(), .events = POLLIN, .revents = 0}};
+  // poll() ignores a negative descriptor.
+  const int listener = listener_ == nullptr ? -1 : listener_->fd();
+  std::vector<pollfd> polled = {{.fd = listener, .events = POLLIN, .revents = 0}};
   for (const OutgoingCall& call : outgoing_) polled.push_back(call.Awaited());
   for (const IncomingCall& call : incoming_) {
     polled.push_back({.fd = call.socket.get(), .events = POLLIN, .revents = 0});
@@ -296,7 +314,7 @@ void Mesh::HearAll(absl::Span<const pollfd> polled) {
 
 absl::Status Mesh::Accept() {
   for (;;) {
-    UniqueFd socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    UniqueFd socket(accept4(listener_->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) return errno == EMFILE ? TooManySockets(errno) : absl::OkStatus();
     if (options_.job.secret.empty()) {
       if (const absl::Status status = CheckCaller(socket.get()); !status.ok()) {
@@ -338,12 +356,12 @@ absl::Status Mesh::Admit(IncomingCall& call, const TcpCallee::Welcome& welcome) 
 void Mesh::Complain(const absl::Status& why) {
   if (complaints_++ >= kMostComplaints) return;
   Log(LogLevel::kWarning, options_.rank,
-      absl::StrCat("dropped a data connection to ", NumericText(listener_.endpoint()), ": ", why.message()));
+      absl::StrCat("dropped a connection to ", NumericText(listener_->endpoint()), ": ", why.message()));
 }
 
 absl::Status Mesh::DeadlineError() const {
-  std::string text =
-      absl::StrCat(ToString(options_.peers[static_cast<size_t>(options_.rank)]), " has no connections for data");
+  std::string text = absl::StrCat(ToString(options_.peers[static_cast<size_t>(options_.rank)]),
+                                  " has no connections for ", options_.purpose);
   for (const OutgoingCall& call : outgoing_) {
     if (call.is_over()) continue;
     const auto callee = static_cast<size_t>(call.id().callee);
@@ -353,16 +371,15 @@ absl::Status Mesh::DeadlineError() const {
   }
   std::vector<RankId> awaited;
   for (size_t i = 0; i < levels_.size(); ++i) {
-    for (size_t position = 0; position < levels_[i].ranks.size(); ++position) {
-      const RankId rank = levels_[i].ranks[position];
-      if (rank > options_.rank && !sockets_[i][position].valid()) awaited.push_back(rank);
+    for (const RankId rank : Absent(i)) {
+      if (rank > options_.rank) awaited.push_back(rank);
     }
   }
   std::sort(awaited.begin(), awaited.end());
   awaited.erase(std::unique(awaited.begin(), awaited.end()), awaited.end());
   if (!awaited.empty()) {
     absl::StrAppend(&text, " from ", NameRanks(awaited), ", which should have called ",
-                    NumericText(listener_.endpoint()), ",");
+                    NumericText(listener_->endpoint()), ",");
   }
   return absl::DeadlineExceededError(absl::StrCat(text, " within ", absl::FormatDuration(options_.timeout), kAdvice));
 }
@@ -384,9 +401,19 @@ std::vector<std::unique_ptr<PointToPoint>> Mesh::TakeMessages() {
 absl::StatusOr<std::vector<std::unique_ptr<PointToPoint>>> ConnectTcp(const TcpListener& listener,
                                                                       const TcpMeshOptions& options,
                                                                       const std::vector<TcpLevel>& levels) {
-  Mesh mesh(listener, options, levels);
+  Mesh mesh(&listener, options, levels);
   RONDA_RETURN_IF_ERROR(mesh.Connect());
   return mesh.TakeMessages();
+}
+
+TcpPartners ConnectTcpPartners(const TcpListener* listener, const TcpMeshOptions& options, const TcpLevel& level) {
+  const std::vector<TcpLevel> levels = {level};
+  Mesh mesh(listener, options, levels);
+  TcpPartners partners;
+  partners.absence = mesh.Connect();
+  if (!partners.absence.ok()) partners.absent = mesh.Absent(0);
+  partners.messages = std::move(mesh.TakeMessages().front());
+  return partners;
 }
 
 }  // namespace ronda

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,20 +25,24 @@ namespace ronda {
 struct TcpLevel {
   uint32_t number = 0;
   std::vector<RankId> ranks;  // of the job, in any order; the messages number them by position here
+  // Those with which this rank exchanges messages; empty: all others. If one rank is another's partner, that one is
+  // also its own.
+  std::vector<RankId> partners = {};
 };
 
 struct TcpMeshOptions {
   TcpJob job;
   RankId rank = 0;
   std::vector<Peer> peers;                           // by rank
-  std::vector<Endpoint> endpoints;                   // by rank: its listener
+  std::vector<Endpoint> endpoints;                   // by rank: its listener, for the ranks that this one calls
+  std::string purpose = "data";                      // of the connections, for messages
   absl::Duration timeout = absl::Seconds(30);        // the longest wait for all others
   absl::Duration caller_timeout = absl::Seconds(5);  // the longest wait for a caller's handshake
   absl::Duration call_timeout = absl::Seconds(5);    // the longest wait for an answer before a call is repeated
-  std::function<absl::Status()> job_failure;         // ends the wait
+  std::function<absl::Status()> job_failure;         // ends the wait; nullptr: nothing does
 };
 
-// Connects this rank with all other members of each of `levels`, of which it is a member. A rank calls those with lower
+// Connects this rank with its partners in each of `levels`, of which it is a member. A rank calls those with lower
 // numbers and is called by those with higher ones. Both ends of a connection prove that they know the job's secret
 // (tcp_handshake.h). Callers that fail to prove it, or send nothing, are dropped, and no rank waits for them. A call
 // that fails or gets no answer is repeated until the time is over.
@@ -48,6 +53,14 @@ struct TcpMeshOptions {
 absl::StatusOr<std::vector<std::unique_ptr<PointToPoint>>> ConnectTcp(const TcpListener& listener,
                                                                       const TcpMeshOptions& options,
                                                                       const std::vector<TcpLevel>& levels);
+
+// As ConnectTcp, for one level, but also returns the connections that exist if others do not.
+struct TcpPartners {
+  std::unique_ptr<PointToPoint> messages;
+  std::vector<RankId> absent;  // partners without a connection
+  absl::Status absence;        // why
+};
+TcpPartners ConnectTcpPartners(const TcpListener* listener, const TcpMeshOptions& options, const TcpLevel& level);
 
 }  // namespace ronda
 

@@ -87,7 +87,7 @@ absl::StatusOr<bool> TcpMessages::IsComplete(const Request& request) const {
   const Connection& connection = connections_[request.words[0] / 2];
   const bool sends = static_cast<Direction>(request.words[0] % 2) == Direction::kSend;
   if ((sends ? connection.sends : connection.receives).IsComplete(request.words[1])) return true;
-  RONDA_RETURN_IF_ERROR(connection.failure);
+  RONDA_RETURN_IF_ERROR(sends ? connection.send_failure : connection.receive_failure);
   return false;
 }
 
@@ -107,19 +107,19 @@ void TcpMessages::List(RankId peer) {
 absl::StatusOr<PointToPoint::Request> TcpMessages::Send(const void* data, size_t bytes, RankId to) {
   RONDA_CHECK(0 <= to && to < size() && to != rank_);
   Connection& connection = connections_[static_cast<size_t>(to)];
-  RONDA_RETURN_IF_ERROR(connection.failure);
+  RONDA_RETURN_IF_ERROR(connection.send_failure);
   const bool is_first = connection.sends.empty();
   // A send only reads the data.
   const TransferQueue::Number number = connection.sends.Add(const_cast<void*>(data), bytes);
   if (is_first) MoveOut(connection);
-  if (!connection.sends.empty()) List(to);
+  if (connection.HasToSend()) List(to);
   return ToRequest(Direction::kSend, to, number);
 }
 
 absl::StatusOr<PointToPoint::Request> TcpMessages::Receive(void* data, size_t bytes, RankId from) {
   RONDA_CHECK(0 <= from && from < size() && from != rank_);
   Connection& connection = connections_[static_cast<size_t>(from)];
-  RONDA_RETURN_IF_ERROR(connection.failure);
+  RONDA_RETURN_IF_ERROR(connection.receive_failure);
   const TransferQueue::Number number = connection.receives.Add(data, bytes);
   List(from);
   return ToRequest(Direction::kReceive, from, number);
@@ -142,8 +142,8 @@ void TcpMessages::Move() {
     const auto can = [&](int16_t events) {
       return are_few || (polled_[i].revents & (events | POLLERR | POLLHUP)) != 0;
     };
-    if (!connection.sends.empty() && can(POLLOUT)) MoveOut(connection);
-    if (!connection.receives.empty() && can(POLLIN)) MoveIn(connection);
+    if (connection.HasToSend() && can(POLLOUT)) MoveOut(connection);
+    if (connection.HasToReceive() && can(POLLIN)) MoveIn(connection);
     connection.is_listed = !connection.IsIdle();
     if (connection.is_listed) active_[left++] = active_[i];
   }
@@ -158,9 +158,9 @@ void TcpMessages::MoveOut(Connection& connection) {
   // Without the flag, a lost peer would end this process by SIGPIPE.
   const ssize_t moved = sendmsg(connection.socket.get(), &message, MSG_NOSIGNAL);
   if (moved >= 0) {
-    connection.failure.Update(connection.sends.Advance(static_cast<size_t>(moved)));
+    connection.send_failure.Update(connection.sends.Advance(static_cast<size_t>(moved)));
   } else if (!IsTemporary(errno)) {
-    connection.failure.Update(Broken(strerror(errno)));
+    connection.send_failure.Update(Broken(strerror(errno)));
   }
 }
 
@@ -171,19 +171,21 @@ void TcpMessages::MoveIn(Connection& connection) {
   message.msg_iovlen = connection.receives.Fill(absl::MakeSpan(vectors));
   const ssize_t moved = recvmsg(connection.socket.get(), &message, 0);
   if (moved > 0) {
-    connection.failure.Update(connection.receives.Advance(static_cast<size_t>(moved)));
+    connection.receive_failure.Update(connection.receives.Advance(static_cast<size_t>(moved)));
   } else if (moved == 0) {
-    connection.failure.Update(Broken("the other end has closed it"));
+    connection.receive_failure.Update(Broken("the other end has closed it"));
   } else if (!IsTemporary(errno)) {
-    connection.failure.Update(Broken(strerror(errno)));
+    connection.receive_failure.Update(Broken(strerror(errno)));
   }
+  // Nothing reaches a peer from which nothing comes any more.
+  connection.send_failure.Update(connection.receive_failure);
 }
 
 void TcpMessages::Poll(absl::Duration longest) {
   polled_.clear();
   for (const RankId peer : active_) {
     const Connection& connection = connections_[static_cast<size_t>(peer)];
-    const int events = (connection.sends.empty() ? 0 : POLLOUT) | (connection.receives.empty() ? 0 : POLLIN);
+    const int events = (connection.HasToSend() ? POLLOUT : 0) | (connection.HasToReceive() ? POLLIN : 0);
     polled_.push_back({.fd = connection.socket.get(), .events = static_cast<int16_t>(events), .revents = 0});
   }
   const timespec limit = absl::ToTimespec(longest);

@@ -71,12 +71,14 @@ class TransferQueue {
 // there is no other flow control. This cannot deadlock as long as both sides name messages in the same order, because
 // everything ahead of an awaited message has been asked for before.
 //
-// A broken connection fails the transfers that need it; messages that had arrived before may be lost with it.
+// A broken connection fails the transfers that need it. What had arrived before can still be received, even if this
+// rank can send nothing any more.
 //
 // Thread-compatible.
 class TcpMessages : public PointToPoint {
  public:
-  // `sockets`: one to each rank, connected and non-blocking; none to `rank` itself.
+  // `sockets`: one to each rank, connected and non-blocking; none to `rank` itself, and to ranks with which it
+  // exchanges nothing.
   TcpMessages(RankId rank, std::vector<UniqueFd> sockets);
 
   RankId rank() const override { return rank_; }
@@ -86,19 +88,25 @@ class TcpMessages : public PointToPoint {
   absl::StatusOr<Request> Send(const void* data, size_t bytes, RankId to) override;
   absl::StatusOr<Request> Receive(void* data, size_t bytes, RankId from) override;
   absl::StatusOr<bool> Test(absl::Span<Request> requests) override;
+  void Progress() override { Move(); }
+  absl::StatusOr<bool> Look(absl::Span<Request> requests) override { return AreComplete(requests); }
 
   void Rest(absl::Duration longest) override;
   bool rest_ends_with_data() const override { return true; }
+  int DescriptorOf(RankId peer) const override { return connections_[static_cast<size_t>(peer)].socket.get(); }
 
  private:
   struct Connection {
     UniqueFd socket;
     TransferQueue sends;
     TransferQueue receives;
-    absl::Status failure;
+    absl::Status send_failure;
+    absl::Status receive_failure;
     bool is_listed = false;  // in active_
 
-    bool IsIdle() const { return (sends.empty() && receives.empty()) || !failure.ok(); }
+    bool HasToSend() const { return !sends.empty() && send_failure.ok(); }
+    bool HasToReceive() const { return !receives.empty() && receive_failure.ok(); }
+    bool IsIdle() const { return !HasToSend() && !HasToReceive(); }
   };
   enum class Direction : uint64_t { kSend, kReceive };
 

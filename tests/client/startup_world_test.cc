@@ -46,6 +46,14 @@ TEST(EnvironmentTest, OneRankWarnsOnceOfAMisspeltVariable) {
   EXPECT_THAT(job.ranks[1].output, Not(HasSubstr(kMisspelt)));
 }
 
+TEST(EnvironmentTest, OneRankWarnsOnceOfAValueOfEarlierVersionsAndTheJobRuns) {
+  const JobResult job = RunRankProgram("starts_twice", 2, {.env = {{"RONDA_CONTROL", "grpc"}}});
+  for (const auto& rank : job.ranks) EXPECT_EQ(rank.exit_code, 0) << rank.output;
+  const std::string warning = "RONDA_CONTROL=\"grpc\": control messages go over TCP now";
+  EXPECT_EQ(CountOf(job.ranks[0].output, warning), 1) << job.ranks[0].output;
+  EXPECT_THAT(job.ranks[1].output, Not(HasSubstr(warning)));
+}
+
 // Removes a value from the environment and returns it, for programs that pass it as an option.
 std::string Take(const char* name) {
   const char* const value = std::getenv(name);

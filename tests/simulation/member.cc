@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/messages/message_communicator.h"
-#include "runtime/control/mpi/mpi_control_plane.h"
+#include "runtime/control/messages/message_control_plane.h"
 
 namespace ronda::simulation {
 namespace {
@@ -92,16 +92,16 @@ absl::StatusOr<Transport> Member::Connect(const EpochPlace& place) {
   Transport transport = {.flights = flights};
   RONDA_ASSIGN_OR_RETURN(
       transport.control,
-      ConnectMpiControlPlane({.rank = rank,
-                              .peers = peers,
-                              .messages = job_.network().Connect(absl::StrCat(place.epoch, "/control"),
-                                                                 VirtualNetwork::Use::kControl, rank, size),
-                              .job_id = NameInEpoch("job", place.epoch),
-                              .start_timeout = job_.scenario().tunables.start_timeout,
-                              .heartbeat = kHeartbeat,
-                              .heartbeat_timeout = kHeartbeatTimeout,
-                              .flights = flights,
-                              .fan_out = 2}));
+      ConnectMessageControlPlane({.rank = rank,
+                                  .peers = peers,
+                                  .messages = job_.network().Connect(absl::StrCat(place.epoch, "/control"),
+                                                                     VirtualNetwork::Use::kControl, rank, size),
+                                  .job_id = NameInEpoch("job", place.epoch),
+                                  .start_timeout = job_.scenario().tunables.start_timeout,
+                                  .heartbeat = kHeartbeat,
+                                  .heartbeat_timeout = kHeartbeatTimeout,
+                                  .flights = flights,
+                                  .fan_out = 2}));
   transport.communicator = std::make_unique<MessageCommunicator>(MessageCommunicator::Options{
       .messages = job_.network().Connect(absl::StrCat(place.epoch, "/data"), VirtualNetwork::Use::kTensors, rank, size),
       .peers = peers,

@@ -27,9 +27,6 @@ absl::Status Damaged(absl::string_view what, uint64_t value) {
   return absl::InternalError(absl::StrCat("a control ring in shared memory is damaged: ", what, " ", value));
 }
 
-// About the cost of going to sleep and waking up: longer spinning cannot gain much.
-constexpr absl::Duration kMaxSpin = absl::Microseconds(40);
-constexpr absl::Duration kMinSpin = absl::Microseconds(2);
 constexpr int kSpinsPerLookAtClock = 16;
 
 // A rank polls for kPoll, as long as it spins for another rank in a collective. It yields kYields times if the ranks
@@ -235,7 +232,7 @@ void ShmControlPlane::Wait(absl::Time deadline) {
     for (absl::Time now = start; doorbell_->Rings() == heard_ && now < deadline; now = SteadyNow()) {
       doorbell_->Sleep(heard_, deadline - now);
     }
-    LearnFromSleep(SteadyNow() - start);
+    spin_.Learn(SteadyNow() - start);
   }
   heard_ = doorbell_->Rings();
 }
@@ -288,8 +285,8 @@ bool ShmControlPlane::HasNews() const {
 
 bool ShmControlPlane::Spin(uint32_t heard) {
   if (doorbell_->Rings() != heard) return true;
-  if (spin_ == absl::ZeroDuration() || !world_->MaySpin()) return false;
-  const absl::Duration end = MonotonicTime() + spin_;
+  if (spin_.length() == absl::ZeroDuration() || !world_->MaySpin()) return false;
+  const absl::Duration end = MonotonicTime() + spin_.length();
   do {
     for (int i = 0; i < kSpinsPerLookAtClock; ++i) {
       if (doorbell_->Rings() != heard) return true;
@@ -299,15 +296,6 @@ bool ShmControlPlane::Spin(uint32_t heard) {
     sched_yield();
   } while (MonotonicTime() < end);
   return false;
-}
-
-// More spinning would have avoided a short sleep, but not a long one.
-void ShmControlPlane::LearnFromSleep(absl::Duration slept) {
-  if (slept < 2 * kMaxSpin) {
-    spin_ = std::min(kMaxSpin, std::max(kMinSpin, 2 * spin_));
-  } else {
-    spin_ = spin_ / 2 < kMinSpin ? absl::ZeroDuration() : spin_ / 2;
-  }
 }
 
 }  // namespace ronda

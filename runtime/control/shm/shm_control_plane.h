@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/control/control_plane.h"
+#include "runtime/control/spin_time.h"
 #include "runtime/shm/layout.h"
 #include "runtime/shm/shm_world.h"
 
@@ -137,7 +138,6 @@ class ShmControlPlane : public ControlPlane {
 
   // Waits for a ring after `heard` without sleeping, if that has paid off lately. Returns whether the doorbell rang.
   bool Spin(uint32_t heard);
-  void LearnFromSleep(absl::Duration slept);
 
   const std::shared_ptr<ShmWorld> world_;
   Doorbell* const doorbell_;
@@ -152,7 +152,7 @@ class ShmControlPlane : public ControlPlane {
   // Only Wait uses these.
   bool may_spin_ = true;  // in the next Wait
   uint32_t heard_ = 0;    // rings of the doorbell up to the last return of Wait
-  absl::Duration spin_;   // how long Wait spins before it sleeps
+  SpinTime spin_;         // of Wait
 };
 
 }  // namespace ronda

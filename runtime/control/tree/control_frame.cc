@@ -22,21 +22,6 @@ constexpr absl::Duration kMaxAge = absl::Hours(24 * 3650);
 
 absl::Status Damaged(absl::string_view text) { return absl::InvalidArgumentError(absl::StrCat("control: ", text)); }
 
-void Put(const ChallengeFrame& frame, v1::ControlFrame& message) {
-  message.mutable_challenge()->set_nonce(frame.nonce);
-}
-
-void Put(const HelloFrame& frame, v1::ControlFrame& message) {
-  v1::ControlHello& hello = *message.mutable_hello();
-  hello.set_rank(frame.rank);
-  hello.set_size(frame.size);
-  hello.set_job_id(frame.job_id);
-  hello.set_nonce(frame.nonce);
-  hello.set_proof(frame.proof);
-}
-
-void Put(const WelcomeFrame& frame, v1::ControlFrame& message) { message.mutable_welcome()->set_proof(frame.proof); }
-
 void Put(const ArrivalFrame& frame, v1::ControlFrame& message) {
   v1::ControlArrival& arrival = *message.mutable_arrival();
   for (const RankId number : ToRuns(frame.ranks)) arrival.add_ranks(number);
@@ -78,15 +63,6 @@ void Put(const HeartbeatFrame& frame, v1::ControlFrame& message) {
     entry.set_bytes(event.bytes);
     entry.set_age_ms(absl::ToInt64Milliseconds(event.age));
   }
-}
-
-// The parent checks a rank's claims about itself, and can report errors better.
-absl::StatusOr<ControlFrame> DecodeHello(const v1::ControlHello& hello) {
-  return HelloFrame{.rank = hello.rank(),
-                    .size = hello.size(),
-                    .job_id = hello.job_id(),
-                    .nonce = hello.nonce(),
-                    .proof = hello.proof()};
 }
 
 // Decodes ranks, each of which occurs at most once.
@@ -206,12 +182,6 @@ absl::StatusOr<ControlFrame> DecodeControlFrame(absl::string_view bytes, int siz
   v1::ControlFrame message;
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return Damaged("not a frame");
   switch (message.content_case()) {
-    case v1::ControlFrame::kChallenge:
-      return ChallengeFrame{.nonce = message.challenge().nonce()};
-    case v1::ControlFrame::kHello:
-      return DecodeHello(message.hello());
-    case v1::ControlFrame::kWelcome:
-      return WelcomeFrame{.proof = message.welcome().proof()};
     case v1::ControlFrame::kArrival:
       return DecodeArrival(message.arrival(), size);
     case v1::ControlFrame::kStart:

@@ -59,27 +59,11 @@ class ReportBatch {
   std::unordered_map<std::string_view, uint64_t> last_of_payload_;  // the keys are in reports_
 };
 
-// The frames of a stream of the control plane. For each field see proto/ronda/v1/control.proto.
+// The frames between two ranks of the control plane. For each field see proto/ronda/v1/control.proto.
 
 // The longest message that a rank may send, and the longest frame.
 inline constexpr size_t kMaxControlPayload = size_t{1} << 30;
 inline constexpr size_t kMaxControlFrame = kMaxControlPayload + (size_t{64} << 20);
-
-struct ChallengeFrame {
-  std::string nonce;
-};
-
-struct HelloFrame {
-  RankId rank = 0;
-  int size = 0;
-  std::string job_id;
-  std::string nonce;
-  std::string proof;
-};
-
-struct WelcomeFrame {
-  std::string proof;
-};
 
 struct ArrivalFrame {
   std::vector<RankId> ranks;
@@ -121,9 +105,8 @@ struct HeartbeatFrame {
   std::vector<RankEvent> events;
 };
 
-using ControlFrame =
-    std::variant<ChallengeFrame, HelloFrame, WelcomeFrame, ArrivalFrame, StartFrame, ReportsFrame, BroadcastFrame,
-                 CallOffFrame, FailureFrame, DepartureFrame, HeartbeatFrame, ExitFrame>;
+using ControlFrame = std::variant<ArrivalFrame, StartFrame, ReportsFrame, BroadcastFrame, CallOffFrame, FailureFrame,
+                                  DepartureFrame, HeartbeatFrame, ExitFrame>;
 
 std::string Encode(const ControlFrame& frame);
 

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/monitor/peer_monitor.h"
@@ -17,6 +18,9 @@ namespace {
 
 // The payload in one frame of reports, unless a single report is longer.
 constexpr size_t kReportFrameBytes = size_t{1} << 20;
+
+// Of the ranks that an error names, the most.
+constexpr size_t kNamedRanks = 8;
 
 absl::Status Misplaced(absl::string_view frame) {
   return absl::InvalidArgumentError(absl::StrCat("control: ", frame, " came from the wrong side"));
@@ -109,12 +113,24 @@ void ControlNode::Start() {
   SendDown(StartFrame{});
 }
 
-std::vector<RankId> ControlNode::Missing() const {
-  std::vector<RankId> missing;
-  for (RankId rank = 0; rank < options_.tree.size; ++rank) {
-    if (!arrived_[rank]) missing.push_back(rank);
+absl::Status ControlNode::LateError(absl::Duration time) const {
+  if (!is_root()) {
+    const std::string parent = IsAttachedToParent() ? "rank 0 that all ranks have connected"
+                                                    : ToString(options_.peers[options_.tree.Parent(options_.rank)]);
+    return absl::DeadlineExceededError(absl::StrCat(ToString(options_.peers[options_.rank]), " did not hear from ",
+                                                    parent, " within ", absl::FormatDuration(time)));
   }
-  return missing;
+  std::vector<std::string> missing;
+  for (RankId rank = 0; rank < options_.tree.size; ++rank) {
+    if (!arrived_[rank]) missing.push_back(ToString(options_.peers[rank]));
+  }
+  if (missing.size() > kNamedRanks) {
+    const size_t more = missing.size() - kNamedRanks;
+    missing.resize(kNamedRanks);
+    missing.push_back(absl::StrCat(more, " more"));
+  }
+  return absl::DeadlineExceededError(absl::StrCat("no control connection within ", absl::FormatDuration(time), " from ",
+                                                  absl::StrJoin(missing, ", ")));
 }
 
 bool ControlNode::CanReachParent() const {
@@ -147,9 +163,8 @@ std::string ControlNode::PopPiece(RankId neighbour) {
 }
 
 void ControlNode::Receive(RankId neighbour, std::string frame, absl::Duration now) {
-  Link& link = links_.at(neighbour);
-  link.last_heard = now;
-  if (link.distrusted) return;
+  RecordSignOfLife(neighbour, now);
+  if (links_.at(neighbour).distrusted) return;
   absl::StatusOr<ControlFrame> decoded = DecodeControlFrame(frame, options_.tree.size);
   if (!decoded.ok()) return Distrust(neighbour, decoded.status());
   // After a failure only departures matter.
@@ -159,15 +174,7 @@ void ControlNode::Receive(RankId neighbour, std::string frame, absl::Duration no
 }
 
 absl::Status ControlNode::Handle(RankId neighbour, const ControlFrame& frame, const FrameBytes& bytes) {
-  return std::visit(
-      [&](const auto& content) {
-        using Content = std::decay_t<decltype(content)>;
-        constexpr bool is_handshake = std::is_same_v<Content, ChallengeFrame> || std::is_same_v<Content, HelloFrame> ||
-                                      std::is_same_v<Content, WelcomeFrame>;
-        if constexpr (is_handshake) return absl::InvalidArgumentError("control: a handshake after the handshake");
-        if constexpr (!is_handshake) return On(neighbour, content, bytes);
-      },
-      frame);
+  return std::visit([&](const auto& content) { return On(neighbour, content, bytes); }, frame);
 }
 
 absl::Status ControlNode::CheckBelow(RankId neighbour, const std::vector<RankId>& ranks) const {

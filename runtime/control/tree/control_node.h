@@ -43,6 +43,13 @@ struct ControlTree {
     return children;
   }
 
+  // The rank's parent and its children.
+  std::vector<RankId> Neighbours(RankId rank) const {
+    std::vector<RankId> neighbours = Children(rank);
+    if (rank != kCoordinatorRank) neighbours.insert(neighbours.begin(), Parent(rank));
+    return neighbours;
+  }
+
   // Whether `rank` is `top`, or reaches rank 0 through it.
   bool IsWithin(RankId rank, RankId top) const {
     while (rank > top) rank = Parent(rank);
@@ -50,7 +57,6 @@ struct ControlTree {
   }
 };
 
-inline RankId ControlParent(RankId rank) { return ControlTree{}.Parent(rank); }
 inline bool HasControlChildren(RankId rank, int size) { return rank * kControlFanOut + 1 < size; }
 
 // Sends the latest event of each rank up the tree to rank 0, and down again to all ranks. So any host can report what a
@@ -119,11 +125,14 @@ class ControlNode {
 
   explicit ControlNode(Options options);
 
-  // Events of the neighbours. Attach: the neighbour has proved its identity.
+  // Events of the neighbours. Attach: the neighbour has opened its link.
   // REQUIRES: Attach has been called once for `neighbour`, before all other calls.
   void Attach(RankId neighbour, absl::Duration now);
   bool IsAttached(RankId neighbour) const { return links_.contains(neighbour); }
+  bool IsAttachedToParent() const { return !is_root() && IsAttached(options_.tree.Parent(options_.rank)); }
   void Receive(RankId neighbour, std::string frame, absl::Duration now);
+  // A part of a frame has come.
+  void RecordSignOfLife(RankId neighbour, absl::Duration now) { links_.at(neighbour).last_heard = now; }
   // The neighbour's frames can no longer be understood, because of `damage`.
   void Distrust(RankId neighbour, const absl::Status& damage);
   // The neighbour's stream has ended.
@@ -152,12 +161,13 @@ class ControlNode {
   bool has_departed() const { return has_departed_; }
   void AnnounceExit();
   ControlPlane::Inbox TakeInbox();
+  bool HasMessages() const { return !inbox_.to_coordinator.empty() || !inbox_.broadcasts.empty(); }
   const absl::Status& failure() const { return failure_; }
 
   // Whether all ranks of the job have connected, according to rank 0.
   bool started() const { return started_; }
-  // On rank 0: the ranks that have not connected, in ascending order.
-  std::vector<RankId> Missing() const;
+  // Why the job has not started within `time`; on rank 0 it names the ranks that have not connected.
+  absl::Status LateError(absl::Duration time) const;
 
   // Whether, since the last call, something has happened that this rank may wait for.
   bool TakeNews() { return std::exchange(news_, false); }

@@ -15,33 +15,11 @@
 
 namespace ronda {
 
-class ControlCore;
-
-// One end of the stream between a rank and its parent. It deletes itself after it has called its owner's OnClosed; that
-// happens some time after End, never before. A stream that has not been opened may also be ended; then no call follows.
-class ControlStream {
- public:
-  virtual ~ControlStream() = default;
-  // Begins to read. Call once.
-  virtual void Open(std::shared_ptr<ControlCore> owner) = 0;
-  // REQUIRES: neither End nor another Write has been called that OnWritten has not followed.
-  virtual void Write(std::string piece) = 0;
-  // Announces that nothing more will be written; at the parent's end, with the reason. Call once.
-  // REQUIRES: as Write.
-  virtual void End(const absl::Status& status) = 0;
-  // At the parent's end: the other end is a child that has authenticated.
-  virtual void Authenticated() {}
-};
-
 // Frames of any length travel as a stream of short pieces.
 
 // About as many bytes as a slow link (400 kbit/s) moves within the heartbeat timeout: each piece that arrives is a sign
 // of life.
 inline constexpr size_t kControlPieceBytes = size_t{512} << 10;
-
-// Bytes that may be under way on a stream without an answer. gRPC begins with less than a piece, and would stop in each
-// piece until the other end has requested more.
-inline constexpr int kControlWindowBytes = 2 << 20;
 
 inline constexpr size_t kFrameHeaderBytes = 4;
 

@@ -280,7 +280,7 @@ TEST(ConfigTest, NonsenseIsRefusedWithVariableAndValue) {
       {"RONDA_DEVICE_BACKEND", {"", "shm", "NCCL"}},
       {"RONDA_CUDA_PLUGIN", {""}},
       {"RONDA_NCCL_LIBRARY", {""}},
-      {"RONDA_CONTROL", {"", "shm", "MPI"}},
+      {"RONDA_CONTROL", {"", "shm", "MPI", "GRPC"}},
       {"RONDA_HEARTBEAT", {"", "0", "0.001", "2h", "inf"}},
       {"RONDA_HEARTBEAT_TIMEOUT", {"", "0"}},
       {"RONDA_NETWORK_INTERFACE", {"", "eth0,", ",eth0"}},

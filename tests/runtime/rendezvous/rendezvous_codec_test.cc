@@ -19,10 +19,10 @@ using ::ronda::testing::ClaimOf;
 const std::string kNonce(kNonceBytes, 'n');
 
 TEST(JoinProofTest, IsHmacSha256OfLengthPrefixedFields) {
-  // printf '24:ronda.v1.Rendezvous.Join32:nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn14:1,2,0,1001,0,01:a4:a-id3:1.00:0:0:' |
+  // printf '24:ronda.v1.Rendezvous.Join32:nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn12:1,2,0,1001,01:a4:a-id3:1.00:0:' |
   //   openssl dgst -sha256 -hmac secret
   EXPECT_EQ(absl::BytesToHexString(JoinProof("secret", kNonce, ClaimOf(1, 2))),
-            "214d182509671e12f6c95525b9a4cc4870f16766ea256b251418e3c0e4a63fd4");
+            "75f19fc534f5d4e1c182f8412de9e51976baa7ec3657b242f4bf249445acb7a3");
 }
 
 TEST(JoinProofTest, HoldsForWhatItWasMadeOf) {
@@ -42,10 +42,8 @@ TEST(JoinProofTest, FailsForAnyOtherSecretNonceOrField) {
       [](JoinClaim* claim) { claim->member.peer.host = "b"; },
       [](JoinClaim* claim) { claim->member.host_id = "b"; },
       [](JoinClaim* claim) { claim->member.version = "1.1"; },
-      [](JoinClaim* claim) { claim->member.control_address = "10.0.0.1"; },
-      [](JoinClaim* claim) { claim->member.control_port = 1; },
-      [](JoinClaim* claim) { claim->member.data_address = "10.0.0.1"; },
-      [](JoinClaim* claim) { claim->member.data_port = 1; },
+      [](JoinClaim* claim) { claim->member.tcp_address = "10.0.0.1"; },
+      [](JoinClaim* claim) { claim->member.tcp_port = 1; },
       [](JoinClaim* claim) {
         claim->member.facts = {{"a", "b"}};
       },

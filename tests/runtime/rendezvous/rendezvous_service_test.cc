@@ -168,13 +168,10 @@ TEST_F(RendezvousServiceTest, DamagedClaimsAreRefused) {
       [](v1::JoinRequest* request) { request->mutable_member()->set_hostname("a\x1b[2J"); },
       [](v1::JoinRequest* request) { request->mutable_member()->set_host_id(""); },
       [](v1::JoinRequest* request) { request->mutable_member()->set_version("1\n2"); },
-      [](v1::JoinRequest* request) { request->mutable_member()->set_control_port(65536); },
-      [](v1::JoinRequest* request) { request->mutable_member()->set_control_port(-1); },
-      [](v1::JoinRequest* request) { request->mutable_member()->set_control_port(1); },
-      [](v1::JoinRequest* request) { request->mutable_member()->set_data_port(65536); },
-      [](v1::JoinRequest* request) { request->mutable_member()->set_data_port(1); },
-      [](v1::JoinRequest* request) { request->mutable_member()->set_data_address("10.0.0.1"); },
-      [](v1::JoinRequest* request) { request->mutable_member()->set_control_address("10.0.0.1"); },
+      [](v1::JoinRequest* request) { request->mutable_member()->set_tcp_port(65536); },
+      [](v1::JoinRequest* request) { request->mutable_member()->set_tcp_port(-1); },
+      [](v1::JoinRequest* request) { request->mutable_member()->set_tcp_port(1); },
+      [](v1::JoinRequest* request) { request->mutable_member()->set_tcp_address("10.0.0.1"); },
       [](v1::JoinRequest* request) { request->add_facts()->set_name("no value"); },
       [](v1::JoinRequest* request) { AddFact("a", "b\nc", request); },
       [](v1::JoinRequest* request) { AddFact(std::string(256, 'a'), "b", request); },
@@ -307,10 +304,8 @@ TEST_F(RendezvousServiceTest, ConcurrentJoinsAndDeparturesEndInOneMembership) {
 
 TEST(RendezvousCodecTest, MembershipSurvivesTheWire) {
   MemberList member_list{.job_id = "job", .members = {MemberOf(0), MemberOf(1, "b")}};
-  member_list.members[0].control_address = "10.0.0.1";
-  member_list.members[0].control_port = 4711;
-  member_list.members[1].data_address = "fd00::1";
-  member_list.members[1].data_port = 4712;
+  member_list.members[1].tcp_address = "fd00::1";
+  member_list.members[1].tcp_port = 4712;
   member_list.members[0].facts = {{"RONDA_BACKEND", "mpi"}};
   JoinClaim claim = ClaimOf(1, 2);
   claim.member = MemberOf(1, "b");
@@ -319,29 +314,22 @@ TEST(RendezvousCodecTest, MembershipSurvivesTheWire) {
   EXPECT_EQ(decoded->job_id, "job");
   EXPECT_EQ(decoded->members[1].peer.host, "b");
   EXPECT_EQ(decoded->members[1].host_id, "b-id");
-  EXPECT_EQ(decoded->members[0].control_address, "10.0.0.1");
-  EXPECT_EQ(decoded->members[0].control_port, 4711);
-  EXPECT_EQ(decoded->members[1].control_port, 0);
-  EXPECT_EQ(decoded->members[0].data_port, 0);
-  EXPECT_EQ(decoded->members[1].data_address, "fd00::1");
-  EXPECT_EQ(decoded->members[1].data_port, 4712);
+  EXPECT_EQ(decoded->members[0].tcp_port, 0);
+  EXPECT_EQ(decoded->members[1].tcp_address, "fd00::1");
+  EXPECT_EQ(decoded->members[1].tcp_port, 4712);
   EXPECT_EQ(decoded->members[0].facts, member_list.members[0].facts);
 }
 
 TEST(RendezvousCodecTest, ClaimSurvivesTheWire) {
   JoinClaim claim = ClaimOf(1, 2);
-  claim.member.control_address = "::1";
-  claim.member.control_port = 65535;
-  claim.member.data_address = "10.0.0.1";
-  claim.member.data_port = 1;
+  claim.member.tcp_address = "10.0.0.1";
+  claim.member.tcp_port = 65535;
   claim.member.facts = {{"byte order", "little"}, {"NCCL version", "none"}};
   const absl::StatusOr<JoinClaim> decoded = DecodeClaim(EncodeClaim(claim));
   ASSERT_TRUE(decoded.ok()) << decoded.status();
   EXPECT_EQ(decoded->size, 2);
-  EXPECT_EQ(decoded->member.control_address, "::1");
-  EXPECT_EQ(decoded->member.control_port, 65535);
-  EXPECT_EQ(decoded->member.data_address, "10.0.0.1");
-  EXPECT_EQ(decoded->member.data_port, 1);
+  EXPECT_EQ(decoded->member.tcp_address, "10.0.0.1");
+  EXPECT_EQ(decoded->member.tcp_port, 65535);
   EXPECT_EQ(decoded->member.facts, claim.member.facts);
 }
 
@@ -354,7 +342,7 @@ TEST(RendezvousCodecTest, DamagedMembershipIsRefused) {
       [](v1::JoinResponse* response) { response->mutable_members()->SwapElements(0, 1); },
       [](v1::JoinResponse* response) { response->mutable_members(1)->set_pid(99); },
       [](v1::JoinResponse* response) { response->mutable_members(0)->set_pid(-1); },
-      [](v1::JoinResponse* response) { response->mutable_members(0)->set_control_port(70000); },
+      [](v1::JoinResponse* response) { response->mutable_members(0)->set_tcp_port(70000); },
       [](v1::JoinResponse* response) { response->add_facts(); },
   };
   for (size_t i = 0; i < damages.size(); ++i) {

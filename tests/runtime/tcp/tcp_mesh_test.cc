@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -104,6 +105,51 @@ TEST(TcpMeshTest, RanksOfALevelHaveAnyOrder) {
     if (rank > 2) levels.push_back({.number = 1, .ranks = {5, 3, 4}});
     return levels;
   });
+}
+
+// A chain: each rank is connected with its neighbours only, and the last one listens nowhere.
+TEST(TcpMeshTest, RanksConnectWithTheirPartnersOnly) {
+  const Listeners listeners = Listen(3);
+  std::vector<std::thread> threads;
+  for (RankId rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      TcpLevel level = {.ranks = {0, 1, 2}};
+      level.partners = rank == 1 ? std::vector<RankId>{0, 2} : std::vector<RankId>{1};
+      const TcpPartners partners = ConnectTcpPartners(rank == 2 ? nullptr : listeners[static_cast<size_t>(rank)].get(),
+                                                      MeshOptions(listeners, rank), level);
+      EXPECT_EQ(partners.absence, absl::OkStatus());
+      for (RankId peer = 0; peer < 3; ++peer) {
+        EXPECT_EQ(partners.messages->DescriptorOf(peer) >= 0, std::abs(peer - rank) == 1) << rank << ", " << peer;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(TcpMeshTest, PartnersThatComeAreConnectedIfAnotherOneIsMissing) {
+  const Listeners listeners = Listen(3);
+  const auto connect = [&](RankId rank, std::vector<RankId> others) {
+    TcpMeshOptions options = MeshOptions(listeners, rank);
+    options.timeout = absl::Seconds(1);
+    options.purpose = "control messages";
+    return ConnectTcpPartners(listeners[static_cast<size_t>(rank)].get(), options,
+                              {.ranks = {0, 1, 2}, .partners = std::move(others)});
+  };
+  TcpPartners child;
+  std::thread connecting([&] { child = connect(1, {0}); });
+  const TcpPartners root = connect(0, {1, 2});
+  connecting.join();
+  EXPECT_EQ(child.absence, absl::OkStatus());
+  EXPECT_EQ(root.absent, std::vector<RankId>{2});
+  EXPECT_EQ(root.absence.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(root.absence.message()),
+              AllOf(HasSubstr("has no connections for control messages from rank 2, which should have called"),
+                    HasSubstr("within 1s")));
+  ASSERT_TRUE(child.messages->Send("x", 1, 0).ok());
+  char byte = 0;
+  PointToPoint::Request received = *root.messages->Receive(&byte, 1, 1);
+  while (!*root.messages->Test({&received, 1})) root.messages->Rest(absl::Minutes(1));
+  EXPECT_EQ(byte, 'x');
 }
 
 TEST(TcpMeshTest, CallThatIsNotAnsweredIsMadeAgain) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -234,6 +235,37 @@ TEST_F(TcpMessagesTest, MessageToAPeerThatIsGoneFailsAndDoesNotEndTheProcess) {
   absl::StatusOr<Request> sent = ranks_[1]->Send(text.data(), text.size(), 0);
   ASSERT_TRUE(sent.ok()) << sent.status();
   EXPECT_EQ(ranks_[1]->Test({&*sent, 1}).status().code(), absl::StatusCode::kUnavailable);
+}
+
+// The last messages of a peer say why it has gone.
+TEST_F(TcpMessagesTest, WhatHadArrivedIsReceivedAfterASendHasFailed) {
+  const std::string text = "last words";
+  ASSERT_TRUE(ranks_[0]->Send(text.data(), text.size(), 1).ok());
+  ranks_[0].reset();
+  absl::StatusOr<Request> sent = ranks_[1]->Send("x", 1, 0);
+  ASSERT_TRUE(sent.ok()) << sent.status();
+  EXPECT_EQ(ranks_[1]->Test({&*sent, 1}).status().code(), absl::StatusCode::kUnavailable);
+  std::string room(text.size(), '\0');
+  Request received = *ranks_[1]->Receive(room.data(), room.size(), 0);
+  EXPECT_TRUE(Test(1, received));
+  EXPECT_EQ(room, text);
+}
+
+TEST_F(TcpMessagesTest, ProgressMovesAndLookOnlyLooks) {
+  char byte = 0;
+  Request received = *ranks_[1]->Receive(&byte, 1, 0);
+  ASSERT_TRUE(ranks_[0]->Send("x", 1, 1).ok());
+  EXPECT_FALSE(*ranks_[1]->Look({&received, 1}));
+  ranks_[1]->Progress();
+  EXPECT_TRUE(*ranks_[1]->Look({&received, 1}));
+  EXPECT_EQ(byte, 'x');
+}
+
+TEST_F(TcpMessagesTest, DescriptorIsReadyWhenAMessageHasCome) {
+  pollfd descriptor = {.fd = ranks_[1]->DescriptorOf(0), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&descriptor, 1, 0), 0);
+  ASSERT_TRUE(ranks_[0]->Send("x", 1, 1).ok());
+  EXPECT_EQ(poll(&descriptor, 1, -1), 1);
 }
 
 TEST_F(TcpMessagesTest, MessageOfAnotherLengthIsAnError) {

@@ -24,10 +24,7 @@ std::vector<ControlFrame> OneOfEach() {
                            .name = "conv1",
                            .bytes = uint64_t{1} << 40,
                            .age = absl::Milliseconds(1234)};
-  return {ChallengeFrame{.nonce = std::string("n\0nce", 5)},
-          HelloFrame{.rank = 3, .size = kSize, .job_id = "job", .nonce = "n", .proof = "\xff\xfe"},
-          WelcomeFrame{.proof = "p"},
-          ArrivalFrame{.ranks = {1, 2, 4}},
+  return {ArrivalFrame{.ranks = {1, 2, 4}},
           StartFrame{},
           ReportsFrame{.reports = {{.payload = "", .ranks = {0}}, {.payload = "\xff", .ranks = {1, 2, 3}}}},
           BroadcastFrame{.payload = std::string(1000, '\0')},

@@ -41,8 +41,8 @@ TEST(ControlTreeTest, RanksAreWithinThoseThroughWhichTheyReachRankZero) {
 }
 
 TEST(ControlTreeTest, UpToSixtyFiveRanksAreRankZeroAndItsChildren) {
-  for (RankId rank = 1; rank < 65; ++rank) EXPECT_EQ(ControlParent(rank), 0);
-  EXPECT_EQ(ControlParent(65), 1);
+  for (RankId rank = 1; rank < 65; ++rank) EXPECT_EQ(ControlTree{}.Parent(rank), 0);
+  EXPECT_EQ(ControlTree{}.Parent(65), 1);
   EXPECT_FALSE(HasControlChildren(0, 1));
   EXPECT_TRUE(HasControlChildren(0, 2));
   EXPECT_FALSE(HasControlChildren(1, 65));
@@ -172,15 +172,22 @@ TEST(ControlNodeTest, JobStartsWhenTheLastRankHasConnectedInWhateverOrder) {
   }
 }
 
-TEST(ControlNodeTest, RankZeroKnowsWhoIsMissing) {
+TEST(ControlNodeTest, RankZeroNamesTheMissingRanks) {
   NodeNetwork network({.size = 7});
   for (const RankId rank : {6, 2, 3}) network.Connect(rank);
   network.Deliver();
   // Rank 3 has found its parent, rank 1, but rank 1 has not found its own parent.
-  EXPECT_THAT(network.node(0).Missing(), ElementsAre(1, 3, 4, 5));
+  const auto late_error = [&](RankId rank) { return Text(network.node(rank).LateError(absl::Seconds(30))); };
+  EXPECT_EQ(late_error(0),
+            "no control connection within 30s from rank 1 (host host1, pid 101), rank 3 (host host3, pid 103), rank 4 "
+            "(host host4, pid 104), rank 5 (host host5, pid 105)");
+  EXPECT_EQ(late_error(1), "rank 1 (host host1, pid 101) did not hear from rank 0 (host host0, pid 100) within 30s");
   network.Connect(1);
   network.Deliver();
-  EXPECT_THAT(network.node(0).Missing(), ElementsAre(4, 5));
+  EXPECT_EQ(late_error(0),
+            "no control connection within 30s from rank 4 (host host4, pid 104), rank 5 (host host5, pid 105)");
+  EXPECT_EQ(late_error(1),
+            "rank 1 (host host1, pid 101) did not hear from rank 0 that all ranks have connected within 30s");
 }
 
 TEST(ControlNodeTest, RankAloneStartsAtOnce) { EXPECT_TRUE(NodeNetwork({.size = 1}).node(0).started()); }
@@ -422,12 +429,12 @@ TEST(ControlNodeTest, DamageIsTheJobsFailureAndNamesWhoSentIt) {
 
 TEST(ControlNodeTest, FramesThatGoTheWrongWayAreDamage) {
   for (const ControlFrame& frame :
-       {ControlFrame(StartFrame{}), ControlFrame(BroadcastFrame{}), ControlFrame(HelloFrame{}),
-        ControlFrame(ArrivalFrame{.ranks = {5}}), ControlFrame(ReportsFrame{.reports = {{.ranks = {3, 5}}}})}) {
+       {ControlFrame(StartFrame{}), ControlFrame(BroadcastFrame{}), ControlFrame(ArrivalFrame{.ranks = {5}}),
+        ControlFrame(ReportsFrame{.reports = {{.ranks = {3, 5}}}})}) {
     EXPECT_EQ(FailureAfter(3, 1, Encode(frame)).code(), absl::StatusCode::kInternal) << frame.index();
   }
-  for (const ControlFrame& frame : {ControlFrame(WelcomeFrame{}), ControlFrame(ArrivalFrame{.ranks = {3}}),
-                                    ControlFrame(ReportsFrame{.reports = {{.ranks = {3}}}})}) {
+  for (const ControlFrame& frame :
+       {ControlFrame(ArrivalFrame{.ranks = {3}}), ControlFrame(ReportsFrame{.reports = {{.ranks = {3}}}})}) {
     EXPECT_EQ(FailureAfter(1, 3, Encode(frame)).code(), absl::StatusCode::kInternal) << frame.index();
   }
 }

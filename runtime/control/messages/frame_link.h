@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_RUNTIME_CONTROL_MESSAGES_FRAME_LINK_H_
+#define RONDA_RUNTIME_CONTROL_MESSAGES_FRAME_LINK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/base/types.h"
+#include "runtime/point_to_point/point_to_point.h"
+
+namespace ronda {
+
+// A frame between two ranks.
+struct LinkFrame {
+  enum class Kind : uint32_t { kOpen = 1, kPiece = 2, kEnd = 3 } kind = Kind::kPiece;
+  std::string content;
+};
+
+// Sends and receives frames of any length to and from one other rank, in order, over messages whose size the receiver
+// must know.
+//
+// A frame is a message of a fixed size, the header. It contains the length and has room for the content of most frames;
+// a longer content continues in a second message. So the receiver always knows the next size. No call asks the library
+// which messages have come, and a report of a cached step is a single short message.
+//
+// Both ends have the same byte order: ranks compare it when they connect. The pop functions only look: the library must
+// get the chance to move data before them (PointToPoint::Progress).
+//
+// Thread-compatible. While a transfer is under way the library uses the buffers. Then this object must not be
+// destroyed, unless no more calls to the library are made.
+class FrameLink {
+ public:
+  // `messages` outlives it.
+  FrameLink(PointToPoint& messages, RankId peer) : messages_(messages), peer_(peer) {}
+
+  FrameLink(const FrameLink&) = delete;
+  FrameLink& operator=(const FrameLink&) = delete;
+
+  RankId peer() const { return peer_; }
+
+  // Begins to receive. Call once.
+  absl::Status Listen();
+
+  // Queues a frame. Errors: the library's.
+  absl::Status Send(LinkFrame frame);
+
+  // The kind of the oldest frame that has been sent and not yet returned here, or nothing. Errors: the library's.
+  absl::StatusOr<std::optional<LinkFrame::Kind>> PopSent();
+
+  // The next frame, if it has come. A frame of kind kEnd is the last.
+  // Errors: INTERNAL if the frame makes no sense; the library's.
+  absl::StatusOr<std::optional<LinkFrame>> PopReceived();
+
+  // Whether a frame has been queued and PopSent has not returned it.
+  bool IsSending() const { return !outgoing_.empty(); }
+  // Whether a frame is expected.
+  bool IsReceiving() const { return receiving_ != Receiving::kNothing; }
+  // Whether the library still uses any of the buffers.
+  bool IsUnderWay() const { return IsReceiving() || IsSending(); }
+
+ private:
+  static constexpr size_t kHeaderContent = 248;
+  struct Header {
+    uint32_t kind;
+    uint32_t bytes;  // of the content
+    char content[kHeaderContent];
+  };
+  enum class Receiving { kNothing, kHeader, kRest };
+
+  absl::Status BeginSending();
+  absl::Status BeginReceivingHeader();
+  absl::Status CheckHeader() const;
+  absl::StatusOr<LinkFrame> FinishReceiving();
+
+  PointToPoint& messages_;
+  const RankId peer_;
+
+  std::deque<LinkFrame> outgoing_;  // the first is under way
+  Header header_out_ = {};
+  PointToPoint::Request sending_[2] = {};
+  size_t sending_count_ = 0;
+
+  Receiving receiving_ = Receiving::kNothing;
+  Header header_in_ = {};
+  std::string rest_in_;
+  PointToPoint::Request receipt_ = {};
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_CONTROL_MESSAGES_FRAME_LINK_H_

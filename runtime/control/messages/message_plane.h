@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_RUNTIME_CONTROL_MESSAGES_MESSAGE_PLANE_H_
+#define RONDA_RUNTIME_CONTROL_MESSAGES_MESSAGE_PLANE_H_
+
+#include <poll.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/out_of_memory.h"
+#include "runtime/base/wake_pipe.h"
+#include "runtime/control/messages/message_control_plane.h"
+#include "runtime/control/messages/node_links.h"
+#include "runtime/control/messages/poll_limit.h"
+#include "runtime/control/spin_time.h"
+#include "runtime/monitor/peer_monitor.h"
+
+namespace ronda {
+
+// The control plane that ConnectMessageControlPlane returns, which describes its behaviour. It has three parts:
+// the calls of ControlPlane, and the start and the end (message_control_plane.cc); the threads that look for messages
+// (message_watch.cc).
+//
+// One lock guards the node and its links. The descriptors are polled without the lock, by one thread at a time, the
+// watcher. Other threads wake it through a pipe.
+class MessageControlPlane final : public ControlPlane {
+ public:
+  // `pipe` ends the sleep at descriptors, if messages wake threads.
+  MessageControlPlane(std::unique_ptr<NodeLinks> links, MessageControlPlaneOptions options,
+                      std::optional<WakePipe> pipe);
+  ~MessageControlPlane() override;
+
+  absl::Status Connect();
+
+  absl::Status SendToCoordinator(absl::string_view payload) override;
+  absl::Status Broadcast(absl::string_view payload) override;
+  absl::StatusOr<Inbox> Receive() override;
+  void Wait(absl::Time deadline) override;
+  void Wake() override;
+  bool StartPolling() override;
+  bool KeepPolling() override;
+  void StopPolling() override;
+  void ExpectPolling() override;
+  void CallOff(uint64_t schedule) override;
+  void Fail(const absl::Status& failure) override;
+  absl::Status failure() const override;
+  void Depart() override;
+  void AnnounceExit() override;
+
+ private:
+  // Where messages do not wake threads: the shortest pause between two looks.
+  static constexpr absl::Duration kShortestPause = absl::Microseconds(20);
+
+  // The thread that sleeps at the descriptors.
+  enum class Watcher { kNobody, kWait, kRelay, kOther };
+  struct Watch {
+    Watcher by = Watcher::kNobody;
+    bool is_woken = false;
+    bool sees_output = false;  // it also sleeps until more can be sent
+  };
+
+  // The thread in Wait.
+  struct Waiting {
+    bool is_on = false;
+    bool is_woken = false;
+    bool is_napping = false;       // it keeps away from a thread that polls
+    bool expects_polling = false;  // in the next Wait
+    uint64_t number = 0;           // of calls
+    SpinTime spin;
+  };
+
+  // The thread between StartPolling and StopPolling.
+  struct Polling {
+    bool is_on = false;
+    bool gave_up = false;          // its last look was one too many
+    bool has_missed_wake = false;  // since its last look; Wait has not been told
+    bool has_missed_news = false;  // likewise
+    PollLimit limit;
+  };
+
+  // What the control plane's thread has done and seen.
+  struct Relaying {
+    uint64_t looks_seen = 0;
+    uint64_t waits_seen = 0;
+    bool sleeps_long = false;  // it counts on the thread in Wait
+    bool has_told = false;     // on_failure has been called
+    absl::Duration interval = kShortestPause;
+  };
+
+  bool wakes() const { return pipe_.has_value(); }
+  ControlNode& node() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return links_->node(); }
+  absl::Status Attributed(const absl::Status& failure) const {
+    return Attribute(failure, options_.peers[options_.rank]);
+  }
+
+  // Moves messages, acts on what they change, and sends heartbeats that are due. Returns whether anything has moved.
+  // Throws nothing: without memory the job fails.
+  bool MoveLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Sends the frames that are due, and wakes the threads that wait for changes. Call after each change of the node.
+  void PublishLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Runs `call`, which may run out of memory. A frame may then be lost that this rank cannot go on without.
+  template <typename Call>
+  void GuardLocked(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // As Fail, but does not wait for rank 0's decision on which failure was first.
+  void FailAloneLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void WakeWaitLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void WakeRelayLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void WakeWatcherLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Sleeps at the descriptors until messages can be moved, for `longest` at most, and moves them.
+  // REQUIRES: no other thread does so.
+  void WatchLocked(Watcher watcher, absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Moves messages until `done` or `end`.
+  template <typename Done>
+  void MoveUntilLocked(absl::Duration end, const Done& done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void LetOthersRunLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Wait, if messages wake threads, and if they do not.
+  void WaitAtDescriptorsLocked(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool SpinLocked(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void WaitAndLookLocked(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // The control plane's thread.
+  void Run();
+  void TellFailureLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Looks for messages if no other thread does. Returns after `longest` at the latest.
+  void RelayLocked(absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RelayByLookingLocked(absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  absl::Status AwaitStart();
+  absl::Status FailForAbsence();
+  // Announces the departure, and stays until the neighbours have received it and announced theirs.
+  void Close();
+  // The job has failed: notifies the neighbours, and makes no calls to the library afterwards, unless it may be called.
+  void FallSilent() const;
+  absl::Status FailureAfterSilence() const;
+
+  const MessageControlPlaneOptions options_;  // without the messages
+  const ControlTree tree_;
+  const std::optional<WakePipe> pipe_;
+  const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory in the control plane");
+  const absl::Status left_early_ = absl::AbortedError(kLeftEarly);
+  std::atomic<bool> has_failed_{false};  // whether the node has a failure; to look without the lock
+
+  mutable Mutex mu_;
+  const std::unique_ptr<NodeLinks> links_ ABSL_PT_GUARDED_BY(mu_);
+  CondVar woken_changed_;                        // for Wait
+  CondVar relay_changed_;                        // for the control plane's thread
+  CondVar state_changed_;                        // for threads that wait for an event of the job
+  bool is_silent_ ABSL_GUARDED_BY(mu_) = false;  // no call is made to the library any more
+  bool is_ending_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t looks_ ABSL_GUARDED_BY(mu_) = 0;  // calls of MoveLocked
+  absl::Duration next_tick_ ABSL_GUARDED_BY(mu_) = MonotonicTime();
+  absl::Duration last_movement_ ABSL_GUARDED_BY(mu_) = MonotonicTime();
+
+  Watch watch_ ABSL_GUARDED_BY(mu_);
+  Waiting waiting_ ABSL_GUARDED_BY(mu_);
+  Polling polling_ ABSL_GUARDED_BY(mu_);
+  Relaying relaying_ ABSL_GUARDED_BY(mu_);
+
+  std::vector<pollfd> watched_;  // the watcher's; has room for all descriptors, so that no memory is needed later
+
+  std::thread relay_;
+};
+
+template <typename Call>
+void MessageControlPlane::GuardLocked(const Call& call) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+  }
+  UntilMemoryIsFound([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    FailAloneLocked(out_of_memory_);
+    PublishLocked();
+  });
+}
+
+template <typename Done>
+void MessageControlPlane::MoveUntilLocked(absl::Duration end, const Done& done) {
+  for (absl::Duration now = MonotonicTime(); !done() && now < end; now = MonotonicTime()) {
+    if (!wakes()) {
+      if (!MoveLocked()) state_changed_.WaitFor(&mu_, std::min(end - now, kShortestPause));
+    } else if (watch_.by == Watcher::kNobody) {
+      WatchLocked(Watcher::kOther, end - now);
+    } else {
+      state_changed_.WaitFor(&mu_, end - now);
+    }
+  }
+}
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_CONTROL_MESSAGES_MESSAGE_PLANE_H_

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The threads that look for messages: the one in Wait, one that polls, and the control plane's own.
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/clock.h"
+#include "runtime/control/messages/message_plane.h"
+
+namespace ronda {
+namespace {
+
+// Where messages do not wake threads: about the time of an answer. A rank that has just sent something looks this long
+// without a pause.
+constexpr absl::Duration kLookOn = absl::Microseconds(100);
+constexpr int kPauseShare = 8;
+constexpr absl::Duration kLongestPause = absl::Milliseconds(1);
+// After this time Wait leaves looking to the thread that does nothing else.
+constexpr absl::Duration kAttentive = absl::Milliseconds(20);
+
+// Where they do: how long Wait keeps away from a thread that polls, and how soon the control plane's thread looks again
+// whether another thread still looks.
+constexpr absl::Duration kNap = absl::Milliseconds(1);
+constexpr absl::Duration kRelayPause = absl::Milliseconds(5);
+
+}  // namespace
+
+void MessageControlPlane::WakeWaitLocked() {
+  waiting_.is_woken = true;
+  if (watch_.by == Watcher::kWait) {
+    WakeWatcherLocked();
+  } else {
+    woken_changed_.NotifyAll();
+  }
+}
+
+void MessageControlPlane::WakeRelayLocked() {
+  if (watch_.by == Watcher::kRelay) {
+    WakeWatcherLocked();
+  } else {
+    relay_changed_.NotifyAll();
+  }
+}
+
+void MessageControlPlane::WakeWatcherLocked() {
+  if (!std::exchange(watch_.is_woken, true)) pipe_->Wake();
+}
+
+void MessageControlPlane::WatchLocked(Watcher watcher, absl::Duration longest) {
+  watched_.clear();
+  watched_.push_back({.fd = pipe_->reader(), .events = POLLIN, .revents = 0});
+  links_->ListDescriptors(&watched_);
+  watch_.sees_output = links_->IsSending();
+  watch_.by = watcher;
+  const timespec limit = absl::ToTimespec(std::clamp(longest, absl::ZeroDuration(), absl::Hours(1)));
+  mu_.Unlock();
+  ppoll(watched_.data(), watched_.size(), &limit, nullptr);
+  mu_.Lock();
+  watch_.by = Watcher::kNobody;
+  if (std::exchange(watch_.is_woken, false)) pipe_->Clear();
+  MoveLocked();
+  // Threads that found the descriptors taken may sleep there now.
+  if (watcher != Watcher::kWait) woken_changed_.NotifyAll();
+  state_changed_.NotifyAll();
+}
+
+void MessageControlPlane::LetOthersRunLocked() {
+  mu_.Unlock();
+  sched_yield();
+  mu_.Lock();
+}
+
+void MessageControlPlane::Wait(absl::Time deadline) {
+  MutexLock lock(&mu_);
+  waiting_.is_on = true;
+  ++waiting_.number;
+  if (wakes()) {
+    WaitAtDescriptorsLocked(deadline);
+  } else {
+    WaitAndLookLocked(deadline);
+  }
+  waiting_.is_on = false;
+  waiting_.is_woken = false;
+  if (relaying_.sleeps_long) relay_changed_.NotifyAll();
+}
+
+void MessageControlPlane::WaitAtDescriptorsLocked(absl::Time deadline) {
+  bool naps = std::exchange(waiting_.expects_polling, false);
+  if (!naps && SpinLocked(deadline)) return;
+  const absl::Time start = SteadyNow();
+  uint64_t looks_before = looks_ - 1;
+  for (absl::Time now = start; !waiting_.is_woken && now < deadline; now = SteadyNow()) {
+    // A thread that polls may be in a collective for long, and then it does not look.
+    if (naps || (polling_.is_on && looks_ != looks_before)) {
+      looks_before = looks_;
+      waiting_.is_napping = true;
+      woken_changed_.WaitFor(&mu_, std::min(kNap, deadline - now));
+      waiting_.is_napping = naps = false;
+    } else if (watch_.by != Watcher::kNobody) {
+      woken_changed_.WaitFor(&mu_, deadline - now);
+    } else {
+      WatchLocked(Watcher::kWait, deadline - now);
+    }
+  }
+  waiting_.spin.Learn(SteadyNow() - start);
+}
+
+bool MessageControlPlane::SpinLocked(absl::Time deadline) {
+  const bool may_spin =
+      options_.cores == PollLimit::Cores::kSuffice && !polling_.is_on && watch_.by == Watcher::kNobody;
+  if (!may_spin || waiting_.spin.length() == absl::ZeroDuration()) return waiting_.is_woken;
+  const absl::Duration end = MonotonicTime() + std::min(waiting_.spin.length(), deadline - SteadyNow());
+  while (!waiting_.is_woken && MonotonicTime() < end) {
+    if (!MoveLocked()) LetOthersRunLocked();
+  }
+  return waiting_.is_woken;
+}
+
+void MessageControlPlane::WaitAndLookLocked(absl::Time deadline) {
+  for (;;) {
+    MoveLocked();
+    const absl::Duration quiet = MonotonicTime() - last_movement_;
+    const absl::Time now = SteadyNow();
+    if (waiting_.is_woken || now >= deadline) return;
+    if (quiet < kLookOn) {
+      LetOthersRunLocked();
+    } else if (quiet < kAttentive) {
+      const absl::Duration pause = std::clamp(quiet / kPauseShare, kShortestPause, kLongestPause);
+      woken_changed_.WaitFor(&mu_, std::min(pause, deadline - now));
+    } else {
+      woken_changed_.WaitFor(&mu_, deadline - now);
+    }
+  }
+}
+
+void MessageControlPlane::Wake() {
+  MutexLock lock(&mu_);
+  if (polling_.is_on) {
+    polling_.has_missed_wake = true;
+  } else {
+    WakeWaitLocked();
+  }
+}
+
+bool MessageControlPlane::StartPolling() {
+  if (!wakes()) return false;
+  MutexLock lock(&mu_);
+  polling_.is_on = true;
+  polling_.gave_up = polling_.has_missed_wake = polling_.has_missed_news = false;
+  polling_.limit.Reset();
+  return true;
+}
+
+bool MessageControlPlane::KeepPolling() {
+  MutexLock lock(&mu_);
+  polling_.gave_up = !polling_.limit.MayLookAgain();
+  if (polling_.gave_up) return false;
+  polling_.has_missed_wake = false;
+  // Even if each rank has a core, the rank that is to answer may have been scheduled on this one.
+  LetOthersRunLocked();
+  return true;
+}
+
+void MessageControlPlane::StopPolling() {
+  MutexLock lock(&mu_);
+  polling_.is_on = false;
+  if (polling_.has_missed_wake || polling_.has_missed_news) {
+    WakeWaitLocked();
+  } else if (polling_.gave_up && waiting_.is_napping) {
+    woken_changed_.NotifyAll();
+  }
+}
+
+void MessageControlPlane::ExpectPolling() {
+  MutexLock lock(&mu_);
+  waiting_.expects_polling = true;
+}
+
+void MessageControlPlane::Run() {
+  MutexLock lock(&mu_);
+  while (!is_ending_) {
+    const absl::Duration until_tick = is_silent_ ? absl::InfiniteDuration() : next_tick_ - MonotonicTime();
+    const bool is_to_tell = !relaying_.has_told && node().started() && has_failed_ && options_.on_failure != nullptr;
+    if (is_to_tell) {
+      TellFailureLocked();
+    } else if (until_tick <= absl::ZeroDuration()) {
+      MoveLocked();
+      ++relaying_.looks_seen;
+    } else {
+      RelayLocked(until_tick);
+    }
+  }
+}
+
+void MessageControlPlane::TellFailureLocked() {
+  relaying_.has_told = true;
+  mu_.Unlock();
+  options_.on_failure(FailureAfterSilence());
+  mu_.Lock();
+}
+
+void MessageControlPlane::RelayLocked(absl::Duration longest) {
+  if (!wakes()) return RelayByLookingLocked(longest);
+  const bool is_watched = waiting_.is_on || watch_.by != Watcher::kNobody;
+  if (!is_watched && looks_ == relaying_.looks_seen) {
+    WatchLocked(Watcher::kRelay, longest);
+    ++relaying_.looks_seen;  // of these looks, one was this thread's
+    return;
+  }
+  relaying_.sleeps_long = waiting_.is_on && waiting_.number == relaying_.waits_seen;
+  relaying_.looks_seen = looks_;
+  relaying_.waits_seen = waiting_.number;
+  relay_changed_.WaitFor(&mu_, relaying_.sleeps_long ? longest : std::min(kRelayPause, longest));
+  relaying_.sleeps_long = false;
+}
+
+void MessageControlPlane::RelayByLookingLocked(absl::Duration longest) {
+  const bool others_look = looks_ != relaying_.looks_seen;
+  if (!others_look && MoveLocked()) {
+    relaying_.interval = kShortestPause;
+  } else {
+    relaying_.interval = others_look ? kLongestPause : std::min(2 * relaying_.interval, kLongestPause);
+  }
+  relaying_.looks_seen = looks_;
+  relay_changed_.WaitFor(&mu_, is_silent_ ? longest : std::min(relaying_.interval, longest));
+}
+
+}  // namespace ronda

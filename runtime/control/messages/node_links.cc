@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "runtime/control/messages/node_links.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/logging.h"
+#include "runtime/base/peer.h"
+
+namespace ronda {
+namespace {
+
+// How often one call of Move looks again after it has found something.
+constexpr int kMostLooks = 16;
+
+}  // namespace
+
+NodeLinks::NodeLinks(Options options, std::unique_ptr<PointToPoint> messages)
+    : options_(std::move(options)), messages_(std::move(messages)), node_(options_.node) {
+  for (const RankId neighbour : options_.node.tree.Neighbours(options_.node.rank)) {
+    const auto& absent = options_.absent;
+    if (std::find(absent.begin(), absent.end(), neighbour) == absent.end()) links_.emplace_back(*messages_, neighbour);
+  }
+}
+
+void NodeLinks::Open() {
+  for (Link& link : links_) {
+    if (const absl::Status status = link.frames.Listen(); !status.ok()) Break(link, status);
+    Send(link, {.kind = LinkFrame::Kind::kOpen, .content = options_.job_id});
+  }
+}
+
+bool NodeLinks::Move() {
+  bool has_moved = false;
+  bool looks_again = true;
+  for (int looks = 0; looks_again && looks < kMostLooks; ++looks) {
+    messages_->Progress();
+    looks_again = false;
+    // Frames are received first: while a message is under way to the parent, equal reports of children become one.
+    for (Link& link : links_) looks_again |= ReceiveFrom(link);
+    has_moved |= looks_again;
+  }
+  for (Link& link : links_) has_moved |= CompleteSends(link);
+  return has_moved;
+}
+
+bool NodeLinks::ReceiveFrom(Link& link) {
+  bool has_moved = false;
+  while (!link.is_broken) {
+    absl::StatusOr<std::optional<LinkFrame>> frame = link.frames.PopReceived();
+    if (!frame.ok()) Break(link, frame.status());
+    if (!frame.ok() || !frame->has_value()) break;
+    Receive(link, **std::move(frame));
+    has_moved = true;
+  }
+  return has_moved;
+}
+
+void NodeLinks::Receive(Link& link, LinkFrame frame) {
+  switch (frame.kind) {
+    case LinkFrame::Kind::kOpen:
+      return Attach(link, frame.content);
+    case LinkFrame::Kind::kPiece:
+      return ReceivePiece(link, frame.content);
+    case LinkFrame::Kind::kEnd:
+      link.has_end_come = true;
+      if (link.is_attached) node_.Lose(link.frames.peer());
+  }
+}
+
+void NodeLinks::Attach(Link& link, absl::string_view job_id) {
+  const Peer& peer = options_.node.peers[static_cast<size_t>(link.frames.peer())];
+  if (link.is_attached) return Break(link, absl::InternalError("control: a link was opened twice"));
+  if (job_id != options_.job_id) {
+    return Break(link, absl::InvalidArgumentError(absl::StrCat(ToString(peer), " belongs to job ", job_id,
+                                                               ", but this rank to job ", options_.job_id,
+                                                               ": start all ranks of a job together")));
+  }
+  node_.Attach(link.frames.peer(), MonotonicTime());
+  link.is_attached = true;
+}
+
+void NodeLinks::ReceivePiece(Link& link, absl::string_view piece) {
+  const RankId peer = link.frames.peer();
+  if (!link.is_attached) return Break(link, absl::InternalError("control: a message came before the link was opened"));
+  if (!node_.IsTrusted(peer)) return;
+  const absl::Duration now = MonotonicTime();
+  node_.RecordSignOfLife(peer, now);
+  link.assembler.Append(piece);
+  std::string frame;
+  absl::StatusOr<bool> more = link.assembler.Next(&frame);
+  for (; more.ok() && *more; more = link.assembler.Next(&frame)) node_.Receive(peer, std::move(frame), now);
+  if (!more.ok()) node_.Distrust(peer, more.status());
+}
+
+bool NodeLinks::CompleteSends(Link& link) {
+  bool has_moved = false;
+  while (!link.is_broken) {
+    const absl::StatusOr<std::optional<LinkFrame::Kind>> sent = link.frames.PopSent();
+    if (!sent.ok()) Break(link, sent.status());
+    if (!sent.ok() || !sent->has_value()) break;
+    if (*sent == LinkFrame::Kind::kEnd) link.has_end_gone = true;
+    has_moved = true;
+  }
+  return has_moved;
+}
+
+void NodeLinks::Flush() {
+  for (Link& link : links_) {
+    CompleteSends(link);
+    while (!link.is_broken && !link.is_ending && !link.frames.IsSending()) {
+      std::optional<LinkFrame> frame = NextFrame(link);
+      if (!frame.has_value()) break;
+      Send(link, *std::move(frame));
+      CompleteSends(link);
+    }
+  }
+}
+
+void NodeLinks::Send(Link& link, LinkFrame frame) {
+  if (link.is_broken) return;
+  if (frame.kind == LinkFrame::Kind::kEnd) link.is_ending = true;
+  if (const absl::Status status = link.frames.Send(std::move(frame)); !status.ok()) Break(link, status);
+}
+
+std::optional<LinkFrame> NodeLinks::NextFrame(Link& link) {
+  std::string piece = link.is_attached ? node_.PopPiece(link.frames.peer()) : "";
+  if (!piece.empty()) return LinkFrame{.kind = LinkFrame::Kind::kPiece, .content = std::move(piece)};
+  if (IsToEnd(link)) return LinkFrame{.kind = LinkFrame::Kind::kEnd, .content = ""};
+  return std::nullopt;
+}
+
+bool NodeLinks::IsToEnd(const Link& link) const {
+  const bool is_to_parent = link.frames.peer() < options_.node.rank;
+  if (link.has_end_come || !is_to_parent) return link.has_end_come;
+  return is_closing_ || (link.is_attached && node_.HasDeparted(link.frames.peer()));
+}
+
+void NodeLinks::Break(Link& link, const absl::Status& why) {
+  if (std::exchange(link.is_broken, true)) return;
+  const RankId peer = link.frames.peer();
+  Log(LogLevel::kInfo, options_.node.rank, absl::StrCat("control messages with rank ", peer, ": ", why.message()));
+  if (link.has_end_come) return;
+  if (link.is_attached) return node_.Lose(peer);
+  if (!absl::IsUnavailable(why)) return node_.Propose(why);
+  node_.Propose(
+      absl::UnavailableError(absl::StrCat(ToString(options_.node.peers[static_cast<size_t>(peer)]),
+                                          " went away before all ranks had connected (", why.message(), ")")));
+}
+
+bool NodeLinks::HaveClosed() const {
+  return std::all_of(links_.begin(), links_.end(), [this](const Link& link) {
+    const bool is_given_up = link.is_attached && !link.has_end_come && !node_.IsTrusted(link.frames.peer());
+    return link.HasEnded() || is_given_up;
+  });
+}
+
+bool NodeLinks::HaveSentAll() const {
+  return std::none_of(links_.begin(), links_.end(), [this](const Link& link) {
+    const RankId peer = link.frames.peer();
+    return link.is_attached && node_.IsTrusted(peer) && (link.frames.IsSending() || node_.HasToSay(peer));
+  });
+}
+
+bool NodeLinks::IsSending() const {
+  return std::any_of(links_.begin(), links_.end(),
+                     [](const Link& link) { return !link.is_broken && link.frames.IsSending(); });
+}
+
+bool NodeLinks::IsUnderWay() const {
+  return std::any_of(links_.begin(), links_.end(), [](const Link& link) { return link.frames.IsUnderWay(); });
+}
+
+void NodeLinks::ListDescriptors(std::vector<pollfd>* descriptors) const {
+  for (const Link& link : links_) {
+    const int events = (link.frames.IsSending() ? POLLOUT : 0) | (link.frames.IsReceiving() ? POLLIN : 0);
+    if (link.is_broken || events == 0) continue;
+    descriptors->push_back(
+        {.fd = messages_->DescriptorOf(link.frames.peer()), .events = static_cast<int16_t>(events), .revents = 0});
+  }
+}
+
+}  // namespace ronda

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_RUNTIME_CONTROL_MESSAGES_NODE_LINKS_H_
+#define RONDA_RUNTIME_CONTROL_MESSAGES_NODE_LINKS_H_
+
+#include <poll.h>
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/types.h"
+#include "runtime/control/messages/frame_link.h"
+#include "runtime/control/tree/control_node.h"
+#include "runtime/control/tree/frame_stream.h"
+#include "runtime/point_to_point/point_to_point.h"
+
+namespace ronda {
+
+// A rank's node of the tree, and its links to its neighbours over messages. It moves frames between the node and the
+// links, whenever it is asked to.
+//
+// Each end of a link sends an open frame with the job's id, then pieces of the node's frames, and at last an end frame.
+// The child's end is the first: when the child leaves, or when its parent has announced its departure. The parent's end
+// answers it. So no message is lost to a connection that closes with unread bytes.
+//
+// One piece is under way on a link at a time. Reports that come meanwhile then join those that wait.
+//
+// Thread-compatible. Any call may run out of memory. A frame may then be lost, and the rank must not go on.
+class NodeLinks {
+ public:
+  struct Options {
+    ControlNode::Options node;
+    std::string job_id;          // the same at both ends of a link
+    std::vector<RankId> absent;  // neighbours to which there is no connection
+  };
+
+  NodeLinks(Options options, std::unique_ptr<PointToPoint> messages);
+
+  ControlNode& node() { return node_; }
+  const PointToPoint& messages() const { return *messages_; }
+
+  // Begins to receive, and sends the open frames. Call once, first.
+  void Open();
+
+  // Receives what has come, and notices what has been sent. Returns whether there was anything. Limited in length; what
+  // remains is left to the next call.
+  bool Move();
+
+  // Sends what the node has for its neighbours, as far as the links can take it.
+  void Flush();
+
+  // This rank leaves: it ends its links as described above.
+  void Close() { is_closing_ = true; }
+
+  // Whether nothing is left to wait for after Close: every link has ended at both ends, or has been given up.
+  bool HaveClosed() const;
+
+  // Whether everything has been sent to the neighbours that can receive it.
+  bool HaveSentAll() const;
+
+  // Whether the library has bytes that it has not sent yet.
+  bool IsSending() const;
+
+  // Whether the library still uses any of this object's buffers.
+  bool IsUnderWay() const;
+
+  // Adds the descriptors at which Move has something to do when they are ready.
+  void ListDescriptors(std::vector<pollfd>* descriptors) const;
+
+ private:
+  struct Link {
+    Link(PointToPoint& messages, RankId peer) : frames(messages, peer) {}
+
+    bool HasEnded() const { return is_broken || (has_end_gone && has_end_come); }
+
+    FrameLink frames;
+    FrameAssembler assembler{kMaxControlFrame};
+    bool is_attached = false;   // the neighbour has opened it
+    bool is_ending = false;     // the end frame is the last that this rank has sent
+    bool has_end_gone = false;  // and the other end will receive it
+    bool has_end_come = false;
+    bool is_broken = false;  // nothing moves any more
+  };
+
+  // Return whether anything has moved.
+  bool ReceiveFrom(Link& link);
+  bool CompleteSends(Link& link);
+
+  void Receive(Link& link, LinkFrame frame);
+  void Attach(Link& link, absl::string_view job_id);
+  void ReceivePiece(Link& link, absl::string_view piece);
+  void Send(Link& link, LinkFrame frame);
+  // The next frame for the neighbour.
+  std::optional<LinkFrame> NextFrame(Link& link);
+  bool IsToEnd(const Link& link) const;
+  // The link is of no use any more, because of `why`.
+  void Break(Link& link, const absl::Status& why);
+
+  const Options options_;
+  const std::unique_ptr<PointToPoint> messages_;
+  ControlNode node_;
+  std::deque<Link> links_;  // constant once constructed, except for their states
+  bool is_closing_ = false;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_CONTROL_MESSAGES_NODE_LINKS_H_

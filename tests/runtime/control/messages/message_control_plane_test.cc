@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The control plane over messages: how it starts, how it passes on messages while no thread listens, and that it makes
+// no calls to the library once the job has failed.
+#include "runtime/control/messages/message_control_plane.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <new>
+#include <semaphore>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/clock.h"
+#include "tests/runtime/control/messages/message_ranks.h"
+
+namespace ronda::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Text(const absl::Status& status) { return std::string(status.message()); }
+
+std::string PeerText(RankId rank) { return absl::StrCat("rank ", rank, " (host localhost, pid ", getpid(), ")"); }
+
+absl::Status AwaitFailure(ControlPlane& control) {
+  while (control.failure().ok()) control.Wait(absl::InfiniteFuture());
+  return control.failure();
+}
+
+// Receives until a message has come.
+ControlPlane::Inbox ReceiveSome(ControlPlane& control) {
+  for (;;) {
+    ControlPlane::Inbox inbox = *control.Receive();
+    if (!inbox.to_coordinator.empty() || !inbox.broadcasts.empty()) return inbox;
+    control.Wait(absl::InfiniteFuture());
+  }
+}
+
+// Counts of what a rank's end of the messages has done.
+struct Traffic {
+  std::atomic<int> sent{0};                // messages
+  std::atomic<uint64_t> calls{0};          // of any kind
+  std::atomic<bool> is_cut{false};         // from now on no transfer completes
+  std::atomic<bool> has_no_memory{false};  // the next message is not sent, for lack of memory
+};
+
+// Passes all calls on to another PointToPoint, and counts them.
+class CountedMessages final : public PointToPoint {
+ public:
+  CountedMessages(std::unique_ptr<PointToPoint> messages, std::shared_ptr<Traffic> traffic)
+      : messages_(std::move(messages)), traffic_(std::move(traffic)) {}
+
+  RankId rank() const override { return messages_->rank(); }
+  int size() const override { return messages_->size(); }
+  absl::StatusOr<Request> Send(const void* data, size_t bytes, RankId to) override {
+    ++traffic_->calls;
+    if (traffic_->has_no_memory.exchange(false)) throw std::bad_alloc();
+    ++traffic_->sent;
+    return messages_->Send(data, bytes, to);
+  }
+  absl::StatusOr<Request> Receive(void* data, size_t bytes, RankId from) override {
+    ++traffic_->calls;
+    return messages_->Receive(data, bytes, from);
+  }
+  absl::StatusOr<bool> Test(absl::Span<Request> requests) override {
+    ++traffic_->calls;
+    if (traffic_->is_cut) return false;
+    return messages_->Test(requests);
+  }
+
+ private:
+  const std::unique_ptr<PointToPoint> messages_;
+  const std::shared_ptr<Traffic> traffic_;
+};
+
+// Makes each rank count its messages. Returns the counts per rank.
+std::vector<std::shared_ptr<Traffic>> Count(MessageRanks* ranks) {
+  std::vector<std::shared_ptr<Traffic>> traffic;
+  for (RankId rank = 0; rank < ranks->size; ++rank) traffic.push_back(std::make_shared<Traffic>());
+  ranks->adapt = [traffic, adapt = ranks->adapt](MessageControlPlaneOptions& options) {
+    if (adapt != nullptr) adapt(options);
+    options.messages =
+        std::make_unique<CountedMessages>(std::move(options.messages), traffic[static_cast<size_t>(options.rank)]);
+  };
+  return traffic;
+}
+
+TEST(MessageControlPlaneTest, MissingRankIsNamedToEverybody) {
+  std::atomic<int> abandoned{0};
+  auto options = OptionsOf({.size = 4, .fan_out = 2, .adapt = [&](MessageControlPlaneOptions& options) {
+                              options.start_timeout = absl::Milliseconds(1500);
+                              options.abandon_messages = [&] { ++abandoned; };
+                            }});
+  options.erase(options.begin() + 3);
+  const MessagePlanes planes = ConnectAll(std::move(options));
+  for (const auto& plane : planes) {
+    EXPECT_EQ(plane.status(),
+              absl::DeadlineExceededError(absl::StrCat("no control connection within 1.5s from ", PeerText(3))));
+  }
+  EXPECT_EQ(abandoned, 3);
+}
+
+TEST(MessageControlPlaneTest, RankOfAnotherJobIsTurnedAway) {
+  auto options = OptionsOf({.size = 2, .adapt = [](MessageControlPlaneOptions& options) {
+                              options.job_id = absl::StrCat("job", options.rank);
+                            }});
+  const MessagePlanes planes = ConnectAll(std::move(options));
+  const auto expect_refusal = [&](size_t rank, const std::string& text) {
+    EXPECT_EQ(planes[rank].status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(Text(planes[rank].status()), HasSubstr(text));
+  };
+  expect_refusal(0, PeerText(1) + " belongs to job job1, but this rank to job job0");
+  expect_refusal(1, PeerText(0) + " belongs to job job0, but this rank to job job1");
+}
+
+TEST(MessageControlPlaneTest, MessagesOfManyMebibytesTravelBothWays) {
+  const auto planes = Connect({.size = 3, .fan_out = 1});
+  std::string text(size_t{5} << 20, '\0');
+  for (size_t i = 0; i < text.size(); i += 4096) text[i] = static_cast<char>(i >> 12);
+  ASSERT_EQ(planes[2]->SendToCoordinator(text), absl::OkStatus());
+  const ControlPlane::Inbox inbox = ReceiveSome(*planes[0]);
+  ASSERT_EQ(inbox.to_coordinator.size(), 1U);
+  EXPECT_EQ(inbox.to_coordinator[0].from, 2);
+  EXPECT_TRUE(inbox.to_coordinator[0].payload == text);
+  ASSERT_EQ(planes[0]->Broadcast(text), absl::OkStatus());
+  EXPECT_TRUE(ReceiveSome(*planes[2]).broadcasts.at(0) == text);
+}
+
+// The ranks in between are in a collective or compute, so none of their threads calls the control plane.
+TEST(MessageControlPlaneTest, CallOffAndBroadcastPassThroughRanksThatDoNotListen) {
+  const auto planes = Connect({.size = 4, .fan_out = 1});
+  planes[3]->CallOff(7);
+  while (planes[0]->Receive()->called_off < 7) planes[0]->Wait(absl::InfiniteFuture());
+  ASSERT_EQ(planes[0]->Broadcast("x"), absl::OkStatus());
+  EXPECT_EQ(ReceiveSome(*planes[3]).broadcasts, std::vector<std::string>{"x"});
+}
+
+// A collective that waits for messages asks for the failure in this way.
+TEST(MessageControlPlaneTest, FailureReachesARankThatOnlyAsksForIt) {
+  const auto planes = Connect({.size = 5, .fan_out = 2});
+  planes[4]->Fail(absl::DataLossError("lost"));
+  for (const auto& plane : planes) {
+    while (plane->failure().ok()) std::this_thread::yield();
+    EXPECT_EQ(plane->failure(), absl::DataLossError(PeerText(4) + ": lost"));
+  }
+}
+
+// After a failure the buffer of a collective may be gone, and any call to the library may write to it.
+TEST(MessageControlPlaneTest, RankThatKnowsOfTheFailureCallsTheLibraryNoMore) {
+  MessageRanks ranks = {.size = 5, .fan_out = 2};
+  const auto traffic = Count(&ranks);
+  std::counting_semaphore<8> called(0);
+  std::vector<std::atomic<uint64_t>> calls_when_told(5);
+  ranks.adapt = [&, adapt = ranks.adapt](MessageControlPlaneOptions& options) {
+    adapt(options);
+    options.heartbeat = absl::Milliseconds(10);
+    options.on_failure = [&, rank = static_cast<size_t>(options.rank)](const absl::Status&) {
+      calls_when_told[rank] = traffic[rank]->calls.load();
+      called.release();
+    };
+  };
+  auto planes = Connect(ranks);
+  ASSERT_EQ(planes.size(), 5U);
+  planes[3]->Fail(absl::InternalError("first"));
+  for (int i = 0; i < 5; ++i) called.acquire();
+  std::vector<uint64_t> calls_when_known;
+  for (size_t rank = 0; rank < planes.size(); ++rank) {
+    EXPECT_FALSE(planes[rank]->failure().ok());
+    calls_when_known.push_back(traffic[rank]->calls);
+    EXPECT_EQ(calls_when_known.back(), calls_when_told[rank]) << "rank " << rank;
+  }
+  for (auto& plane : planes) {
+    plane->CallOff(1);
+    EXPECT_FALSE(plane->Receive().ok());
+    plane->Depart();
+    plane.reset();
+  }
+  for (size_t rank = 0; rank < planes.size(); ++rank) EXPECT_EQ(traffic[rank]->calls, calls_when_known[rank]);
+}
+
+// The rank may have lost a message, so it must not go on to the next one. It runs out of memory as it passes on what
+// another rank has sent, on a thread of the control plane.
+TEST(MessageControlPlaneTest, RankThatRunsOutOfMemoryFailsAndTellsTheOthers) {
+  MessageRanks ranks = {.size = 7, .fan_out = 2, .adapt = [](MessageControlPlaneOptions& options) {
+                          options.heartbeat = absl::Milliseconds(20);
+                          options.heartbeat_timeout = absl::Seconds(60);
+                        }};
+  const auto traffic = Count(&ranks);
+  const auto planes = Connect(ranks);
+  ASSERT_EQ(planes.size(), 7U);
+  traffic[1]->has_no_memory = true;
+  for (const auto& plane : planes) {
+    EXPECT_EQ(Text(AwaitFailure(*plane)), PeerText(1) + ": out of memory in the control plane");
+  }
+}
+
+// Makes all calls at once, for ThreadSanitizer.
+TEST(MessageControlPlaneTest, AllThreadsOfAllRanksMayCallAtOnce) {
+  const auto planes = Connect({.size = 7, .fan_out = 2});
+  std::atomic<int> heard{0};
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < planes.size(); ++rank) {
+    ControlPlane& control = *planes[rank];
+    threads.emplace_back([&control] {
+      for (uint64_t i = 1; control.failure().ok(); ++i) {
+        if (i <= 100) control.CallOff(i);
+        control.Wake();
+        std::this_thread::yield();
+      }
+    });
+    threads.emplace_back([&control, &heard, rank] {
+      for (;;) {
+        absl::StatusOr<ControlPlane::Inbox> inbox = control.Receive();
+        if (!inbox.ok()) return;
+        heard += static_cast<int>(inbox->broadcasts.size());
+        if (!control.SendToCoordinator("report").ok()) return;
+        if (rank == 0 && !control.Broadcast("list").ok()) return;
+        control.Wait(absl::InfiniteFuture());
+      }
+    });
+  }
+  while (heard < 200) std::this_thread::yield();
+  std::thread failing([&] { planes[6]->Fail(absl::InternalError("enough")); });
+  planes[5]->Fail(absl::InternalError("enough, too"));
+  failing.join();
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& plane : planes) EXPECT_EQ(plane->failure(), planes[0]->failure());
+}
+
+TEST(MessageControlPlaneTest, SilentRankIsNamedByAllOnceTheHeartbeatTimeoutHasPassed) {
+  MessageRanks ranks = {.size = 4, .fan_out = 2, .adapt = [](MessageControlPlaneOptions& options) {
+                          options.heartbeat = absl::Milliseconds(50);
+                          options.heartbeat_timeout = absl::Seconds(1);
+                        }};
+  const auto traffic = Count(&ranks);
+  const auto planes = Connect(ranks);
+  ASSERT_EQ(planes.size(), 4U);
+  traffic[3]->is_cut = true;  // nothing moves at its end, as if the rank were stopped
+  for (const RankId rank : {0, 1, 2}) {
+    EXPECT_EQ(Text(AwaitFailure(*planes[static_cast<size_t>(rank)])),
+              PeerText(3) + " gave no sign of life for 1s (host down or network cut?)");
+  }
+  EXPECT_THAT(Text(AwaitFailure(*planes[3])), HasSubstr(PeerText(1) + " gave no sign of life"));
+}
+
+TEST(MessageControlPlaneTest, HeartbeatsKeepAnIdleJobAlive) {
+  const auto planes = Connect({.size = 3, .fan_out = 1, .adapt = [](MessageControlPlaneOptions& options) {
+                                 options.heartbeat = absl::Milliseconds(20);
+                                 options.heartbeat_timeout = absl::Seconds(1);
+                               }});
+  planes[0]->Wait(SteadyNow() + absl::Milliseconds(1500));
+  for (const auto& plane : planes) EXPECT_EQ(plane->failure(), absl::OkStatus());
+}
+
+// 33 ranks send equal reports. A rank passes on its own report and those from below in at most as many messages as they
+// came in. Rank 0 receives the report of each rank once.
+TEST(MessageControlPlaneTest, EqualReportsThatMeetOnTheirWayAreOneMessage) {
+  MessageRanks ranks = {.size = 33, .fan_out = 4, .adapt = [](MessageControlPlaneOptions& options) {
+                          options.heartbeat = absl::Hours(1);
+                          options.heartbeat_timeout = absl::InfiniteDuration();
+                        }};
+  const auto traffic = Count(&ranks);
+  const auto planes = Connect(ranks);
+  ASSERT_EQ(planes.size(), 33U);
+  std::vector<int> before;
+  for (const auto& of_rank : traffic) before.push_back(of_rank->sent);
+  std::vector<std::thread> threads;
+  for (const auto& plane : planes) {
+    threads.emplace_back([&plane] { EXPECT_EQ(plane->SendToCoordinator("all ready"), absl::OkStatus()); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::set<RankId> heard;
+  while (heard.size() < 33) {
+    const ControlPlane::Inbox inbox = ReceiveSome(*planes[0]);
+    for (const ControlMessage& message : inbox.to_coordinator) {
+      EXPECT_TRUE(heard.insert(message.from).second) << message.from;
+    }
+  }
+  // Ranks 1 to 4 are rank 0's children. Rank 1 has 16 ranks below it, and a report of its own.
+  EXPECT_LE(traffic[1]->sent - before[1], 17);
+  for (RankId leaf = 9; leaf < 33; ++leaf) {
+    EXPECT_EQ(traffic[static_cast<size_t>(leaf)]->sent - before[static_cast<size_t>(leaf)], 1) << leaf;
+  }
+}
+
+TEST(MessageControlPlaneTest, RanksLeaveInAnyOrderWithoutAFailureAndFinishTheirTransfers) {
+  for (const bool parents_first : {true, false}) {
+    std::atomic<int> abandoned{0};
+    auto planes = Connect({.size = 7, .fan_out = 2, .adapt = [&](MessageControlPlaneOptions& options) {
+                             options.abandon_messages = [&] { ++abandoned; };
+                           }});
+    if (!parents_first) std::reverse(planes.begin(), planes.end());
+    for (auto& plane : planes) {
+      EXPECT_EQ(plane->failure(), absl::OkStatus());
+      plane->Depart();
+      plane.reset();
+    }
+    EXPECT_EQ(abandoned, 0);
+  }
+}
+
+TEST(MessageControlPlaneTest, MessageSentBeforeLeavingArrives) {
+  for (int round = 0; round < 20; ++round) {
+    auto planes = Connect({.size = 3, .fan_out = 1, .seed = static_cast<uint64_t>(round)});
+    std::thread leaving([&] {
+      ASSERT_EQ(planes[0]->Broadcast("last"), absl::OkStatus());
+      planes[0]->Depart();
+      planes[0].reset();
+    });
+    for (const size_t rank : {1, 2}) {
+      EXPECT_EQ(ReceiveSome(*planes[rank]).broadcasts, std::vector<std::string>{"last"});
+    }
+    leaving.join();
+  }
+}
+
+}  // namespace
+}  // namespace ronda::testing

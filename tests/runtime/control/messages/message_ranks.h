@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_TESTS_RUNTIME_CONTROL_MESSAGES_MESSAGE_RANKS_H_
+#define RONDA_TESTS_RUNTIME_CONTROL_MESSAGES_MESSAGE_RANKS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/control/messages/message_control_plane.h"
+
+namespace ronda::testing {
+
+// A job whose ranks are in this process and exchange fake messages (message_transports.h).
+struct MessageRanks {
+  int size = 2;
+  int fan_out = kMpiControlFanOut;
+  uint64_t seed = 1;
+  // Called with each rank's options before the rank connects. nullptr changes nothing.
+  std::function<void(MessageControlPlaneOptions& options)> adapt = nullptr;
+};
+
+using MessagePlanes = std::vector<absl::StatusOr<std::unique_ptr<ControlPlane>>>;
+
+// Returns the options of each rank.
+std::vector<MessageControlPlaneOptions> OptionsOf(const MessageRanks& ranks);
+
+// Connects the ranks, each on its own thread.
+MessagePlanes ConnectAll(std::vector<MessageControlPlaneOptions> options);
+
+// Connects the ranks and expects all to connect. Returns nothing if one does not.
+std::vector<std::unique_ptr<ControlPlane>> Connect(const MessageRanks& ranks);
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_RUNTIME_CONTROL_MESSAGES_MESSAGE_RANKS_H_

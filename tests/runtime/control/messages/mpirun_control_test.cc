@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The control plane over the MPIs that are installed, on ranks that their own launchers start.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/testing/process_world.h"
+
+namespace ronda::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Case {
+  MpiFlavor flavor;
+  int size;
+};
+
+class MpirunControlTest : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (!HasMpirun(GetParam().flavor)) GTEST_SKIP() << "its mpirun is not installed";
+  }
+
+  static ProcessResult Run(const std::string& scenario) {
+    const bool is_mpich = GetParam().flavor == MpiFlavor::kMpich;
+    const auto file = [](const std::string& name) { return std::filesystem::absolute(name).string(); };
+    return RunUnderMpirun(GetParam().flavor, GetParam().size,
+                          {file("tests/runtime/control/messages/control_ranks"),
+                           file(absl::StrCat("runtime/mpi/", PluginName(GetParam().flavor))),
+                           is_mpich ? "mpich" : "open_mpi", "mpi", scenario});
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Mpis, MpirunControlTest,
+    ::testing::ValuesIn(std::vector<Case>{
+        {MpiFlavor::kOpenMpi, 2}, {MpiFlavor::kOpenMpi, 4}, {MpiFlavor::kMpich, 2}, {MpiFlavor::kMpich, 4}}),
+    [](const auto& info) {
+      return absl::StrCat(info.param.flavor == MpiFlavor::kOpenMpi ? "OpenMpi" : "Mpich", info.param.size);
+    });
+
+TEST_P(MpirunControlTest, RoundsGoUpAndDownAndAllRanksLeaveThroughMpisEnd) {
+  const ProcessResult result = Run("rounds");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  for (int rank = 0; rank < GetParam().size; ++rank) {
+    EXPECT_THAT(result.output, HasSubstr(absl::StrCat("rank ", rank, " has left")));
+  }
+}
+
+// The ranks print the failure before they end, because mpirun ends all ranks when one has ended without MPI_Finalize.
+TEST_P(MpirunControlTest, FailureIsKnownToAllRanks) {
+  const int last = GetParam().size - 1;
+  const ProcessResult result = Run("failure");
+  for (int rank = 0; rank <= last; ++rank) {
+    EXPECT_THAT(result.output, HasSubstr(absl::StrCat("rank ", rank, " knows: rank ", last, " (host here, pid ", last,
+                                                      "): on purpose")));
+  }
+}
+
+}  // namespace
+}  // namespace ronda::testing

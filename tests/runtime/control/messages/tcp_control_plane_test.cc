@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Ranks as threads of one process, over real sockets on loopback: how they connect, and how their job ends.
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <semaphore>
+#include <set>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/clock.h"
+#include "runtime/net/endpoint.h"
+#include "tests/runtime/control/messages/tcp_proxy.h"
+#include "tests/runtime/control/messages/tcp_ranks.h"
+
+namespace ronda::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Text(const absl::Status& status) { return std::string(status.message()); }
+
+std::string PeerText(RankId rank) { return absl::StrCat("rank ", rank, " (host localhost, pid ", getpid(), ")"); }
+
+// Receives until a message has come. The rank must be one that gets only one kind of message.
+ControlPlane::Inbox ReceiveSome(ControlPlane& control) {
+  for (;;) {
+    ControlPlane::Inbox inbox = *control.Receive();
+    if (!inbox.to_coordinator.empty() || !inbox.broadcasts.empty()) return inbox;
+    control.Wait(absl::InfiniteFuture());
+  }
+}
+
+TEST(TcpControlPlaneTest, TreeOfSixtySixRanksCarriesReportsAndBroadcasts) {
+  const auto planes = Connect({.size = 66});
+  ASSERT_EQ(planes.size(), 66U);
+  for (RankId rank = 0; rank < 66; ++rank)
+    ASSERT_EQ(planes[rank]->SendToCoordinator(absl::StrCat(rank)), absl::OkStatus());
+  std::set<RankId> heard;
+  while (heard.size() < 66) {
+    for (const ControlMessage& message : ReceiveSome(*planes[0]).to_coordinator) {
+      EXPECT_EQ(message.payload, absl::StrCat(message.from));
+      EXPECT_TRUE(heard.insert(message.from).second);
+    }
+  }
+  ASSERT_EQ(planes[0]->Broadcast("all"), absl::OkStatus());
+  for (const auto& plane : planes) EXPECT_THAT(ReceiveSome(*plane).broadcasts, ::testing::ElementsAre("all"));
+}
+
+TEST(TcpControlPlaneTest, MessagesOfManyMebibytesTravelBothWays) {
+  const auto planes = Connect({.size = 2});
+  std::string text(size_t{16} << 20, '\0');
+  for (size_t i = 0; i < text.size(); i += 4096) text[i] = static_cast<char>(i >> 12);
+  ASSERT_EQ(planes[1]->SendToCoordinator(text), absl::OkStatus());
+  const ControlPlane::Inbox inbox = ReceiveSome(*planes[0]);
+  ASSERT_EQ(inbox.to_coordinator.size(), 1U);
+  EXPECT_EQ(inbox.to_coordinator[0].from, 1);
+  EXPECT_TRUE(inbox.to_coordinator[0].payload == text);
+  ASSERT_EQ(planes[0]->Broadcast(text), absl::OkStatus());
+  EXPECT_TRUE(ReceiveSome(*planes[1]).broadcasts.at(0) == text);
+}
+
+TEST(TcpControlPlaneTest, BroadcastsNeedNoHelpFromTheRanksInBetween) {
+  const auto planes = Connect({.size = 4, .fan_out = 1});
+  ASSERT_EQ(planes[0]->Broadcast("x"), absl::OkStatus());
+  EXPECT_EQ(ReceiveSome(*planes[3]).broadcasts.at(0), "x");
+}
+
+// Rank 3's parent is rank 1. It is the only rank that knows of the absence, and it tells the others.
+TEST(TcpControlPlaneTest, MissingRankIsNamedToEverybody) {
+  auto ranks =
+      RanksOf({.size = 4, .fan_out = 2, .adapt = [](TcpRank& rank) { rank.mesh.timeout = absl::Milliseconds(1500); }});
+  const std::string address = NumericText(ranks[1].listener->endpoint());
+  ranks.erase(ranks.begin() + 3);
+  for (const auto& plane : ConnectAll(std::move(ranks))) {
+    EXPECT_EQ(plane.status().code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(Text(plane.status()),
+                HasSubstr(absl::StrCat(PeerText(1),
+                                       " has no connections for control messages from rank 3, which "
+                                       "should have called ",
+                                       address, ", within 1.5s")));
+  }
+}
+
+TEST(TcpControlPlaneTest, ParentThatCannotBeReachedIsNamedWithItsAddress) {
+  auto ranks = RanksOf({.size = 2, .adapt = [](TcpRank& rank) { rank.mesh.timeout = absl::Milliseconds(300); }});
+  const std::string address = NumericText(ranks[0].listener->endpoint());
+  ranks[0].listener.reset();
+  const absl::Status status = ConnectRank(std::move(ranks[1])).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(Text(status), HasSubstr(absl::StrCat(PeerText(1), " has no connections for control messages to ",
+                                                   PeerText(0), " at ", address)));
+}
+
+TEST(TcpControlPlaneTest, ChildWithAnotherSecretIsNamedToTheRanksThatHaveConnected) {
+  const TcpPlanes planes = ConnectAll(RanksOf({.size = 3, .adapt = [](TcpRank& rank) {
+                                                 rank.mesh.timeout = absl::Milliseconds(1500);
+                                                 if (rank.mesh.rank == 2) rank.mesh.job.secret = "guess";
+                                               }}));
+  EXPECT_THAT(Text(planes[0].status()), HasSubstr("from rank 2, which should have called"));
+  EXPECT_EQ(planes[1].status(), planes[0].status());
+  EXPECT_THAT(Text(planes[2].status()), HasSubstr(absl::StrCat("to ", PeerText(0))));
+}
+
+TEST(TcpControlPlaneTest, WireThatBreaksIsTheFailureOfBothEnds) {
+  auto ranks = RanksOf({.size = 3, .fan_out = 1});
+  TcpProxy wire(ranks[2].mesh.endpoints[1].port);
+  ranks[2].mesh.endpoints[1].port = wire.port();
+  const auto planes = ConnectAll(std::move(ranks));
+  ASSERT_TRUE(planes[2].ok()) << planes[2].status();
+  wire.Cut();
+  const std::string gone = " is gone: its connection closed";
+  EXPECT_EQ(Text(AwaitFailure(**planes[2])), PeerText(1) + gone);
+  EXPECT_EQ(Text(AwaitFailure(**planes[1])), PeerText(2) + gone);
+  EXPECT_EQ(Text(AwaitFailure(**planes[0])), PeerText(2) + gone);
+}
+
+TEST(TcpControlPlaneTest, WireThatFallsSilentIsNoticedByBothEnds) {
+  auto ranks = RanksOf({.size = 3, .fan_out = 1, .adapt = [](TcpRank& rank) {
+                          rank.control.heartbeat = absl::Milliseconds(50);
+                          rank.control.heartbeat_timeout = absl::Seconds(1);
+                        }});
+  TcpProxy wire(ranks[2].mesh.endpoints[1].port);
+  ranks[2].mesh.endpoints[1].port = wire.port();
+  const auto planes = ConnectAll(std::move(ranks));
+  ASSERT_TRUE(planes[2].ok()) << planes[2].status();
+  wire.Freeze();
+  const std::string silent = " gave no sign of life for 1s (host down or network cut?)";
+  EXPECT_EQ(Text(AwaitFailure(**planes[2])), PeerText(1) + silent);
+  EXPECT_EQ(Text(AwaitFailure(**planes[1])), PeerText(2) + silent);
+  EXPECT_EQ(Text(AwaitFailure(**planes[0])), PeerText(2) + silent);
+}
+
+// A thread that drives the engine polls, and then it may be in a collective for long. Meanwhile another one is in Wait.
+TEST(TcpControlPlaneTest, MessagesPassThroughARankWhosePollingThreadDoesNotLook) {
+  const auto planes = Connect({.size = 3, .fan_out = 1});
+  const absl::Time deadline = SteadyNow() + absl::Minutes(1);
+  std::thread waiting([&] { planes[1]->Wait(deadline); });
+  ASSERT_TRUE(planes[1]->StartPolling());
+  ASSERT_EQ(planes[2]->SendToCoordinator("x"), absl::OkStatus());
+  EXPECT_EQ(ReceiveSome(*planes[0]).to_coordinator.size(), 1U);
+  EXPECT_LT(SteadyNow(), deadline);
+  planes[1]->StopPolling();
+  planes[1]->Wake();
+  waiting.join();
+}
+
+// Neither a thread in Wait nor the control plane's own thread looks for messages while none comes.
+TEST(TcpControlPlaneTest, IdleRanksSleep) {
+  const auto planes = Connect({.size = 2, .adapt = [](TcpRank& rank) {
+                                 rank.control.heartbeat = absl::Hours(1);
+                                 rank.control.heartbeat_timeout = absl::InfiniteDuration();
+                               }});
+  const auto switches = [] {
+    rusage usage = {};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nvcsw;
+  };
+  std::thread other([&] { planes[1]->Wait(SteadyNow() + absl::Milliseconds(600)); });
+  planes[0]->Wait(SteadyNow() + absl::Milliseconds(100));  // until the ranks are idle
+  const auto before = switches();
+  planes[0]->Wait(SteadyNow() + absl::Milliseconds(400));
+  EXPECT_LT(switches() - before, 50);  // looking every millisecond would make 800
+  other.join();
+}
+
+TEST(TcpControlPlaneTest, HeartbeatsKeepAnIdleJobAlive) {
+  const auto planes = Connect({.size = 3, .fan_out = 1, .adapt = [](TcpRank& rank) {
+                                 rank.control.heartbeat = absl::Milliseconds(20);
+                                 rank.control.heartbeat_timeout = absl::Seconds(1);
+                               }});
+  planes[0]->Wait(SteadyNow() + absl::Milliseconds(1500));
+  for (const auto& plane : planes) EXPECT_EQ(plane->failure(), absl::OkStatus());
+}
+
+TEST(TcpControlPlaneTest, FailureIsCalledOutOnceOnEveryRank) {
+  std::counting_semaphore<8> called(0);
+  std::atomic<int> calls{0};
+  {
+    const auto planes = Connect({.size = 3, .adapt = [&](TcpRank& rank) {
+                                   rank.control.on_failure = [&](const absl::Status& failure) {
+                                     EXPECT_EQ(Text(failure), PeerText(1) + ": first");
+                                     ++calls;
+                                     called.release();
+                                   };
+                                 }});
+    planes[1]->Fail(absl::InternalError("first"));
+    planes[1]->Fail(absl::InternalError("second"));
+    for (int i = 0; i < 3; ++i) called.acquire();
+  }
+  EXPECT_EQ(calls, 3);
+}
+
+TEST(TcpControlPlaneTest, RanksLeaveInAnyOrderWithoutAFailure) {
+  for (const bool parents_first : {true, false}) {
+    auto planes = Connect({.size = 7, .fan_out = 2});
+    if (!parents_first) std::reverse(planes.begin(), planes.end());
+    for (auto& plane : planes) {
+      EXPECT_EQ(plane->failure(), absl::OkStatus());
+      plane->Depart();
+      plane.reset();
+    }
+  }
+}
+
+TEST(TcpControlPlaneTest, MessageSentBeforeLeavingArrives) {
+  for (int round = 0; round < 20; ++round) {
+    auto planes = Connect({.size = 3, .fan_out = 1});
+    std::thread leaving([&] {
+      ASSERT_EQ(planes[0]->Broadcast("last"), absl::OkStatus());
+      planes[0]->Depart();
+      planes[0].reset();
+    });
+    EXPECT_EQ(ReceiveSome(*planes[1]).broadcasts.at(0), "last");
+    EXPECT_EQ(ReceiveSome(*planes[2]).broadcasts.at(0), "last");
+    leaving.join();
+  }
+}
+
+}  // namespace
+}  // namespace ronda::testing

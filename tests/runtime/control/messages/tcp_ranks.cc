@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tests/runtime/control/messages/tcp_ranks.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "runtime/net/endpoint.h"
+
+namespace ronda::testing {
+
+std::vector<TcpRank> RanksOf(const TcpRanks& ranks) {
+  const ControlTree tree = {.size = ranks.size, .fan_out = ranks.fan_out};
+  std::vector<Peer> peers;
+  std::vector<Endpoint> endpoints(static_cast<size_t>(ranks.size));
+  for (RankId rank = 0; rank < ranks.size; ++rank) {
+    peers.push_back({.rank = rank, .host = "localhost", .pid = getpid()});
+  }
+  std::vector<TcpRank> all;
+  for (RankId rank = 0; rank < ranks.size; ++rank) {
+    std::shared_ptr<const TcpListener> listener;
+    if (!tree.Children(rank).empty()) {
+      listener = TcpListener::Start(*ResolveEndpoint(ranks.address, 0)).value();
+      endpoints[static_cast<size_t>(rank)] = listener->endpoint();
+    }
+    // Parents have lower numbers, so their endpoints are known.
+    all.push_back({.control = {.rank = rank, .peers = peers, .job_id = "job", .fan_out = ranks.fan_out},
+                   .mesh = {.job = {.job_id = "job", .secret = ranks.secret},
+                            .rank = rank,
+                            .peers = peers,
+                            .endpoints = endpoints,
+                            .purpose = "control messages"},
+                   .listener = std::move(listener)});
+    if (ranks.adapt != nullptr) ranks.adapt(all.back());
+  }
+  return all;
+}
+
+absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectRank(TcpRank rank) {
+  const int size = static_cast<int>(rank.control.peers.size());
+  TcpLevel level = {.number = 1, .ranks = std::vector<RankId>(static_cast<size_t>(size))};
+  std::iota(level.ranks.begin(), level.ranks.end(), 0);
+  level.partners = ControlTree{.size = size, .fan_out = rank.control.fan_out}.Neighbours(rank.control.rank);
+  TcpPartners partners = ConnectTcpPartners(rank.listener.get(), rank.mesh, level);
+  rank.control.messages = std::move(partners.messages);
+  rank.control.absent = std::move(partners.absent);
+  rank.control.absence = std::move(partners.absence);
+  return ConnectMessageControlPlane(std::move(rank.control));
+}
+
+TcpPlanes ConnectAll(std::vector<TcpRank> ranks) {
+  TcpPlanes planes(ranks.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    threads.emplace_back([&, i] { planes[i] = ConnectRank(std::move(ranks[i])); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return planes;
+}
+
+std::vector<std::unique_ptr<ControlPlane>> Connect(const TcpRanks& ranks) {
+  std::vector<std::unique_ptr<ControlPlane>> planes;
+  for (absl::StatusOr<std::unique_ptr<ControlPlane>>& plane : ConnectAll(RanksOf(ranks))) {
+    EXPECT_TRUE(plane.ok()) << plane.status();
+    if (!plane.ok()) return {};
+    planes.push_back(*std::move(plane));
+  }
+  return planes;
+}
+
+absl::Status AwaitFailure(ControlPlane& control) {
+  while (control.failure().ok()) control.Wait(absl::InfiniteFuture());
+  return control.failure();
+}
+
+}  // namespace ronda::testing

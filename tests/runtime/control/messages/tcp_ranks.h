@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_TESTS_RUNTIME_CONTROL_MESSAGES_TCP_RANKS_H_
+#define RONDA_TESTS_RUNTIME_CONTROL_MESSAGES_TCP_RANKS_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/base/peer.h"
+#include "runtime/control/messages/message_control_plane.h"
+#include "runtime/tcp/tcp_listener.h"
+#include "runtime/tcp/tcp_mesh.h"
+
+namespace ronda::testing {
+
+// A rank whose control messages travel over TCP, before it connects.
+struct TcpRank {
+  MessageControlPlaneOptions control;  // without messages
+  TcpMeshOptions mesh;
+  std::shared_ptr<const TcpListener> listener;  // of a rank with children
+};
+
+// A job whose ranks connect over loopback.
+struct TcpRanks {
+  int size = 2;
+  int fan_out = kControlFanOut;
+  std::string address = "127.0.0.1";
+  std::string secret = "open sesame";
+  // Called for each rank before it connects. nullptr changes nothing.
+  std::function<void(TcpRank& rank)> adapt = nullptr;
+};
+
+using TcpPlanes = std::vector<absl::StatusOr<std::unique_ptr<ControlPlane>>>;
+
+// The ranks of a job within this process. Their listeners are started.
+std::vector<TcpRank> RanksOf(const TcpRanks& ranks);
+
+// Connects one rank.
+absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectRank(TcpRank rank);
+
+// Connects the ranks, each on its own thread.
+TcpPlanes ConnectAll(std::vector<TcpRank> ranks);
+
+// Connects the ranks and expects all to connect. Returns nothing if one does not.
+std::vector<std::unique_ptr<ControlPlane>> Connect(const TcpRanks& ranks);
+
+// Waits until this rank knows a failure of the job, and returns it.
+absl::Status AwaitFailure(ControlPlane& control);
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_RUNTIME_CONTROL_MESSAGES_TCP_RANKS_H_
