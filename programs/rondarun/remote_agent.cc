@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,6 +34,7 @@
 #include "programs/rondarun/plan/node_plan.h"
 #include "programs/rondarun/plan/place_variables.h"
 #include "programs/rondarun/supervise/agent.h"
+#include "programs/rondarun/supervise/agent_report.h"
 #include "programs/rondarun/supervise/guard.h"
 #include "programs/rondarun/supervise/job_part.h"
 #include "programs/rondarun/supervise/members.h"
@@ -45,57 +45,12 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/base/types.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/base/version.h"
 #include "runtime/net/endpoint.h"
 
 namespace ronda {
 namespace {
 
 using Kind = AgentMessage::Kind;
-
-// Reports to the launcher about the ranks.
-class AgentReport final : public JobListener {
- public:
-  explicit AgentReport(OutputQueue* queue) : queue_(queue) {}
-
-  void Send(const AgentMessage& message) { queue_->Append(Encode(message)); }
-
-  void OnRankStart(RankId rank, pid_t pid, const std::string&) override {
-    Send({.kind = Kind::kRankStart, .numbers = {rank, pid}, .texts = {}});
-  }
-  void OnOutput(RankId rank, Stream stream, absl::string_view bytes) override {
-    Send({.kind = Kind::kOutput, .numbers = {rank, static_cast<int>(stream)}, .texts = {std::string(bytes)}});
-  }
-  void OnOutputEnd(RankId rank, Stream stream) override {
-    Send({.kind = Kind::kOutputEnd, .numbers = {rank, static_cast<int>(stream)}, .texts = {}});
-  }
-  void OnRankEnd(RankEnd end) override {
-    if (before_ends_) before_ends_(end.rank);
-    const int told = end.cause == RankEnd::Cause::kLauncher ? 1 : 0;
-    Send(
-        {.kind = Kind::kRankEnd,
-         .numbers = {end.rank, end.pid, end.exit_code, end.signal, told, end.oom_kills.of_host, end.oom_kills.of_group},
-         .texts = {end.last_error}});
-  }
-  void OnHelperLine(absl::string_view helper, absl::string_view line) override {
-    Say(absl::StrCat(helper, ": ", line));
-  }
-  void OnJobFailure(absl::string_view what, int exit_code) override {
-    Send({.kind = Kind::kFailure, .numbers = {exit_code}, .texts = {std::string(what)}});
-  }
-  size_t Pending(Stream) const override { return queue_->pending().size(); }
-  void Say(absl::string_view text) override {
-    Send({.kind = Kind::kText, .numbers = {}, .texts = {std::string(text)}});
-  }
-  void Explain(absl::string_view) override {}
-
-  // From now on, `call` is called before the end of a rank is reported.
-  void BeforeEnds(std::function<void(RankId rank)> call) { before_ends_ = std::move(call); }
-
- private:
-  OutputQueue* const queue_;
-  std::function<void(RankId rank)> before_ends_;
-};
 
 // The launcher's order: the ranks to start, or the members to look after.
 struct Order {
@@ -201,10 +156,7 @@ class Agent {
 void Agent::SayHello() {
   const auto endpoint = ChooseAddress(InterfaceAddresses(), options_.network_interfaces);
   const std::vector<int> ports = FindFreePorts(2);
-  queue()->Append(kAgentGreeting);
-  report_.Send({.kind = Kind::kHello,
-                .numbers = {ports[0], ports[1]},
-                .texts = {kVersion, endpoint.ok() ? endpoint->address : std::string()}});
+  report_.SayHello(endpoint.ok() ? endpoint->address : "", {.free = ports[0], .store = ports[1]});
   if (!endpoint.ok() && !options_.network_interfaces.empty()) report_.OnJobFailure(endpoint.status().message(), 1);
 }
 

@@ -2,8 +2,11 @@
 
 #include "runtime/net/message_streams.h"
 
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <cerrno>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -45,9 +48,49 @@ std::string AddressOfClient(absl::string_view uri) {
   return address;
 }
 
+// A call that gRPC needs. Without some of them gRPC ends the process, and without others no connection works.
+struct NeededCall {
+  const char* name;
+  void (*make)();  // without an effect, because it names no descriptor
+};
+
+constexpr NeededCall kNeededCalls[] = {
+    {"epoll_ctl",
+     [] {
+       epoll_event event = {};
+       epoll_ctl(-1, EPOLL_CTL_ADD, -1, &event);
+     }},
+    {"epoll_wait",
+     [] {
+       epoll_event event = {};
+       epoll_wait(-1, &event, 1, 0);
+     }},
+    {"accept4", [] { accept4(-1, nullptr, nullptr, 0); }},
+    {"getpeername", [] { getpeername(-1, nullptr, nullptr); }},
+    {"getsockopt", [] { getsockopt(-1, SOL_SOCKET, SO_ERROR, nullptr, nullptr); }},
+    {"setsockopt", [] { setsockopt(-1, SOL_SOCKET, SO_REUSEADDR, nullptr, 0); }},
+    {"sendmsg", [] { [[maybe_unused]] const ssize_t sent = sendmsg(-1, nullptr, 0); }},
+    {"recvmsg", [] { [[maybe_unused]] const ssize_t received = recvmsg(-1, nullptr, 0); }},
+};
+
+// Profiles of containers refuse calls. The kernel itself answers that there is no such descriptor.
+absl::Status TryNeededCalls() {
+  for (const auto& [name, make] : kNeededCalls) {
+    errno = 0;
+    make();
+    if (errno != EPERM && errno != EACCES && errno != ENOSYS) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("the system refuses ", name, " (", strerror(errno),
+                     "), which a job with connections needs: let the profile of the container allow it (docker run "
+                     "--security-opt seccomp=FILE), or run the job on one host, without RONDA_BACKEND=tcp"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<const ronda_hosts_plugin*> LoadHostsPlugin(const std::string& path) {
+  RONDA_RETURN_IF_ERROR(TryNeededCalls());
   const PluginDescription plugin = {.kind = "plugin for several hosts",
                                     .file = "libronda_hosts.so",
                                     .variable = "RONDA_HOSTS_PLUGIN",

@@ -22,7 +22,8 @@
 
 namespace ronda {
 
-// Loads the plugin for jobs on several hosts. `path` may be empty, as for LoadPlugin; the errors are the same.
+// Loads the plugin for jobs on several hosts. `path` may be empty, as for LoadPlugin.
+// Errors: FAILED_PRECONDITION if the system refuses a call that gRPC needs; LoadPlugin's.
 absl::StatusOr<const ronda_hosts_plugin*> LoadHostsPlugin(const std::string& path);
 
 // The owner of a stream. Threads of the plugin call it: one call at a time for messages, and one for writes.

@@ -118,8 +118,8 @@ class Attachment {
   absl::StatusOr<ShmFile> MakeFile();
   // Allocates the memory, with smaller slots if the wanted ones do not fit. Sets geometry_. Returns 0, or an errno.
   int Allocate(const ShmFile& file);
-  // Shows the other ranks `link` in the first of folders_ that takes it, whose link is then path_.
-  absl::Status Publish(const ShmLink& link);
+  // Shows the other ranks the link in the first of folders_ that takes it. The link is then path_, with link_lock_.
+  absl::Status Publish(ShmLink* link);
   // Shows the other ranks for a while why there is no memory.
   void Refuse(int error_number);
   // " (ulimit -f: its files have at most 65536 bytes; raise it)", if this process may not have a file of that size.
@@ -159,6 +159,7 @@ class Attachment {
   const std::vector<std::string> places_;   // for the memory: "" for a memfd, and folders_
   const std::string name_;                  // of the link, in one of the folders
   std::string path_;                        // of the link, once rank 0 has made it
+  UniqueFd link_lock_;                      // LockForLink
   ProcessId creator_;                       // of the memory, once this rank has found it
   std::string obstacle_;                    // why this rank did not use a link that it has found
   const absl::Time deadline_;
@@ -173,8 +174,8 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsCreator() {
   const ShmView view((*mapping)->base(), geometry_);
   InitializeHeader(view, options_.geometry);
   RONDA_RETURN_IF_ERROR(Claim(view, options_.self.rank));
-  const ShmLink link = ShmLinkOfThisProcess(file.descriptor(), 0);
-  RONDA_RETURN_IF_ERROR(Publish(link));
+  ShmLink link = ShmLinkOfThisProcess(file.descriptor(), 0);
+  RONDA_RETURN_IF_ERROR(Publish(&link));
   const absl::Status status = WaitForAllToAttach(view);
   RemoveShmLink(path_, link);
   RONDA_RETURN_IF_ERROR(status);
@@ -221,12 +222,13 @@ std::string Attachment::DescribeLack(const std::string& place) const {
   return absl::StrCat(DescribeFree(place), ", the job needs ", ShmView::TotalBytes(options_.geometry));
 }
 
-absl::Status Attachment::Publish(const ShmLink& link) {
+absl::Status Attachment::Publish(ShmLink* link) {
   std::vector<std::string> reasons;
   for (const std::string& folder : folders_) {
     RemoveShmLeftovers(folder);
     path_ = folder + name_;
-    const absl::Status status = PublishShmLink(path_, link);
+    link_lock_ = LockForLink(folder, link);
+    const absl::Status status = PublishShmLink(path_, *link);
     if (status.ok() || absl::IsAlreadyExists(status)) return status;
     reasons.emplace_back(status.message());
   }
@@ -236,9 +238,9 @@ absl::Status Attachment::Publish(const ShmLink& link) {
 }
 
 void Attachment::Refuse(int error_number) {
-  const ShmLink link = ShmLinkOfThisProcess(-1, error_number);
+  ShmLink link = ShmLinkOfThisProcess(-1, error_number);
   // If there is no link either, the other ranks wait until their deadline.
-  if (!Publish(link).ok()) return;
+  if (!Publish(&link).ok()) return;
   absl::SleepFor(std::min(options_.refusal_time, options_.timeout));
   RemoveShmLink(path_, link);
 }

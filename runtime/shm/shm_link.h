@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/unique_fd.h"
 #include "runtime/monitor/peer_monitor.h"
 
 namespace ronda {
@@ -14,7 +15,7 @@ namespace ronda {
 // Rank 0's message to the other ranks of the host: where its shared memory is, which has no name, or why it has none.
 // It is the text of a symbolic link:
 //
-//   /dev/shm/ronda-<job id>@<epoch> -> /proc/4242/fd/7 98765 0 pid:[4026531836]
+//   /dev/shm/ronda-<job id>@<epoch> -> /proc/4242/fd/7 98765 0 1 pid:[4026531836]
 //
 // The kernel makes a link whole or not at all, for one process alone, and on a full file system too. No process follows
 // the link: the ranks read its text.
@@ -22,6 +23,7 @@ struct ShmLink {
   ProcessId creator;          // rank 0
   int descriptor = -1;        // of the memory, in rank 0's process; -1: there is no memory
   int error_number = 0;       // why there is no memory
+  bool is_locked = false;     // rank 0 holds the lock of LockForLink as long as it needs the link
   std::string pid_namespace;  // in which the creator's pid counts
 
   // "/proc/4242/fd/7", with which other processes of the user open the memory.
@@ -31,6 +33,12 @@ struct ShmLink {
 // A link of this process.
 ShmLink ShmLinkOfThisProcess(int descriptor, int error_number);
 
+// Locks a byte of `folder`, where this process is about to publish the link. The kernel releases the lock when the
+// returned descriptor is closed, or when this process ends. So a process of another pid namespace, which knows no pid
+// of this one, sees whether the link is a leftover. Sets link->is_locked. Takes no lock if the folder is not on a
+// tmpfs: other machines may have the folder too, and may not see the lock.
+UniqueFd LockForLink(const std::string& folder, ShmLink* link);
+
 // Makes the link `path`, in place of a leftover. Errors: ALREADY_EXISTS if the path may be another job's of this user.
 // Otherwise another path may do: PERMISSION_DENIED as for ReadShmLink, and others from the system.
 absl::Status PublishShmLink(const std::string& path, const ShmLink& link);
@@ -39,7 +47,8 @@ absl::Status PublishShmLink(const std::string& path, const ShmLink& link);
 // FAILED_PRECONDITION if it is no such link.
 absl::StatusOr<ShmLink> ReadShmLink(const std::string& path);
 
-// Whether no rank needs the link `path` any more: its creator is dead or has closed the memory.
+// Whether no rank needs the link `path` any more: its creator is dead or has closed the memory. A link of another pid
+// namespace is a leftover only if its lock is released.
 bool IsLeftover(const std::string& path, const ShmLink& link);
 
 // Removes the links in a folder that this user's jobs left when they were killed while their ranks attached.

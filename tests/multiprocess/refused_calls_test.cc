@@ -27,6 +27,8 @@ struct Call {
   std::string says;
   // The same with a table of the ranks at work, and a core for each.
   std::string says_with_cores;
+  // The same over TCP.
+  std::string says_over_tcp = says;
 };
 
 const std::vector<Call>& Calls() {
@@ -54,6 +56,15 @@ const std::vector<Call>& Calls() {
       {"pidfd_open", SYS_pidfd_open, "the system refuses pidfd_open", "the system refuses pidfd_open"},
       {"setpgid", SYS_setpgid, "the system refuses setpgid", "the system refuses setpgid"},
       {"eventfd2", SYS_eventfd2, "", ""},
+      {"epoll_create1", SYS_epoll_create1, "", ""},
+      {"epoll_ctl", SYS_epoll_ctl, "", "", "the system refuses epoll_ctl ("},
+      {"epoll_wait", SYS_epoll_wait, "", "", "the system refuses epoll_wait ("},
+      {"accept4", SYS_accept4, "", "", "the system refuses accept4 ("},
+      {"getpeername", SYS_getpeername, "", "", "the system refuses getpeername ("},
+      {"getsockopt", SYS_getsockopt, "", "", "the system refuses getsockopt ("},
+      {"setsockopt", SYS_setsockopt, "", "", "the system refuses setsockopt ("},
+      {"sendmsg", SYS_sendmsg, "", "", "the system refuses sendmsg ("},
+      {"recvmsg", SYS_recvmsg, "", "", "the system refuses recvmsg ("},
   };
   return *calls;
 }
@@ -83,7 +94,7 @@ class RefusedCallsTest : public ::testing::TestWithParam<std::tuple<Call, int>> 
 TEST_P(RefusedCallsTest, AJobWorksOrNamesTheCall) {
   const Call& call = std::get<0>(GetParam());
   Expect({}, {}, call.says);
-  Expect({}, {"RONDA_BACKEND=tcp", "RONDA_JOB_SECRET=x"}, call.says);
+  Expect({}, {"RONDA_BACKEND=tcp", "RONDA_JOB_SECRET=x"}, call.says_over_tcp);
   Expect({"--summary", "--binding", "core"}, {}, call.says_with_cores);
 }
 

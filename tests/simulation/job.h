@@ -4,20 +4,28 @@
 #ifndef RONDA_TESTS_SIMULATION_JOB_H_
 #define RONDA_TESTS_SIMULATION_JOB_H_
 
+#include <sys/types.h>
+
 #include <array>
+#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "programs/rondarun/membership/membership.h"
-#include "runtime/base/unique_fd.h"
+#include "programs/rondarun/elastic/elastic_job.h"
+#include "programs/rondarun/supervise/job_part.h"
+#include "runtime/elastic/membership_message.h"
+#include "tests/simulation/hosts.h"
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/virtual_network.h"
+#include "tests/simulation/virtual_processes.h"
 #include "tests/simulation/virtual_threads.h"
 
 namespace ronda::simulation {
@@ -38,6 +46,9 @@ struct Counts {
   uint64_t messages = 0;
   uint64_t halves = 0;
   uint64_t descriptors_failed = 0;
+  uint64_t agents = 0;
+  uint64_t lost_hosts = 0;  // as the launcher sees them
+  uint64_t broken_connections = 0;
   std::array<uint64_t, Fault::kKinds> faults = {};  // that hit a member
 };
 
@@ -61,17 +72,20 @@ inline constexpr CountName kCountNames[] = {
     {&Counts::messages, "messages"},
     {&Counts::halves, "messages of which a half arrived"},
     {&Counts::descriptors_failed, "descriptors that could not be made"},
+    {&Counts::agents, "agents"},
+    {&Counts::lost_hosts, "hosts that the launcher has lost"},
+    {&Counts::broken_connections, "connections to agents that broke with half a message"},
 };
 
-// Decides which processes are members as rondarun does, by the production class, and starts members as processes of the
-// world.
+// Runs a job as rondarun does, by the production class ElasticJob. Its members, and the agents of other hosts, are
+// processes of the world.
 //
 // Checks the promises of the whole job: no two epochs live at once; a member's state is that of its step; no state is
-// lost while a member that has it lives; the job ends in time. At the first violation, `violate` ends the operating
-// system's process.
+// lost while a member that has it lives; a host that does not answer is lost as a host; the job ends in time, and with
+// it all its processes. At the first violation, `violate` ends the operating system's process.
 //
 // Only virtual threads use it.
-class Job {
+class Job final : private JobListener {
  public:
   Job(const Scenario& scenario, Counts* counts, std::function<void(const std::string& what)> violate);
 
@@ -84,12 +98,15 @@ class Job {
 
   // Called by members. Violate does not return.
   [[noreturn]] void Violate(const std::string& what);
-  // The members of an epoch, by rank.
-  const std::vector<int>& MembersOf(int64_t epoch) const { return epochs_.at(epoch); }
   // Whether the member has been asked to leave.
-  bool IsAskedToLeave(int member) const { return members_.at(member).is_asked; }
-  // The member is in this epoch from now on; -1: in none any more.
-  void RecordEpoch(int member, int64_t epoch);
+  bool IsAskedToLeave(int member) const;
+  // The member is in this epoch from now on, and later in none.
+  void RecordPlace(int member, const EpochPlace& place);
+  void RecordLeftEpoch(int member) { members_[member].epoch = -1; }
+  // A member has met the others of the epoch.
+  void RecordMet(int64_t epoch);
+  // The member has left its epoch, and asks for a place in the next one. `why`: the failure, if there was one.
+  void RecordJoin(int member, int64_t epoch, const std::string& why);
   // An operation of the epoch has succeeded on the member.
   void RecordOperation(int member, int64_t epoch);
   // The member has a state after `steps` steps.
@@ -102,57 +119,83 @@ class Job {
  private:
   struct Member {
     ProcessId process = 0;
-    UniqueFd socket;     // the launcher's end
+    std::string host;
+    int slot = 0;
+    int socket = -1;     // to its launcher or agent
     int64_t epoch = -1;  // that it is in; -1: in none
     int64_t steps = -1;
     // Until this time, the member may be late because of its last fault.
     absl::Duration hurt_until = -absl::InfiniteDuration();
-    bool is_asked = false;
+    bool is_asked = false;  // by a fault
     bool has_left = false;
+    // The launcher has lost it with its host, or has ordered its agent to kill it. The others go on without it.
+    bool is_given_up = false;
   };
-  // An event for the launcher that does not come from its members.
-  using News = std::function<JobMembership::Actions(absl::Time now)>;
 
-  absl::Time Now() const { return absl::FromUnixSeconds(1'000'000'000) + VirtualWorld::Get().now(); }
-  void Step();
-  void ReadFrom(int member);
-  void Record(int member, const MemberMessage& message);
-  void RecordJoin(int member, const JoinRequest& join);
-  void RecordExits();
-  void Apply(const JobMembership::Actions& actions);
-  void Start(const JobMembership::StartMember& start);
-  void Place(int member, const EpochPlace& place);
-  void Kill(const JobMembership::KillMember& kill);
+  // The launcher's report.
+  void OnRankStart(RankId, pid_t, const std::string&) override {}
+  void OnOutput(RankId, Stream, absl::string_view) override {}
+  void OnOutputEnd(RankId, Stream) override {}
+  void OnRankEnd(RankEnd end) override;
+  void OnHelperLine(absl::string_view helper, absl::string_view line) override;
+  void OnJobFailure(absl::string_view what, int exit_code) override;
+  size_t Pending(Stream) const override { return 0; }
+  void Say(absl::string_view text) override;
+  void Explain(absl::string_view) override {}
+
+  ElasticJob::Options OptionsOfJob();
+  // Makes the process of a member on the host.
+  MemberProcesses::MakeMember MakeMemberOn(const std::string& host);
+  AgentHost::Options OptionsOf(const std::string& host);
+
+  // The programs of processes. Each returns the exit code.
+  int RunProgram(const ChildProcess::Options& options, VirtualProcesses::Descriptors descriptors);
+  int RunMember(const std::vector<std::string>& command, UniqueFd socket);
+  int RunAgent(const std::string& host, VirtualProcesses::Descriptors descriptors);
+  int ListHosts(int output) const;
+
+  void OnProcessEnd(ProcessId process);
   void EndProcess(ProcessId process, VirtualNetwork::End how);
+  // The launcher kills the member; `why` continues "member 3 ".
+  void CheckKill(int id, absl::string_view why);
+  void CheckTime();
   uint64_t StateAfter(int64_t steps);
   void CheckEnd();
-  int RunMember(int member, UniqueFd socket);
+  void AwaitProcesses();
 
   // Faults, made by a thread of the launcher.
   void BringFaults();
   void Bring(const Fault& fault);
+  void BringToHost(const Fault& fault);
   void Hurt(int member, absl::Duration lasts);
   void Stop(int member, absl::Duration lasts);
-  void Resize(uint64_t choice);
+  void Resize(const Fault& fault);
+  bool IsAlive(const Member& member) const { return VirtualWorld::Get().IsAlive(member.process); }
   std::optional<int> LivingMember(uint64_t choice, int other_than = -1) const;
 
   const Scenario scenario_;
   Counts& counts_;
   const std::function<void(const std::string& what)> violate_;
   VirtualNetwork network_;
-  JobMembership membership_;
-  std::map<int, Member> members_;               // all that were ever started
-  std::map<int64_t, std::vector<int>> epochs_;  // by rank
+  Hosts hosts_;
+  std::map<std::string, int> slots_;            // of the hosts
+  std::map<int, Member> members_;               // all that have ever run
+  std::set<ProcessId> silenced_;                // processes whose connections stay silent at their end
+  std::map<int64_t, std::vector<int>> epochs_;  // by rank; -1: has not got its place yet
   std::vector<uint64_t> states_;                // of the model, by steps; no fault may change them
-  int64_t epoch_ = -1;                          // the newest that has been placed
-  std::deque<News> news_;
-  std::optional<JobMembership::EndJob> end_;
-  int64_t completed_ = -1;      // the most steps of a member that has ended without an error
-  bool has_last_left_ = false;  // the member that ended last had been asked to leave
-  absl::Duration last_fault_;
+  int64_t epoch_ = -1;                          // the newest in which a member has a place
+  struct End {
+    int exit_code = 0;
+    std::string why;
+  };
+  End end_;
+  bool is_over_ = false;
+  int64_t completed_ = -1;                                 // the most steps of a member that has ended without an error
+  bool has_last_left_ = false;                             // the member that ended last had been asked to leave
+  absl::Duration last_fault_;                              // when it ended
   absl::Duration hurt_until_ = -absl::InfiniteDuration();  // the latest of all members
   size_t met_ = 0;                                         // members of the newest epoch that have met the others
-  absl::Duration first_left_ = absl::InfiniteDuration();   // when the first member left the newest epoch
+  absl::Duration first_left_ = absl::InfiniteDuration();   // when the newest epoch first failed for a member
 };
 
 }  // namespace ronda::simulation

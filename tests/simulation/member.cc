@@ -46,9 +46,9 @@ int Member::Run() {
         channel_.Join({.last_epoch = epoch_, .step = marks_.steps(), .reason = reason}, kJoinTimeout);
     if (!place.ok()) return 1;
     epoch_ = place->epoch;
-    job_.RecordEpoch(id_, epoch_);
+    job_.RecordPlace(id_, *place);
     const absl::StatusOr<Left> left = RunEpoch(*place);
-    job_.RecordEpoch(id_, -1);
+    job_.RecordLeftEpoch(id_);
     if (left.ok() && *left == Left::kDone) return 0;
     if (left.ok() && *left == Left::kLeaves) {
       channel_.Leave().IgnoreError();
@@ -57,6 +57,7 @@ int Member::Run() {
     }
     reason = left.ok() ? "" : std::string(left.status().message());
     if (!left.ok()) ++job_.counts().failed_epochs;
+    job_.RecordJoin(id_, epoch_, reason);
   }
 }
 
@@ -68,6 +69,7 @@ absl::StatusOr<Member::Left> Member::RunEpoch(const EpochPlace& place) {
     return absl::OkStatus();
   }));
   const absl::Status told = channel_.TellMet(place.epoch);
+  job_.RecordMet(epoch_);
   absl::StatusOr<Left> left = told.ok() ? Train() : told;
   if (!left.ok()) runtime_->Abandon(left.status());
   const absl::Status ended = Exposed([this] { return runtime_->Shutdown(); });
@@ -85,9 +87,7 @@ absl::StatusOr<Transport> Member::Connect(const EpochPlace& place) {
   const RankId rank = place.topology.rank;
   const int size = place.topology.size;
   std::vector<Peer> peers;
-  for (const int member : job_.MembersOf(place.epoch)) {
-    peers.push_back({.rank = static_cast<RankId>(peers.size()), .host = "here", .pid = 1000 + member});
-  }
+  for (RankId peer = 0; peer < size; ++peer) peers.push_back({.rank = peer, .host = "here", .pid = 1000 + peer});
   const auto flights = std::make_shared<FlightBoard>(size);
   Transport transport = {.flights = flights};
   RONDA_ASSIGN_OR_RETURN(

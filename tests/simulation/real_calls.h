@@ -6,6 +6,8 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sys/socket.h>
+#include <sys/types.h>
 #include <time.h>
 
 namespace ronda::simulation {
@@ -28,6 +30,13 @@ struct RealCalls {
   int (*poll)(pollfd*, nfds_t, int);
   int (*open)(const char*, int, ...);
   int (*create_memory_file)(const char*, unsigned);
+  int (*close)(int);
+  int (*make_socket_pair)(int, int, int, int[2]);
+  int (*bind)(int, const sockaddr*, socklen_t);
+  int (*listen)(int, int);
+  int (*connect)(int, const sockaddr*, socklen_t);
+  int (*get_socket_option)(int, int, int, void*, socklen_t*);
+  int (*kill)(pid_t, int);
 
   // Thread-safe.
   static const RealCalls& Get();

@@ -11,12 +11,19 @@
 namespace ronda::simulation {
 namespace {
 
-constexpr const char* kNames[Fault::kKinds] = {"kill",    "power loss", "freeze",       "stop",       "reset",
-                                               "silence", "no memory",  "no thread",    "clock jump", "leave",
-                                               "resize",  "misbehave",  "no descriptor"};
+constexpr const char* kNames[Fault::kKinds] = {
+    "kill",         "power loss",        "freeze",        "stop",         "reset",
+    "silence",      "no memory",         "no thread",     "clock jump",   "leave",
+    "resize",       "misbehave",         "no descriptor", "agent killed", "agent frozen",
+    "host cut off", "connection broken", "host lost"};
 constexpr int kMostFaults = 5;
-// All kinds except kNoDescriptor, which is drawn apart.
-constexpr int kOtherKinds = Fault::kKinds - 1;
+constexpr int kMostFaultsOfHosts = 3;
+constexpr int kMostHosts = 3;
+// All kinds except those that are drawn apart: kNoDescriptor, and those of hosts.
+constexpr int kOtherKinds = static_cast<int>(Fault::Kind::kNoDescriptor);
+constexpr int kKindsOfHosts = Fault::kKinds - static_cast<int>(Fault::kFirstOfHosts);
+// So many times as long, a fault of a host may last. Then the agent gives up, and not only the launcher.
+constexpr int kLongFaultOfHost = 30;
 // The approximate time in which a job without a fault ends.
 constexpr absl::Duration kUsualTime = absl::Seconds(1);
 constexpr absl::Duration kLongestFault = absl::Seconds(3);
@@ -57,6 +64,11 @@ Scenario MakeScenario(uint64_t seed) {
   }
   // A member makes descriptors where an epoch begins, and other faults are what ends the one before.
   if (scenario.faults.size() >= 2 && up_to(1) == 0) add_fault(Fault::Kind::kNoDescriptor);
+  if (scenario.members > 1 && up_to(1) == 0) scenario.hosts = 2 + up_to(std::min(scenario.members, kMostHosts) - 2);
+  for (int faults = scenario.hosts > 1 ? up_to(kMostFaultsOfHosts) : 0; faults > 0; --faults) {
+    add_fault(static_cast<Fault::Kind>(static_cast<int>(Fault::kFirstOfHosts) + up_to(kKindsOfHosts - 1)));
+    if (up_to(7) == 0) scenario.faults.back().lasts *= kLongFaultOfHost;
+  }
   std::sort(scenario.faults.begin(), scenario.faults.end(), [](const Fault& a, const Fault& b) { return a.at < b.at; });
   return scenario;
 }
@@ -66,8 +78,8 @@ std::string Describe(const Scenario& scenario) {
     absl::StrAppend(out, Name(fault.kind), " at ", absl::FormatDuration(fault.at), " (",
                     absl::FormatDuration(fault.lasts), ")");
   };
-  return absl::StrCat("seed ", scenario.seed, ": ", scenario.members, " members (", scenario.min_members, " to ",
-                      scenario.max_members, "), ", scenario.steps, " steps, compute ",
+  return absl::StrCat("seed ", scenario.seed, ": ", scenario.members, " members on ", scenario.hosts, " hosts (",
+                      scenario.min_members, " to ", scenario.max_members, "), ", scenario.steps, " steps, compute ",
                       absl::FormatDuration(scenario.compute), ", latency ", absl::FormatDuration(scenario.latency),
                       ", lock after ", scenario.tunables.lock_after, "; ",
                       absl::StrJoin(scenario.faults, ", ", describe));

@@ -29,8 +29,15 @@ struct Fault {
     kResize,        // the host has another number of slots
     kMisbehave,     // the member sends nonsense to its launcher
     kNoDescriptor,  // a descriptor cannot be made
+    // Faults of hosts with agents.
+    kAgentKill,    // the agent dies, and its members with it
+    kAgentFreeze,  // the agent does not run for some time; its members do
+    kCutOff,       // nothing arrives between launcher and agent for some time; the members reach each other
+    kBreak,        // the connection to the agent breaks, with half a message
+    kHostLoss,     // the host is switched off, and on some time later
   };
-  static constexpr int kKinds = 13;
+  static constexpr int kKinds = 18;
+  static constexpr Kind kFirstOfHosts = Kind::kAgentKill;
 
   Kind kind = Kind::kKill;
   absl::Duration at;
@@ -44,6 +51,7 @@ const char* Name(Fault::Kind kind);
 
 struct Scenario {
   uint64_t seed = 0;
+  int hosts = 1;  // one: the members are the launcher's children; several: each host has an agent
   int members = 2;
   int min_members = 1;
   int max_members = 2;

@@ -58,6 +58,7 @@ struct Report {
 
 [[noreturn]] void RunScenario(const Scenario& scenario, Report* report) {
   alarm(kWatchdogSeconds);
+  signal(SIGPIPE, SIG_IGN);
   const auto tell = [report](const std::string& what) {
     std::strncpy(report->broken, what.c_str(), sizeof(report->broken) - 1);
   };

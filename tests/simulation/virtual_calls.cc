@@ -1,24 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The functions of the C library by which production code deals with other threads and time, for programs that link
-// this file. If a virtual thread calls them, they are the simulation's; if another thread calls them, they are the C
-// library's.
+// The functions of the C library by which production code deals with other threads, time and other processes, for
+// programs that link this file. If a virtual thread calls them, they are the simulation's; if another thread calls
+// them, they are the C library's.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdarg>
+#include <cstddef>
 #include <cstdlib>
 #include <limits>
 #include <new>
+#include <optional>
+#include <string>
 
 #include "absl/time/time.h"
 #include "tests/simulation/real_calls.h"
+#include "tests/simulation/virtual_processes.h"
 #include "tests/simulation/virtual_threads.h"
 
 #define RONDA_VIRTUAL extern "C" __attribute__((visibility("default")))
@@ -29,8 +37,9 @@ namespace {
 // The initial times of the clocks. They are not 0, which programs take for "never".
 constexpr absl::Duration kMonotonicBase = absl::Hours(1);
 constexpr absl::Duration kCalendarBase = absl::Hours(24 * 365 * 50);
-// The time between two checks of a virtual thread whether a descriptor is ready.
-constexpr absl::Duration kPollPeriod = absl::Milliseconds(2);
+// The time between two checks of a virtual thread whether a descriptor is ready. It doubles with each check.
+constexpr absl::Duration kShortestPollPeriod = absl::Milliseconds(1);
+constexpr absl::Duration kLongestPollPeriod = absl::Milliseconds(16);
 
 template <typename Function>
 void Find(const char* name, Function** function) {
@@ -60,6 +69,19 @@ int WaitUntil(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock
   return VirtualWorld::Get().WaitFor(condition, mutex, absl::DurationFromTimespec(*time) - BaseOf(clock));
 }
 
+// The name of a socket without a file, of which the world has its own; nullopt for any other address.
+std::optional<std::string> NameIn(const sockaddr* address, socklen_t size) {
+  constexpr size_t kBegin = offsetof(sockaddr_un, sun_path) + 1;
+  if (!VirtualWorld::IsInside() || address->sa_family != AF_UNIX || size < kBegin) return std::nullopt;
+  const char* const path = reinterpret_cast<const sockaddr_un*>(address)->sun_path;
+  return path[0] == '\0' ? std::optional(std::string(path + 1, size - kBegin)) : std::nullopt;
+}
+
+int Fail(int error_number) {
+  errno = error_number;
+  return -1;
+}
+
 }  // namespace
 
 const RealCalls& RealCalls::Get() {
@@ -82,6 +104,13 @@ const RealCalls& RealCalls::Get() {
     Find("poll", &found->poll);
     Find("open", &found->open);
     Find("memfd_create", &found->create_memory_file);
+    Find("close", &found->close);
+    Find("socketpair", &found->make_socket_pair);
+    Find("bind", &found->bind);
+    Find("listen", &found->listen);
+    Find("connect", &found->connect);
+    Find("getsockopt", &found->get_socket_option);
+    Find("kill", &found->kill);
     return found;
   }();
   return *calls;
@@ -89,7 +118,10 @@ const RealCalls& RealCalls::Get() {
 
 }  // namespace ronda::simulation
 
+using ronda::simulation::Fail;
+using ronda::simulation::NameIn;
 using ronda::simulation::RealCalls;
+using ronda::simulation::VirtualProcesses;
 using ronda::simulation::VirtualWorld;
 
 RONDA_VIRTUAL int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
@@ -178,10 +210,11 @@ RONDA_VIRTUAL int poll(pollfd* descriptors, nfds_t count, int milliseconds) {
   VirtualWorld& world = VirtualWorld::Get();
   const absl::Duration deadline =
       milliseconds < 0 ? absl::InfiniteDuration() : world.now() + absl::Milliseconds(milliseconds);
-  for (;;) {
+  for (absl::Duration period = ronda::simulation::kShortestPollPeriod;;
+       period = std::min(2 * period, ronda::simulation::kLongestPollPeriod)) {
     const int ready = RealCalls::Get().poll(descriptors, count, 0);
     if (ready != 0 || world.now() >= deadline) return ready;
-    world.SleepUntil(std::min(deadline, world.now() + ronda::simulation::kPollPeriod));
+    world.SleepUntil(std::min(deadline, world.now() + period));
   }
 }
 
@@ -196,6 +229,52 @@ RONDA_VIRTUAL int open(const char* path, int flags, ...) {
 
 RONDA_VIRTUAL int memfd_create(const char* name, unsigned flags) noexcept {
   return ronda::simulation::LacksDescriptor() ? -1 : RealCalls::Get().create_memory_file(name, flags);
+}
+
+RONDA_VIRTUAL int close(int fd) {
+  return VirtualWorld::IsInside() ? VirtualProcesses::Get().Close(fd) : RealCalls::Get().close(fd);
+}
+
+RONDA_VIRTUAL int socketpair(int domain, int type, int protocol, int ends[2]) noexcept {
+  const int result = RealCalls::Get().make_socket_pair(domain, type, protocol, ends);
+  if (result != 0 || !VirtualWorld::IsInside()) return result;
+  for (const int end : {ends[0], ends[1]}) {
+    VirtualProcesses::Get().Give(end, VirtualWorld::Get().current_process());
+  }
+  return 0;
+}
+
+RONDA_VIRTUAL int bind(int fd, const sockaddr* address, socklen_t size) noexcept {
+  const std::optional<std::string> name = NameIn(address, size);
+  if (!name) return RealCalls::Get().bind(fd, address, size);
+  if (!VirtualProcesses::Get().TakeName(*name)) return Fail(EADDRINUSE);
+  VirtualProcesses::Get().SetListener(fd);
+  return 0;
+}
+
+RONDA_VIRTUAL int listen(int fd, int backlog) noexcept {
+  const bool is_virtual = VirtualWorld::IsInside() && VirtualProcesses::Get().IsListener(fd);
+  return is_virtual ? 0 : RealCalls::Get().listen(fd, backlog);
+}
+
+RONDA_VIRTUAL int connect(int fd, const sockaddr* address, socklen_t size) {
+  const std::optional<std::string> name = NameIn(address, size);
+  if (!name) return RealCalls::Get().connect(fd, address, size);
+  return VirtualProcesses::Get().ConnectToName(fd, *name) ? 0 : Fail(ECONNREFUSED);
+}
+
+RONDA_VIRTUAL int getsockopt(int fd, int level, int option, void* value, socklen_t* size) noexcept {
+  const std::optional<pid_t> peer = VirtualWorld::IsInside() ? VirtualProcesses::Get().PeerOf(fd) : std::nullopt;
+  if (!peer || level != SOL_SOCKET || option != SO_PEERCRED) {
+    return RealCalls::Get().get_socket_option(fd, level, option, value, size);
+  }
+  static_cast<ucred*>(value)->pid = *peer;
+  return 0;
+}
+
+RONDA_VIRTUAL int kill(pid_t pid, int signo) noexcept {
+  const bool is_virtual = VirtualWorld::IsInside() && VirtualProcesses::Get().Signal(pid, signo);
+  return is_virtual ? 0 : RealCalls::Get().kill(pid, signo);
 }
 
 // An allocation, which may fail in a process of the world.

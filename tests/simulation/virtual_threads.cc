@@ -72,6 +72,7 @@ void VirtualWorld::Exit(int exit_code) {
   if (process.is_alive) {
     process.is_alive = false;
     process.exit_code = exit_code;
+    on_end_(self_->process);
   }
   self_->state = Thread::State::kBlocked;
   self_->locks = 0;
@@ -88,6 +89,7 @@ void VirtualWorld::Kill(ProcessId process) {
   if (!killed.is_alive) return;
   killed.is_alive = false;
   killed.exit_code = kKilledExit;
+  on_end_(process);
 }
 
 void VirtualWorld::Freeze(ProcessId process, absl::Duration until) {

@@ -66,6 +66,8 @@ class VirtualWorld {
   // Processes. `main` runs in the first thread of a new process; its result is the exit code.
   ProcessId StartProcess(std::string name, std::function<int()> main);
   ProcessId current_process() const;
+  // `on_end` is called in the thread that ends a process, after its end.
+  void SetOnEnd(std::function<void(ProcessId process)> on_end) { on_end_ = std::move(on_end); }
   // Ends the process of the calling thread.
   [[noreturn]] void Exit(int exit_code);
   // Stops all threads of the process for ever. Threads that hold a lock continue until they hold none, because some
@@ -186,6 +188,7 @@ class VirtualWorld {
   uint64_t trace_ = 14695981039346656037u;
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<Process> processes_;
+  std::function<void(ProcessId process)> on_end_ = [](ProcessId) {};
   uint64_t descriptors_failed_ = 0;
   static thread_local Thread* self_;
   static thread_local int shields_;

@@ -4,10 +4,10 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 #include <cerrno>
 #include <csignal>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -86,14 +86,11 @@ void MemberProcesses::AddTo(PollSet* poll) {
 void MemberProcesses::OnChildSignal() {
   // The listener may start members or send them signals, but only OnEnd removes them.
   for (const auto& [id, member] : members_) {
-    siginfo_t info = {};
-    const auto pidfd = static_cast<id_t>(member.part->process().pidfd());
-    while (waitid(P_PIDFD, pidfd, &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 && info.si_pid != 0) {
-      const bool is_stopped = info.si_code == CLD_STOPPED;
-      if (!is_stopped || !supervision_.reads_terminal(member.part->process().pid(), info.si_status)) {
-        listener_->OnMotion(id, is_stopped ? MemberListener::Motion::kStopped : MemberListener::Motion::kGoesOn);
-      }
-      info = {};
+    const ChildProcess& process = member.part->process();
+    while (const std::optional<int> signo = process.NextMotion()) {
+      const bool is_stopped = *signo != SIGCONT;
+      if (is_stopped && supervision_.reads_terminal(process.pid(), *signo)) continue;
+      listener_->OnMotion(id, is_stopped ? MemberListener::Motion::kStopped : MemberListener::Motion::kGoesOn);
     }
   }
 }

@@ -50,7 +50,7 @@ struct ChildSetup {
   const std::vector<int>& inherited_fds;
   ChildProcess::AtLauncherDeath at_launcher_death;
   const cpu_set_t* cpus;  // nullptr: the launcher's
-  ChildProcess::Context context;
+  SystemProcesses::Context context;
 };
 
 // Arranges with the kernel and the guard how this process ends when the launcher dies. Returns the call that failed, or
@@ -148,16 +148,80 @@ cpu_set_t MakeCpuSet(const std::vector<int>& cpus) {
   return set;
 }
 
+class SystemProcess final : public ChildProcess {
+ public:
+  SystemProcess(pid_t pid, UniqueFd pidfd, std::string mark, Pipe input, Pipe out, Pipe err, const Guard* guard)
+      : ChildProcess(
+            pid, std::move(pidfd), std::move(mark),
+            {.input = std::move(input.write_end), .outputs = {std::move(out.read_end), std::move(err.read_end)}}),
+        guard_(*guard) {}
+
+  void SignalGroup(int signo) const override {
+    // A process that has moved to another group still belongs to the job.
+    if (kill(-pid(), signo) != 0) kill(pid(), signo);
+  }
+  void SignalAlone(int signo) const override { kill(pid(), signo); }
+  std::optional<int> NextMotion() const override;
+  End Collect() override;
+
+ private:
+  id_t id() const { return static_cast<id_t>(pidfd()); }
+
+  const Guard& guard_;
+};
+
+std::optional<int> SystemProcess::NextMotion() const {
+  siginfo_t info = {};
+  if (waitid(P_PIDFD, id(), &info, WSTOPPED | WCONTINUED | WNOHANG) != 0 || info.si_pid == 0) return std::nullopt;
+  return info.si_code == CLD_STOPPED ? info.si_status : SIGCONT;
+}
+
+ChildProcess::End SystemProcess::Collect() {
+  // Look first, then kill, then collect: before it is collected, no other process can get its group's number.
+  siginfo_t info = {};
+  waitid(P_PIDFD, id(), &info, WEXITED | WNOWAIT);
+  kill(-pid(), SIGKILL);
+  guard_.Release(pid());
+  waitid(P_PIDFD, id(), &info, WEXITED);
+  ClosePidfd();
+  if (info.si_code == CLD_EXITED) return {.exit_code = info.si_status, .signal = 0};
+  return {.exit_code = 0, .signal = info.si_status};
+}
+
+// Returns the pidfd once the command runs. After an error nothing of the process is left.
+absl::StatusOr<UniqueFd> AwaitStart(pid_t pid, int failure_pipe, const ChildProcess::Options& options,
+                                    const Guard& guard) {
+  StartFailure failure = ReadChildFailure(failure_pipe);
+  if (failure.call == nullptr) {
+    UniqueFd pidfd(OpenPidfd(pid));
+    if (pidfd.valid()) return pidfd;
+    failure = {.call = "pidfd_open", .error = errno};
+  }
+  if (kill(-pid, SIGKILL) != 0) kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  guard.Release(pid);
+  return StartError(options, failure);
+}
+
 }  // namespace
 
-absl::StatusOr<ChildProcess> ChildProcess::Start(const Options& options, const Context& context) {
+ChildProcess::ChildProcess(pid_t pid, UniqueFd pidfd, std::string mark, Pipes pipes)
+    : pid_(pid),
+      pidfd_(std::move(pidfd)),
+      mark_(std::move(mark)),
+      input_(std::move(pipes.input)),
+      outputs_(std::move(pipes.outputs)) {
+  for (const UniqueFd& output : outputs_) fcntl(output.get(), F_SETFL, O_NONBLOCK);
+}
+
+absl::StatusOr<std::unique_ptr<ChildProcess>> SystemProcesses::Start(const ChildProcess::Options& options) const {
   RONDA_RETURN_IF_ERROR(CheckScript({options.command, options.words_before}));
   RONDA_ASSIGN_OR_RETURN(Pipe input, OpenInput(options.input));
   RONDA_ASSIGN_OR_RETURN(Pipe out, MakePipe());
   RONDA_ASSIGN_OR_RETURN(Pipe err, MakePipe());
   RONDA_ASSIGN_OR_RETURN(Pipe failure, MakePipe());
   const std::vector<char*> argv = PointersTo(options.command);
-  const std::string mark = context.guard->NewMark();
+  std::string mark = context_.guard->NewMark();
   const std::vector<std::string> variables = WithMark(options.environment, mark);
   const std::vector<char*> environment = PointersTo(variables);
   const cpu_set_t cpus = MakeCpuSet(options.cpus);
@@ -170,51 +234,15 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const Options& options, const C
                          .inherited_fds = options.inherited_fds,
                          .at_launcher_death = options.at_launcher_death,
                          .cpus = options.cpus.empty() ? nullptr : &cpus,
-                         .context = context};
-  ChildProcess process;
-  process.mark_ = mark;
-  process.pid_ = fork();
-  if (process.pid_ < 0) return absl::ErrnoToStatus(errno, "cannot start a process");
-  if (process.pid_ == 0) RunChild(setup);
+                         .context = context_};
+  const pid_t pid = fork();
+  if (pid < 0) return absl::ErrnoToStatus(errno, "cannot start a process");
+  if (pid == 0) RunChild(setup);
 
   failure.write_end.Reset();
-  RONDA_RETURN_IF_ERROR(process.AwaitStart(failure.read_end.get(), options, *context.guard));
-  process.input_ = std::move(input.write_end);
-  process.outputs_ = {std::move(out.read_end), std::move(err.read_end)};
-  for (const UniqueFd& output : process.outputs_) fcntl(output.get(), F_SETFL, O_NONBLOCK);
-  return process;
-}
-
-absl::Status ChildProcess::AwaitStart(int failure_pipe, const Options& options, const Guard& guard) {
-  StartFailure failure = ReadChildFailure(failure_pipe);
-  if (failure.call == nullptr) {
-    pidfd_.Reset(OpenPidfd(pid_));
-    if (pidfd_.valid()) return absl::OkStatus();
-    failure = {.call = "pidfd_open", .error = errno};
-  }
-  SignalGroup(SIGKILL);
-  waitpid(pid_, nullptr, 0);
-  guard.Release(pid_);
-  return StartError(options, failure);
-}
-
-void ChildProcess::SignalGroup(int signo) const {
-  // A process that has moved to another group still belongs to the job.
-  if (kill(-pid_, signo) != 0) kill(pid_, signo);
-}
-
-void ChildProcess::SignalAlone(int signo) const { kill(pid_, signo); }
-
-ChildProcess::End ChildProcess::Collect(const Guard& guard) {
-  // Look first, then kill, then collect: before it is collected, no other process can get its group's number.
-  siginfo_t info = {};
-  waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOWAIT);
-  kill(-pid_, SIGKILL);
-  guard.Release(pid_);
-  waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED);
-  pidfd_.Reset();
-  if (info.si_code == CLD_EXITED) return {.exit_code = info.si_status, .signal = 0};
-  return {.exit_code = 0, .signal = info.si_status};
+  RONDA_ASSIGN_OR_RETURN(UniqueFd pidfd, AwaitStart(pid, failure.read_end.get(), options, *context_.guard));
+  return std::make_unique<SystemProcess>(pid, std::move(pidfd), std::move(mark), std::move(input), std::move(out),
+                                         std::move(err), context_.guard);
 }
 
 }  // namespace ronda

@@ -7,10 +7,11 @@
 #include <sys/types.h>
 
 #include <array>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "programs/options/launch_options.h"
 #include "programs/rondarun/supervise/guard.h"
@@ -54,16 +55,9 @@ class ChildProcess {
     int signal = 0;     // 0 if it exited
   };
 
-  // The surroundings with which all processes are started. The pointees must outlive the start.
-  struct Context {
-    rlimit file_limit = {};  // of open descriptors
-    const SignalInbox* signals = nullptr;
-    const Guard* guard = nullptr;
-  };
-
-  // Starts the command, and returns once it runs.
-  // Errors: NOT_FOUND or PERMISSION_DENIED, naming the command; the system's for all else.
-  static absl::StatusOr<ChildProcess> Start(const Options& options, const Context& context);
+  virtual ~ChildProcess() = default;
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
 
   pid_t pid() const { return pid_; }
 
@@ -83,24 +77,60 @@ class ChildProcess {
 
   // Sends `signo` to the process and everything in its group, or to the process alone.
   // REQUIRES: the process is not collected.
-  void SignalGroup(int signo) const;
-  void SignalAlone(int signo) const;
+  virtual void SignalGroup(int signo) const = 0;
+  virtual void SignalAlone(int signo) const = 0;
+
+  // The next stop of the process, by this signal, or SIGCONT if it goes on; nullopt if there is no news.
+  virtual std::optional<int> NextMotion() const = 0;
 
   // Kills the rest of the group, and frees the process' entry in the system.
   // REQUIRES: the process has ended and is not collected.
-  End Collect(const Guard& guard);
+  virtual End Collect() = 0;
+
+ protected:
+  // The launcher's ends of the pipes.
+  struct Pipes {
+    UniqueFd input;
+    std::array<UniqueFd, kStreamCount> outputs;
+  };
+  ChildProcess(pid_t pid, UniqueFd pidfd, std::string mark, Pipes pipes);
+
+  void ClosePidfd() { pidfd_.Reset(); }
 
  private:
-  ChildProcess() = default;
-
-  // Returns once the command runs. After an error nothing of the process is left.
-  absl::Status AwaitStart(int failure_pipe, const Options& options, const Guard& guard);
-
-  std::string mark_;
-  pid_t pid_ = -1;
+  const pid_t pid_;
   UniqueFd pidfd_;
+  const std::string mark_;
   UniqueFd input_;
   std::array<UniqueFd, kStreamCount> outputs_;
+};
+
+// Starts the processes of a job.
+class ProcessStarter {
+ public:
+  virtual ~ProcessStarter() = default;
+
+  // Starts the command, and returns once it runs.
+  // Errors: NOT_FOUND or PERMISSION_DENIED, naming the command; the system's for all else.
+  virtual absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildProcess::Options& options) const = 0;
+};
+
+// Starts them as children of this process.
+class SystemProcesses final : public ProcessStarter {
+ public:
+  // The surroundings with which all processes are started. The pointees must outlive this object and its processes.
+  struct Context {
+    rlimit file_limit = {};  // of open descriptors
+    const SignalInbox* signals = nullptr;
+    const Guard* guard = nullptr;
+  };
+
+  explicit SystemProcesses(const Context& context) : context_(context) {}
+
+  absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildProcess::Options& options) const override;
+
+ private:
+  const Context context_;
 };
 
 }  // namespace ronda

@@ -29,9 +29,9 @@ ChildProcess::Options WithErrorFile(const ErrorFile& file, ChildProcess::Options
 
 }  // namespace
 
-absl::Status JobPart::Start(const ChildProcess::Context& context, JobListener* listener) {
+absl::Status JobPart::Start(const ProcessStarter& starter, JobListener* listener) {
   listener_ = listener;
-  RONDA_ASSIGN_OR_RETURN(process_, ChildProcess::Start(options_, context));
+  RONDA_ASSIGN_OR_RETURN(process_, starter.Start(options_));
   if (process_->input() >= 0) input_.emplace(process_->input());
   OnStart();
   return absl::OkStatus();
@@ -64,8 +64,8 @@ void JobPart::CloseOutput(Stream stream) {
   OnBytesEnd(stream);
 }
 
-void JobPart::Collect(const Guard& guard) {
-  const ChildProcess::End end = process_->Collect(guard);
+void JobPart::Collect() {
+  const ChildProcess::End end = process_->Collect();
   collected_ = true;
   for (const Stream stream : kStreams) {
     Drain(stream);

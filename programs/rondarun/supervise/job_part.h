@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -71,10 +72,10 @@ class JobPart {
   JobPart& operator=(const JobPart&) = delete;
 
   // Starts the process. `listener` receives all events from now on; it must outlive this object.
-  // Errors: as ChildProcess::Start.
-  absl::Status Start(const ChildProcess::Context& context, JobListener* listener);
+  // Errors: as ProcessStarter::Start.
+  absl::Status Start(const ProcessStarter& starter, JobListener* listener);
 
-  bool running() const { return process_.has_value() && !collected_; }
+  bool running() const { return process_ != nullptr && !collected_; }
 
   // REQUIRES: the process was started.
   const ChildProcess& process() const { return *process_; }
@@ -86,7 +87,7 @@ class JobPart {
   size_t Read(Stream stream, size_t at_most);
 
   // Handles the end of the process: reads the rest of its output, and reports the end to the listener.
-  void Collect(const Guard& guard);
+  void Collect();
 
   // Sends `signo`, which asks the ranks to end.
   // REQUIRES: running().
@@ -127,7 +128,7 @@ class JobPart {
 
   const ChildProcess::Options options_;
   JobListener* listener_ = nullptr;
-  std::optional<ChildProcess> process_;
+  std::unique_ptr<ChildProcess> process_;  // nullptr: not started
   std::optional<OutputQueue> input_;
   RankEnd::Cause cause_ = RankEnd::Cause::kItself;  // the cause of its end, if it ended now
   bool collected_ = false;

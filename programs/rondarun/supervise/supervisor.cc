@@ -53,6 +53,7 @@ Supervisor::Supervisor(Options options, const Surroundings& surroundings, std::u
     : options_(std::move(options)),
       surroundings_(surroundings),
       guard_(std::move(guard)),
+      processes_({.file_limit = options_.file_limit, .signals = surroundings_.signals, .guard = guard_.get()}),
       schedule_(options_.shutdown) {}
 
 Supervisor::~Supervisor() { RemoveSharedMemoryLeftovers(options_.job_id); }
@@ -83,13 +84,9 @@ void Supervisor::Run(std::vector<std::unique_ptr<JobPart>> parts) {
   EndCompanions();
 }
 
-ChildProcess::Context Supervisor::context() const {
-  return {.file_limit = options_.file_limit, .signals = surroundings_.signals, .guard = guard_.get()};
-}
-
 absl::Status Supervisor::StartMember(std::unique_ptr<JobPart> part) {
   parts_.push_back(std::move(part));
-  return parts_.back()->Start(context(), this);
+  return parts_.back()->Start(processes_, this);
 }
 
 void Supervisor::EndElasticJob(int exit_code, const std::string& why) {
@@ -103,7 +100,7 @@ void Supervisor::EndElasticJob(int exit_code, const std::string& why) {
 
 void Supervisor::StartParts() {
   for (const auto& part : parts_) {
-    const absl::Status started = part->Start(context(), this);
+    const absl::Status started = part->Start(processes_, this);
     if (started.ok()) continue;
     if (!part->carries_job()) {
       Say(absl::StrCat(started.message(), "; the job goes on without it"));
@@ -118,7 +115,7 @@ void Supervisor::EndCompanions() {
   for (const auto& part : parts_) {
     if (!part->running()) continue;
     part->Signal(SIGKILL);
-    part->Collect(*guard_);
+    part->Collect();
   }
 }
 
@@ -160,7 +157,7 @@ void Supervisor::AddPart(JobPart* part, PollSet* poll) {
     poll->Add(fd, POLLIN, [part, stream] { part->Read(stream, kReadSize); });
   }
   poll->Add(part->process().pidfd(), POLLIN, [this, part] {
-    part->Collect(*guard_);
+    part->Collect();
     if (part->process().pid() == terminal_.borrower()) terminal_.Reclaim();
     ended_.push_back(part->process().mark());
   });

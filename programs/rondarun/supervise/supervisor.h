@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "programs/options/launch_options.h"
 #include "programs/rondarun/output/output_sinks.h"
+#include "programs/rondarun/supervise/child_process.h"
 #include "programs/rondarun/supervise/guard.h"
 #include "programs/rondarun/supervise/job_part.h"
 #include "programs/rondarun/supervise/members.h"
@@ -112,7 +113,6 @@ class Supervisor final : private JobListener {
   void StartParts();
   absl::Status StartMember(std::unique_ptr<JobPart> part);
   void EndElasticJob(int exit_code, const std::string& why);
-  ChildProcess::Context context() const;
   void EndCompanions();
 
   // One round of the loop: waits for an event, and handles it.
@@ -158,6 +158,7 @@ class Supervisor final : private JobListener {
   const Options options_;
   const Surroundings surroundings_;
   const std::unique_ptr<Guard> guard_;
+  const SystemProcesses processes_;
   const OomKills oom_kills_before_ = CountOomKills();
   std::vector<std::string> ended_;  // marks of the parts that have ended since the last search for their processes
   absl::Time next_search_ = absl::InfinitePast();

@@ -7,9 +7,11 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -110,7 +112,7 @@ TEST_F(ShmWorldTest, LinksOfOtherUsersAreLeftAlone) {
   std::vector<std::string> paths;
   for (const std::string& folder : ShmFolders()) {
     paths.push_back(folder + Name());
-    ASSERT_EQ(symlink("/proc/1/fd/1 1 0 pid:[1]", paths.back().c_str()), 0) << paths.back();
+    ASSERT_EQ(symlink("/proc/1/fd/1 1 0 0 pid:[1]", paths.back().c_str()), 0) << paths.back();
     ASSERT_EQ(lchown(paths.back().c_str(), 65534, 65534), 0);
   }
   std::vector<ShmWorld::Options> options = {OptionsOf(0, 2), OptionsOf(1, 2)};
@@ -135,6 +137,37 @@ TEST_F(ShmWorldTest, LinksOfAnotherPidNamespaceAreLeftAlone) {
               Path() + " was made in the pid namespace pid:[1]");
   for (const auto& world : ConnectAll({OptionsOf(0, 2), OptionsOf(1, 2)})) EXPECT_TRUE(world.ok()) << world.status();
   EXPECT_TRUE(IsPublished());
+}
+
+TEST_F(ShmWorldTest, LeftoversOfAnotherPidNamespaceAreRemoved) {
+  ForkedChild container([this](const ForkedChild::SayReady& say_ready) -> std::string {
+    if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) return "SKIP";
+    ForkedChild creator([&](const ForkedChild::SayReady&) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      say_ready();  // its copy of the pipe
+      return ShmWorld::Connect(OptionsOf(0, 2)).status().ToString();
+    });
+    while (!IsPublished() && waitpid(creator.pid(), nullptr, WNOHANG) == 0) std::this_thread::yield();
+    say_ready();
+    return creator.Result();
+  });
+  container.WaitUntilReady();
+  if (!IsPublished() && container.Result() == "SKIP") GTEST_SKIP() << "needs the right to make a pid namespace";
+  EXPECT_TRUE(absl::IsPermissionDenied(ReadShmLink(Path()).status()));
+  RemoveShmLeftovers("/dev/shm");
+  EXPECT_TRUE(IsPublished());
+
+  container.Kill(SIGKILL);
+  while (IsPublished()) RemoveShmLeftovers("/dev/shm");
+}
+
+// Another machine may have the folder too, and may not see the lock.
+TEST_F(ShmWorldTest, OnlyLinksOnATmpfsAreLocked) {
+  ShmLink link = ShmLinkOfThisProcess(0, 0);
+  const UniqueFd lock = LockForLink("/dev/shm", &link);
+  EXPECT_TRUE(link.is_locked);
+  LockForLink("/proc", &link);
+  EXPECT_FALSE(link.is_locked);
 }
 
 TEST_F(ShmWorldTest, OtherUsersCannotOpenTheMemory) {

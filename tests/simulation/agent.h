@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The agent of a host of a simulated job.
+#ifndef RONDA_TESTS_SIMULATION_AGENT_H_
+#define RONDA_TESTS_SIMULATION_AGENT_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "programs/rondarun/elastic/agent_members.h"
+#include "programs/rondarun/output/output_sinks.h"
+#include "programs/rondarun/supervise/agent.h"
+#include "programs/rondarun/supervise/agent_report.h"
+#include "runtime/base/unique_fd.h"
+#include "tests/simulation/virtual_processes.h"
+#include "tests/simulation/virtual_supervisor.h"
+
+namespace ronda::simulation {
+
+// Looks after the members of its host, as the production's agent does: with its messages, its reports, its members, and
+// its way to be the only agent of the host. The loop around them is the simulation's.
+class Agent {
+ public:
+  struct Options {
+    std::string host;
+    // Makes a member's part, as MemberProcesses::MakeMember does.
+    MemberProcesses::MakeMember make_member;
+    // This process is the only agent of the host from now on.
+    std::function<void()> on_only_one;
+  };
+  Agent(Options options, VirtualProcesses::Descriptors descriptors);
+
+  // Returns its exit code.
+  int Run();
+
+ private:
+  // Reads the launcher's next messages; false at their end.
+  bool ReadMore();
+  // Waits until the launcher has said what to do. False if there is nothing to do any more.
+  bool AwaitOrder();
+  absl::Status Become();
+  void Obey();
+  void Flush();
+
+  const Options options_;
+  VirtualProcesses::Descriptors descriptors_;
+  OutputQueue output_;
+  AgentReport report_;
+  VirtualSupervisor supervisor_;
+  AgentMessageReader reader_{AgentMessageReader::Stream::kMessages};
+  std::vector<AgentMessage> messages_;  // that have come and are not carried out
+  std::string job_id_;
+  AgentPart::SignsOfLife signs_;
+  bool is_ordered_ = false;
+  UniqueFd name_;
+  AgentMembers* members_ = nullptr;  // the supervisor's
+};
+
+}  // namespace ronda::simulation
+
+#endif  // RONDA_TESTS_SIMULATION_AGENT_H_

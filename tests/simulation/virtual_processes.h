@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The system's part in the processes of a virtual world: their starts, descriptors, signals and names.
+#ifndef RONDA_TESTS_SIMULATION_VIRTUAL_PROCESSES_H_
+#define RONDA_TESTS_SIMULATION_VIRTUAL_PROCESSES_H_
+
+#include <sys/types.h>
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "programs/rondarun/supervise/child_process.h"
+#include "runtime/base/unique_fd.h"
+#include "tests/simulation/virtual_threads.h"
+
+namespace ronda::simulation {
+
+// Starts processes of the world, which are functions, as children of the calling process. A process has pipes of the
+// operating system. When it ends, its descriptors are closed and its children are killed, as those of a launcher are
+// (PR_SET_PDEATHSIG).
+//
+// A process of the operating system has one such object, as it has one world. Only the running virtual thread calls it.
+class VirtualProcesses final : public ProcessStarter {
+ public:
+  // A started process' ends of its pipes, and its copies of the descriptors that it inherits.
+  struct Descriptors {
+    UniqueFd input;
+    UniqueFd output;
+    UniqueFd errors;
+    std::vector<UniqueFd> inherited;
+  };
+  // Runs a process, and returns its exit code.
+  using Program = std::function<int(const ChildProcess::Options& options, Descriptors descriptors)>;
+
+  static VirtualProcesses& Get();
+
+  // `on_end` is called after a process has ended.
+  void Begin(Program program, std::function<void(ProcessId process)> on_end);
+
+  absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildProcess::Options& options) const override;
+
+  // The descriptor belongs to this process from now on: it is closed when the process ends.
+  void Give(int fd, ProcessId process);
+  // Closes the calling process' descriptor. A thread of a process that has ended has no descriptors.
+  int Close(int fd);
+
+  // As kill(). False if the pid is none of the world's.
+  bool Signal(pid_t pid, int signo);
+  // Whether the process has got SIGTERM.
+  bool IsAskedToEnd(ProcessId process) const { return asked_to_end_.contains(process); }
+  // Notifies the parent that the process was stopped (SIGSTOP), or goes on (SIGCONT).
+  void TellMotion(ProcessId process, int signo);
+  // Whether the calling process has got SIGCHLD since the last call.
+  bool TakeChildSignal();
+
+  // The names of sockets without a file, each of which one living process has.
+  // False if a living process has the name.
+  bool TakeName(const std::string& name);
+  // As connect() to the name, and then SO_PEERCRED of that socket; nullopt if the socket is no such one.
+  bool ConnectToName(int fd, const std::string& name);
+  std::optional<pid_t> PeerOf(int fd) const;
+  bool IsListener(int fd) const { return listeners_.contains(fd); }
+  void SetListener(int fd) { listeners_.insert(fd); }
+
+ private:
+  class Child;
+
+  struct Process {
+    ProcessId parent = 0;
+    int end_event = -1;  // becomes readable when it ends; the parent's
+    std::deque<int> motions;
+  };
+
+  VirtualProcesses() = default;
+
+  void OnEnd(ProcessId process);
+
+  Program program_;
+  std::function<void(ProcessId process)> on_end_;
+  std::map<ProcessId, Process> processes_;  // that were started here
+  std::map<int, ProcessId> owners_;         // of descriptors
+  std::set<ProcessId> asked_to_end_;
+  std::set<ProcessId> child_signals_;  // processes that have got SIGCHLD
+  std::map<std::string, ProcessId> names_;
+  std::map<int, ProcessId> peers_;  // by the descriptor of a connected socket
+  std::set<int> listeners_;
+};
+
+}  // namespace ronda::simulation
+
+#endif  // RONDA_TESTS_SIMULATION_VIRTUAL_PROCESSES_H_
