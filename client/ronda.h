@@ -399,6 +399,7 @@ ronda_status ronda_process_set_ids(ronda_process_set* ids, int capacity, int* co
 
 /* At the end, because these headers need the types above. */
 #include "ronda/groups.h"
+#include "ronda/lanes.h"
 #include "ronda/operations.h"
 
 #endif /* RONDA_H_ */

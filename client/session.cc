@@ -63,7 +63,20 @@ absl::Status TooMany(OpType op, RankId sender, RankId receiver) {
 
 absl::StatusOr<std::shared_ptr<Handle>> Session::Submit(Submission* submission) {
   if (submission->request.op == OpType::kSendRecv) return SubmitMessage(submission);
-  return submission->request.name.empty() ? SubmitUnnamed(submission) : runtime_.Submit(*submission);
+  if (!submission->request.name.empty()) return runtime_.Submit(*submission);
+  const bool is_on_device = submission->request.memory != Memory::kHost;
+  const std::shared_ptr<CallerLane> lane =
+      is_on_device ? runtime_.lanes().Find(submission->request.process_set) : nullptr;
+  return lane == nullptr ? SubmitUnnamed(submission) : SubmitInLane(*lane, submission);
+}
+
+absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitInLane(CallerLane& lane, Submission* submission) {
+  RONDA_ASSIGN_OR_RETURN(const bool is_carried, lane.Carries(*submission));
+  if (is_carried) return lane.Submit(submission);
+  RONDA_RETURN_IF_ERROR(lane.OrderBefore(submission->stream));
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, SubmitUnnamed(submission));
+  lane.Follow(handle);
+  return handle;
 }
 
 absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitUnnamed(Submission* submission) {

@@ -103,9 +103,10 @@ class Session {
   }
 
   // Submits for a C caller. A send or receive becomes this rank's next of its kind. A tensor without a name becomes
-  // this rank's next one in the process set (call_order.h). Other operations are unchanged. The content of
-  // `*submission` is lost.
-  // Errors: as SubmitNumbered; ALREADY_EXISTS if CallOrder::kRemembered - 1 tensors without a name are in flight.
+  // this rank's next one in the process set (call_order.h), or the next call of the set's lane, if it has one for the
+  // tensor (caller_lane.h). Other operations are unchanged. The content of `*submission` is lost.
+  // Errors: as SubmitNumbered; ALREADY_EXISTS if CallOrder::kRemembered - 1 tensors without a name are in flight; as
+  // CallerLane::Submit.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(Submission* submission);
 
   // Submits this rank's next operation of the kind in request.name, and appends a number to that name.
@@ -136,6 +137,8 @@ class Session {
 
  private:
   absl::StatusOr<std::shared_ptr<Handle>> SubmitUnnamed(Submission* submission);
+  // To the lane or, in the lane's order, to the engine.
+  absl::StatusOr<std::shared_ptr<Handle>> SubmitInLane(CallerLane& lane, Submission* submission);
   absl::StatusOr<std::shared_ptr<Handle>> SubmitMessage(Submission* submission);
   absl::StatusOr<std::shared_ptr<Handle>> SubmitNumberedLocked(Submission submission)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -17,6 +17,7 @@
 #include "runtime/base/peer.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/nccl/nccl_communicator.h"
+#include "runtime/collectives/nccl/nccl_direct.h"
 #include "runtime/collectives/staged/staged_communicator.h"
 #include "runtime/cuda/device.h"
 
@@ -113,7 +114,7 @@ absl::StatusOr<std::string> MeritUnless(std::string objection, absl::string_view
 absl::StatusOr<DeviceTransport> ConnectHierarchy(const DeviceSupport::Request& request, const NcclLoader& nccl,
                                                  DeviceHierarchyOptions::Across across) {
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const NcclLibrary> library, nccl());
-  RONDA_ASSIGN_OR_RETURN(const SumOrder order, OrderOfSums(request));
+  RONDA_ASSIGN_OR_RETURN(const SumOrder order, OrderOfSums(request.facts));
   return ConnectDeviceHierarchy({.request = request, .library = std::move(library), .across = across, .order = order});
 }
 
@@ -138,8 +139,8 @@ absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text) {
                      .order = fields[5]};
 }
 
-absl::StatusOr<SumOrder> OrderOfSums(const DeviceSupport::Request& request) {
-  RONDA_ASSIGN_OR_RETURN(const DeviceFacts first, DecodeDeviceFacts(request.facts.front()));
+absl::StatusOr<SumOrder> OrderOfSums(absl::Span<const std::string> facts) {
+  RONDA_ASSIGN_OR_RETURN(const DeviceFacts first, DecodeDeviceFacts(facts.front()));
   return first.order.empty() ? SumOrder::kOfNccl : SumOrder::kOfRanks;
 }
 
@@ -152,7 +153,7 @@ absl::StatusOr<std::string> RateNccl(const DeviceSituation& situation) {
 
 absl::StatusOr<DeviceTransport> ConnectNccl(const DeviceSupport::Request& request, const NcclLoader& nccl) {
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const NcclLibrary> library, nccl());
-  RONDA_ASSIGN_OR_RETURN(const SumOrder order, OrderOfSums(request));
+  RONDA_ASSIGN_OR_RETURN(const SumOrder order, OrderOfSums(request.facts));
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> communicator,
                          NcclCommunicator::Create({.rank = request.rank,
                                                    .size = static_cast<int>(request.facts.size()),
@@ -168,6 +169,13 @@ absl::StatusOr<DeviceTransport> ConnectNccl(const DeviceSupport::Request& reques
                          .failure = [made] { return made->failure(); },
                          .abort = [made] { made->Abort(); },
                          .setup_deadline = NcclCommunicator::Options().init_deadline};
+}
+
+absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectNcclDirectly(const DeviceSupport::DirectRequest& request,
+                                                                     const NcclLoader& nccl) {
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const NcclLibrary> library, nccl());
+  RONDA_ASSIGN_OR_RETURN(const SumOrder order, OrderOfSums(request.facts));
+  return NcclDirect::Connect(request, std::move(library), order);
 }
 
 // Through pinned memory and the hosts' communicator.
@@ -210,7 +218,8 @@ constexpr DeviceBackend kDeviceBackends[] = {
      .help = "tensors in the memory of GPUs, one a rank",
      .score = 200,
      .rate = RateNccl,
-     .connect = ConnectNccl},
+     .connect = ConnectNccl,
+     .connect_directly = ConnectNcclDirectly},
     {.name = "hierarchical-staged",
      .help = "NCCL on each host, the hosts' backend between hosts",
      .score = 150,
@@ -264,11 +273,20 @@ std::string DeviceBackends::Facts(const Device& device) {
   return Encode(facts, kLongestFacts);
 }
 
-absl::StatusOr<DeviceTransport> DeviceBackends::Connect(const Request& request) {
+namespace {
+
+absl::StatusOr<std::vector<DeviceFacts>> DecodeAll(absl::Span<const std::string> texts) {
   std::vector<DeviceFacts> facts;
-  for (const std::string& text : request.facts) {
+  for (const std::string& text : texts) {
     RONDA_ASSIGN_OR_RETURN(facts.emplace_back(), DecodeDeviceFacts(text));
   }
+  return facts;
+}
+
+}  // namespace
+
+absl::StatusOr<DeviceTransport> DeviceBackends::Connect(const Request& request) {
+  RONDA_ASSIGN_OR_RETURN(const std::vector<DeviceFacts> facts, DecodeAll(request.facts));
   const std::vector<BackendRating> ratings =
       RateDeviceBackends({.facts = facts, .hosts = request.levels == nullptr ? nullptr : &request.levels->hosts});
   const std::string& wanted = facts.front().wanted;
@@ -277,6 +295,14 @@ absl::StatusOr<DeviceTransport> DeviceBackends::Connect(const Request& request) 
       absl::StrCat("tensors on ", request.device->name(), " go over ", name,
                    wanted.empty() ? "" : ", as RONDA_DEVICE_BACKEND says", "; of ", ToString(ratings)));
   return FindDeviceBackend(name)->connect(request, libraries_.nccl);
+}
+
+absl::StatusOr<std::unique_ptr<DirectTransport>> DeviceBackends::ConnectDirectly(const DirectRequest& request) {
+  RONDA_ASSIGN_OR_RETURN(const std::vector<DeviceFacts> facts, DecodeAll(request.facts));
+  const absl::StatusOr<absl::string_view> name =
+      ChooseDeviceBackend(RateDeviceBackends({.facts = facts}), facts.front().wanted);
+  if (!name.ok() || FindDeviceBackend(*name)->connect_directly == nullptr) return nullptr;
+  return FindDeviceBackend(*name)->connect_directly(request, libraries_.nccl);
 }
 
 }  // namespace ronda

@@ -39,8 +39,9 @@ std::string Encode(const DeviceFacts& facts, size_t longest);
 // Errors: INTERNAL if `text` is not from Encode.
 absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text);
 
-// The order of sums that rank 0 has requested. Errors: as DecodeDeviceFacts.
-absl::StatusOr<SumOrder> OrderOfSums(const DeviceSupport::Request& request);
+// The order of sums that the first of some ranks has requested. `facts` are those of the ranks.
+// Errors: as DecodeDeviceFacts.
+absl::StatusOr<SumOrder> OrderOfSums(absl::Span<const std::string> facts);
 
 // The facts on which the choice between backends for the memory of GPUs depends.
 struct DeviceSituation {
@@ -79,6 +80,7 @@ class DeviceBackends : public DeviceSupport {
   absl::StatusOr<const ronda_cuda_plugin*> Plugin() override { return libraries_.cuda(); }
   std::string Facts(const Device& device) override;
   absl::StatusOr<DeviceTransport> Connect(const Request& request) override;
+  absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectDirectly(const DirectRequest& request) override;
 
  private:
   const Libraries libraries_;

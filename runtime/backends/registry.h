@@ -78,6 +78,9 @@ struct DeviceBackend {
   // As in HostBackend.
   absl::StatusOr<std::string> (*rate)(const DeviceSituation& situation);
   absl::StatusOr<DeviceTransport> (*connect)(const DeviceSupport::Request& request, const NcclLoader& nccl);
+  // nullptr: it has no direct calls.
+  absl::StatusOr<std::unique_ptr<DirectTransport>> (*connect_directly)(const DeviceSupport::DirectRequest& request,
+                                                                       const NcclLoader& nccl) = nullptr;
 };
 
 absl::Span<const HostBackend> HostBackends();         // host_backends.cc

@@ -3,6 +3,7 @@
 #ifndef RONDA_RUNTIME_COLLECTIVES_TRANSPORT_H_
 #define RONDA_RUNTIME_COLLECTIVES_TRANSPORT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -64,6 +65,42 @@ struct DeviceTransport {
   absl::Duration setup_deadline = absl::ZeroDuration();
 };
 
+// A collective that a transport carries out in the order of the calls, without an agreement of the ranks.
+struct DirectCall {
+  // Its ranks are those of the transport. An allreduce, a broadcast, an allgather of equal parts, or a reducescatter
+  // into equal parts.
+  CallInfo info;
+  const void* input = nullptr;
+  void* output = nullptr;  // may equal the input of an allreduce or a broadcast
+  size_t count = 0;        // elements of this rank: of `input`; of `output` if it is a reducescatter
+  DType dtype = DType::kFloat32;
+  ReduceOp reduction = ReduceOp::kSum;
+  kernels::Scale scale;  // of each rank's elements, before a sum
+  int root = 0;          // its position; of a broadcast
+};
+
+// Collectives between the devices of some ranks, which all make the same calls in the same order. Nobody checks that.
+//
+// Thread-compatible, except failure() and Abort(), which any thread may call.
+class DirectTransport {
+ public:
+  virtual ~DirectTransport() = default;
+
+  // Whether it can reduce like this. The same on all of its ranks.
+  virtual bool Reduces(DType dtype, ReduceOp reduction, const kernels::Scale& scale) const = 0;
+
+  // Puts a call on the stream. The first call of a kind may wait for the other ranks; Abort ends that wait.
+  // REQUIRES: Reduces(), if it is a reduction.
+  // Errors: the library's; then no later call succeeds.
+  virtual absl::Status Run(const DirectCall& call) = 0;
+
+  // The first error that is known; OK: none.
+  virtual absl::Status failure() const = 0;
+
+  // Ends the work under way on the device, which may never end by itself; no later call succeeds.
+  virtual void Abort() = 0;
+};
+
 // The devices of this machine, and the backends that connect the devices of the ranks. It loads nothing before the
 // first tensor in the memory of a device.
 class DeviceSupport {
@@ -90,6 +127,22 @@ class DeviceSupport {
     std::function<absl::Status()> job_failure;
   };
   virtual absl::StatusOr<DeviceTransport> Connect(const Request& request) = 0;
+
+  // Connects the devices of some ranks for direct calls. All of these ranks make the call, with the same `facts`.
+  // Returns nullptr, on all of them, if the backend that suits these ranks has no direct calls.
+  // Errors: the reason why this rank cannot be connected.
+  struct DirectRequest {
+    CallInfo info;                // for messages, and with the limits of waits for the other ranks
+    std::vector<RankId> members;  // ascending
+    int self = 0;                 // this rank's position
+    std::vector<std::string> facts;
+    std::shared_ptr<Device> device;
+    StreamHandle stream = nullptr;  // outlives the transport
+    // Brings bytes from the first member to the others. All members call it.
+    std::function<absl::Status(const CallInfo& info, void* data, size_t bytes)> share;
+    std::function<absl::Status()> job_failure;
+  };
+  virtual absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectDirectly(const DirectRequest& request) = 0;
 };
 
 // One rank's connection to the rest of the job. The control plane and the communicator share their failure: after

@@ -7,8 +7,10 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/base/out_of_memory.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/engine/device/caller_lane_opening.h"
 
 namespace ronda {
 namespace {
@@ -54,6 +56,14 @@ CallbackThread::Hooks Runtime::MakeHooks() {
   return {.thrown = [this](const absl::Status& status) { Abandon(status); }, .idle = [this] { WakeForShutdown(); }};
 }
 
+DeviceWatch::Options Runtime::MakeWatchOptions() {
+  return {.rank = topology_.rank,
+          .flights = transport_.flights,
+          .job_failure = [this] { return transport_.control->failure(); },
+          .fail_job = [this](const absl::Status& status) { Abandon(status); },
+          .idle = [this] { WakeForShutdown(); }};
+}
+
 DeviceLanes::Options Runtime::MakeDeviceOptions() {
   return {.rank = topology_.rank,
           .support = transport_.devices,
@@ -64,11 +74,8 @@ DeviceLanes::Options Runtime::MakeDeviceOptions() {
           .progress = progress_,
           .timeline = &timeline_,
           .times = &meter_->device_times(),
-          .watch = {.rank = topology_.rank,
-                    .flights = transport_.flights,
-                    .job_failure = [this] { return transport_.control->failure(); },
-                    .fail_job = [this](const absl::Status& status) { Abandon(status); },
-                    .idle = [this] { WakeForShutdown(); }}};
+          .watch = MakeWatchOptions(),
+          .callers = &lanes_};
 }
 
 std::unique_ptr<CoordinationLoop> Runtime::MakeLoop() {
@@ -180,6 +187,29 @@ absl::Status Runtime::RunAll(absl::Span<const Submission> submissions, std::vect
     for (const std::shared_ptr<Handle>& handle : *handles) CarryOut(*handle);
     return absl::OkStatus();
   });
+}
+
+absl::StatusOr<bool> Runtime::OpenLane(ProcessSetId process_set, const void* buffer, WaitLimits limits) {
+  if (lanes_.Find(process_set) != nullptr) return true;
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const Group> members, ProcessSet(process_set));
+  if (!members->Contains(topology_.rank)) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", topology_.rank, " is not in process set ", process_set,
+                                                   ": open its lane on its members only"));
+  }
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<CallerLane> lane,
+                         OpenCallerLane({.process_set = process_set,
+                                         .members = std::move(members),
+                                         .support = transport_.devices,
+                                         .rank_device = &device_,
+                                         .buffer = buffer,
+                                         .limits = limits,
+                                         .submitter = submitter(),
+                                         .callbacks = callbacks_,
+                                         .watch = MakeWatchOptions(),
+                                         .run = [this](const Submission& submission) { return Run(submission); }}));
+  if (lane == nullptr) return false;
+  RONDA_RETURN_IF_ERROR(lanes_.Add(process_set, std::move(lane)));
+  return true;
 }
 
 absl::Status Runtime::StartTimeline(const std::string& path) {

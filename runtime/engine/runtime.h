@@ -25,6 +25,7 @@
 #include "runtime/collectives/transport.h"
 #include "runtime/engine/callback_thread.h"
 #include "runtime/engine/coordination_loop.h"
+#include "runtime/engine/device/caller_lane.h"
 #include "runtime/engine/device/device_lane.h"
 #include "runtime/engine/device/rank_device.h"
 #include "runtime/engine/guarded_steps.h"
@@ -129,6 +130,15 @@ class Runtime {
     return device_.FillZero(memory, bytes, stream);
   }
 
+  // Opens the lane of a process set, unless it is open: from then on the set's operations on GPU memory can go over
+  // `lanes()`, in the order of the calls. All members of the set call it at the same point of their operations in the
+  // set, and get the same answer: whether the lane is open now. If not, their backend has none. Waits for the members.
+  // `buffer`, which may be nullptr, is in the memory of this rank's GPU. `limits` are those of the lane's calls.
+  // Errors: as OpenCallerLane; INVALID_ARGUMENT if the rank is not in the set.
+  absl::StatusOr<bool> OpenLane(ProcessSetId process_set, const void* buffer, WaitLimits limits);
+
+  CallerLanes& lanes() { return lanes_; }
+
   // This rank's GPU; nullptr if it has not used one yet.
   std::shared_ptr<const Device> device() const { return device_.chosen(); }
 
@@ -166,6 +176,7 @@ class Runtime {
  private:
   Runtime(Options options, Topology topology, Transport transport);
   CallbackThread::Hooks MakeHooks();
+  DeviceWatch::Options MakeWatchOptions();
   DeviceLanes::Options MakeDeviceOptions();
   std::unique_ptr<CoordinationLoop> MakeLoop();
 
@@ -205,6 +216,7 @@ class Runtime {
   TensorLog log_;
   TensorQueue queue_;
   RankDevice device_;
+  CallerLanes lanes_;
   DeviceLanes devices_;  // belongs to the progress thread
   GuardedSteps steps_;
 

@@ -7,7 +7,7 @@ set -euo pipefail
 
 readonly library=client/libronda.so
 readonly glibc=2.34  # docs/abi.md
-readonly headers="client/ronda.h client/ronda/operations.h client/ronda/groups.h"
+readonly headers="client/ronda.h client/ronda/operations.h client/ronda/groups.h client/ronda/lanes.h"
 failures=0
 
 exported=$(nm --dynamic --defined-only --format=posix "$library" | awk '{ sub(/@.*/, "", $1); print $1 }' | sort)

@@ -33,7 +33,8 @@ mv "$work/first" "$work/moved"
 readonly prefix=$work/moved
 
 for file in bin/rondarun bin/horovodrun bin/rondactl bin/ronda-monitor bin/ronda-bench include/ronda.h include/ronda.hpp \
-  include/ronda/operations.h include/ronda/groups.h include/ronda/training.hpp include/ronda/training/power_sgd.hpp \
+  include/ronda/operations.h include/ronda/groups.h include/ronda/lanes.h include/ronda/training.hpp \
+  include/ronda/training/power_sgd.hpp \
   include/ronda/torch.hpp include/ronda/torch/data_parallel.hpp \
   lib/python3/dist-packages/ronda/__init__.py lib/libronda.so lib/libronda.so.0 lib/libronda_hosts.so \
   lib/pkgconfig/ronda.pc lib/cmake/ronda/ronda-config.cmake lib/cmake/ronda/ronda-config-version.cmake \

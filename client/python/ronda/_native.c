@@ -494,9 +494,10 @@ PyMODINIT_FUNC PyInit__native(void) {
   PyObject* const module = PyModule_Create(&module_definition);
   if (module == NULL) return NULL;
   if (PyModule_AddFunctions(module, job_methods) != 0 || PyModule_AddFunctions(module, operation_methods) != 0 ||
-      PyModule_AddFunctions(module, group_methods) != 0 || PyModule_AddFunctions(module, handle_methods) != 0 ||
-      PyModule_AddFunctions(module, carried_methods) != 0 || PyModule_AddFunctions(module, tensorflow_methods) != 0 ||
-      PyModule_AddFunctions(module, xla_methods) != 0 || PrepareInterpreter() != 0 || RegisterAtExit(module) != 0) {
+      PyModule_AddFunctions(module, group_methods) != 0 || PyModule_AddFunctions(module, lane_methods) != 0 ||
+      PyModule_AddFunctions(module, handle_methods) != 0 || PyModule_AddFunctions(module, carried_methods) != 0 ||
+      PyModule_AddFunctions(module, tensorflow_methods) != 0 || PyModule_AddFunctions(module, xla_methods) != 0 ||
+      PrepareInterpreter() != 0 || RegisterAtExit(module) != 0) {
     Py_DECREF(module);
     return NULL;
   }

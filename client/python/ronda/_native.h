@@ -95,6 +95,7 @@ typedef struct Signature {
 /* Memory to which arguments refer, besides the objects that the caller holds: a stack, and blocks from the heap. */
 typedef struct Reader {
   PyObject* keep; /* borrowed; NULL: none */
+  int is_on_gpu;  /* whether there was a stream */
   struct Block* blocks;
   size_t used; /* bytes of space */
   int64_t space[RONDA_MAX_NDIM];
@@ -201,6 +202,7 @@ double MonotonicSeconds(void);
 
 extern PyMethodDef operation_methods[];
 extern PyMethodDef group_methods[];
+extern PyMethodDef lane_methods[];
 extern PyMethodDef handle_methods[];
 extern PyMethodDef carried_methods[];
 extern PyMethodDef tensorflow_methods[];

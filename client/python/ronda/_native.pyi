@@ -309,6 +309,14 @@ def refuse_message(process_set: int, source: int, to: int, tag: int, message: st
 
 def cuda_zero(data: int, bytes: int, stream: int, /) -> None: ...
 
+# -- Lanes --
+
+def lane_open(process_set: int, buffer: int, /) -> bool:
+    """Whether the lane of the set is open now; see ronda_lane_open()."""
+
+def lane_close(process_set: int, /) -> None: ...
+def lane_refuse(process_set: int, message: str, /) -> None: ...
+
 # -- Handles --
 
 def poll(handle: int, /) -> bool: ...

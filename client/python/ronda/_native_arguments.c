@@ -84,6 +84,7 @@ typedef struct Block {
 
 void BeginReading(Reader* reader) {
   reader->keep = NULL;
+  reader->is_on_gpu = 0;
   reader->blocks = NULL;
   reader->used = 0;
 }
@@ -329,6 +330,7 @@ int ReadField(const Field* field, PyObject* value, void* into, Reader* reader) {
     case kBytes:
       return ReadBytes(field, value, into, reader);
     case kStream:
+      reader->is_on_gpu = value != Py_None;
       return ReadStream(field, value, into);
     case kKeep:
       reader->keep = value;

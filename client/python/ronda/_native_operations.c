@@ -79,6 +79,19 @@ static void Begin(const Operation* operation, void* into, Reader* reader) {
   memcpy(into, operation->defaults, operation->size);
 }
 
+/* Without the GIL, because a lane may wait for NCCL to connect the ranks, or for the launch of an earlier operation.
+ * Makes the room for the handle's object again: other threads may have used it. */
+static ronda_status SubmitOnGpu(const Operation* operation, const void* arguments, ronda_handle* handle) {
+  ronda_status status = RONDA_OK;
+  Py_BEGIN_ALLOW_THREADS;
+  status = operation->submit(arguments, handle);
+  Py_END_ALLOW_THREADS;
+  if (status != RONDA_OK || KeepReserve(&kept_by_handle, 1) == 0) return status;
+  PyErr_Clear();
+  ronda_release(*handle); /* waits */
+  return RONDA_ERROR_OUT_OF_MEMORY;
+}
+
 static PyObject* Submit(const Operation* operation, PyObject* const* values, Py_ssize_t count) {
   Arguments arguments;
   Reader reader;
@@ -86,7 +99,8 @@ static PyObject* Submit(const Operation* operation, PyObject* const* values, Py_
   PyObject* result = NULL;
   if (Read(&operation->signature, values, count, &arguments, &reader) == 0 && KeepReserve(&kept_by_handle, 1) == 0) {
     ronda_handle handle = 0;
-    const ronda_status status = operation->submit(&arguments, &handle);
+    const ronda_status status =
+        reader.is_on_gpu ? SubmitOnGpu(operation, &arguments, &handle) : operation->submit(&arguments, &handle);
     if (status == RONDA_OK) KeepPut(&kept_by_handle, handle, reader.keep);
     result = status == RONDA_OK ? PyLong_FromLongLong(handle) : NoneOrRaise(status);
   }

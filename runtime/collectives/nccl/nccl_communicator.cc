@@ -42,7 +42,10 @@ NcclCommunicator::NcclCommunicator(Options options)
                .job_ranks = options_.job_ranks,
                .device = options_.device,
                .library = options_.library,
-               .host = options_.host,
+               .share =
+                   [host = options_.host](const CallInfo& info, void* data, size_t bytes) {
+                     return host->Broadcast({.info = info, .data = data, .bytes = bytes, .root = 0});
+                   },
                .init_deadline = options_.init_deadline,
                .job_failure = options_.job_failure}) {}
 

@@ -248,8 +248,7 @@ absl::StatusOr<NcclUniqueId> NcclGroups::AgreeOnId(const CallInfo& info, const M
     }));
   }
   const CallInfo agreement = {.label = info.label, .group = info.group, .op = info.op, .limits = info.limits};
-  RONDA_RETURN_IF_ERROR(
-      options_.host->Broadcast({.info = agreement, .data = &invitation, .bytes = sizeof(invitation), .root = 0}));
+  RONDA_RETURN_IF_ERROR(options_.share(agreement, &invitation, sizeof(invitation)));
   if (!members.IncludeSelf()) return invitation.id;
   if (options_.library->version != invitation.version) {
     return Fail(absl::FailedPreconditionError(

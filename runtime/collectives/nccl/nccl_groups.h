@@ -46,7 +46,8 @@ class NcclGroups {
     std::vector<RankId> job_ranks;  // as in NcclCommunicator
     std::shared_ptr<Device> device;
     std::shared_ptr<const NcclLibrary> library;
-    Communicator* host = nullptr;
+    // Brings `bytes` bytes from the first member of the call's group to the others. All of the `size` ranks call it.
+    std::function<absl::Status(const CallInfo& info, void* data, size_t bytes)> share;
     // The least time that NCCL gets to connect members that have all arrived.
     absl::Duration init_deadline = absl::Minutes(1);
     absl::Duration end_deadline = absl::Seconds(5);  // how long peers have to end their communicators
@@ -116,7 +117,7 @@ class NcclGroups {
     return options_.job_ranks.empty() ? rank : options_.job_ranks[static_cast<size_t>(rank)];
   }
 
-  // Brings the id from the first member to the others. All ranks of the job take part, as `host` requires it. Errors:
+  // Brings the id from the first member to the others. All ranks take part, as `share` requires it. Errors:
   // FAILED_PRECONDITION if the members' versions of NCCL differ.
   absl::StatusOr<NcclUniqueId> AgreeOnId(const CallInfo& info, const Members& members, const Entry& entry);
   absl::Status Connect(const CallInfo& info, const NcclUniqueId& id, const Members& members, Entry* entry);

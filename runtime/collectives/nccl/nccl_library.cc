@@ -98,6 +98,8 @@ std::string FindFunctions(void* library, NcclFunctions* nccl) {
   symbols.Need("ncclBroadcast", &nccl->Broadcast);
   symbols.Need("ncclAllGather", &nccl->AllGather);
   symbols.Need("ncclReduceScatter", &nccl->ReduceScatter);
+  symbols.Need("ncclRedOpCreatePreMulSum", &nccl->RedOpCreatePreMulSum);
+  symbols.Need("ncclRedOpDestroy", &nccl->RedOpDestroy);
   symbols.Need("ncclSend", &nccl->Send);
   symbols.Need("ncclRecv", &nccl->Recv);
   symbols.Find("ncclCommSplit", &nccl->CommSplit);

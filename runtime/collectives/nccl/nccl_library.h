@@ -53,6 +53,11 @@ enum class NcclRedOp : int {  // ncclRedOp_t
   kProd = 1,
   kMax = 2,
   kMin = 3,
+  kAvg = 4,
+};
+
+enum class NcclScalarResidence : int {  // ncclScalarResidence_t
+  kHostImmediate = 1,                   // read during the call
 };
 
 // The oldest supported version: the first one whose communicators can be made without blocking, and aborted during
@@ -100,6 +105,10 @@ struct NcclFunctions {
   // `output` receives `count` elements: the sum of the ranks' elements from `count` times the own rank on.
   NcclResult (*ReduceScatter)(const void* input, void* output, size_t count, NcclDataType type, NcclRedOp op,
                               NcclHandle comm, void* stream);
+  // Makes an operator that multiplies every rank's elements by `*scalar`, of their type, and adds them up.
+  NcclResult (*RedOpCreatePreMulSum)(NcclRedOp* op, void* scalar, NcclDataType type, NcclScalarResidence residence,
+                                     NcclHandle comm);
+  NcclResult (*RedOpDestroy)(NcclRedOp op, NcclHandle comm);
   NcclResult (*Send)(const void* data, size_t count, NcclDataType type, int peer, NcclHandle comm, void* stream);
   NcclResult (*Recv)(void* data, size_t count, NcclDataType type, int peer, NcclHandle comm, void* stream);
   // From 2.18 on; nullptr in older versions. `*child` is written when the parent is no longer in progress.

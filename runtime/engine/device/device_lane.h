@@ -18,6 +18,7 @@
 #include "runtime/collectives/transport.h"
 #include "runtime/cuda/device.h"
 #include "runtime/engine/data_plane.h"
+#include "runtime/engine/device/caller_lane.h"
 #include "runtime/engine/device/device_adasum_ops.h"
 #include "runtime/engine/device/device_blocks.h"
 #include "runtime/engine/device/device_completion.h"
@@ -135,6 +136,7 @@ class DeviceLanes {
     Timeline* timeline = nullptr;  // nullptr: there is none
     DeviceTimes* times = nullptr;  // among the rank's counters; nullptr: nothing is counted
     DeviceWatch::Options watch;
+    CallerLanes* callers = nullptr;  // end with this object's lane
   };
 
   explicit DeviceLanes(Options options) : options_(std::move(options)) {}
@@ -151,11 +153,13 @@ class DeviceLanes {
   };
   absl::StatusOr<Opening> Open(const CallInfo& info);
 
-  bool idle() const { return lane_ == nullptr || lane_->idle(); }
+  // Whether the rank's device has carried out everything, also the callers' lanes.
+  bool idle() const { return (lane_ == nullptr || lane_->idle()) && options_.callers->idle(); }
 
   // The job has ended, or has failed with `status`.
   void Close(const absl::Status& status) {
     if (lane_ != nullptr) lane_->Close(status);
+    options_.callers->Close(status);
   }
 
  private:

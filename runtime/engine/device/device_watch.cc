@@ -24,6 +24,8 @@ constexpr absl::Duration kLongestSleep = absl::Microseconds(100);
 constexpr absl::Duration kIdleSleep = absl::Milliseconds(1);
 // Failures are looked for less often than the device is polled.
 constexpr absl::Duration kCheckPeriod = absl::Milliseconds(1);
+// How long a wait lasts when an objection is looked for the first time.
+constexpr absl::Duration kFirstObjection = absl::Milliseconds(16);
 
 }  // namespace
 
@@ -131,11 +133,16 @@ void DeviceWatch::Settle(DeviceCompletion& completion) {
 absl::Status DeviceWatch::Await(Phase phase, DeviceCompletion& completion) {
   const absl::Duration began = MonotonicTime();
   absl::Duration checked = absl::ZeroDuration();
+  absl::Duration objects = kFirstObjection;
   while (!IsOver(phase, completion)) {
     const absl::Duration waited = MonotonicTime() - began;
     if (waited - checked >= kCheckPeriod) {
       RONDA_RETURN_IF_ERROR(Check(phase, completion, waited, checked));
       checked = waited;
+    }
+    if (waited >= objects && options_.objection != nullptr) {
+      if (const absl::Status objection = options_.objection(completion); !objection.ok()) return Fail(objection);
+      objects = 2 * waited;
     }
     const bool spins = phase == Phase::kDevice && waited < kSpin && options_.waiters->is_wanted();
     if (!spins) Sleep(phase, completion, waited);

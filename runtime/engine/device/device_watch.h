@@ -42,9 +42,12 @@ class DeviceWatch {
   struct Options {
     RankId rank = 0;
     std::shared_ptr<FlightBoard> flights;
-    std::function<absl::Status()> job_failure;             // the job's first failure, or OK
-    std::function<void(const absl::Status&)> fail_job;     // records a failure of the job
-    std::function<absl::Status()> transport_failure;       // may be nullptr
+    std::function<absl::Status()> job_failure;          // the job's first failure, or OK
+    std::function<void(const absl::Status&)> fail_job;  // records a failure of the job
+    std::function<absl::Status()> transport_failure;    // may be nullptr
+    // The reason why a bucket that is being waited for will never end; OK: none is known. It is asked soon,
+    // and again whenever the wait has become twice as long. May be nullptr.
+    std::function<absl::Status(const DeviceCompletion&)> objection;
     std::function<void()> abort;                           // ends the work under way; may be nullptr
     absl::Duration setup_deadline = absl::ZeroDuration();  // DeviceTransport's
     // Called for a bucket that the device has carried out, before any other thread is notified; may be nullptr.

@@ -122,6 +122,12 @@ class RankDevice {
   // Errors: why no device can be used.
   absl::StatusOr<std::shared_ptr<Device>> Get();
 
+  // The device. If no tensor has chosen it yet, `buffer` does, or the local rank if that is nullptr.
+  // Errors: as Get; INVALID_ARGUMENT if the buffer is not in its memory.
+  absl::StatusOr<std::shared_ptr<Device>> Of(const void* buffer) {
+    return buffer == nullptr ? Get() : CheckBuffer(buffer);
+  }
+
   // The device, if it has been chosen; else nullptr.
   std::shared_ptr<const Device> chosen() const {
     const MutexLock lock(&mu_);

@@ -11,6 +11,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "kernels/cpu/convert.h"
 #include "kernels/cpu/reduce.h"
 #include "runtime/base/logging.h"
 #include "tests/testing/fake_nccl/reports.h"
@@ -361,6 +362,7 @@ class GroupRun {
     const DType dtype = DTypeOf(operation.type);
     const size_t element = SizeOf(dtype);
     std::memmove(operation.output, operation.input, operation.count * element);
+    ScaleBy(operation.factor, operation.output, dtype, operation.count);
     char* const data = static_cast<char*>(operation.output);
     std::vector<char> arrived((operation.count / ranks_ + 1) * element);
     const auto begin = [&](int chunk) { return operation.count * Wrap(chunk) / ranks_; };
@@ -386,6 +388,7 @@ class GroupRun {
     const size_t bytes = operation.count * SizeOf(dtype);
     const auto* const input = static_cast<const char*>(operation.input);
     std::vector<char> sums(input, input + bytes * ranks_);
+    ScaleBy(operation.factor, sums.data(), dtype, operation.count * ranks_);
     std::vector<char> arrived(bytes);
     const auto chunk = [&](int i) { return sums.data() + Wrap(i) * bytes; };
     for (int step = 0; step < ranks_ - 1; ++step) {
@@ -397,6 +400,10 @@ class GroupRun {
     }
     std::memcpy(operation.output, chunk(rank_), bytes);
     return true;
+  }
+
+  static void ScaleBy(double factor, void* data, DType dtype, size_t count) {
+    if (factor != 1) kernels::Convert(data, dtype, data, dtype, count, {.multiplier = factor});
   }
 
   static void Combine(char* into, const char* other, DType dtype, ReduceOp op, size_t count) {

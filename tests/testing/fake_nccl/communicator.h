@@ -35,7 +35,8 @@ struct NcclOperation {
   size_t count = 0;
   NcclDataType type = NcclDataType::kInt8;
   NcclRedOp op = NcclRedOp::kSum;
-  int peer = 0;  // or root
+  double factor = 1;  // of the rank's elements, before a sum
+  int peer = 0;       // or root
 };
 
 // Carries out a rank's group: all sends and receives at once, then the collectives one after the other. Returns false

@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "kernels/cpu/convert.h"
 #include "kernels/dtype.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/mutex.h"
@@ -141,6 +142,33 @@ Registrations& TheRegistrations() {
   return *registrations;
 }
 
+// The factors of the operators that ncclRedOpCreatePreMulSum has made, and that have not been destroyed.
+struct Factors {
+  Mutex mu;
+  std::map<int, double> live ABSL_GUARDED_BY(mu);
+  int next ABSL_GUARDED_BY(mu) = static_cast<int>(NcclRedOp::kAvg) + 1;
+};
+
+Factors& TheFactors() {
+  static auto* const factors = new Factors();
+  return *factors;
+}
+
+// Gives the operation the operator and the factor that the caller's operator stands for.
+// Returns false if there is no such operator.
+bool SetOperator(NcclRedOp op, int ranks, NcclOperation* operation) {
+  operation->op = op;
+  if (op < NcclRedOp::kAvg) return true;
+  operation->op = NcclRedOp::kSum;
+  operation->factor = 1.0 / ranks;
+  if (op == NcclRedOp::kAvg) return true;
+  const MutexLock lock(&TheFactors().mu);
+  const auto found = TheFactors().live.find(static_cast<int>(op));
+  if (found == TheFactors().live.end()) return false;
+  operation->factor = found->second;
+  return true;
+}
+
 // The calls of this thread between ncclGroupStart and ncclGroupEnd.
 struct Group {
   using Destination = std::pair<FakeNcclCommunicator*, void*>;  // and stream
@@ -248,6 +276,11 @@ NcclResult Add(NcclOperation operation, NcclHandle comm, void* stream) {
   return TheGroup().depth > 0 ? NcclResult::kSuccess : SubmitGroup();
 }
 
+NcclResult AddReduction(NcclOperation operation, NcclRedOp op, NcclHandle comm, void* stream) {
+  const bool exists = comm != nullptr && SetOperator(op, CommunicatorOf(comm).ranks(), &operation);
+  return exists ? Add(operation, comm, stream) : NcclResult::kInvalidArgument;
+}
+
 std::string NewName() {
   static std::atomic<int> ids{0};
   return absl::StrCat("/fake-nccl-", getpid(), "-", ids.fetch_add(1), "-", std::random_device()());
@@ -270,6 +303,7 @@ using ronda::NcclDataType;
 using ronda::NcclHandle;
 using ronda::NcclRedOp;
 using ronda::NcclResult;
+using ronda::NcclScalarResidence;
 using ronda::NcclUniqueId;
 using namespace ronda::testing;  // NOLINT: these are functions of the fake, outside its namespace as C has none
 
@@ -461,8 +495,8 @@ FAKE_NCCL_EXPORT NcclResult ncclGroupEnd() { return --TheGroup().depth > 0 ? Ncc
 
 FAKE_NCCL_EXPORT NcclResult ncclAllReduce(const void* input, void* output, size_t count, NcclDataType type,
                                           NcclRedOp op, NcclHandle comm, void* stream) {
-  return Add({.kind = Kind::kAllReduce, .input = input, .output = output, .count = count, .type = type, .op = op}, comm,
-             stream);
+  return AddReduction({.kind = Kind::kAllReduce, .input = input, .output = output, .count = count, .type = type}, op,
+                      comm, stream);
 }
 
 FAKE_NCCL_EXPORT NcclResult ncclBroadcast(const void* input, void* output, size_t count, NcclDataType type, int root,
@@ -478,8 +512,24 @@ FAKE_NCCL_EXPORT NcclResult ncclAllGather(const void* input, void* output, size_
 
 FAKE_NCCL_EXPORT NcclResult ncclReduceScatter(const void* input, void* output, size_t count, NcclDataType type,
                                               NcclRedOp op, NcclHandle comm, void* stream) {
-  return Add({.kind = Kind::kReduceScatter, .input = input, .output = output, .count = count, .type = type, .op = op},
-             comm, stream);
+  return AddReduction({.kind = Kind::kReduceScatter, .input = input, .output = output, .count = count, .type = type},
+                      op, comm, stream);
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclRedOpCreatePreMulSum(NcclRedOp* op, void* scalar, NcclDataType type,
+                                                     NcclScalarResidence residence, NcclHandle /*comm*/) {
+  if (residence != NcclScalarResidence::kHostImmediate) return NcclResult::kInvalidArgument;
+  double factor = 1;
+  ronda::kernels::Convert(scalar, DTypeOf(type), &factor, ronda::DType::kFloat64, 1);
+  const ronda::MutexLock lock(&TheFactors().mu);
+  TheFactors().live[TheFactors().next] = factor;
+  *op = static_cast<NcclRedOp>(TheFactors().next++);
+  return NcclResult::kSuccess;
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclRedOpDestroy(NcclRedOp op, NcclHandle /*comm*/) {
+  const ronda::MutexLock lock(&TheFactors().mu);
+  return TheFactors().live.erase(static_cast<int>(op)) == 1 ? NcclResult::kSuccess : NcclResult::kInvalidArgument;
 }
 
 FAKE_NCCL_EXPORT NcclResult ncclSend(const void* data, size_t count, NcclDataType type, int peer, NcclHandle comm,

@@ -108,7 +108,7 @@ class CppReferenceTest(unittest.TestCase):
 
     def test_the_reference_has_every_function_of_the_abi(self) -> None:
         client = _ROOT / "client"
-        for header in ("ronda.h", "ronda/operations.h", "ronda/groups.h"):
+        for header in ("ronda.h", "ronda/operations.h", "ronda/groups.h", "ronda/lanes.h"):
             text = (client / header).read_text()
             functions = re.findall(r"(?m)^\w[\w *]*?\b(ronda_\w+)\(", text)
             items = cpp_reference.declarations(text)

@@ -32,6 +32,13 @@ struct Rank {
   NcclGroups::Entry* entry = nullptr;
 };
 
+// How NCCL's ids get to the other ranks.
+auto ShareOver(Communicator& host) {
+  return [&host](const CallInfo& info, void* data, size_t bytes) {
+    return host.Broadcast({.info = info, .data = data, .bytes = bytes, .root = 0});
+  };
+}
+
 class NcclGroupsTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -65,7 +72,7 @@ class NcclGroupsTest : public ::testing::Test {
                                                                    .size = kRanks,
                                                                    .device = rank.device,
                                                                    .library = Library(),
-                                                                   .host = rank.host.get(),
+                                                                   .share = ShareOver(*rank.host),
                                                                    .end_deadline = absl::Seconds(1),
                                                                    .job_failure = [] { return absl::OkStatus(); }});
     const CallInfo info = {.label = "a test"};

@@ -44,6 +44,9 @@ static_assert(IsSame(NcclRedOp::kSum, ncclSum));
 static_assert(IsSame(NcclRedOp::kProd, ncclProd));
 static_assert(IsSame(NcclRedOp::kMax, ncclMax));
 static_assert(IsSame(NcclRedOp::kMin, ncclMin));
+static_assert(IsSame(NcclRedOp::kAvg, ncclAvg));
+
+static_assert(IsSame(NcclScalarResidence::kHostImmediate, ncclScalarHostImmediate));
 
 static_assert(sizeof(NcclUniqueId) == sizeof(ncclUniqueId) && std::is_trivially_copyable_v<NcclUniqueId>);
 
@@ -88,6 +91,8 @@ RONDA_SAME_SHAPE(AllReduce);
 RONDA_SAME_SHAPE(Broadcast);
 RONDA_SAME_SHAPE(AllGather);
 RONDA_SAME_SHAPE(ReduceScatter);
+RONDA_SAME_SHAPE(RedOpCreatePreMulSum);
+RONDA_SAME_SHAPE(RedOpDestroy);
 RONDA_SAME_SHAPE(Send);
 RONDA_SAME_SHAPE(Recv);
 RONDA_SAME_SHAPE(CommSplit);

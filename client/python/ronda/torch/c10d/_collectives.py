@@ -19,6 +19,7 @@ from ronda.errors import MismatchError, NotInitializedError, PeerFailedError, Ro
 from ronda.torch import _tensors
 from ronda.torch.c10d import _layout, _profile, _versions
 from ronda.torch.c10d._halves import HALVES
+from ronda.torch.c10d._lane import Lane, gpu_tensor
 from ronda.torch.c10d._work import Work
 from ronda.types import ReduceOp
 
@@ -65,13 +66,14 @@ def _root(opts: Any) -> int:
 
 
 def _refused_for_all(
-    operations: Callable[..., int] = lambda *_, **__: 1,
+    operations: Callable[..., int] = lambda *_, **__: 1, may_use_lane: bool = True
 ) -> Callable[[_Method], _Method]:
     """If this rank refuses a collective, it also fails on the other ranks, which wait for it.
 
     Args:
         operations: computes from the method's arguments how many operations the others have
             submitted.
+        may_use_lane: whether those of a GPU's tensors are calls of the group's lane.
     """
 
     def decorate(method: _Method) -> _Method:
@@ -83,8 +85,9 @@ def _refused_for_all(
             except Exception as error:
                 if self._submitted == before:
                     count = operations(self, *args, **kwargs)
+                    tensor = gpu_tensor((*args, *kwargs.values())) if may_use_lane else None
                     with contextlib.suppress(RondaError):  # without a job no rank waits
-                        self._refuse(count, f"{type(error).__name__}: {error}")
+                        self._refuse(count, f"{type(error).__name__}: {error}", tensor)
                 raise
 
         return _versions.not_compiled(call)  # type: ignore[return-value]
@@ -100,6 +103,7 @@ def _remember(work: Work, uses: list[Span]) -> None:
 
 
 _collective = _refused_for_all()
+_collective_of_engine = _refused_for_all(may_use_lane=False)
 _coalesced = _refused_for_all(lambda _, tensors, *__, **___: len(tensors))
 
 
@@ -107,7 +111,9 @@ class Collectives:
     """The collectives of a group of torch.distributed, independent of torch's class of the group.
 
     Operations have no names: the n-th collective of each rank meets the n-th of the others, as
-    torch.distributed requires. So a locked schedule can run steps that repeat.
+    torch.distributed requires. So a locked schedule can run steps that repeat. Collectives of a
+    GPU's tensors go over the lane of the process set, if it has one: the caller's thread gives them
+    to the GPU, in the order of the calls (client/ronda/lanes.h).
 
     Each method takes the arguments of torch's function with the same name, submits, and returns a
     Work. It returns None if torch would wait for the Work at once and the collective has ended.
@@ -142,6 +148,7 @@ class Collectives:
         self._works: list[Work] | None = None  # of the collectives that are being coalesced
         self._uses: list[Span] = []  # the memory of these collectives
         self._submitted = 0
+        self._lane = Lane(process_set)
 
     @property
     def process_set(self) -> int:
@@ -210,6 +217,8 @@ class Collectives:
             source: computes from the handle the rank in the group that sent a message.
         """
         uses = _tensors.spans(reads, writes)
+        if what not in _MESSAGES:
+            self._lane.carries(gpu_tensor((*reads, *writes)))  # opens it
         if self._works is None:
             IN_FLIGHT.wait_for_users_of(uses)
         ended = _profile.begin(what, reads or writes) if _profile.is_on() else None
@@ -244,10 +253,20 @@ class Collectives:
             _remember(work, uses)
         return work
 
-    def _refuse(self, operations: int, why: str) -> None:
-        """Fails this group's next operations on its other ranks, with this rank's error text."""
+    def _refuse(self, operations: int, why: str, tensor: Tensor | None) -> None:
+        """Fails this group's next operations on its other ranks, with this rank's error text.
+
+        Args:
+            operations: their number.
+            why: the text.
+            tensor: a tensor of a GPU, if the operations are calls of the lane.
+        """
+        is_call = self._lane.carries(tensor)
         for _ in range(operations):
-            native.refuse(self._set, None, why)
+            if is_call:
+                self._lane.refuse(why)
+            else:
+                native.refuse(self._set, None, why)
         self._submitted += operations
 
     def _deadline(self, opts: Any = None) -> float:
@@ -366,7 +385,7 @@ class Collectives:
         calls = [call._replace(submit=submit(call)) for call in calls]
         return self._start("sparse_all_reduce", calls, [tensor], opts=opts, finish=finish)
 
-    @_collective
+    @_collective_of_engine
     def reduce(self, tensors: Any, opts: Any, op: Any = None) -> Work | None:
         tensor = _only(tensors)
         reduce_op, prescale = _versions.reduce_op(opts if op is None else op)

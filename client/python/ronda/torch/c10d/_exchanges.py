@@ -21,11 +21,13 @@ from ronda.torch.c10d._collectives import (
     _Call,
     _coalesced,
     _collective,
+    _collective_of_engine,
     _list,
     _only,
     _refused_for_all,
     _root,
 )
+from ronda.torch.c10d._lane import gpu_tensor
 from ronda.torch.c10d._work import Work
 
 Tensor = torch.Tensor
@@ -38,22 +40,10 @@ class Exchanges(Collectives):
     def broadcast(self, tensors: Any, opts: Any) -> Work | None:
         tensor = _only(tensors)
         dense = _layout.dense(tensor)
-        number, flat = _layout.movable(dense.view(-1))
-        arguments = (
-            None,
-            number,
-            tuple(flat.shape),
-            flat.data_ptr(),
-            flat,
-            self._ranks[_root(opts)],
-            self._set,
-            self._deadline(opts),
-            _tensors.stream(flat),
-        )
         is_root = _root(opts) == self._group_rank
         return self._start(
             "broadcast",
-            [_Call(native.broadcast_async, arguments)],
+            [self._broadcast_call(dense.view(-1), self._ranks[_root(opts)], opts)],
             [tensor],
             opts=opts,
             reads=[tensor] if is_root else (),
@@ -61,15 +51,31 @@ class Exchanges(Collectives):
             finish=None if is_root else _layout.copy_back(tensor, dense),
         )
 
+    def _broadcast_call(self, data: Tensor, root: int, opts: Any) -> _Call:
+        """A broadcast of a flat tensor from this rank of the job."""
+        number, flat = _layout.movable(data)
+        arguments = (
+            None,
+            number,
+            tuple(flat.shape),
+            flat.data_ptr(),
+            flat,
+            root,
+            self._set,
+            self._deadline(opts),
+            _tensors.stream(flat),
+        )
+        return _Call(native.broadcast_async, arguments)
+
     # -- Gathers --
 
     @_collective
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Work | None:
         tensors, data = _list(outputs), _only(inputs)
-        call, finish = self._gather_into(tensors, data, opts)
+        calls, finish = self._gather_into(tensors, data, opts)
         return self._start(
             "all_gather",
-            [call],
+            calls,
             tensors,
             opts=opts,
             reads=[data],
@@ -79,12 +85,27 @@ class Exchanges(Collectives):
 
     def _gather_into(
         self, outputs: Sequence[Tensor], data: Tensor, opts: Any
-    ) -> tuple[_Call, _layout.Finish]:
+    ) -> tuple[list[_Call], _layout.Finish]:
         self._check_outputs("all_gather", outputs, data)
         ordered = self._by_member(outputs)
         room, finish = _layout.room_for(ordered)
         counts = [output.numel() for output in ordered]
-        return self._allgather_call(_layout.flat(data), room, opts, counts), finish
+        is_uneven = len(set(counts)) > 1
+        if is_uneven and self._lane.carries(gpu_tensor([data])):
+            return self._broadcasts_into(room, counts, data, opts), finish
+        return [self._allgather_call(_layout.flat(data), room, opts, counts)], finish
+
+    def _broadcasts_into(
+        self, room: Tensor, counts: Sequence[int], data: Tensor, opts: Any
+    ) -> list[_Call]:
+        """A gather of parts of different sizes, as calls of the lane: each member broadcasts."""
+        calls = []
+        for rank, part in zip(sorted(self._ranks), room.split(list(counts))):
+            if rank == self._ranks[self._group_rank]:
+                with torch.no_grad():
+                    part.copy_(_layout.flat(data))
+            calls.append(self._broadcast_call(part, rank, opts))
+        return calls
 
     def _check_outputs(self, what: str, outputs: Sequence[Tensor], data: Tensor) -> None:
         _layout.check_count(what, "output", outputs, len(self._ranks))
@@ -115,7 +136,7 @@ class Exchanges(Collectives):
         outputs = [tensor for column in columns for tensor in column]
         return self._start(
             what,
-            [call for call, _ in prepared],
+            [call for calls, _ in prepared for call in calls],
             outputs,
             opts=opts,
             reads=inputs,
@@ -164,7 +185,7 @@ class Exchanges(Collectives):
                 f"input; they have {output.numel()} and {data.numel()}"
             )
 
-    @_collective
+    @_collective_of_engine
     def gather(self, outputs: Any, inputs: Any, opts: Any) -> Work | None:
         data, tensors = _only(inputs), _list(outputs)
         if _root(opts) == self._group_rank:
@@ -177,7 +198,7 @@ class Exchanges(Collectives):
                     )
         return self._gather("gather", tensors, tensors, data, opts)
 
-    @_collective
+    @_collective_of_engine
     def gather_single(self, output: Any, input: Tensor, opts: Any) -> Work | None:
         if _root(opts) != self._group_rank:
             return self._gather("gather_single", [], [], input, opts)
@@ -232,7 +253,7 @@ class Exchanges(Collectives):
 
     # -- Scatters and exchanges --
 
-    @_collective
+    @_collective_of_engine
     def scatter(self, outputs: Any, inputs: Any, opts: Any) -> Work | None:
         output, parts = _only(outputs), _list(inputs)
         dense = _layout.dense(output)
@@ -277,7 +298,7 @@ class Exchanges(Collectives):
         together = _layout.apart(_layout.together(self._by_member(parts)), output)
         return _layout.rows(_layout.movable(together)[1], len(self._ranks))
 
-    @_collective
+    @_collective_of_engine
     def all_to_all_single(
         self,
         output: Tensor,
@@ -316,7 +337,7 @@ class Exchanges(Collectives):
             what, sent, to_send, room, to_receive, [output], [input], finishes, opts
         )
 
-    @_collective
+    @_collective_of_engine
     def alltoall(
         self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None
     ) -> Work | None:
@@ -432,7 +453,7 @@ class Exchanges(Collectives):
 
     # -- Barriers --
 
-    @_collective
+    @_collective_of_engine
     def barrier(self, opts: Any = None) -> Work | None:
         """Ends when every rank has called it, and the group's earlier collectives have ended.
 

@@ -208,4 +208,5 @@ def _give_back(process_set: int, job_number: int) -> None:
         return
     # A job that has failed gives back all its sets.
     with contextlib.suppress(PeerFailedError):
+        native.lane_close(process_set)
         native.release(native.remove_process_set_async(process_set))

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Lanes: operations on GPUs in the order of the calls. */
+#include <stdlib.h>
+
+#include "client/python/ronda/_native.h"
+
+/* On the heap, because the call may go on after Python has given it up. */
+typedef struct LaneArguments {
+  ronda_process_set process_set;
+  void* buffer;
+  const char* message;
+  int open;
+} LaneArguments;
+
+static const Field kOpenFields[] = {FIELD(LaneArguments, kSet, process_set), FIELD(LaneArguments, kAddress, buffer)};
+static const Field kRefuseFields[] = {FIELD(LaneArguments, kSet, process_set), FIELD(LaneArguments, kText, message)};
+
+static ronda_status DoOpen(void* arguments) {
+  LaneArguments* const lane = arguments;
+  return ronda_lane_open(lane->process_set, lane->buffer, &lane->open);
+}
+
+static ronda_status DoClose(void* arguments) { return ronda_lane_close(((LaneArguments*)arguments)->process_set); }
+
+/* Runs `body` with the arguments of a function. Returns whether the lane is open, or None after DoClose; NULL with an
+ * exception. */
+static PyObject* RunWithLane(const Signature* signature, ronda_status (*body)(void* arguments), PyObject* const* values,
+                             Py_ssize_t count) {
+  LaneArguments* const arguments = calloc(1, sizeof(*arguments));
+  if (arguments == NULL) return PyErr_NoMemory();
+  int abandoned = 0;
+  PyObject* result = NULL;
+  if (Read(signature, values, count, arguments, NULL) == 0) {
+    PyObject* const none = RunInterruptibly(body, arguments, &abandoned);
+    result = none == NULL || body == DoClose ? Py_XNewRef(none) : PyBool_FromLong(arguments->open);
+    Py_XDECREF(none);
+  }
+  if (!abandoned) free(arguments);
+  return result;
+}
+
+static PyObject* LaneOpen(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = SIGNATURE("lane_open", kOpenFields, 2);
+  return RunWithLane(&kSignature, DoOpen, values, count);
+}
+
+static PyObject* LaneClose(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = {"lane_close", kOpenFields, 1, 1};
+  return RunWithLane(&kSignature, DoClose, values, count);
+}
+
+static PyObject* LaneRefuse(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = SIGNATURE("lane_refuse", kRefuseFields, 2);
+  LaneArguments arguments = {0};
+  Reader reader;
+  BeginReading(&reader);
+  const int failed = Read(&kSignature, values, count, &arguments, &reader);
+  PyObject* const result = failed ? NULL : NoneOrRaise(ronda_lane_refuse(arguments.process_set, arguments.message));
+  EndReading(&reader);
+  return result;
+}
+
+PyMethodDef lane_methods[] = {
+    FAST("lane_open", LaneOpen),
+    FAST("lane_close", LaneClose),
+    FAST("lane_refuse", LaneRefuse),
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Lanes: operations on GPUs in the order of the calls. This header is part of ronda.h; read that first.
+ *
+ * By default the ranks agree on each operation before the GPUs get it. A program in which all ranks make the same calls
+ * in the same order, as torch.distributed demands it, needs no agreement. Once a process set has a lane, its operations
+ * on GPU memory without names (NULL) go over the lane. The call itself gives the operation to the GPU, in its place in
+ * the caller's memory, by a call of NCCL. It waits for no other thread and for no rank, except for the first operation
+ * of a kind, for which NCCL connects the ranks. Handles are as those of other operations.
+ *
+ * A lane carries out allreduces, broadcasts, allgathers of equal parts into the caller's memory, and reducescatters of
+ * equal parts into the caller's memory, where NCCL has the type and the operator. Other operations on GPU memory
+ * without names go the usual way, in the order of the calls; then the next call of the lane waits until all ranks have
+ * submitted them. Sends and receives have their own order.
+ *
+ * The ranks' calls are numbered. If they differ in a call, its result is undefined, or its GPUs wait for each other.
+ * Ronda finds this while a GPU waits, and fails the job: the error has the number, and what two ranks have called.
+ *
+ * Each lane has its own NCCL communicator and its own stream. A GPU may run the operations of two lanes, or of a lane
+ * and of other operations, in any order. So a program that uses several of them at the same time must let its streams
+ * wait for the one before it uses the other, or must leave room on the GPU for both, as with NCCL itself. */
+#ifndef RONDA_LANES_H_
+#define RONDA_LANES_H_
+
+#include "../ronda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Opens the lane of a process set, unless it is open. All ranks of the set call it at the same point of their
+ * operations in the set, and get the same answer. `*open` becomes 1; or 0 if the ranks' GPUs have no lane because they
+ * do not communicate over NCCL (RONDA_DEVICE_BACKEND). Then all operations go the usual way. `buffer`, which may be
+ * NULL, is memory of this rank's GPU. Blocks until all ranks of the set have called it. Errors: those of an operation;
+ * RONDA_ERROR_INVALID_ARGUMENT (this rank is not in the set, or the buffer is not on its GPU). */
+ronda_status ronda_lane_open(ronda_process_set process_set, const void* buffer, int* open);
+
+/* Closes the lane, if it is open. All ranks of the set call it, at the same point of their operations in the set. It
+ * waits until the GPU has carried out the lane's calls, and a few seconds for the other ranks. ronda_shutdown() closes
+ * all lanes. */
+ronda_status ronda_lane_close(ronda_process_set process_set);
+
+/* This rank will not make its next call of the open lane. If another rank makes that call, the job fails there, with
+ * `message`, which is one line. Waits for no rank. Errors: RONDA_ERROR_INVALID_ARGUMENT (the set has no open lane). */
+ronda_status ronda_lane_refuse(ronda_process_set process_set, const char* message);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* RONDA_LANES_H_ */

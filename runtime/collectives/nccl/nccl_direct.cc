@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "runtime/collectives/nccl/nccl_direct.h"
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include "kernels/cpu/convert.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/collectives/reduce_layout.h"
+
+namespace ronda {
+
+NcclDirect::NcclDirect(const DeviceSupport::DirectRequest& request, std::shared_ptr<const NcclLibrary> library,
+                       SumOrder order)
+    : size_(static_cast<int>(request.members.size())),
+      stream_(request.stream),
+      order_(order),
+      groups_({.rank = request.self,
+               .size = size_,
+               .job_ranks = request.members,
+               .device = request.device,
+               .library = std::move(library),
+               .share = request.share,
+               .init_deadline = kInitDeadline,
+               .job_failure = request.job_failure}) {}
+
+absl::StatusOr<std::unique_ptr<NcclDirect>> NcclDirect::Connect(const DeviceSupport::DirectRequest& request,
+                                                                std::shared_ptr<const NcclLibrary> library,
+                                                                SumOrder order) {
+  std::unique_ptr<NcclDirect> direct(new NcclDirect(request, std::move(library), order));
+  const Members members(request.info, request.self, direct->size_);
+  RONDA_ASSIGN_OR_RETURN(direct->entry_, direct->groups_.For(request.info, members));
+  return direct;
+}
+
+bool NcclDirect::Reduces(DType dtype, ReduceOp reduction, const kernels::Scale& scale) const {
+  if (!NcclOpOf(LayoutOf(dtype, WireFormat::kNone), reduction, order_).has_value()) return false;
+  // NCCL rounds scaled integers in its own way.
+  return scale.IsIdentity() || (reduction == ReduceOp::kSum && IsFloatingPoint(dtype));
+}
+
+absl::Status NcclDirect::Run(const DirectCall& call) {
+  if (call.count == 0) return groups_.failure();
+  return groups_.Run(call.info, entry_,
+                     [&](const NcclFunctions& nccl, NcclHandle handle) { return Enqueue(call, nccl, handle); });
+}
+
+NcclResult NcclDirect::Enqueue(const DirectCall& call, const NcclFunctions& nccl, NcclHandle handle) const {
+  const size_t bytes = call.count * SizeOf(call.dtype);
+  switch (call.info.op) {
+    case OpType::kBroadcast:
+      return nccl.Broadcast(call.input, call.output, bytes, NcclDataType::kUint8, call.root, handle, stream_);
+    case OpType::kAllgather:
+      return nccl.AllGather(call.input, call.output, bytes, NcclDataType::kUint8, handle, stream_);
+    default:
+      return Reduce(call, nccl, handle);
+  }
+}
+
+NcclResult NcclDirect::Reduce(const DirectCall& call, const NcclFunctions& nccl, NcclHandle handle) const {
+  const NcclDataType type = *NcclTypeOf(call.dtype);
+  NcclRedOp op = *NcclOpOf(LayoutOf(call.dtype, WireFormat::kNone), call.reduction, order_);
+  const bool averages = call.scale.divisor == size_ && call.scale.multiplier == 1;
+  const bool multiplies = !averages && !call.scale.IsIdentity();
+  if (averages) op = NcclRedOp::kAvg;
+  if (multiplies) {
+    const double factor = call.scale.Factor();
+    alignas(double) std::byte scalar[sizeof(double)];
+    kernels::Convert(&factor, DType::kFloat64, scalar, call.dtype, 1);
+    const NcclResult made = nccl.RedOpCreatePreMulSum(&op, scalar, type, NcclScalarResidence::kHostImmediate, handle);
+    if (made != NcclResult::kSuccess) return made;
+  }
+  const NcclResult result = call.info.op == OpType::kReduceScatter
+                                ? nccl.ReduceScatter(call.input, call.output, call.count, type, op, handle, stream_)
+                                : nccl.AllReduce(call.input, call.output, call.count, type, op, handle, stream_);
+  if (multiplies) nccl.RedOpDestroy(op, handle);
+  return result;
+}
+
+}  // namespace ronda

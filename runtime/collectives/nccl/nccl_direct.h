@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_DIRECT_H_
+#define RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_DIRECT_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "runtime/collectives/nccl/nccl_groups.h"
+#include "runtime/collectives/nccl/nccl_library.h"
+#include "runtime/collectives/nccl/wire_plan.h"
+#include "runtime/collectives/transport.h"
+
+namespace ronda {
+
+// Direct calls over NCCL, on communicators of their own. Each call is one call of NCCL, in the caller's memory: nothing
+// is packed. NCCL reduces as it does for the engine (NcclOpOf); it also divides an average, and multiplies the terms of
+// a sum.
+class NcclDirect : public DirectTransport {
+ public:
+  // How long NCCL gets to connect ranks that have all come.
+  static constexpr absl::Duration kInitDeadline = absl::Minutes(1);
+
+  // Connects the ranks. REQUIRES: there are at least two.
+  // Errors: as NcclGroups::For.
+  static absl::StatusOr<std::unique_ptr<NcclDirect>> Connect(const DeviceSupport::DirectRequest& request,
+                                                             std::shared_ptr<const NcclLibrary> library,
+                                                             SumOrder order);
+
+  // REQUIRES: all work has left the stream, or Abort() has been called.
+  ~NcclDirect() override { groups_.End(); }
+
+  bool Reduces(DType dtype, ReduceOp reduction, const kernels::Scale& scale) const override;
+  absl::Status Run(const DirectCall& call) override;
+  absl::Status failure() const override { return groups_.failure(); }
+  void Abort() override { groups_.Abort(); }
+
+ private:
+  NcclDirect(const DeviceSupport::DirectRequest& request, std::shared_ptr<const NcclLibrary> library, SumOrder order);
+
+  NcclResult Enqueue(const DirectCall& call, const NcclFunctions& nccl, NcclHandle handle) const;
+  NcclResult Reduce(const DirectCall& call, const NcclFunctions& nccl, NcclHandle handle) const;
+
+  const int size_;
+  const StreamHandle stream_;
+  const SumOrder order_;
+  NcclGroups groups_;
+  NcclGroups::Entry* entry_ = nullptr;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_DIRECT_H_

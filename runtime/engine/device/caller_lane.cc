@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "runtime/engine/device/caller_lane.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/engine/device/device_completion.h"
+#include "runtime/monitor/flight_recorder.h"
+
+namespace ronda {
+namespace {
+
+constexpr absl::string_view kRefused = "refused: ";
+constexpr absl::Duration kPollInterval = absl::Microseconds(100);
+
+// What the labels of one call begin with, on all ranks.
+std::string CallName(uint64_t number, ProcessSetId lane) {
+  return absl::StrCat("call ", number, " of lane ", lane, ": ");
+}
+
+// The elements that a rank contributes, or receives from a reducescatter.
+size_t CountOf(const TensorRequest& request, int members) {
+  const auto count = static_cast<size_t>(ElementCount(request.shape));
+  return request.op == OpType::kReduceScatter ? count / static_cast<size_t>(members) : count;
+}
+
+std::string InWords(RankId rank, const FlightEvent& event, absl::string_view call) {
+  const absl::string_view what = absl::StripPrefix(event.name, call);
+  if (absl::StartsWith(what, kRefused)) return absl::StrCat("rank ", rank, " has ", what);
+  return absl::StrCat("rank ", rank, " has called ", Name(event.op), " (", what, ")");
+}
+
+}  // namespace
+
+CallerLane::CallerLane(Options options) : options_(std::move(options)) {}
+
+absl::StatusOr<std::unique_ptr<CallerLane>> CallerLane::Create(Options options) {
+  std::unique_ptr<CallerLane> lane(new CallerLane(std::move(options)));
+  CallerLane* const self = lane.get();
+  self->known_failure_ = std::make_shared<const std::function<absl::Status()>>([self] { return self->failure(); });
+  DeviceWatch::Options watch = self->options_.watch;
+  watch.transport_failure = [self] { return self->options_.transport->failure(); };
+  watch.objection = [self](const DeviceCompletion& completion) { return self->Objection(completion); };
+  watch.abort = [self] { self->options_.transport->Abort(); };
+  RONDA_ASSIGN_OR_RETURN(lane->watch_, DeviceWatch::Start(std::move(watch)));
+  return lane;
+}
+
+CallerLane::~CallerLane() {
+  if (watch_ != nullptr) Close(absl::OkStatus());
+}
+
+void CallerLane::Close(const absl::Status& status) {
+  const std::shared_ptr<DeviceCompletion> call = last();
+  const bool is_idle = call == nullptr || call->done();
+  watch_->Stop(status.ok() ? absl::CancelledError("the lane has been closed") : status);
+  if (!status.ok() || !is_idle) options_.transport->Abort();
+}
+
+absl::Status CallerLane::failure() const {
+  absl::Status failure = options_.watch.job_failure();
+  return failure.ok() ? options_.transport->failure() : failure;
+}
+
+absl::StatusOr<bool> CallerLane::Carries(Submission& submission) const {
+  submission.request.name = absl::StrCat("of the next call of lane ", options_.process_set);
+  RONDA_RETURN_IF_ERROR(CheckSubmission(submission, options_.submitter));
+  submission.request.name.clear();
+  return CarriesKind(submission);
+}
+
+bool CallerLane::CarriesKind(const Submission& submission) const {
+  const TensorRequest& request = submission.request;
+  const auto members = static_cast<size_t>(options_.members->size());
+  if (request.function != TensorRequest::Function::kOperation || !request.refusal.empty()) return false;
+  const size_t bytes = TensorBytes(request);
+  switch (request.op) {
+    case OpType::kBroadcast:
+      return true;
+    case OpType::kAllreduce:
+      return Reduces(request) && submission.error_feedback == Submission::ErrorFeedback::kOff;
+    // The members could also contribute different numbers of rows. A caller with room for the result knows all of them.
+    case OpType::kAllgather:
+      return submission.output != nullptr && submission.output_bytes == bytes * members;
+    case OpType::kReduceScatter:
+      return Reduces(request) && !request.shape.empty() && submission.output != nullptr &&
+             submission.output_bytes * members == bytes && static_cast<size_t>(request.shape[0]) % members == 0;
+    default:
+      return false;
+  }
+}
+
+bool CallerLane::Reduces(const TensorRequest& request) const {
+  if (request.wire != WireFormat::kNone || request.overflow == TensorRequest::Overflow::kDetected) return false;
+  if (request.reduction == Reduction::kAdasum || request.postscale != 1.0) return false;
+  return options_.transport->Reduces(request.dtype, TraitsOf(request.reduction).kernel, ScaleOf(request));
+}
+
+kernels::Scale CallerLane::ScaleOf(const TensorRequest& request) const {
+  return {.multiplier = request.prescale,
+          .divisor = request.reduction == Reduction::kAverage ? options_.members->size() : 1};
+}
+
+std::string CallerLane::LabelOf(uint64_t number, const TensorRequest& request) const {
+  std::string label = absl::StrCat(CallName(number, options_.process_set), CountOf(request, options_.members->size()),
+                                   " x ", Name(request.dtype));
+  if (TraitsOf(request.op).has_root()) absl::StrAppend(&label, " from rank ", request.root);
+  if (!TraitsOf(request.op).reduces) return label;
+  absl::StrAppend(&label, ", ", Name(request.reduction));
+  if (request.prescale != 1.0) absl::StrAppend(&label, ", scaled by ", request.prescale);
+  return label;
+}
+
+DirectCall CallerLane::CallOf(const Submission& submission) const {
+  const TensorRequest& request = submission.request;
+  const bool has_root = TraitsOf(request.op).has_root();
+  return {.info = {.label = request.name, .op = request.op, .limits = LimitsOf(request)},
+          .input = request.op == OpType::kBroadcast ? submission.output : submission.input,
+          .output = submission.output,
+          .count = CountOf(request, options_.members->size()),
+          .dtype = request.dtype,
+          .reduction = TraitsOf(request.reduction).kernel,
+          .scale = ScaleOf(request),
+          .root = has_root ? options_.members->PositionOf(request.root).value_or(0) : 0};
+}
+
+absl::StatusOr<std::shared_ptr<Handle>> CallerLane::Submit(Submission* submission) {
+  TensorRequest& request = submission->request;
+  const MutexLock lock(&calls_mu_);
+  request.name = LabelOf(calls_ + 1, request);
+  std::shared_ptr<Handle> handle = MakeHandle(request.name);
+  if (const absl::Status known = failure(); !known.ok()) {
+    handle->Complete(known);
+    return handle;
+  }
+  const Device::Current current(options_.device.get());
+  RONDA_ASSIGN_OR_RETURN(const std::vector<RankDevice::Ready> ready, options_.rank_device->Admit({submission, 1}));
+  ++calls_;
+  AwaitFollowed();
+  OperationResult result = ResultOf(*submission);
+  result.completion = Watch(*submission);
+  if (const absl::Status status = Launch(CallOf(*submission), *ready.front(), *result.completion); !status.ok()) {
+    options_.watch.fail_job(status);
+    const absl::Status failure = options_.watch.job_failure();
+    result.completion->Settle(failure.ok() ? status : failure);
+  }
+  handle->Complete(std::move(result));
+  return handle;
+}
+
+std::shared_ptr<Handle> CallerLane::MakeHandle(std::string label) const {
+  return std::make_shared<Handle>(options_.callbacks, /*progress=*/nullptr,
+                                  std::make_shared<const std::string>(std::move(label)));
+}
+
+std::shared_ptr<DeviceCompletion> CallerLane::Watch(const Submission& submission) {
+  const TensorRequest& request = submission.request;
+  auto completion = std::make_shared<DeviceCompletion>(DeviceCompletion::Options{.label = request.name,
+                                                                                 .op = request.op,
+                                                                                 .bytes = TensorBytes(request),
+                                                                                 .limits = LimitsOf(request),
+                                                                                 .device = options_.device,
+                                                                                 .callbacks = options_.callbacks,
+                                                                                 .failure = known_failure_,
+                                                                                 .waiters = options_.watch.waiters});
+  own_flights().Record(FlightKind::kStarted, request.op, request.name, completion->options().bytes);
+  {
+    const MutexLock lock(&mu_);
+    last_ = completion;
+  }
+  watch_->Watch(completion);
+  return completion;
+}
+
+absl::Status CallerLane::Launch(const DirectCall& call, const ReadyPoint& ready, DeviceCompletion& completion) {
+  // Named as in the timeline.
+  const DeviceRange range(options_.device->plugin(),
+                          absl::StrCat(absl::AsciiStrToUpper(Name(call.info.op)), " ", call.info.label));
+  const StreamHandle stream = options_.stream->handle();
+  RONDA_RETURN_IF_ERROR(ready.OrderBefore(stream));
+  RONDA_RETURN_IF_ERROR(options_.transport->Run(call));
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> end, options_.device->NewEvent());
+  RONDA_RETURN_IF_ERROR(end->Record(stream));
+  completion.Launch(std::move(end));
+  watch_->RecordLaunch();
+  return absl::OkStatus();
+}
+
+OperationResult CallerLane::ResultOf(const Submission& submission) const {
+  const TensorRequest& request = submission.request;
+  const auto members = static_cast<size_t>(options_.members->size());
+  if (!TraitsOf(request.op).by_rows) return {};
+  OperationResult result = {.callers = submission.output};
+  if (request.op == OpType::kAllgather) {
+    result.first_dims.assign(members, request.shape.front());
+    result.number = options_.members->size();
+  } else {
+    result.first_dims = {request.shape.front() / static_cast<int64_t>(members)};
+  }
+  return result;
+}
+
+void CallerLane::Refuse(absl::string_view why) {
+  const MutexLock lock(&calls_mu_);
+  own_flights().Record(FlightKind::kFailed, OpType::kBarrier,
+                       absl::StrCat(CallName(++calls_, options_.process_set), kRefused, why), 0);
+}
+
+std::shared_ptr<DeviceCompletion> CallerLane::last() const {
+  const MutexLock lock(&mu_);
+  return last_;
+}
+
+void CallerLane::Drain() {
+  const std::shared_ptr<DeviceCompletion> call = last();
+  if (call == nullptr || !call->Wait().ok()) return;
+  // The watch is about to settle the earlier calls, which the device has carried out too.
+  while (!watch_->idle()) absl::SleepFor(kPollInterval);
+}
+
+absl::Status CallerLane::OrderBefore(void* stream) {
+  const MutexLock lock(&calls_mu_);  // so that the last call has been launched, or has failed
+  const std::shared_ptr<DeviceCompletion> call = last();
+  if (call == nullptr) return absl::OkStatus();
+  WaitingStream waiting(stream);
+  return call->OrderBefore(waiting);
+}
+
+void CallerLane::Follow(std::shared_ptr<Handle> operation) {
+  const MutexLock lock(&calls_mu_);
+  followed_.push_back(std::move(operation));
+}
+
+void CallerLane::AwaitFollowed() {
+  // The caller of an operation that has failed gets the error from its handle.
+  for (const std::shared_ptr<Handle>& operation : followed_) {
+    operation->OrderBefore(options_.stream->handle()).IgnoreError();
+  }
+  followed_.clear();
+}
+
+absl::Status CallerLane::Objection(const DeviceCompletion& completion) const {
+  for (const RankId peer : options_.members->ranks()) {
+    if (peer != options_.watch.rank) RONDA_RETURN_IF_ERROR(Objection(completion, peer));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CallerLane::Objection(const DeviceCompletion& completion, RankId peer) const {
+  const DeviceCompletion::Options& own = completion.options();
+  const absl::string_view label = ShortName(own.label, FlightRecorder::kNameBytes);
+  const absl::string_view call = label.substr(0, label.find(": ") + 2);
+  for (const FlightEvent& event : options_.watch.flights->Of(peer).Events()) {
+    if (!absl::StartsWith(event.name, call) || (event.op == own.op && event.name == label)) continue;
+    const FlightEvent mine = {.op = own.op, .name = std::string(label)};
+    return absl::FailedPreconditionError(absl::StrCat(
+        "in ", absl::StripSuffix(call, ": "), " ", InWords(options_.watch.rank, mine, call), ", and ",
+        InWords(peer, event, call), ": all ranks of a process set must make the same calls in the same order"));
+  }
+  return absl::OkStatus();
+}
+
+std::shared_ptr<CallerLane> CallerLanes::Find(ProcessSetId process_set) const {
+  const MutexLock lock(&mu_);
+  const auto found = lanes_.find(process_set);
+  return found == lanes_.end() ? nullptr : found->second;
+}
+
+absl::Status CallerLanes::Add(ProcessSetId process_set, std::shared_ptr<CallerLane> lane) {
+  const MutexLock lock(&mu_);
+  RONDA_RETURN_IF_ERROR(closed_);
+  lanes_[process_set] = std::move(lane);
+  return absl::OkStatus();
+}
+
+std::shared_ptr<CallerLane> CallerLanes::Remove(ProcessSetId process_set) {
+  const MutexLock lock(&mu_);
+  auto node = lanes_.extract(process_set);
+  return node.empty() ? nullptr : std::move(node.mapped());
+}
+
+std::vector<std::shared_ptr<CallerLane>> CallerLanes::All() const {
+  const MutexLock lock(&mu_);
+  std::vector<std::shared_ptr<CallerLane>> all;
+  for (const auto& [process_set, lane] : lanes_) all.push_back(lane);
+  return all;
+}
+
+bool CallerLanes::idle() const {
+  for (const std::shared_ptr<CallerLane>& lane : All()) {
+    if (!lane->idle()) return false;
+  }
+  return true;
+}
+
+void CallerLanes::Close(const absl::Status& status) {
+  {
+    const MutexLock lock(&mu_);
+    closed_ = status.ok() ? absl::CancelledError("the job has been shut down") : status;
+  }
+  for (const std::shared_ptr<CallerLane>& lane : All()) lane->Close(status);
+}
+
+}  // namespace ronda

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "runtime/engine/device/caller_lane_opening.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+// The first character of what a member says about its device.
+constexpr absl::string_view kCan = "+";
+constexpr absl::string_view kCannot = "-";
+
+// A member's own resources, before it knows the other members'.
+struct Resources {
+  std::shared_ptr<Device> device;
+  std::unique_ptr<DeviceStream> stream;
+  std::string facts;
+};
+
+absl::StatusOr<Resources> Prepare(const CallerLaneOpening& opening) {
+  if (opening.support == nullptr) return absl::FailedPreconditionError("this job has no support for GPUs");
+  Resources own;
+  RONDA_ASSIGN_OR_RETURN(own.device, opening.rank_device->Of(opening.buffer));
+  // Now, while nothing on the device waits for other ranks.
+  RONDA_RETURN_IF_ERROR(
+      own.device->Call("loading the kernels", [](const ronda_cuda_plugin& cuda) { return cuda.prepare_device(); }));
+  RONDA_ASSIGN_OR_RETURN(own.stream, DeviceStream::Create(own.device.get()));
+  own.facts = opening.support->Facts(*own.device);
+  return own;
+}
+
+// Runs an operation on bytes of the host.
+absl::StatusOr<std::shared_ptr<Handle>> Run(const CallerLaneOpening& opening, absl::string_view what, OpType op,
+                                            size_t bytes, const void* input, void* output) {
+  const Submission submission = {.request = {.name = absl::StrCat("ronda/lane/", what),
+                                             .process_set = opening.process_set,
+                                             .op = op,
+                                             .dtype = DType::kUint8,
+                                             .shape = {static_cast<int64_t>(bytes)},
+                                             .root = op == OpType::kBroadcast ? (*opening.members)[0] : 0},
+                                 .input = input,
+                                 .output = output};
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, opening.run(submission));
+  RONDA_RETURN_IF_ERROR(handle->Wait());
+  return handle;
+}
+
+// The texts of all members, by position.
+absl::StatusOr<std::vector<std::string>> GatherTexts(const CallerLaneOpening& opening, const std::string& own) {
+  RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<Handle> handle,
+                         Run(opening, "facts", OpType::kAllgather, own.size(), own.data(), nullptr));
+  const auto* at = static_cast<const char*>(handle->result().rows());
+  std::vector<std::string> texts;
+  for (const int64_t bytes : handle->result().first_dims) {
+    texts.emplace_back(at, static_cast<size_t>(bytes));
+    at += bytes;
+  }
+  return texts;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CallerLane>> OpenCallerLane(const CallerLaneOpening& opening) {
+  if (opening.members->size() == 1) return nullptr;
+  absl::StatusOr<Resources> own = Prepare(opening);
+  RONDA_ASSIGN_OR_RETURN(std::vector<std::string> facts,
+                         GatherTexts(opening, own.ok() ? absl::StrCat(kCan, own->facts) : std::string(kCannot)));
+  for (std::string& text : facts) {
+    if (text == kCannot) return nullptr;  // the operation, which the engine then carries out, says why
+    text.erase(0, kCan.size());
+  }
+  DeviceSupport::DirectRequest request = {
+      .info = {.label = "the lane", .limits = opening.limits},
+      .members = opening.members->ranks(),
+      .self = *opening.members->PositionOf(opening.submitter.rank),
+      .facts = std::move(facts),
+      .device = own->device,
+      .stream = own->stream->handle(),
+      .share =  // called before ConnectDirectly() returns
+      [&opening](const CallInfo&, void* data, size_t bytes) {
+        return Run(opening, "id", OpType::kBroadcast, bytes, nullptr, data).status();
+      },
+      .job_failure = opening.watch.job_failure};
+  absl::StatusOr<std::unique_ptr<DirectTransport>> transport = opening.support->ConnectDirectly(request);
+  if (!transport.ok()) {
+    opening.watch.fail_job(transport.status());
+    return transport.status();
+  }
+  if (*transport == nullptr) return nullptr;
+  return CallerLane::Create({.process_set = opening.process_set,
+                             .members = opening.members,
+                             .rank_device = opening.rank_device,
+                             .device = std::move(own->device),
+                             .stream = std::move(own->stream),
+                             .transport = *std::move(transport),
+                             .limits = opening.limits,
+                             .submitter = opening.submitter,
+                             .callbacks = opening.callbacks,
+                             .watch = opening.watch});
+}
+
+}  // namespace ronda

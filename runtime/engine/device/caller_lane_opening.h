@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_RUNTIME_ENGINE_DEVICE_CALLER_LANE_OPENING_H_
+#define RONDA_RUNTIME_ENGINE_DEVICE_CALLER_LANE_OPENING_H_
+
+#include <functional>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "runtime/base/group.h"
+#include "runtime/base/types.h"
+#include "runtime/collectives/transport.h"
+#include "runtime/engine/callback_thread.h"
+#include "runtime/engine/device/caller_lane.h"
+#include "runtime/engine/device/device_watch.h"
+#include "runtime/engine/device/rank_device.h"
+#include "runtime/engine/handle.h"
+#include "runtime/engine/submission.h"
+
+namespace ronda {
+
+// What the members of a process set need to open a lane. They exchange the facts about their devices, and then the id
+// of the transport, by operations on host memory.
+struct CallerLaneOpening {
+  ProcessSetId process_set = kGlobalProcessSet;
+  std::shared_ptr<const Group> members;
+  std::shared_ptr<DeviceSupport> support;  // may be nullptr
+  RankDevice* rank_device = nullptr;
+  const void* buffer = nullptr;  // memory of the device that this rank uses; nullptr: any
+  WaitLimits limits;
+  Submitter submitter;
+  std::shared_ptr<CallbackThread> callbacks;
+  DeviceWatch::Options watch;  // as in CallerLane::Options
+  // Carries out an operation, and waits for its end.
+  std::function<absl::StatusOr<std::shared_ptr<Handle>>(const Submission&)> run;
+};
+
+// Opens the lane: all members call this at the same point of their operations in the set. Returns nullptr, on all
+// members, if one of them has no device that it can use, or if their backend has no direct calls.
+// Errors: those of an operation, if the members do not come; those of the transport, after which the job cannot go on.
+absl::StatusOr<std::unique_ptr<CallerLane>> OpenCallerLane(const CallerLaneOpening& opening);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ENGINE_DEVICE_CALLER_LANE_OPENING_H_

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Lanes in the C ABI: ranks are threads; GPUs and NCCL are fake.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "client/ronda.hpp"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/fake_gpu/fake_gpu.h"
+
+namespace {
+
+using ::ronda::testing::FakeGpuArray;
+using ::ronda::testing::FakeGpuStream;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 2;
+constexpr std::int64_t kCount = 100;
+
+class LanesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("RONDA_CUDA_PLUGIN", ronda::testing::kFakeCudaPath, 1);
+    setenv("RONDA_NCCL_LIBRARY", ronda::testing::kFakeNcclLibraryPath, 1);
+    setenv("RONDA_DEVICE_BACKEND", "nccl", 1);
+  }
+};
+
+float Own() { return static_cast<float>(ronda::rank() + 1); }
+
+void Open(const FakeGpuArray<float>& array) {
+  int open = -1;
+  ASSERT_EQ(ronda_lane_open(0, array.data(), &open), RONDA_OK) << ronda_last_error();
+  ASSERT_EQ(open, 1);
+}
+
+template <typename Args>
+void SetTensor(Args& args, const std::int64_t* shape, int ndim, const FakeGpuStream& stream) {
+  args.tensor.ndim = ndim;
+  args.tensor.shape = shape;
+  args.call.memory = RONDA_MEMORY_CUDA;
+  args.call.stream = stream.handle();
+}
+
+// Reduces without a name, in place. The stream waits for the result.
+void Reduce(const FakeGpuArray<float>& array, const FakeGpuStream& stream, ronda_reduce_op op) {
+  ronda_allreduce_args args = RONDA_ALLREDUCE_ARGS_INIT;
+  SetTensor(args, &kCount, 1, stream);
+  args.input = args.output = array.data();
+  args.op = op;
+  ronda_handle handle = 0;
+  ASSERT_EQ(ronda_allreduce_async(&args, &handle), RONDA_OK) << ronda_last_error();
+  EXPECT_EQ(ronda_synchronize_on_stream(handle, stream.handle()), RONDA_OK) << ronda_last_error();
+  EXPECT_EQ(ronda_release(handle), RONDA_OK);
+}
+
+std::uint64_t TensorsOfEngine() {
+  ronda_statistics counts = RONDA_STATISTICS_INIT;
+  EXPECT_EQ(ronda_get_statistics(&counts), RONDA_OK);
+  return counts.tensors;
+}
+
+TEST_F(LanesTest, OperationsThatNcclLacksKeepTheirPlaceAmongTheCalls) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, std::vector<float>(kCount, Own()));
+    Open(array);
+    const std::uint64_t before = TensorsOfEngine();
+    float expected = Own();
+    for (int i = 0; i < 5; ++i) {
+      Reduce(array, stream, RONDA_SUM);  // over the lane
+      expected = i == 0 ? 3 : 2 * expected;
+      stream.Enqueue([data = array.data(), own = Own()] {
+        for (std::int64_t j = 0; j < kCount; ++j) data[j] += own;
+      });
+      Reduce(array, stream, RONDA_MAX);  // by the engine
+      expected += kRanks;
+    }
+    EXPECT_THAT(array.Get(), Each(expected));
+    EXPECT_EQ(TensorsOfEngine(), before + 5);
+  });
+}
+
+TEST_F(LanesTest, EngineAndLaneKeepTheirOrderWithoutWaitsOfTheStream) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, std::vector<float>(kCount, Own()));
+    Open(array);
+    ronda_allreduce_args args = RONDA_ALLREDUCE_ARGS_INIT;
+    SetTensor(args, &kCount, 1, stream);
+    args.input = args.output = array.data();
+    std::vector<ronda_handle> handles;
+    for (const ronda_reduce_op op : {RONDA_SUM, RONDA_MAX, RONDA_SUM, RONDA_MIN, RONDA_SUM}) {
+      args.op = op;
+      ASSERT_EQ(ronda_allreduce_async(&args, &handles.emplace_back()), RONDA_OK) << ronda_last_error();
+    }
+    EXPECT_EQ(ronda_synchronize_all(handles.data(), handles.size()), RONDA_OK) << ronda_last_error();
+    EXPECT_THAT(array.Get(), Each(4 * (1 + 2)));
+    EXPECT_EQ(ronda_release_all(handles.data(), handles.size()), RONDA_OK);
+  });
+}
+
+TEST_F(LanesTest, RowsGoToTheCallersMemory) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, std::vector<float>(kCount, Own())), all(stream, kRanks * kCount);
+    Open(array);
+    ronda_allgather_args gather = RONDA_ALLGATHER_ARGS_INIT;
+    SetTensor(gather, &kCount, 1, stream);
+    gather.input = array.data();
+    gather.output = all.data();
+    gather.output_bytes = all.size() * sizeof(float);
+    ronda_handle handle = 0;
+    ASSERT_EQ(ronda_allgather_async(&gather, &handle), RONDA_OK) << ronda_last_error();
+    ASSERT_EQ(ronda_synchronize(handle), RONDA_OK) << ronda_last_error();
+    const void* data = nullptr;
+    const std::int64_t* rows_per_member = nullptr;
+    std::int64_t rows = 0;
+    int members = 0;
+    ASSERT_EQ(ronda_output(handle, &data, &rows, &rows_per_member, &members), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(data, all.data());
+    EXPECT_EQ(rows, kRanks * kCount);
+    EXPECT_EQ(std::vector<std::int64_t>(rows_per_member, rows_per_member + members),
+              (std::vector<std::int64_t>{kCount, kCount}));
+    const std::vector<float> gathered = all.Get();
+    EXPECT_EQ(gathered.front(), 1);
+    EXPECT_EQ(gathered.back(), 2);
+    EXPECT_EQ(ronda_release(handle), RONDA_OK);
+  });
+}
+
+TEST_F(LanesTest, OtherTensorsAreNotTheLanes) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, std::vector<float>(kCount, Own()));
+    Open(array);
+    const std::uint64_t before = TensorsOfEngine();
+    ronda::allreduce(ronda::cuda_tensor("named", array.data(), {kCount}, stream.handle()), {ronda::Op::Sum});
+    EXPECT_THAT(array.Get(), Each(3));
+    ronda_allreduce_args args = RONDA_ALLREDUCE_ARGS_INIT;
+    float value = Own();
+    args.input = args.output = &value;
+    EXPECT_EQ(ronda_allreduce(&args), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(value, 3);
+    EXPECT_EQ(TensorsOfEngine(), before + 2);
+  });
+}
+
+TEST_F(LanesTest, AClosedLaneLeavesTheOperationsToTheEngine) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, std::vector<float>(kCount, Own()));
+    Open(array);
+    Open(array);  // it is open
+    Reduce(array, stream, RONDA_SUM);
+    EXPECT_EQ(ronda_lane_close(0), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_lane_close(0), RONDA_OK) << "it is closed";
+    const std::uint64_t before = TensorsOfEngine();
+    Reduce(array, stream, RONDA_SUM);
+    EXPECT_THAT(array.Get(), Each(6));
+    EXPECT_EQ(TensorsOfEngine(), before + 1);
+  });
+}
+
+TEST_F(LanesTest, WrongArgumentsAreRefused) {
+  ronda::run_threads(1, [] {
+    int open = -1;
+    EXPECT_EQ(ronda_lane_open(0, nullptr, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("open is NULL"));
+    EXPECT_EQ(ronda_lane_open(7, nullptr, &open), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("there is no process set 7"));
+    EXPECT_EQ(ronda_lane_open(0, nullptr, &open), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(open, 0) << "one rank needs none";
+    EXPECT_EQ(ronda_lane_refuse(0, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("message is NULL"));
+    EXPECT_EQ(ronda_lane_refuse(0, "why"), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("has no open lane"));
+  });
+  EXPECT_EQ(ronda_lane_close(0), RONDA_ERROR_NOT_INITIALIZED);
+}
+
+}  // namespace

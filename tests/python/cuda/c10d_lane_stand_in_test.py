@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The lane of a group of torch.distributed with PyTorch's own CUDA code, without a GPU."""
+
+from __future__ import annotations
+
+import unittest
+
+from late_values import (  # isort: skip  # before torch
+    COUNT,
+    DEVICE,
+    fill_late,
+    on_device,
+    use_device,
+    values,
+)
+import ronda.torch.c10d  # noqa: F401
+import torch
+import torch.distributed as dist
+from ronda._library import native
+
+RANK = SIZE = 0
+
+
+def setUpModule() -> None:
+    global RANK, SIZE
+    use_device()
+    dist.init_process_group("ronda", device_id=DEVICE)
+    RANK, SIZE = dist.get_rank(), dist.get_world_size()
+    for value in (-1.0, float(RANK + 1)):
+        on_device(value)
+    dist.all_reduce(late(1.0))  # opens the lane
+
+
+def tearDownModule() -> None:
+    torch.cuda.synchronize()
+    dist.destroy_process_group()
+
+
+def late(value: float) -> torch.Tensor:
+    """A tensor that gets its value late, on the current stream."""
+    tensor = on_device(-1.0).clone()
+    fill_late(tensor, value)
+    return tensor
+
+
+def parts(tensor: torch.Tensor) -> list[float]:
+    """The values of the ranks' parts of a tensor."""
+    return [each for part in tensor.view(SIZE, -1).unbind() for each in values(part.clone())]
+
+
+class LaneTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.own = float(RANK + 1)
+        self.all = [float(rank + 1) for rank in range(SIZE)]
+        self.total = sum(self.all)
+        self.before = native.statistics()
+
+    def operations_of_the_engine(self) -> int:
+        """How many operations on tensors have been negotiated in this test."""
+        return native.statistics()["tensors"] - self.before["tensors"]
+
+    def test_collectives_do_not_reach_the_engine(self):
+        tensor = late(self.own)
+        dist.all_reduce(tensor)
+        self.assertEqual(values(tensor.clone()), [self.total])
+        tensor = late(self.own)
+        dist.broadcast(tensor, 1)
+        self.assertEqual(values(tensor.clone()), [2.0])
+        whole = torch.empty(SIZE * COUNT, device=DEVICE)
+        dist.all_gather_into_tensor(whole, late(self.own))
+        self.assertEqual(parts(whole), self.all)
+        dist.reduce_scatter_tensor(tensor, whole)
+        self.assertEqual(values(tensor.clone()), [SIZE * self.own])
+        rows = [on_device(-1.0).clone() for _ in range(SIZE)]
+        dist.all_gather(rows, late(self.own))
+        self.assertEqual([values(row.clone()) for row in rows], [[each] for each in self.all])
+        dist.reduce_scatter(tensor, list(whole.chunk(SIZE)))
+        self.assertEqual(values(tensor.clone()), [SIZE * self.own])
+        self.assertEqual(self.operations_of_the_engine(), 0)
+
+    def test_averages_and_factors_are_nccls(self):
+        tensor = late(self.own)
+        dist.all_reduce(tensor, dist.ReduceOp.AVG)
+        self.assertEqual(values(tensor.clone()), [self.total / SIZE])
+        tensor = late(self.own)
+        dist.all_reduce(tensor, torch._C._distributed_c10d._make_nccl_premul_sum(0.5))
+        self.assertEqual(values(tensor.clone()), [self.total / 2])
+        self.assertEqual(self.operations_of_the_engine(), 0)
+
+    def test_coalesced_collectives(self):
+        tensors = [late(self.own) for _ in range(3)]
+        with dist._coalescing_manager(device=DEVICE, async_ops=True) as manager:
+            for tensor in tensors:
+                dist.all_reduce(tensor)
+        manager.wait()
+        self.assertEqual([values(tensor.clone()) for tensor in tensors], [[self.total]] * 3)
+        self.assertEqual(self.operations_of_the_engine(), 0)
+
+    def test_parts_of_different_sizes(self):
+        rows = [torch.empty(1000 * (rank + 1), device=DEVICE) for rank in range(SIZE)]
+        dist.all_gather(rows, late(self.own)[: 1000 * (RANK + 1)])
+        self.assertEqual([values(row.clone()) for row in rows], [[each] for each in self.all])
+        self.assertEqual(self.operations_of_the_engine(), 0)
+
+    def test_what_nccl_lacks_keeps_its_place(self):
+        for _ in range(3):
+            tensor = late(self.own)
+            works = [
+                dist.all_reduce(tensor, async_op=True),
+                dist.all_reduce(tensor, dist.ReduceOp.MAX, async_op=True),
+                dist.all_reduce(tensor, async_op=True),
+            ]
+            for work in works:
+                work.wait()
+            self.assertEqual(values(tensor.clone()), [SIZE * self.total])
+        self.assertEqual(self.operations_of_the_engine(), 3)
+
+    def test_collectives_of_one_memory_need_no_wait(self):
+        tensor = late(self.own)
+        for _ in range(4):
+            dist.all_reduce(tensor, async_op=True)
+        work = dist.all_reduce(tensor, async_op=True)
+        work.wait()
+        self.assertEqual(values(tensor.clone()), [SIZE**4 * self.total])
+
+    def test_groups_have_lanes_of_their_own(self):
+        others = [dist.new_group(list(range(SIZE))) for _ in range(2)]
+        tensor = late(self.own)
+        expected = self.total
+        dist.all_reduce(tensor)
+        for _ in range(3):
+            for group in others:
+                dist.all_reduce(tensor, group=group)
+                expected *= SIZE
+        self.assertEqual(values(tensor.clone()), [expected])
+        for group in others:
+            dist.destroy_process_group(group)
+
+    def test_messages_go_their_own_way(self):
+        tensor, other = late(self.own), on_device(-1.0).clone()
+        received = dist.irecv(other, (RANK - 1) % SIZE)
+        sent = dist.isend(tensor, (RANK + 1) % SIZE)
+        received.wait()
+        sent.wait()
+        self.assertEqual(values(other.clone()), [float((RANK - 1) % SIZE + 1)])
+
+    def test_a_refusal_on_all_ranks_leaves_the_lane_open(self):
+        tensor = late(self.own)
+        with self.assertRaisesRegex(ValueError, "4 times|times as many"):
+            dist.all_gather_into_tensor(tensor, tensor)
+        dist.all_reduce(tensor)
+        self.assertEqual(values(tensor.clone()), [self.total])
+        self.assertEqual(self.operations_of_the_engine(), 0)

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "runtime/engine/device/caller_lane.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/runtime/engine/device_job.h"
+#include "tests/runtime/engine/job.h"
+#include "tests/testing/fake_nccl/load_fake_nccl.h"
+
+namespace ronda::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 2;
+constexpr size_t kCount = 6;
+
+// A rank's calls of a lane, which it opens.
+class Calls {
+ public:
+  explicit Calls(DeviceRank& rank, ProcessSetId process_set = kGlobalProcessSet)
+      : rank_(rank), process_set_(process_set) {
+    const absl::StatusOr<bool> is_open = rank.runtime().OpenLane(process_set, nullptr, WaitLimits());
+    EXPECT_EQ(is_open.status(), absl::OkStatus());
+    EXPECT_TRUE(*is_open);
+  }
+
+  CallerLane& lane() { return *rank_.runtime().lanes().Find(process_set_); }
+
+  absl::StatusOr<std::shared_ptr<Handle>> Make(Submission submission) {
+    submission.request.process_set = process_set_;
+    const absl::StatusOr<bool> carries = lane().Carries(submission);
+    EXPECT_EQ(carries.status(), absl::OkStatus());
+    EXPECT_TRUE(*carries);
+    return lane().Submit(&submission);
+  }
+
+  // Makes the rank's stream wait for the call.
+  void MakeAndOrder(Submission submission) {
+    const auto handle = Make(std::move(submission));
+    ASSERT_EQ(handle.status(), absl::OkStatus());
+    EXPECT_EQ((*handle)->OrderBefore(rank_.stream()), absl::OkStatus());
+  }
+
+  // The status of the call, once it has ended.
+  absl::Status StatusOf(Submission submission) {
+    const auto handle = Make(std::move(submission));
+    return handle.ok() ? (*handle)->Wait() : handle.status();
+  }
+
+ private:
+  DeviceRank& rank_;
+  const ProcessSetId process_set_;
+};
+
+Submission Sum(DeviceRank& rank, const DeviceTensor& tensor) { return DeviceSum("", rank, tensor, kCount); }
+
+Submission Broadcast(DeviceRank& rank, const DeviceTensor& tensor, RankId root) {
+  Submission submission = Sum(rank, tensor);
+  submission.request.op = OpType::kBroadcast;
+  submission.request.root = root;
+  submission.input = nullptr;
+  return submission;
+}
+
+// Of kCount elements of each rank.
+Submission Allgather(DeviceRank& rank, const DeviceTensor& input, const DeviceTensor& output) {
+  Submission submission = Sum(rank, input);
+  submission.request.op = OpType::kAllgather;
+  submission.output = output.data();
+  submission.output_bytes = kRanks * kCount * sizeof(float);
+  return submission;
+}
+
+// Into kCount elements for each rank.
+Submission Reducescatter(DeviceRank& rank, const DeviceTensor& input, const DeviceTensor& output) {
+  Submission submission = Sum(rank, input);
+  submission.request.op = OpType::kReduceScatter;
+  submission.request.shape = {kRanks, kCount};
+  submission.output = output.data();
+  submission.output_bytes = kCount * sizeof(float);
+  return submission;
+}
+
+// All operations, each of which needs the result of the one before.
+void RunSteps(DeviceRank& rank, Calls& calls, int steps) {
+  DeviceTensor tensor(rank, kCount * sizeof(float)), all(rank, kRanks * kCount * sizeof(float));
+  for (int step = 0; step < steps; ++step) {
+    tensor.Set(std::vector<float>(kCount, static_cast<float>(step + rank.rank())));
+    calls.MakeAndOrder(Sum(rank, tensor));                 // 2 step + 1
+    calls.MakeAndOrder(Allgather(rank, tensor, all));      // the same, twice as many
+    calls.MakeAndOrder(Reducescatter(rank, all, tensor));  // 4 step + 2
+    calls.MakeAndOrder(Sum(rank, tensor));                 // 8 step + 4
+    const float sum = static_cast<float>(8 * step + 4);
+    ASSERT_THAT(tensor.Get<float>(), Each(sum)) << "step " << step;
+    tensor.Set(std::vector<float>(kCount, static_cast<float>(10 * step + rank.rank())));
+    calls.MakeAndOrder(Broadcast(rank, tensor, step % kRanks));
+    ASSERT_THAT(tensor.Get<float>(), Each(static_cast<float>(10 * step + step % kRanks))) << "step " << step;
+  }
+}
+
+TEST(CallerLane, CallsKeepTheirOrderAndTheStreams) {
+  RunDeviceRanks({.size = kRanks, .cuda = {.delay_seed = 7}}, [](DeviceRank& rank) {
+    Calls calls(rank);
+    RunSteps(rank, calls, 30);
+  });
+}
+
+TEST(CallerLane, OneQueueOfTheDeviceAndMemoryCallsThatWaitAreEnough) {
+  RunDeviceRanks({.size = kRanks,
+                  .cuda = {.delay_seed = 8,
+                           .frees = FakeCuda::Frees::kWaitForTheDevice,
+                           .allocations = FakeCuda::Options::Allocations::kWaitForTheDevice,
+                           .queues = 1}},
+                 [](DeviceRank& rank) {
+                   Calls calls(rank);
+                   RunSteps(rank, calls, 10);
+                 });
+}
+
+TEST(CallerLane, ManyCallsNeedNoWaitBetweenThem) {
+  RunDeviceRanks({.size = kRanks, .cuda = {.delay_seed = 9}}, [](DeviceRank& rank) {
+    Calls calls(rank);
+    const DeviceTensor tensor(rank, std::vector<float>(kCount, 1));
+    for (int i = 0; i < 10; ++i) ASSERT_EQ(calls.Make(Sum(rank, tensor)).status(), absl::OkStatus());
+    EXPECT_EQ(calls.lane().OrderBefore(rank.stream()), absl::OkStatus());
+    EXPECT_THAT(tensor.Get<float>(), Each(1 << 10));
+  });
+}
+
+TEST(CallerLane, TwoLanesAreUsedOneAfterTheOther) {
+  RunDeviceRanks({.size = kRanks, .cuda = {.delay_seed = 10}}, [](DeviceRank& rank) {
+    Calls all(rank), other(rank, AddSet(rank.runtime(), {0, 1}));
+    const DeviceTensor tensor(rank, std::vector<float>(kCount, 1));
+    for (int i = 0; i < 5; ++i) {
+      all.MakeAndOrder(Sum(rank, tensor));
+      other.MakeAndOrder(Sum(rank, tensor));
+    }
+    EXPECT_THAT(tensor.Get<float>(), Each(1 << 10));
+  });
+}
+
+TEST(CallerLane, NcclScalesAndDivides) {
+  RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
+    Calls calls(rank);
+    const float own = rank.rank() == 0 ? 1 : 4;
+    DeviceTensor tensor(rank, std::vector<float>(kCount, own));
+    Submission average = Sum(rank, tensor);
+    average.request.reduction = Reduction::kAverage;
+    calls.MakeAndOrder(average);
+    EXPECT_THAT(tensor.Get<float>(), Each(2.5f));
+    tensor.Set(std::vector<float>(kCount, own));
+    Submission scaled = Sum(rank, tensor);
+    scaled.request.prescale = 0.5;
+    calls.MakeAndOrder(scaled);
+    EXPECT_THAT(tensor.Get<float>(), Each(2.5f));
+    tensor.Set(std::vector<uint16_t>(2 * kCount, rank.rank() == 0 ? 0x3c00 : 0x4400));  // float16: 1 and 4
+    average.request.dtype = scaled.request.dtype = DType::kFloat16;
+    calls.MakeAndOrder(average);
+    EXPECT_EQ(tensor.Get<uint16_t>()[0], 0x4100);  // 2.5
+    EXPECT_EQ(tensor.Get<uint16_t>()[kCount], rank.rank() == 0 ? 0x3c00 : 0x4400) << "it has half the bytes";
+  });
+}
+
+TEST(CallerLane, WhatNcclLacksIsLeftToTheEngine) {
+  RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
+    Calls calls(rank);
+    const DeviceTensor tensor(rank, kRanks * kCount * sizeof(double));
+    const auto carries = [&](Submission submission) { return *calls.lane().Carries(submission); };
+    Submission maximum = Sum(rank, tensor);
+    maximum.request.reduction = Reduction::kMax;
+    EXPECT_FALSE(carries(maximum)) << "NCCL drops NaN";
+    maximum.request.dtype = DType::kInt32;
+    EXPECT_TRUE(carries(maximum));
+    Submission shorts = Sum(rank, tensor);
+    shorts.request.dtype = DType::kInt16;
+    EXPECT_FALSE(carries(shorts));
+    shorts.request.op = OpType::kBroadcast;
+    EXPECT_TRUE(carries(shorts)) << "moved as bytes";
+    Submission average = Sum(rank, tensor);
+    average.request.dtype = DType::kInt32;
+    average.request.reduction = Reduction::kAverage;
+    EXPECT_FALSE(carries(average)) << "NCCL rounds it in its own way";
+    Submission gathered = Allgather(rank, tensor, tensor);
+    gathered.input = static_cast<const float*>(tensor.data()) + kRanks * kCount;
+    EXPECT_TRUE(carries(gathered));
+    gathered.output = nullptr;
+    gathered.output_bytes = 0;
+    EXPECT_FALSE(carries(gathered)) << "the ranks may have different numbers of rows";
+  });
+}
+
+// What the engine has done so far.
+std::vector<uint64_t> EngineCounts(Runtime& runtime) {
+  const Statistics counts = runtime.statistics();
+  return {counts.reports_sent, counts.lists_received, counts.buckets_agreed, counts.buckets_scheduled, counts.tensors};
+}
+
+// Calls of the driver, without queries of events, which the watch makes as often as it likes.
+size_t DriverCalls(FakeCuda& cuda) {
+  return cuda.calls() - cuda.queried_events() - cuda.created_events() - cuda.allocations();
+}
+
+// A look at the stream (two calls), its point, the wait of the lane's stream, and the event behind the call. Then the
+// waiting stream: a look and a wait.
+constexpr size_t kDriverCallsOfSum = 5 + 3;
+
+TEST(CallerLane, ACallReachesNeitherTheEngineNorAnyOtherThread) {
+  std::barrier<> together(kRanks);
+  RunDeviceRanks({.size = kRanks}, [&](DeviceRank& rank) {
+    Calls calls(rank);
+    const DeviceTensor tensor(rank, std::vector<float>(kCount, 1));
+    calls.MakeAndOrder(Sum(rank, tensor));
+    EXPECT_THAT(tensor.Get<float>(), Each(2));
+    together.arrive_and_wait();
+    const std::vector<uint64_t> before = EngineCounts(rank.runtime());
+    const size_t driver_calls = DriverCalls(rank.fake());
+    const int threads = FakeNcclThreads();
+    const int sums = FakeNcclCalls("AllReduce");
+    together.arrive_and_wait();
+    constexpr int kSums = 10;
+    for (int i = 0; i < kSums; ++i) {
+      StreamHold hold(rank.stream());  // the call is not done before the stream waits for it
+      calls.MakeAndOrder(Sum(rank, tensor));
+    }
+    together.arrive_and_wait();
+    EXPECT_EQ(EngineCounts(rank.runtime()), before);
+    EXPECT_EQ(FakeNcclThreads(), threads);
+    EXPECT_EQ(FakeNcclCalls("AllReduce"), sums + kRanks * kSums);
+    EXPECT_EQ(DriverCalls(rank.fake()) - driver_calls, kRanks * kSums * kDriverCallsOfSum);
+    together.arrive_and_wait();
+    EXPECT_THAT(tensor.Get<float>(), Each(1 << (kSums + 1)));
+  });
+}
+
+TEST(CallerLane, ADifferenceIsReportedWithBothCalls) {
+  RunDeviceRanks({.size = kRanks, .expects_failure = true}, [](DeviceRank& rank) {
+    Calls calls(rank);
+    DeviceTensor& tensor = rank.Keep(std::vector<float>(kCount, 1));
+    EXPECT_EQ(calls.StatusOf(Sum(rank, tensor)), absl::OkStatus());
+    const absl::Status status =
+        calls.StatusOf(rank.rank() == 0 ? Sum(rank, tensor) : Broadcast(rank, tensor, /*root=*/0));
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("call 2 of lane 0"), HasSubstr("rank 0 has called allreduce (6 x float32, sum)"),
+                      HasSubstr("rank 1 has called broadcast (6 x float32 from rank 0)")));
+    EXPECT_EQ(calls.StatusOf(Sum(rank, tensor)).code(), absl::StatusCode::kFailedPrecondition) << "later calls, too";
+  });
+  while (!PopFakeNcclReport().empty()) {
+  }
+}
+
+TEST(CallerLane, ARefusalReachesTheRanksThatMakeTheCall) {
+  RunDeviceRanks({.size = kRanks, .expects_failure = true}, [](DeviceRank& rank) {
+    Calls calls(rank);
+    DeviceTensor& tensor = rank.Keep(std::vector<float>(kCount, 1));
+    if (rank.rank() == 1) return calls.lane().Refuse("ValueError: no such thing");
+    EXPECT_THAT(std::string(calls.StatusOf(Sum(rank, tensor)).message()),
+                AllOf(HasSubstr("call 1 of lane 0"), HasSubstr("rank 1 has refused: ValueError: no such thing")));
+  });
+}
+
+TEST(CallerLane, RanksThatRefuseTheSameCallGoOn) {
+  RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
+    Calls calls(rank);
+    const DeviceTensor tensor(rank, std::vector<float>(kCount, 1));
+    calls.lane().Refuse("on both");
+    calls.MakeAndOrder(Sum(rank, tensor));
+    EXPECT_THAT(tensor.Get<float>(), Each(2));
+  });
+}
+
+TEST(CallerLane, TheEndOfARankEndsTheCallsOfTheOthers) {
+  std::barrier<> together(kRanks);
+  RunDeviceRanks({.size = kRanks, .expects_failure = true}, [&](DeviceRank& rank) {
+    Calls calls(rank);
+    DeviceTensor& tensor = rank.Keep(std::vector<float>(kCount, 1));
+    EXPECT_EQ(calls.StatusOf(Sum(rank, tensor)), absl::OkStatus());
+    together.arrive_and_wait();
+    if (rank.rank() == 1) return rank.runtime().Abandon(absl::UnavailableError("rank 1 has gone"));
+    EXPECT_THAT(std::string(calls.StatusOf(Sum(rank, tensor)).message()), HasSubstr("rank 1 has gone"));
+    EXPECT_THAT(std::string(calls.StatusOf(Sum(rank, tensor)).message()), HasSubstr("rank 1 has gone"));
+  });
+  EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
+}
+
+TEST(CallerLane, OtherBackendsHaveNone) {
+  RunDeviceRanks({.size = kRanks, .backend = "staged"}, [](DeviceRank& rank) {
+    const absl::StatusOr<bool> is_open = rank.runtime().OpenLane(kGlobalProcessSet, nullptr, WaitLimits());
+    ASSERT_EQ(is_open.status(), absl::OkStatus());
+    EXPECT_FALSE(*is_open);
+    EXPECT_EQ(rank.runtime().lanes().Find(kGlobalProcessSet), nullptr);
+  });
+}
+
+TEST(CallerLane, ARankWithoutADeviceKeepsItShutOnAll) {
+  RunDeviceRanks({.size = kRanks, .without_devices = {1}}, [](DeviceRank& rank) {
+    EXPECT_FALSE(*rank.runtime().OpenLane(kGlobalProcessSet, nullptr, WaitLimits()));
+  });
+}
+
+TEST(CallerLane, ALaneThatIsClosedCanBeOpenedAgain) {
+  RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(kCount, 1));
+    for (int i = 0; i < 2; ++i) {
+      Calls calls(rank);
+      ASSERT_EQ(calls.Make(Sum(rank, tensor)).status(), absl::OkStatus());
+      const std::shared_ptr<CallerLane> closed = rank.runtime().lanes().Remove(kGlobalProcessSet);
+      closed->Drain();
+    }
+    EXPECT_THAT(tensor.Get<float>(), Each(4));
+  });
+  EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
+}
+
+}  // namespace
+}  // namespace ronda::testing
