@@ -8,8 +8,8 @@
 
 All run in the same processes, in turns of a few calls. A call is a compiled program that adds the
 ranks' arrays, and the wait for its result. The table has medians of the slowest rank in
-microseconds, and how many times as long as Ronda's the others' are. FILE gets a line for each size,
-way and turn: the median of the turn's calls on the slowest rank.
+microseconds, and for each other way how many times as long as Ronda's they are. FILE gets a line
+for each size, way and turn: the median of the turn's calls on the slowest rank.
 """
 
 from __future__ import annotations
@@ -17,16 +17,13 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-import statistics
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import interleaved
 import jax
 import jax.numpy as jnp
 import numpy as np
-import ronda
 import ronda.jax as rj
 from ronda._ports import free_port
 
@@ -63,16 +60,6 @@ def mpi4jax_call(elements: int) -> tuple[Call, Any]:
     return jax.jit(add), jnp.ones(elements)
 
 
-def seconds(call: Call, argument: Any, calls: int) -> list[float]:
-    """The times of some calls."""
-    times = []
-    for _ in range(calls):
-        begin = time.perf_counter()
-        jax.block_until_ready(call(argument))
-        times.append(time.perf_counter() - begin)
-    return times
-
-
 def start_gloo() -> None:
     """Joins the processes, which are all on this host, to one runtime of JAX."""
     address = rj.broadcast_object(f"127.0.0.1:{free_port()}")
@@ -80,61 +67,47 @@ def start_gloo() -> None:
     jax.distributed.initialize(address, rj.size(), rj.rank())
 
 
-def measure(
-    programs: dict[str, tuple[Call, Any]], turns: int, calls: int
-) -> dict[str, list[float]]:
-    """For each way, the median of each turn in microseconds. The slowest rank's counts."""
-    times: dict[str, list[float]] = {name: [] for name in programs}
-    for turn in range(turns + 1):
-        for name, program in programs.items():
-            ronda.barrier()
-            found = seconds(*program, calls)
-            if turn:  # the first turn compiles
-                times[name].append(statistics.median(found) * 1e6)
-    every = ronda.allreduce(np.array(list(times.values())), ronda.ReduceOp.MAX)
-    return dict(zip(times, every.tolist()))
+def find_ways() -> dict[str, Callable[[int], tuple[Call, Any]]]:
+    """The ways that this job can use."""
+    ways = {"Ronda": ronda_call, "Gloo": gloo_call}
+    if "OMPI_COMM_WORLD_RANK" not in os.environ:
+        interleaved.say("without mpi4jax: start with mpirun, and not with rondarun")
+    elif not importlib.util.find_spec("mpi4jax"):
+        interleaved.say("without mpi4jax, which is not installed: pip install mpi4jax")
+    else:
+        ways["mpi4jax"] = mpi4jax_call
+    return ways
 
 
-def write_turns(path: str, size: int, times: dict[str, list[float]]) -> None:
-    """Adds lines to the file of --raw."""
-    with open(path, "a") as file:
-        for name, turns in times.items():
-            for turn, microseconds in enumerate(turns):
-                print(f"{size},{name},{turn},{microseconds:.1f}", file=file)
+def waiting(call: Call, argument: Any) -> Callable[[], Any]:
+    """The call, and the wait for its result."""
+    return lambda: jax.block_until_ready(call(argument))
 
 
-def arguments() -> argparse.Namespace:
-    """Of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bytes", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--turns", type=int, default=20)
-    parser.add_argument("--calls", type=int, default=10, help="in a turn")
-    parser.add_argument("--raw", metavar="FILE", help="each turn as CSV: bytes,way,turn,us")
-    return parser.parse_args()
+def check(call: Call, argument: Any) -> None:
+    """Raises ValueError if a result is not the sum over the ranks."""
+    found = np.asarray(call(argument))
+    if (found != rj.size()).any():
+        raise ValueError(f"a sum is {found}, not {rj.size()}")
 
 
 def main() -> None:
     """Prints the table."""
-    args = arguments()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bytes", type=int, nargs="+", default=SIZES)
+    interleaved.add_arguments(parser, turns=20)
+    args = parser.parse_args()
     jax.config.update("jax_platforms", "cpu")
     rj.init()
     start_gloo()
-    makers = {"ronda": ronda_call, "gloo": gloo_call}
-    if importlib.util.find_spec("mpi4jax") and "OMPI_COMM_WORLD_RANK" in os.environ:
-        makers["mpi4jax"] = mpi4jax_call
-    if rj.rank() == 0:
-        print("bytes".rjust(9), *[name.rjust(9) for name in makers], *list(makers)[1:], sep="  ")
-        if args.raw:
-            Path(args.raw).write_text("bytes,way,turn,us\n")
+    makers = find_ways()
+    table = interleaved.Table(args.raw)
     for size in args.bytes:
         programs = {name: make(size // 4) for name, make in makers.items()}
-        times = measure(programs, args.turns, args.calls)
-        if rj.rank() == 0:
-            medians = [statistics.median(each) for each in times.values()]
-            ratios = [f"{each / medians[0]:.2f}x" for each in medians[1:]]
-            print(f"{size:9}", *[f"{each:9.1f}" for each in medians], *ratios, sep="  ", flush=True)
-            if args.raw:
-                write_turns(args.raw, size, times)
+        for program in programs.values():
+            check(*program)
+        ways = {name: waiting(*program) for name, program in programs.items()}
+        table.add(f"{size} bytes", interleaved.measure(ways, args.turns, args.calls))
     rj.shutdown()
 
 

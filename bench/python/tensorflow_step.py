@@ -7,8 +7,8 @@
 Both reduce the same tensors in a tf.function, in turns of a few steps in the same processes:
 Ronda by grouped_allreduce(), tf.distribute by the all_reduce() of a MultiWorkerMirroredStrategy.
 Ronda does so in two ways: by its kernel, and by a tf.numpy_function, which calls Python.
-Prints the medians of rank 0 and their ratios to the kernel's. On a busy machine only the ratios
-mean something.
+The table has medians of the slowest rank in microseconds, and how many times as long as the
+kernel's the others' are. On a busy machine only the ratios mean something.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ import argparse
 import json
 import os
 import socket
-import statistics
-import time
 import unittest.mock
 from collections.abc import Callable
 from typing import Any
 
+import interleaved
 import ronda
 
 # Names of cases, and how many floats their tensors have.
@@ -68,28 +67,23 @@ def make_steps(tf: Any, strategy: Any, hvd: Any, sizes: list[int]) -> dict[str, 
     }
 
 
-def measure(steps: dict[str, Callable[[], Any]], turns: int, length: int) -> dict[str, float]:
-    """Medians in microseconds."""
-    times: dict[str, list[float]] = {name: [] for name in steps}
+def waiting(step: Callable[[], Any]) -> Callable[[], Any]:
+    """The step, and the wait for its last tensor."""
+    return lambda: step()[-1].numpy()
+
+
+def check(step: Callable[[], Any]) -> None:
+    """Raises ValueError if a result is not the sum over the ranks."""
     expected = ronda.size() * (ronda.size() + 1) / 2
-    for step in steps.values():
-        for tensor in step():
-            assert (tensor.numpy() == expected).all()
-    for _ in range(turns):
-        for name, step in steps.items():
-            ronda.barrier()
-            for _ in range(length):
-                begin = time.perf_counter()
-                step()[-1].numpy()
-                times[name].append(time.perf_counter() - begin)
-    return {name: statistics.median(each) * 1e6 for name, each in times.items()}
+    for tensor in step():
+        if (tensor.numpy() != expected).any():
+            raise ValueError(f"a sum is {tensor.numpy()}, not {expected}")
 
 
 def main() -> None:
     """Measures each case."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--turns", type=int, default=10)
-    parser.add_argument("--length", type=int, default=10, help="steps in a turn")
+    interleaved.add_arguments(parser, turns=10)
     args = parser.parse_args()
 
     ronda.init()
@@ -101,13 +95,13 @@ def main() -> None:
     import ronda.tensorflow as hvd
 
     hvd.init()
+    table = interleaved.Table(args.raw)
     for name, sizes in CASES.items():
-        medians = measure(make_steps(tf, strategy, hvd, sizes), args.turns, args.length)
-        if ronda.rank() == 0:
-            figures = ", ".join(f"{each} {us:.0f} us" for each, us in medians.items())
-            own = medians.pop("Ronda")
-            ratios = ", ".join(f"{each} / Ronda {us / own:.2f}" for each, us in medians.items())
-            print(f"{name}: {figures}; {ratios}", flush=True)
+        steps = make_steps(tf, strategy, hvd, sizes)
+        for step in steps.values():
+            check(step)
+        ways = {way: waiting(step) for way, step in steps.items()}
+        table.add(name, interleaved.measure(ways, args.turns, args.calls))
 
 
 if __name__ == "__main__":

@@ -189,7 +189,21 @@ def fields_header(headers: Headers) -> str:
     parts.append(_macro("OPTION_FIELDS", rows, ","))
     counters = [f"ROW({field.name})" for field in headers.structs["ronda_statistics"][1:]]
     parts.append(_macro("STATISTICS_FIELDS(ROW)", counters))
+    parts.append(_macro("RONDA_DTYPES(ROW)", _dtype_rows(headers)))
     return "\n".join(parts)
+
+
+def _dtype_rows(headers: Headers) -> list[str]:
+    """A row for each dtype: its name in three spellings, and the bytes of an element."""
+    names = [each.removeprefix("RONDA_") for each in headers.enums["ronda_dtype"]]
+    return [
+        f"ROW({name.lower()}, {name.capitalize()}, {name}, {_bytes_of(name)})" for name in names
+    ]
+
+
+def _bytes_of(dtype: str) -> int:
+    bits = dtype.lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    return int(bits) // 8 if bits else 1  # RONDA_BOOL
 
 
 # -- Files for Python --

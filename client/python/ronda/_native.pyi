@@ -416,7 +416,7 @@ def register_tensorflow(path: str, /) -> bool:
 
 # -- XLA --
 
-def xla_handler(minor: int, /) -> object:
-    """A capsule with the handler for jax.ffi.register_ffi_target(). `minor` is the second number of
-    the version of jaxlib's interface.
+def xla_handlers(minor: int, /) -> dict[str, object]:
+    """Capsules with the handlers for jax.ffi.register_ffi_target(), by XLA's platform. `minor` is
+    the second number of the version of jaxlib's interface.
     """

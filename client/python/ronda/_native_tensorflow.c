@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "client/python/ronda/_native.h"
+#include "client/python/ronda/_native_fields.h"
 #include "client/python/ronda/_tensorflow.h"
 
 #define OPERATION "RondaAllreduce"
@@ -115,14 +116,9 @@ typedef struct Call {
 } Call;
 
 /* By TensorFlow's number. The definition of the operation allows no other types. */
-static const ronda_dtype kDtypes[] = {
-    [kTfFloat32] = RONDA_FLOAT32, [kTfFloat64] = RONDA_FLOAT64, [kTfInt32] = RONDA_INT32,
-    [kTfUint8] = RONDA_UINT8,     [kTfInt16] = RONDA_INT16,     [kTfInt8] = RONDA_INT8,
-    [kTfInt64] = RONDA_INT64,     [kTfBool] = RONDA_BOOL,       [kTfBfloat16] = RONDA_BFLOAT16,
-    [kTfUint16] = RONDA_UINT16,   [kTfFloat16] = RONDA_FLOAT16, [kTfUint32] = RONDA_UINT32,
-    [kTfUint64] = RONDA_UINT64,
-};
-#define DTYPES "bool, uint8, int8, uint16, int16, uint32, int32, uint64, int64, half, bfloat16, float, double"
+#define DTYPE_OF(name, Name, NAME, bytes) [kTf##Name] = RONDA_##NAME,
+static const ronda_dtype kDtypes[] = {RONDA_DTYPES(DTYPE_OF)};
+#undef DTYPE_OF
 
 /* The call without its tensors; NULL without memory. */
 static Call* BeginCall(const Kernel* kernel, TfContext* context) {
@@ -271,7 +267,9 @@ static void DefineOperation(TfStatus* status) {
   TfOperation* const operation = api.NewOpDefinitionBuilder(OPERATION);
   api.OpDefinitionBuilderAddInput(operation, "tensors: T");
   api.OpDefinitionBuilderAddOutput(operation, "reduced: T");
-  api.OpDefinitionBuilderAddAttr(operation, "T: list({" DTYPES "})");
+#define NAME_AND_COMMA(name, Name, NAME, bytes) #name ", "
+  api.OpDefinitionBuilderAddAttr(operation, "T: list({" RONDA_DTYPES(NAME_AND_COMMA) "})");
+#undef NAME_AND_COMMA
   api.OpDefinitionBuilderAddAttr(operation, "tensor_name: string");
   for (size_t i = 0; i < kFieldCount; ++i) {
     char description[100];

@@ -1,19 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The handler by which programs that XLA has compiled call the C ABI: for ronda.jax.
+/* The handlers by which programs that XLA has compiled call the C ABI: for ronda.jax. One is for programs on CPUs, and
+ * one for programs on NVIDIA's GPUs.
  *
- * XLA calls it on its own threads, without the GIL, and nothing here but XlaHandler() uses Python.
+ * XLA calls them on its own threads, without the GIL, and nothing here but XlaHandlers() uses Python.
  *
  * One call carries out an operation on any number of tensors. Its last argument and its last result are tickets, an
- * int32 each without a meaning: they put the calls of a program in order. Its attributes are those of kFields below;
- * ronda/jax/_primitive.py writes them. The ranks may run two programs in different orders. So a call does not hold a
- * thread of XLA while it waits for other ranks, beyond the short time that most calls take: it returns a future. */
+ * int32 each without a meaning: they put the calls of a program in order. The two tickets share their
+ * memory, and so do the arguments and the results of broadcasts, sends and barriers: the program asks XLA for that. XLA
+ * first copies an argument that it still needs. The call's attributes are those of kFields below;
+ * ronda/jax/_primitive.py writes them.
+ *
+ * On CPUs the ranks may run two programs in different orders. So a call does not hold a thread of XLA while it waits
+ * for other ranks, beyond the short time that most calls take: it returns a future.
+ *
+ * On GPUs XLA passes a stream. The operation comes after the work that the stream has been given, and the stream's next
+ * work comes after the operation. The call returns when the device has the operation. It waits for the other ranks'
+ * calls, but not for the device. It returns no future, because XLA must not give the stream its next work before the
+ * stream waits for the result. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/python/ronda/_native.h"
+#include "client/python/ronda/_native_fields.h"
 #include "client/python/ronda/_xla.h"
 
 /* For how long a call waits before it returns a future, which needs a thread. */
@@ -36,14 +47,13 @@ typedef struct Call {
   int64_t tag;
   double prescale;
   double postscale;
-  XlaArray splits;   /* alltoall: rows for each member; empty: equally many */
-  XlaArray received; /* alltoall with splits: rows from each member, which the program has assumed */
-  XlaText names;     /* of the tensors, a line each */
-  XlaText where;     /* for error texts: the program's line */
+  XlaArray splits;            /* alltoall: rows for each member; empty: equally many */
+  XlaArray received;          /* alltoall with splits: rows from each member, which the program has assumed */
+  XlaText names;              /* of the tensors, a line each */
+  XlaText where;              /* for error texts: the program's line */
+  ronda_call_options options; /* no attribute: follows from the platform, the stream and process_set */
 } Call;
 
-/* Types of scalars and of elements; numbers are of xla::PrimitiveType. */
-enum { kXlaNone = 0, kXlaInt64 = 5, kXlaDouble = 12 };
 #define CALL_FIELD(name, kind, dtype) \
   { #name, sizeof(#name) - 1, kind, dtype, offsetof(Call, name) }
 static const struct {
@@ -53,13 +63,13 @@ static const struct {
   int dtype; /* of a scalar, or of the elements of an array */
   size_t offset;
 } kFields[] = {
-    CALL_FIELD(kind, kXlaScalar, kXlaInt64),      CALL_FIELD(op, kXlaScalar, kXlaInt64),
-    CALL_FIELD(wire, kXlaScalar, kXlaInt64),      CALL_FIELD(peer, kXlaScalar, kXlaInt64),
-    CALL_FIELD(tag, kXlaScalar, kXlaInt64),       CALL_FIELD(error_feedback, kXlaScalar, kXlaInt64),
-    CALL_FIELD(grouped, kXlaScalar, kXlaInt64),   CALL_FIELD(process_set, kXlaScalar, kXlaInt64),
-    CALL_FIELD(prescale, kXlaScalar, kXlaDouble), CALL_FIELD(postscale, kXlaScalar, kXlaDouble),
-    CALL_FIELD(splits, kXlaArray, kXlaInt64),     CALL_FIELD(received, kXlaArray, kXlaInt64),
-    CALL_FIELD(names, kXlaString, kXlaNone),      CALL_FIELD(where, kXlaString, kXlaNone),
+    CALL_FIELD(kind, kXlaScalar, kXlaInt64),       CALL_FIELD(op, kXlaScalar, kXlaInt64),
+    CALL_FIELD(wire, kXlaScalar, kXlaInt64),       CALL_FIELD(peer, kXlaScalar, kXlaInt64),
+    CALL_FIELD(tag, kXlaScalar, kXlaInt64),        CALL_FIELD(error_feedback, kXlaScalar, kXlaInt64),
+    CALL_FIELD(grouped, kXlaScalar, kXlaInt64),    CALL_FIELD(process_set, kXlaScalar, kXlaInt64),
+    CALL_FIELD(prescale, kXlaScalar, kXlaFloat64), CALL_FIELD(postscale, kXlaScalar, kXlaFloat64),
+    CALL_FIELD(splits, kXlaArray, kXlaInt64),      CALL_FIELD(received, kXlaArray, kXlaInt64),
+    CALL_FIELD(names, kXlaString, kXlaNone),       CALL_FIELD(where, kXlaString, kXlaNone),
 };
 enum { kFieldCount = sizeof(kFields) / sizeof(*kFields) };
 
@@ -84,15 +94,19 @@ static int ReadAttribute(const XlaAttributes* attributes, int64_t index, size_t 
 }
 
 /* 1; 0 if an attribute is missing, because another version of this package has written the program. */
-static int ReadAttributes(const XlaFrame* frame, Call* call) {
+static int ReadAttributes(const XlaFrame* frame, ronda_memory memory, Call* call) {
   size_t found = 0;
   memset(call, 0, sizeof(*call));
   call->frame = frame;
   for (int64_t i = 0; i < frame->attributes.size; ++i) {
     for (size_t field = 0; field < kFieldCount; ++field) found += ReadAttribute(&frame->attributes, i, field, call);
   }
+  call->options.process_set = (ronda_process_set)call->process_set;
+  call->options.memory = memory;
   return found == kFieldCount && frame->args.size > 0 && frame->results.size > 0;
 }
+
+static int IsOnHost(const ronda_call_options* options) { return options->memory == RONDA_MEMORY_HOST; }
 
 /* -- Errors -- */
 
@@ -107,7 +121,7 @@ static XlaError* MakeXlaError(const XlaApi* api, ronda_status status, const char
 /* -- A call in flight -- */
 
 typedef struct Leaf {
-  char* name;
+  const char* name;     /* NULL: matched by order */
   const XlaBuffer* in;  /* the frame's, which is gone when the handler has returned; NULL: none, as for a receive */
   const XlaBuffer* out; /* likewise */
   int64_t rows;         /* of the output */
@@ -121,6 +135,7 @@ typedef struct Flight {
   ronda_context context; /* the rank that has called */
   char* where;
   FirstError error;
+  ronda_call_options options;
   int64_t kind;
   size_t received_count; /* 0: any numbers of rows */
   int64_t* received;
@@ -158,6 +173,7 @@ static Flight* BeginFlight(const Call* call) {
   flight->future = NULL;
   flight->context = ronda_current();
   flight->error.status = RONDA_OK;
+  flight->options = call->options;
   flight->kind = call->kind;
   flight->count = count;
   flight->where = CopyText(&room, &call->where);
@@ -166,14 +182,14 @@ static Flight* BeginFlight(const Call* call) {
     const XlaBuffer* const in = (int64_t)i < frame->args.size - 1 ? frame->args.values[i] : NULL;
     const XlaBuffer* const out = i < tensors ? frame->results.values[i] : NULL;
     const int64_t rows = out != NULL && out->ndim > 0 ? out->shape[0] : 0;
-    flight->leaves[i] = (Leaf){strsep(&rest, "\n"), in, out, rows, 0};
+    const char* const name = strsep(&rest, "\n");
+    flight->leaves[i] = (Leaf){name == NULL || *name == '\0' ? NULL : name, in, out, rows, 0};
   }
   return flight;
 }
 
 /* -- Submission -- */
 
-/* The types of elements, by the numbers of xla::PrimitiveType. */
 typedef struct ElementType {
   size_t bytes; /* of an element; 0: Ronda does not know the type */
   int dtype;    /* a ronda_dtype */
@@ -182,14 +198,13 @@ typedef struct ElementType {
 } ElementType;
 
 static ElementType TypeOf(int xla) {
-  static const ElementType kTypes[] = {
-      [1] = {1, RONDA_BOOL},      [2] = {1, RONDA_INT8},      [3] = {2, RONDA_INT16},     [4] = {4, RONDA_INT32},
-      [5] = {8, RONDA_INT64},     [6] = {1, RONDA_UINT8},     [7] = {2, RONDA_UINT16},    [8] = {4, RONDA_UINT32},
-      [9] = {8, RONDA_UINT64},    [10] = {2, RONDA_FLOAT16},  [11] = {4, RONDA_FLOAT32},  [12] = {8, RONDA_FLOAT64},
-      [16] = {2, RONDA_BFLOAT16}, [19] = {1, RONDA_UINT8, 1}, [20] = {1, RONDA_UINT8, 1}, [23] = {1, RONDA_UINT8, 1},
-      [24] = {1, RONDA_UINT8, 1}, [25] = {1, RONDA_UINT8, 1}, [28] = {1, RONDA_UINT8, 1}, [29] = {1, RONDA_UINT8, 1},
-      [33] = {1, RONDA_UINT8, 1},
-  };
+#define COMPUTED(name, Name, NAME, bytes) [kXla##Name] = {bytes, RONDA_##NAME, 0},
+#define MOVED(name) [kXla##name] = { 1, RONDA_UINT8, 1 }
+  static const ElementType kTypes[] = {MOVED(F8E5M2),     MOVED(F8E4M3Fn),   MOVED(F8E4M3B11Fnuz),
+                                       MOVED(F8E5M2Fnuz), MOVED(F8E4M3Fnuz), MOVED(F8E4M3),
+                                       MOVED(F8E3M4),     MOVED(F8E8M0Fnu),  RONDA_DTYPES(COMPUTED)};
+#undef MOVED
+#undef COMPUTED
   static const ElementType kUnknown = {0, 0, 0};
   return xla >= 0 && xla < (int)(sizeof(kTypes) / sizeof(*kTypes)) ? kTypes[xla] : kUnknown;
 }
@@ -198,10 +213,6 @@ static size_t BytesOf(const XlaBuffer* buffer) {
   size_t bytes = TypeOf(buffer->dtype).bytes;
   for (int64_t i = 0; i < buffer->ndim; ++i) bytes *= (size_t)buffer->shape[i];
   return bytes;
-}
-
-static void CopyInput(const Leaf* leaf) {
-  if (leaf->in->data != leaf->out->data) memcpy(leaf->out->data, leaf->in->data, BytesOf(leaf->in));
 }
 
 static ronda_allreduce_args AllreduceArgs(const Call* call, const Leaf* leaf, const ronda_tensor* tensor) {
@@ -214,7 +225,7 @@ static ronda_allreduce_args AllreduceArgs(const Call* call, const Leaf* leaf, co
   args.prescale = call->prescale;
   args.postscale = call->postscale;
   args.error_feedback = (int)call->error_feedback;
-  args.call.process_set = (ronda_process_set)call->process_set;
+  args.call = call->options;
   return args;
 }
 
@@ -226,7 +237,7 @@ static ronda_status SubmitReducescatter(const Call* call, Leaf* leaf, const rond
   args.compression = (ronda_compression)call->wire;
   args.prescale = call->prescale;
   args.postscale = call->postscale;
-  args.call.process_set = (ronda_process_set)call->process_set;
+  args.call = call->options;
   args.output = leaf->out->data;
   args.output_bytes = BytesOf(leaf->out);
   return ronda_reducescatter_async(&args, &leaf->handle);
@@ -234,24 +245,23 @@ static ronda_status SubmitReducescatter(const Call* call, Leaf* leaf, const rond
 
 static ronda_status SubmitBroadcast(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
   ronda_broadcast_args args = RONDA_BROADCAST_ARGS_INIT;
-  if (ronda_rank() == call->peer) CopyInput(leaf);
   args.tensor = *tensor;
   args.data = leaf->out->data;
   args.root = (int)call->peer;
-  args.call.process_set = (ronda_process_set)call->process_set;
+  args.call = call->options;
   return ronda_broadcast_async(&args, &leaf->handle);
 }
 
-/* Defines the submission of an operation that fills the rows of the output. `options` sets what only it has. */
-#define SUBMIT_ROWS(function, operation, OPERATION, options)                               \
+/* Defines the submission of an operation that fills the rows of the output. `further` sets what only it has. */
+#define SUBMIT_ROWS(function, operation, OPERATION, further)                               \
   static ronda_status function(const Call* call, Leaf* leaf, const ronda_tensor* tensor) { \
     ronda_##operation##_args args = RONDA_##OPERATION##_ARGS_INIT;                         \
     args.tensor = *tensor;                                                                 \
     args.input = leaf->in->data;                                                           \
-    args.call.process_set = (ronda_process_set)call->process_set;                          \
+    args.call = call->options;                                                             \
     args.output = leaf->out->data;                                                         \
     args.output_bytes = BytesOf(leaf->out);                                                \
-    options;                                                                               \
+    further;                                                                               \
     return ronda_##operation##_async(&args, &leaf->handle);                                \
   }
 SUBMIT_ROWS(SubmitAllgather, allgather, ALLGATHER, (void)0)
@@ -262,12 +272,11 @@ SUBMIT_ROWS(SubmitAlltoall, alltoall, ALLTOALL, {
 
 static ronda_status SubmitSend(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
   ronda_send_args args = RONDA_SEND_ARGS_INIT;
-  CopyInput(leaf);
   args.tensor = *tensor;
   args.input = leaf->in->data;
   args.to = (int)call->peer;
   args.tag = (int)call->tag;
-  args.call.process_set = (ronda_process_set)call->process_set;
+  args.call = call->options;
   return ronda_send_async(&args, &leaf->handle);
 }
 
@@ -277,14 +286,16 @@ static ronda_status SubmitReceive(const Call* call, Leaf* leaf, const ronda_tens
   args.output = leaf->out->data;
   args.from = (int)call->peer;
   args.tag = (int)call->tag;
-  args.call.process_set = (ronda_process_set)call->process_set;
+  args.call = call->options;
   return ronda_recv_async(&args, &leaf->handle);
 }
 
 static ronda_status SubmitAllreduce(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
   const ronda_allreduce_args args = AllreduceArgs(call, leaf, tensor);
   /* A tensor alone: the calling thread carries out the operation itself, which is faster, if the others are there. */
-  if (call->frame->results.size == 2) return ronda_allreduce_for(&args, INLINE_S, &leaf->handle);
+  if (call->frame->results.size == 2 && IsOnHost(&args.call)) {
+    return ronda_allreduce_for(&args, INLINE_S, &leaf->handle);
+  }
   return ronda_allreduce_async(&args, &leaf->handle);
 }
 
@@ -310,7 +321,13 @@ static int DescribeTensor(const Call* call, Flight* flight, const Leaf* leaf, ro
 /* A rank that cannot submit a tensor says so to the others, which would wait for it. */
 static void Refuse(const Call* call, const Flight* flight, const Leaf* leaf) {
   if (call->kind == kSend || call->kind == kReceive) return;
-  ronda_refuse((ronda_process_set)call->process_set, leaf->name, flight->error.text);
+  ronda_refuse(call->options.process_set, leaf->name, flight->error.text);
+}
+
+/* As Refuse(), for all tensors of a call. */
+static void RefuseAll(const Call* call, Flight* flight, const char* reason) {
+  RecordError(&flight->error, RONDA_ERROR_INTERNAL, reason);
+  for (size_t i = 0; i < flight->count; ++i) Refuse(call, flight, &flight->leaves[i]);
 }
 
 static void SubmitOrRefuse(const Call* call, Flight* flight, Leaf* leaf) {
@@ -347,16 +364,25 @@ static void SubmitGroup(const Call* call, Flight* flight) {
   free(args);
 }
 
-/* The results are the arguments: what depends on them comes after the barrier. */
+/* What depends on the results comes after the barrier. */
 static void SubmitBarrier(const Call* call, Flight* flight) {
-  RecordStatus(&flight->error,
-               ronda_monitored_barrier_async((ronda_process_set)call->process_set, 0, &flight->leaves[0].handle));
-  for (int64_t i = 0; i < call->frame->args.size - 1; ++i) {
-    CopyInput(&flight->leaves[i]);
+  RecordStatus(&flight->error, ronda_monitored_barrier_async(call->options.process_set, 0, &flight->leaves[0].handle));
+}
+
+static void Submit(const Call* call, Flight* flight) {
+  if (call->kind == kBarrier) {
+    SubmitBarrier(call, flight);
+  } else if (call->grouped) {
+    SubmitGroup(call, flight);
+  } else {
+    for (size_t i = 0; i < flight->count; ++i) SubmitOrRefuse(call, flight, &flight->leaves[i]);
   }
 }
 
 /* -- The end of a call -- */
+
+/* For error texts. */
+static const char* NameOf(const Leaf* leaf) { return leaf->name == NULL ? "an array without a name" : leaf->name; }
 
 /* Writes "[2, 0, 5]". */
 static void WriteCounts(const int64_t* counts, size_t size, char* text, size_t room) {
@@ -377,7 +403,7 @@ static void CheckCounts(Flight* flight, const Leaf* leaf, const int64_t* counts,
   WriteCounts(flight->received, flight->received_count, expected, sizeof(expected));
   snprintf(text, sizeof(text),
            "'%s': the ranks have sent %s rows, but received_splits is %s: pass what each rank sends to this one",
-           leaf->name, found, expected);
+           NameOf(leaf), found, expected);
   RecordError(&flight->error, RONDA_ERROR_MISMATCH, text);
 }
 
@@ -389,7 +415,7 @@ static int IsOfRows(const Flight* flight) {
 static void RecordRows(Flight* flight, const Leaf* leaf, const char* found) {
   char text[300 + RONDA_MAX_NAME_LENGTH];
   snprintf(text, sizeof(text), "'%s': the ranks together have %s rows, but this rank's program expects %lld: %s",
-           leaf->name, found, (long long)leaf->rows,
+           NameOf(leaf), found, (long long)leaf->rows,
            flight->received_count > 0 ? "pass received_splits that say what each rank sends to this one"
                                       : "under jit every rank passes an array of the same shape");
   RecordError(&flight->error, RONDA_ERROR_MISMATCH, text);
@@ -410,6 +436,12 @@ static void CheckRows(Flight* flight, const Leaf* leaf) {
   RecordRows(flight, leaf, found);
 }
 
+/* Waits until the operation has ended; on a GPU, until the call's stream waits for it. */
+static ronda_status WaitForLeaf(const Flight* flight, const Leaf* leaf, double timeout_s, int* done) {
+  if (IsOnHost(&flight->options)) return ronda_synchronize_for(leaf->handle, timeout_s, done);
+  return ronda_synchronize_on_stream_for(leaf->handle, flight->options.stream, timeout_s, done);
+}
+
 /* Waits for at most `timeout_s` seconds in all (negative: without end) for the leaves from *next on. Whether all have
  * ended. */
 static int WaitForLeaves(Flight* flight, size_t* next, double timeout_s) {
@@ -419,7 +451,7 @@ static int WaitForLeaves(Flight* flight, size_t* next, double timeout_s) {
     if (leaf->handle == 0) continue;
     int done = 0;
     const double rest = timeout_s < 0 ? -1 : end - MonotonicSeconds();
-    const ronda_status status = ronda_synchronize_for(leaf->handle, timeout_s < 0 || rest > 0 ? rest : 0, &done);
+    const ronda_status status = WaitForLeaf(flight, leaf, timeout_s < 0 || rest > 0 ? rest : 0, &done);
     if (status == RONDA_OK && !done) return 0;
     if (status == RONDA_OK) CheckRows(flight, leaf);
     if (status == RONDA_ERROR_INVALID_ARGUMENT && IsOfRows(flight)) RecordRows(flight, leaf, "more"); /* no room */
@@ -463,41 +495,59 @@ static int EndInFuture(XlaFrame* frame, Flight* flight) {
 static int FitsLayout(const XlaFrame* frame) {
   const XlaApi* const api = frame->api;
   return api->version.major == XLA_MAJOR && api->version.minor >= XLA_FIRST_MINOR &&
-         api->base.struct_size >= offsetof(XlaApi, not_used) && frame->base.struct_size >= offsetof(XlaFrame, future);
+         api->base.struct_size >= offsetof(XlaApi, not_used_either) &&
+         frame->base.struct_size >= offsetof(XlaFrame, future);
 }
 
-static XlaError* RunCall(XlaFrame* frame) {
+/* Whether the program is one of this version, for this platform. */
+static int IsKnown(const Call* call) {
+  const XlaFrame* const frame = call->frame;
+  const int64_t last = IsOnHost(&call->options) ? kBarrier : kReceive; /* a stream cannot wait for a barrier */
+  return call->kind >= kAllreduce && call->kind <= last &&
+         frame->args.values[frame->args.size - 1]->data == frame->results.values[frame->results.size - 1]->data;
+}
+
+/* Asks XLA for the stream of a program on a GPU. NULL, or XLA's error. */
+static XlaError* FindStream(Call* call) {
+  if (IsOnHost(&call->options)) return NULL;
+  XlaStreamArgs args = {{sizeof(args), NULL}, call->frame->context, NULL};
+  XlaError* const error = call->frame->api->stream_get(&args);
+  call->options.stream = args.stream;
+  return error;
+}
+
+static XlaError* RunCall(XlaFrame* frame, ronda_memory memory) {
   Call call;
   if (!FitsLayout(frame)) {
     return MakeXlaError(frame->api, RONDA_ERROR_INTERNAL, "Ronda does not know this jaxlib's way to call it", "XLA");
   }
-  if (!ReadAttributes(frame, &call) || call.kind < kAllreduce || call.kind > kBarrier) {
+  if (!ReadAttributes(frame, memory, &call) || !IsKnown(&call)) {
     return MakeXlaError(frame->api, RONDA_ERROR_INTERNAL, "another version of Ronda has compiled the program", "XLA");
   }
-  *(int32_t*)frame->results.values[frame->results.size - 1]->data = 0;
+  XlaError* error = FindStream(&call);
   Flight* const flight = BeginFlight(&call);
   if (flight == NULL) return MakeXlaError(frame->api, RONDA_ERROR_OUT_OF_MEMORY, "no memory for the call", "XLA");
-  if (call.kind == kBarrier) {
-    SubmitBarrier(&call, flight);
-  } else if (call.grouped) {
-    SubmitGroup(&call, flight);
-  } else {
-    for (size_t i = 0; i < flight->count; ++i) SubmitOrRefuse(&call, flight, &flight->leaves[i]);
+  if (error != NULL) {
+    RefuseAll(&call, flight, "XLA has no stream for the call");
+    free(flight);
+    return error;
   }
+  Submit(&call, flight);
   size_t next = 0;
-  if (!WaitForLeaves(flight, &next, INLINE_S) && EndInFuture(frame, flight)) return NULL;
+  const int may_leave = IsOnHost(&call.options);
+  if (may_leave && !WaitForLeaves(flight, &next, INLINE_S) && EndInFuture(frame, flight)) return NULL;
   WaitForLeaves(flight, &next, -1);
-  XlaError* const error = ErrorOfFlight(flight);
+  error = ErrorOfFlight(flight);
   free(flight);
   return error;
 }
 
-/* -- The handler -- */
+/* -- The handlers -- */
 
-/* XLA's minor version, which the handler says that it has been made for: it uses only what all versions have. */
+/* XLA's minor version, which the handlers say that they have been made for: they use only what all versions have. */
 static int xla_minor = XLA_FIRST_MINOR;
 
-static XlaError* Handle(XlaFrame* frame) {
+static XlaError* Handle(XlaFrame* frame, ronda_memory memory) {
   for (XlaExtension* each = frame->base.extensions; each != NULL; each = each->next) {
     if (each->type != kXlaMetadata) continue;
     XlaMetadata* const metadata = ((XlaMetadataExtension*)each)->metadata;
@@ -506,17 +556,21 @@ static XlaError* Handle(XlaFrame* frame) {
     metadata->traits = 0;
     return NULL;
   }
-  return frame->stage == kXlaExecute ? RunCall(frame) : NULL;
+  return frame->stage == kXlaExecute ? RunCall(frame, memory) : NULL;
 }
 
-static PyObject* XlaHandler(PyObject* module, PyObject* value) {
+static XlaError* HandleOnCpu(XlaFrame* frame) { return Handle(frame, RONDA_MEMORY_HOST); }
+static XlaError* HandleOnCuda(XlaFrame* frame) { return Handle(frame, RONDA_MEMORY_CUDA); }
+
+static PyObject* XlaHandlers(PyObject* module, PyObject* value) {
   (void)module;
   static const Field kMinor = {"minor", kInt, 0, 0};
   if (ReadField(&kMinor, value, &xla_minor, NULL) != 0) return NULL;
-  return PyCapsule_New((void*)Handle, NULL, NULL);
+  return Py_BuildValue("{sNsN}", "cpu", PyCapsule_New((void*)HandleOnCpu, NULL, NULL), "CUDA",
+                       PyCapsule_New((void*)HandleOnCuda, NULL, NULL));
 }
 
 PyMethodDef xla_methods[] = {
-    ONE("xla_handler", XlaHandler),
+    ONE("xla_handlers", XlaHandlers),
     {NULL, NULL, 0, NULL},
 };

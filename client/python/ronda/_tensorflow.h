@@ -23,7 +23,7 @@ typedef struct TfShape TfShape;
 /* Codes of a TfStatus. */
 enum { kTfOk = 0, kTfUnknown = 2, kTfExhausted = 8, kTfUnavailable = 14 };
 
-/* Numbers of element types. */
+/* Numbers of element types, under Ronda's names of the types. */
 enum {
   kTfFloat32 = 1,
   kTfFloat64 = 2,

@@ -56,6 +56,12 @@ typedef struct XlaErrorArgs {
   int code;
 } XlaErrorArgs;
 
+typedef struct XlaStreamArgs {
+  XlaBase base;
+  void* context; /* of the call */
+  void* stream;  /* out; a cudaStream_t on the platform CUDA */
+} XlaStreamArgs;
+
 typedef struct XlaFutureArgs {
   XlaBase base;
   XlaFuture* future; /* out of future_create */
@@ -67,7 +73,9 @@ typedef struct XlaApi {
   XlaVersion version;
   const void* internal;
   XlaError* (*error_create)(XlaErrorArgs*);
-  void (*not_used[12])(void);
+  void (*not_used[3])(void);
+  XlaError* (*stream_get)(XlaStreamArgs*);
+  void (*not_used_either[8])(void);
   XlaError* (*future_create)(XlaFutureArgs*);
   XlaError* (*future_set_available)(XlaFutureArgs*);
   XlaError* (*future_set_error)(XlaFutureArgs*);
@@ -75,9 +83,35 @@ typedef struct XlaApi {
 
 /* -- The call of a handler -- */
 
+/* Types of elements, by the numbers of xla::PrimitiveType. A type that Ronda has, too, is named as there. */
+enum {
+  kXlaNone = 0,
+  kXlaBool = 1,
+  kXlaInt8 = 2,
+  kXlaInt16 = 3,
+  kXlaInt32 = 4,
+  kXlaInt64 = 5,
+  kXlaUint8 = 6,
+  kXlaUint16 = 7,
+  kXlaUint32 = 8,
+  kXlaUint64 = 9,
+  kXlaFloat16 = 10,
+  kXlaFloat32 = 11,
+  kXlaFloat64 = 12,
+  kXlaBfloat16 = 16,
+  kXlaF8E5M2 = 19,
+  kXlaF8E4M3Fn = 20,
+  kXlaF8E4M3B11Fnuz = 23,
+  kXlaF8E5M2Fnuz = 24,
+  kXlaF8E4M3Fnuz = 25,
+  kXlaF8E4M3 = 28,
+  kXlaF8E3M4 = 29,
+  kXlaF8E8M0Fnu = 33
+};
+
 typedef struct XlaBuffer {
   XlaBase base;
-  int dtype; /* of xla::PrimitiveType */
+  int dtype;
   void* data;
   int64_t ndim;
   int64_t* shape;

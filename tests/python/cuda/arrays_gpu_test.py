@@ -129,6 +129,18 @@ class JaxTest(ArraysTest):
         ronda.allreduce(array, ronda.ReduceOp.SUM, out=out)
         self.assertEqual(out.unique().tolist(), [self.total])
 
+    def test_programs_of_ronda_jax_reduce_between_their_computations(self) -> None:
+        rj = library("ronda.jax")
+        ones = self.jax.device_put(np.ones((2048, 2048), np.float32), self.device)
+
+        def step(x: Any) -> Any:
+            for _ in range(20):
+                x = x @ ones / 2048
+            return rj.allreduce(x, rj.Sum) * 2
+
+        for run in (step, self.jax.jit(step)):
+            self.check(run(ones * self.own), 2 * self.total)
+
 
 if __name__ == "__main__":
     unittest.main()

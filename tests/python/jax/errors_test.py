@@ -78,10 +78,17 @@ class RefusalsTest(Case):
         for name in ("", "two\nlines", "ronda/x"):
             self.refused("allreduce: the name", lambda x: rj.allreduce(x, name=name), jnp.ones(2))  # noqa: B023
 
-    def test_a_program_for_gpus(self):
+    def test_programs_for_other_devices(self):
         traced = jax.jit(rj.allreduce).trace(jnp.ones(2))
         with self.assertRaisesRegex(
-            ValueError, "compiled for cuda: ronda.jax is for arrays on CPUs"
+            ValueError, "for tpu: ronda.jax is for arrays on CPUs and on NVIDIA's GPUs"
+        ):
+            traced.lower(lowering_platforms=("tpu",))
+
+    def test_a_barrier_in_a_program_for_a_gpu(self):
+        traced = jax.jit(rj.barrier).trace(jnp.ones(2))
+        with self.assertRaisesRegex(
+            ValueError, r"barrier at errors_test.py:\d+: .* call barrier\(tree\) outside of jit"
         ):
             traced.lower(lowering_platforms=("cuda",))
 

@@ -8,12 +8,43 @@ import re
 import jax
 import jax.numpy as jnp
 import ronda.jax as rj
+from jax._src.lib import xla_client  # there is no public name
 from jax_cases import Case, numbers
 
 
 def names_in(function, *args) -> "list[str]":
     """The names of the arrays in the program of a function."""
     return re.findall(r'names = "([^"]*)"', jax.jit(function).lower(*args).as_text())
+
+
+def calls_in(function, *args, platform) -> "list[str]":
+    """The calls of Ronda in the program of a function for a platform."""
+    text = jax.jit(function).trace(*args).lower(lowering_platforms=(platform,)).as_text()
+    return [line for line in text.splitlines() if "@ronda_collective" in line]
+
+
+class PlatformsTest(Case):
+    def step(self, x):
+        return rj.allreduce(x), rj.broadcast(x), rj.allgather(x), rj.reducescatter(x)
+
+    def test_programs_for_gpus_make_the_same_calls(self):
+        found = [calls_in(self.step, jnp.ones(6), platform=each) for each in ("cuda", "cpu")]
+        self.assertEqual(len(found[0]), 4)
+        self.assertEqual(*found)
+
+    def test_the_handler_is_registered_for_gpus(self):
+        # JAX keeps it until a plugin for the platform comes.
+        waiting = xla_client._custom_callback["CUDA"]
+        self.assertIn("ronda_collective", [name for name, *_ in waiting])
+
+    def test_results_take_the_place_of_arguments(self):
+        # The ticket's everywhere, and of a broadcast all.
+        found = calls_in(self.step, jnp.ones(6), platform="cpu")
+        self.assertEqual([each.count("operand_index") for each in found], [1, 2, 1, 1])
+        program = jax.jit(lambda x: (rj.broadcast(x), x))
+        x = numbers(self.rank)
+        self.assert_same(program(x), (numbers(0), numbers(self.rank)))
+        self.assert_same(x, numbers(self.rank))
 
 
 class OrderTest(Case):

@@ -164,6 +164,25 @@ TEST(FakeCudaTest, EnqueuedFunctionsAreCalledInTheOrderOfTheStream) {
   EXPECT_EQ(ReadDevice(memory, 1), std::string(1, '\0'));
 }
 
+TEST(FakeCudaTest, AWaitIsForItsRecordingEvenIfALaterOneIsComplete) {
+  const FakeCuda cuda({});
+  void* event = nullptr;
+  void* streams[3] = {};
+  ASSERT_EQ(cuda.table()->create_event(0, &event), kCudaSuccess);
+  for (void*& stream : streams) ASSERT_EQ(cuda.table()->create_stream(&stream), kCudaSuccess);
+  StreamHold hold(streams[0]);
+  ASSERT_EQ(cuda.table()->record_event(event, streams[0]), kCudaSuccess);
+  ASSERT_EQ(cuda.table()->wait_event(streams[2], event), kCudaSuccess);
+  std::atomic<bool> is_released = false;
+  const auto check = [](void* released) { EXPECT_TRUE(static_cast<std::atomic<bool>*>(released)->load()); };
+  ASSERT_EQ(fake_cuda_enqueue(streams[2], check, &is_released), 0);
+  ASSERT_EQ(cuda.table()->record_event(event, streams[1]), kCudaSuccess);
+  ASSERT_EQ(cuda.table()->synchronize_event(event), kCudaSuccess);
+  is_released = true;
+  hold.Release();
+  fake_cuda_wait_for_device();
+}
+
 TEST(FakeCudaTest, KernelsWorkOnWhatTheyWereLaunchedWith) {
   const FakeCuda cuda({.host_access = FakeMemory::HostAccess::kFatal});
   const std::string content = "abcdefgh";

@@ -133,13 +133,14 @@ FakeEvent::Captured FakeEvent::captured() const {
 uint64_t FakeEvent::Record() {
   const MutexLock lock(&mu_);
   captured_ = {};
-  return ++recorded_;
+  incomplete_.insert(++recorded_);
+  return recorded_;
 }
 
 void FakeEvent::Pass(uint64_t recording) {
   {
     const MutexLock lock(&mu_);
-    passed_ = std::max(passed_, recording);
+    incomplete_.erase(recording);
     passed_at_ = SteadyNow();
   }
   changed_.NotifyAll();
@@ -152,12 +153,12 @@ uint64_t FakeEvent::last_recording() const {
 
 bool FakeEvent::IsPassed(uint64_t recording) const {
   const MutexLock lock(&mu_);
-  return passed_ >= recording;
+  return !incomplete_.contains(recording);
 }
 
 void FakeEvent::AwaitPassing(uint64_t recording) const {
   const MutexLock lock(&mu_);
-  while (passed_ < recording) changed_.Wait(&mu_);
+  while (incomplete_.contains(recording)) changed_.Wait(&mu_);
 }
 
 absl::Time FakeEvent::passed_at() const {

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -128,7 +129,8 @@ class FakeEvent {
   void RecordCaptured(Captured captured);
   Captured captured() const;
 
-  // Returns the number of a new recording. Pass() completes it later.
+  // Returns the number of a new recording. Pass() completes it later. An event may be recorded again, on another
+  // stream, before that: the recordings are complete in any order.
   uint64_t Record();
   void Pass(uint64_t recording);
 
@@ -145,7 +147,7 @@ class FakeEvent {
   mutable CondVar changed_;
   Captured captured_ ABSL_GUARDED_BY(mu_);
   uint64_t recorded_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t passed_ ABSL_GUARDED_BY(mu_) = 0;
+  std::set<uint64_t> incomplete_ ABSL_GUARDED_BY(mu_);  // recordings
   absl::Time passed_at_ ABSL_GUARDED_BY(mu_) = absl::UnixEpoch();
 };
 

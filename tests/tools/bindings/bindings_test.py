@@ -3,6 +3,7 @@
 """The lists that follow from the headers of the C ABI."""
 
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -152,6 +153,12 @@ class ModuleTest(unittest.TestCase):
     def test_a_row_has_the_order_of_the_module(self):
         names = [each.name for each in bindings.arguments(self.headers, "allreduce")]
         self.assertEqual(list(_rows.allreduce(**{name: name for name in names})), names)
+
+    def test_the_list_of_dtypes_has_every_one_with_its_bytes(self):
+        rows = re.findall(r"ROW\((\w+), (\w+), (\w+), (\d)\)", bindings.fields_header(self.headers))
+        self.assertEqual([row[2] for row in rows], [each.name for each in types.DType])
+        self.assertIn(("bfloat16", "Bfloat16", "BFLOAT16", "2"), rows)
+        self.assertIn(("bool", "Bool", "BOOL", "1"), rows)
 
     def test_enums_have_the_numbers_of_the_header(self):
         self.assertEqual(

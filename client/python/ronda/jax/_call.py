@@ -37,6 +37,8 @@ class Kind(enum.IntEnum):
 REDUCTIONS = (Kind.ALLREDUCE, Kind.REDUCESCATTER)
 # Operations on rows: their first dimension is not an element's.
 OF_ROWS = (Kind.ALLGATHER, Kind.REDUCESCATTER, Kind.ALLTOALL)
+# Operations whose results take the place of the arguments.
+IN_PLACE = (Kind.BROADCAST, Kind.SEND, Kind.BARRIER)
 # Operations that Ronda matches by order, or by tag, and not by name.
 NAMELESS = (Kind.SEND, Kind.RECV, Kind.BARRIER)
 
@@ -63,6 +65,7 @@ class Call:
     """One call of an operation, on any number of arrays.
 
     name: of the arrays together, or None: the program's name and the call's position in it.
+    by_order: the arrays have no names: the ranks' calls meet in their order.
     labels: what is added to the name for each array.
     where: the program's line, for error texts.
     grouped: the arrays are reduced together or not at all.
@@ -83,6 +86,7 @@ class Call:
     postscale: float = 1.0
     error_feedback: bool = False
     grouped: bool = False
+    by_order: bool = False
     process_set: int = 0
     peer: int = 0
     tag: int = 0

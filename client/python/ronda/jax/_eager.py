@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collectives outside of jit: on arrays that exist, without a compiled program."""
+"""Collectives outside of jit, on arrays in the host's memory: without a compiled program."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -25,6 +25,7 @@ def run(*arrays: Any, call: Call) -> list[jax.Array]:
         RondaError: the operation's error.
     """
     if call.kind == Kind.BARRIER:
+        jax.block_until_ready(arrays)  # programs on a GPU may still compute them
         native.monitored_barrier(call.process_set)
         return [jnp.asarray(each) for each in arrays]
     sources = [_in_host_memory(each, call) for each in arrays]
@@ -44,6 +45,15 @@ def run(*arrays: Any, call: Call) -> list[jax.Array]:
     ]
 
 
+def is_on_gpu(arrays: Sequence[Any]) -> bool:
+    """Whether the arrays of a call are in the memory of a GPU. A call without arrays is a recv():
+    the arrays come to JAX's first device.
+    """
+    devices = [each.devices() for each in arrays if isinstance(each, jax.Array)]
+    platforms = {device.platform for device in set().union(*devices)}
+    return "gpu" in platforms or (not arrays and jax.default_backend() == "gpu")
+
+
 def _carrier(dtype: Any) -> np.dtype[Any]:
     """The type in which Ronda moves an array's elements."""
     name = np.dtype(dtype).name
@@ -56,7 +66,7 @@ def _in_host_memory(array: Any, call: Call) -> np.ndarray[Any, Any]:
         places = ", ".join(sorted(map(str, devices)))
         raise InvalidArgumentError(
             f"{call.kind.name.lower()}: an array is on {places}: ronda.jax is for arrays on one CPU"
-            ' device: call jax.config.update("jax_platforms", "cpu"), or start with'
+            ' or one GPU of NVIDIA: call jax.config.update("jax_platforms", "cpu"), or start with'
             " JAX_PLATFORMS=cpu"
         )
     host = np.ascontiguousarray(array).reshape(np.shape(array))

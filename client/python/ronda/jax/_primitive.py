@@ -2,14 +2,18 @@
 
 """The primitive of JAX by which all collectives are called, and its rules.
 
-Under jit a call becomes a custom call of XLA, with the handler of _native_xla.c. Outside of jit it
-is carried out at once (_eager.py). An effect of JAX, and the side effect of the custom call, keep
-JAX and XLA from removing or repeating a call: the other ranks wait for it.
+Under jit a call becomes a custom call of XLA, with a handler of _native_xla.c. Outside of jit it is
+carried out at once: on CPUs without a program (_eager.py), and on GPUs by a program of its own,
+because only XLA knows on which stream the arrays are computed. An effect of JAX, and the side
+effect of the custom call, keep JAX and XLA from removing or repeating a call: the other ranks wait
+for it.
 """
 
 from __future__ import annotations
 
 import collections
+import dataclasses
+import functools
 import inspect
 import re
 import weakref
@@ -25,10 +29,11 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters.mlir import ir
 
+from ronda import _carried_errors
 from ronda._library import native
 from ronda.errors import InvalidArgumentError
 from ronda.jax import _eager
-from ronda.jax._call import NAMELESS, OF_ROWS, REDUCTIONS, Call, Kind
+from ronda.jax._call import IN_PLACE, NAMELESS, OF_ROWS, REDUCTIONS, Call, Kind
 from ronda.types import ReduceOp
 
 try:
@@ -59,7 +64,6 @@ for _allowed in (
 
 collective_p = Primitive("ronda_collective")
 collective_p.multiple_results = True
-collective_p.def_impl(_eager.run)
 
 
 def _abstract(*avals: Any, call: Call) -> tuple[list[Any], set[effects.Effect]]:
@@ -70,10 +74,40 @@ def _abstract(*avals: Any, call: Call) -> tuple[list[Any], set[effects.Effect]]:
 collective_p.def_effectful_abstract_eval(_abstract)
 
 
+# -- Outside of jit --
+
+
+def _run(*arrays: Any, call: Call) -> list[jax.Array]:
+    if call.kind == Kind.BARRIER or not _eager.is_on_gpu(arrays):
+        return _eager.run(*arrays, call=call)
+    by_order = call.name is None and not call.grouped
+    program = _program_of(dataclasses.replace(call, by_order=by_order))
+    try:
+        with jax.disable_jit(False):  # or the program would call this function again
+            results = list(jax.block_until_ready(program(*arrays)))
+    except jax.errors.JaxRuntimeError as error:
+        raise (_carried_errors.original_of(error) or error) from error
+    native.job_status()  # if the job has failed while the GPU worked, the results are undefined
+    return results
+
+
+@functools.lru_cache(maxsize=1024)
+def _program_of(call: Call) -> Any:
+    """A program with this call alone. Each line of the user's program has its own."""
+
+    def ronda(*arrays: Any) -> list[jax.Array]:
+        return list(collective_p.bind(*arrays, call=call))
+
+    return jax.jit(ronda)
+
+
+collective_p.def_impl(_run)
+
+
 # -- Compilation --
 
 
-def _register_handler() -> None:
+def _register_handlers() -> None:
     header = Path(jax.ffi.include_dir(), "xla", "ffi", "api", "c_api.h").read_text()
     version = re.search(
         r"define XLA_FFI_API_MAJOR (\d+).*define XLA_FFI_API_MINOR (\d+)", header, re.S
@@ -83,8 +117,16 @@ def _register_handler() -> None:
             f"ronda.jax does not know the interface of JAX {jax.__version__} for foreign functions:"
             " install a newer Ronda"
         )
-    handler = native.xla_handler(int(version[2]))
-    jax.ffi.register_ffi_target(_TARGET, handler, platform="cpu")
+    for platform, handler in native.xla_handlers(int(version[2])).items():
+        jax.ffi.register_ffi_target(_TARGET, handler, platform=platform)
+
+
+def _names_in(module: Any, call: Call) -> list[str]:
+    """The names of a call's arrays in a program; without a name they are empty."""
+    if call.by_order or call.kind in NAMELESS:
+        return [""] * len(call.labels)
+    name = _name_in(module, call)
+    return [name + label for label in call.labels]
 
 
 # Names that each program's calls have, as MLIR's module, and how often.
@@ -114,7 +156,6 @@ def _check_one_device(context: Any, call: Call) -> None:
 
 def _lower(context: Any, *operands: Any, call: Call) -> Any:
     _check_one_device(context, call)
-    name = "" if call.kind in NAMELESS else _name_in(context.module_context.module, call)
     attributes = {
         "kind": np.int64(call.kind),
         "op": np.int64(call.op),
@@ -128,15 +169,28 @@ def _lower(context: Any, *operands: Any, call: Call) -> Any:
         "postscale": np.float64(call.postscale),
         "splits": np.array(call.splits, np.int64),
         "received": np.array(call.received_splits, np.int64),
-        "names": "\n".join(name + label for label in call.labels),
+        "names": "\n".join(_names_in(context.module_context.module, call)),
         "where": f"{call.kind.name.lower()} at {call.where}",
     }
     ticket = jax.core.ShapedArray((), np.int32)
     ticketed = context.replace(
         avals_in=[*context.avals_in, ticket], avals_out=[*context.avals_out, ticket]
     )
-    results = _ffi_lowering(ticketed, *operands, _ticket_of_last_call(), **attributes)
+    # The handler counts on XLA to put these results into the memory of the arguments.
+    aliases = {i: i for i in range(len(operands))} if call.kind in IN_PLACE else {}
+    aliases[len(operands)] = len(context.avals_out)
+    lower = jax.ffi.ffi_lowering(_TARGET, has_side_effect=True, operand_output_aliases=aliases)
+    results = lower(ticketed, *operands, _ticket_of_last_call(), **attributes)
     return results[:-1]
+
+
+def _lower_for_gpu(context: Any, *operands: Any, call: Call) -> Any:
+    if call.kind == Kind.BARRIER:
+        raise InvalidArgumentError(
+            f"barrier at {call.where}: in a program for a GPU the barrier would wait for the ranks'"
+            " hosts, and not for their GPUs: call barrier(tree) outside of jit"
+        )
+    return _lower(context, *operands, call=call)
 
 
 def _ticket_of_last_call() -> Any:
@@ -158,12 +212,11 @@ def _refuse_platform(context: Any, *operands: Any, call: Call) -> Any:
     platforms = ", ".join(context.module_context.platforms)
     raise InvalidArgumentError(
         f"{call.kind.name.lower()} at {call.where}: the program is compiled for {platforms}:"
-        ' ronda.jax is for arrays on CPUs: call jax.config.update("jax_platforms", "cpu"), or start'
-        " with JAX_PLATFORMS=cpu"
+        " ronda.jax is for arrays on CPUs and on NVIDIA's GPUs: call"
+        ' jax.config.update("jax_platforms", "cpu"), or start with JAX_PLATFORMS=cpu'
     )
 
 
-_ffi_lowering = jax.ffi.ffi_lowering(_TARGET, has_side_effect=True)
 # Newer versions would lower two equal calls once, with one name.
 _uncached = (
     {"cacheable": False}
@@ -172,7 +225,8 @@ _uncached = (
 )
 mlir.register_lowering(collective_p, _refuse_platform, **_uncached)
 mlir.register_lowering(collective_p, _lower, platform="cpu", **_uncached)
-_register_handler()
+mlir.register_lowering(collective_p, _lower_for_gpu, platform="cuda", **_uncached)
+_register_handlers()
 
 
 # -- Derivatives --

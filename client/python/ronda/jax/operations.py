@@ -6,8 +6,8 @@ Every rank of the process set calls the same operations. Under jit the program i
 rank; a rank may call operations in another order if they do not depend on each other.
 
 Common arguments:
-    tree: any pytree of arrays of numbers, in the memory of one CPU device. The arrays have the same
-        shapes and types on every rank, unless the function says otherwise.
+    tree: any pytree of arrays of numbers, in the memory of one device: a CPU, or a GPU of NVIDIA's.
+        The arrays have the same shapes and types on every rank, unless the function says otherwise.
     op: how elements are combined; AVERAGE divides by the number of ranks.
     name: of the arrays, the same on every rank. None means: under jit the name of the program and
         the call's position in it; outside of jit the order of the calls.
@@ -139,7 +139,7 @@ def allgather(
     tree: Any, *, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
     """Concatenates the rows of all ranks, in the order of the ranks, for every rank. Outside of jit
-    the ranks may have different numbers of rows.
+    the ranks may have different numbers of rows, if their arrays are not on GPUs.
     """
     return _collect(Kind.ALLGATHER, tree, name, process_set, _all_rows)
 
@@ -271,7 +271,8 @@ def barrier(tree: Any = None, *, process_set: ProcessSet = global_process_set) -
     """Waits until every rank of the set has called it.
 
     Returns:
-        The tree. Under jit, what is computed from it comes after the barrier.
+        The tree. Under jit, what is computed from it comes after the barrier. For arrays on a GPU
+        call it outside of jit: it first waits for the arrays.
     """
     return _collect(Kind.BARRIER, tree, None, process_set)
 

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Calls outside of jit that run as programs of their own, as on a GPU: here on CPUs."""
+
+import unittest.mock
+
+import jax
+import jax.numpy as jnp
+import operations_test
+import ronda
+import ronda.jax as rj
+from jax_cases import Case, numbers
+from ronda._library import native
+from ronda.jax import _eager
+
+
+class _AsOnGpu(Case):
+    def setUp(self):
+        super().setUp()
+        patch = unittest.mock.patch.object(_eager, "is_on_gpu", return_value=True)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+
+class OperationsTest(_AsOnGpu, operations_test.OperationsTest):
+    def test_outside_of_jit_allgather_takes_different_numbers_of_rows(self):
+        if self.size == 1:
+            return
+        rows = numbers(self.rank, (self.rank + 1, 2))
+        with self.assertRaisesRegex(ronda.MismatchError, "ranks together have .* rows"):
+            rj.allgather(rows)
+
+
+class CallsTest(_AsOnGpu):
+    def test_calls_without_names_meet_in_their_order(self):
+        _eager.is_on_gpu.return_value = self.rank == 0  # the others run no program
+        tree = {"x": numbers(self.rank), "y": numbers(self.rank, (3,))}
+        found, rows = rj.allreduce(tree, rj.Sum), rj.allgather(tree)
+        self.assert_same(found["y"], sum(numbers(rank, (3,)) for rank in range(self.size)))
+        self.assertEqual(rows["x"].shape, (6 * self.size, 2))
+
+    def test_errors_are_of_rondas_classes(self):
+        if self.size == 1:
+            return
+        with self.assertRaisesRegex(
+            ronda.MismatchError, r"says shape .*\[allreduce at compiled_calls_test.py:\d+\]"
+        ):
+            rj.allreduce(jnp.ones(3 if self.rank == 0 else 4), name="grads")
+
+    def test_a_job_that_fails_while_the_gpu_works_gives_no_results(self):
+        gone = ronda.PeerFailedError("rank 1 died")
+        with unittest.mock.patch.object(native, "job_status", side_effect=gone):
+            with self.assertRaisesRegex(ronda.PeerFailedError, "rank 1 died"):
+                rj.allreduce(numbers(self.rank), rj.Sum)
+
+    def test_without_jit(self):
+        with jax.disable_jit():
+            found = rj.allreduce(numbers(self.rank), rj.Sum)
+        self.assert_same(found, sum(numbers(rank) for rank in range(self.size)))
