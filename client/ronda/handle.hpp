@@ -196,7 +196,7 @@ class OutputHandle {
 
  private:
   void fetch() {
-    if (fetched_) return;
+    if (handle_.id() != 0 && handle_.id() == fetched_) return;
     const void* data = nullptr;
     const std::int64_t* rows = nullptr;
     int members = 0;
@@ -208,14 +208,14 @@ class OutputHandle {
     }
     data_ = static_cast<const T*>(data);
     rows_per_rank_.assign(rows, rows + members);
-    fetched_ = true;
+    fetched_ = handle_.id();
   }
 
   Handle handle_;
   std::size_t row_ = 0;
   ronda_memory memory_ = RONDA_MEMORY_HOST;
   // Set by fetch():
-  bool fetched_ = false;
+  ronda_handle fetched_ = 0;  // the operation that the members below describe
   const T* data_ = nullptr;
   std::int64_t rows_ = 0;
   std::vector<std::int64_t> rows_per_rank_;
