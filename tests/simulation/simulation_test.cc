@@ -72,7 +72,7 @@ TEST(SimulationTest, AWrongBitIsFound) {
 }
 
 // Each seed has found a bug that few scenarios find. When the code changes, a seed gives another run, so these bugs
-// also have separate tests (ControlPlaneTest, ControlCoreTest).
+// also have separate tests (ControlPlaneTest, MessageControlPlaneTest).
 TEST(SimulationTest, SeedsThatHaveFoundBugs) {
   constexpr struct {
     uint64_t seed;

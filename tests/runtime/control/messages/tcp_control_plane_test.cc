@@ -3,6 +3,7 @@
 // Ranks as threads of one process, over real sockets on loopback: how they connect, and how their job ends.
 #include <gmock/gmock.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "runtime/net/endpoint.h"
 #include "tests/runtime/control/messages/tcp_proxy.h"
 #include "tests/runtime/control/messages/tcp_ranks.h"
+#include "tests/runtime/net/clients.h"
 
 namespace ronda::testing {
 namespace {
@@ -104,6 +106,17 @@ TEST(TcpControlPlaneTest, ChildWithAnotherSecretIsNamedToTheRanksThatHaveConnect
   EXPECT_THAT(Text(planes[0].status()), HasSubstr("from rank 2, which should have called"));
   EXPECT_EQ(planes[1].status(), planes[0].status());
   EXPECT_THAT(Text(planes[2].status()), HasSubstr(absl::StrCat("to ", PeerText(0))));
+}
+
+TEST(TcpControlPlaneTest, CallerOfAnotherUserIsDroppedIfThereIsNoSecret) {
+  if (!CanBeOtherUser()) GTEST_SKIP();
+  auto ranks = RanksOf({.size = 2, .secret = ""});
+  // It comes before rank 1.
+  const UniqueFd caller = AsOtherUser([&] { return ConnectTo(ranks[0].listener->endpoint()); });
+  const TcpPlanes planes = ConnectAll(std::move(ranks));
+  EXPECT_EQ(planes[0].status(), absl::OkStatus());
+  char byte = 0;
+  EXPECT_LE(recv(caller.get(), &byte, 1, 0), 0) << "it has got no challenge, and its connection has been ended";
 }
 
 TEST(TcpControlPlaneTest, WireThatBreaksIsTheFailureOfBothEnds) {
