@@ -113,8 +113,7 @@ inline constexpr int kShmStageCount = 3;
 
 struct alignas(kCacheLineBytes) ShmProgress {
   std::atomic<uint64_t> position;
-  // only of kPacked: 1 + the position where the collective began that this rank last vetoed
-  std::atomic<uint64_t> veto;
+  std::atomic<uint8_t> votes[2];  // only of kPacked: this rank's words in the last two votes, in turns (chunk_sync.h)
 };
 
 // How the process of a rank has announced its end.
