@@ -204,7 +204,7 @@ absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::Listen(absl::Time n
   parts_.meter->counters().lists_received.Add(inbox.broadcasts.size());
   std::move(inbox.to_coordinator.begin(), inbox.to_coordinator.end(), std::back_inserter(reports_));
   for (std::string& list : inbox.broadcasts) lists_.Add(std::move(list));
-  if (schedule_.RecordUnlockRequest(inbox.called_off)) return Progress::kSome;
+  if (schedule_.RecordUnlockRequest(inbox.unlock_requested)) return Progress::kSome;
   if (role_) RONDA_RETURN_IF_ERROR(Coordinate(now));
   if (!inbox.to_coordinator.empty() || lists_.has_waiting()) return Progress::kSome;
   // Checked last, because a rank that was stopped for long finds its answers in the inbox.

@@ -109,7 +109,7 @@ void StepRunner::RecordCarriedOut(uint64_t rounds_before, absl::Time now) {
 }
 
 void StepRunner::RequestUnlock() {
-  if (schedule_.RequestUnlock()) parts_.control->CallOff(schedule_.number());
+  if (schedule_.RequestUnlock()) parts_.control->RequestUnlock(schedule_.number());
 }
 
 void StepRunner::Unlock(absl::Time now) {

@@ -221,7 +221,7 @@ TEST_P(BallotConformanceTest, ALongWaitIsReportedOnceAndTheVoteGoesOn) {
       int times = 0;
       const auto when_late = [&] {
         // The callback may use the job's control plane.
-        transport.control->CallOff(1);
+        transport.control->RequestUnlock(1);
         told.fetch_add(1);
         ++times;
       };

@@ -51,7 +51,7 @@ class GrpcControlPlane final : public ControlPlane {
   absl::StatusOr<Inbox> Receive() override { return core_->Receive(); }
   void Wait(absl::Time deadline) override { core_->Wait(deadline); }
   void Wake() override { core_->Wake(); }
-  void CallOff(uint64_t schedule) override { core_->CallOff(schedule); }
+  void RequestUnlock(uint64_t schedule) override { core_->RequestUnlock(schedule); }
   void Fail(const absl::Status& failure) override { core_->Fail(failure); }
   absl::Status failure() const override { return core_->failure(); }
   void Depart() override { core_->Depart(); }

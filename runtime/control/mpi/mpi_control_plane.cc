@@ -122,8 +122,8 @@ class MpiControlPlane final : public ControlPlane {
   }
   void Wait(absl::Time deadline) override;
   void Wake() override { core_->Wake(); }
-  void CallOff(uint64_t schedule) override {
-    core_->CallOff(schedule);
+  void RequestUnlock(uint64_t schedule) override {
+    core_->RequestUnlock(schedule);
     streams_->Poll();
   }
   void Fail(const absl::Status& failure) override {

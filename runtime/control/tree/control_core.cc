@@ -473,10 +473,10 @@ void ControlCore::Wake() {
   WakeLocked();
 }
 
-void ControlCore::CallOff(uint64_t schedule) {
+void ControlCore::RequestUnlock(uint64_t schedule) {
   {
     MutexLock lock(&mu_);
-    node_.CallOff(schedule);
+    node_.RequestUnlock(schedule);
   }
   Publish();
 }

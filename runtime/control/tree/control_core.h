@@ -75,7 +75,7 @@ class ControlCore final : public std::enable_shared_from_this<ControlCore> {
   enum class Waited { kWoken, kUntilDeadline };
   Waited Wait(absl::Time deadline);
   void Wake();
-  void CallOff(uint64_t schedule);
+  void RequestUnlock(uint64_t schedule);
   void Fail(const absl::Status& failure);
   absl::Status failure() const;
   void Depart();

@@ -55,7 +55,7 @@ void Put(const ReportsFrame& frame, v1::ControlFrame& message) {
 
 void Put(const BroadcastFrame& frame, v1::ControlFrame& message) { message.set_broadcast(frame.payload); }
 
-void Put(const CallOffFrame& frame, v1::ControlFrame& message) { message.set_call_off(frame.schedule); }
+void Put(const UnlockRequestFrame& frame, v1::ControlFrame& message) { message.set_call_off(frame.schedule); }
 
 void Put(const FailureFrame& frame, v1::ControlFrame& message) {
   v1::ControlFailure& failure = *message.mutable_failure();
@@ -221,7 +221,7 @@ absl::StatusOr<ControlFrame> DecodeControlFrame(absl::string_view bytes, int siz
     case v1::ControlFrame::kBroadcast:
       return BroadcastFrame{.payload = std::move(*message.mutable_broadcast())};
     case v1::ControlFrame::kCallOff:
-      return CallOffFrame{.schedule = message.call_off()};
+      return UnlockRequestFrame{.schedule = message.call_off()};
     case v1::ControlFrame::kFailure:
       return DecodeFailure(message.failure());
     case v1::ControlFrame::kDeparture:

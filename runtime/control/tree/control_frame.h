@@ -95,7 +95,7 @@ struct BroadcastFrame {
   std::string payload;
 };
 
-struct CallOffFrame {
+struct UnlockRequestFrame {
   uint64_t schedule = 0;
 };
 
@@ -123,7 +123,7 @@ struct HeartbeatFrame {
 
 using ControlFrame =
     std::variant<ChallengeFrame, HelloFrame, WelcomeFrame, ArrivalFrame, StartFrame, ReportsFrame, BroadcastFrame,
-                 CallOffFrame, FailureFrame, DepartureFrame, HeartbeatFrame, ExitFrame>;
+                 UnlockRequestFrame, FailureFrame, DepartureFrame, HeartbeatFrame, ExitFrame>;
 
 std::string Encode(const ControlFrame& frame);
 

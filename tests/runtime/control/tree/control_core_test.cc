@@ -36,7 +36,7 @@ class CorePlane final : public ControlPlane {
   absl::StatusOr<Inbox> Receive() override { return core_->Receive(); }
   void Wait(absl::Time deadline) override { core_->Wait(deadline); }
   void Wake() override { core_->Wake(); }
-  void CallOff(uint64_t schedule) override { core_->CallOff(schedule); }
+  void RequestUnlock(uint64_t schedule) override { core_->RequestUnlock(schedule); }
   void Fail(const absl::Status& failure) override { core_->Fail(failure); }
   absl::Status failure() const override { return core_->failure(); }
   void Depart() override { core_->Depart(); }
@@ -122,7 +122,7 @@ TEST(ControlCoreTest, AllThreadsOfAllRanksMayCallAtOnce) {
     ControlPlane& control = *planes[rank];
     threads.emplace_back([&control] {
       for (uint64_t i = 1; control.failure().ok(); ++i) {
-        if (i <= 100) control.CallOff(i);
+        if (i <= 100) control.RequestUnlock(i);
         control.Wake();
         std::this_thread::yield();
       }
