@@ -152,7 +152,7 @@ class Session {
   Runtime& runtime_;
   const WaitLimits limits_;
   const std::shared_ptr<StopAgreement> stop_agreement_ = std::make_shared<StopAgreement>();
-  const std::shared_ptr<StopAgreement> change_agreement_ = std::make_shared<StopAgreement>("elastic_poll");
+  const std::shared_ptr<StopAgreement> change_agreement_ = std::make_shared<StopAgreement>(kChangeFlag);
   Mutex mu_;
   using Kind = std::pair<ProcessSetId, std::string>;  // a process set and a name
   std::map<Kind, NumberSequence> sequences_ ABSL_GUARDED_BY(mu_);

@@ -86,8 +86,8 @@ class StopAgreement::Turn {
   const bool has_turn_;
 };
 
-StopAgreement::StopAgreement(absl::string_view function)
-    : submission_{.request = {.name = absl::StrCat("ronda/", function),
+StopAgreement::StopAgreement(absl::string_view flag)
+    : submission_{.request = {.name = std::string(flag),
                               .op = OpType::kAllreduce,
                               .dtype = DType::kUint8,
                               .shape = {1},

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/submission.h"
+#include "runtime/step/flags.h"
 
 namespace ronda {
 
@@ -37,11 +38,10 @@ class StopSignal {
 
 // A rank's calls of ronda_should_stop(), or of ronda_elastic_poll(). They have the same answers on every rank.
 //
-// Each call submits a byte that says whether this rank has been asked to stop; the ranks take the maximum. The answer
-// of a call is the result of the previous call's submission. If ranks compute between their calls, that operation is
-// complete by then, and no rank waits. At most one tensor is in flight, so all calls use the same name, and the tensor
-// is part of every step that a locked schedule repeats. A rank that knows of a request keeps reporting it, even if
-// another rank got the signal.
+// Each call submits a flag (runtime/step/flags.h) that says whether this rank has been asked to stop. The answer of a
+// call is the result of the previous call's flag. If ranks compute between their calls, or take part in collectives of
+// a locked schedule, that flag is complete by then, and no rank waits. At most one flag is in flight, so all calls use
+// the same name. A rank that knows of a request keeps reporting it, even if another rank got the signal.
 //
 // Ranks that have joined make no calls while the others do. When all have joined, every rank ignores the submissions of
 // its last call before that, and the ranks start again.
@@ -61,8 +61,8 @@ class StopAgreement {
   // Hands a submission to the runtime.
   using SubmitFn = absl::FunctionRef<absl::StatusOr<std::shared_ptr<Handle>>(const Submission&)>;
 
-  // `function` is the name of the called function, "should_stop". The agreements of different functions are separate.
-  explicit StopAgreement(absl::string_view function = "should_stop");
+  // `flag` is the flag of the called function, one of kFlagNames. The agreements of different functions are separate.
+  explicit StopAgreement(absl::string_view flag = kStopFlag);
 
   // This rank's next call: waits for the previous call's operation, submits this rank's knowledge, and answers.
   // Errors: ALREADY_EXISTS if another thread is in a call; those of the operation and of `submit`. After an error the

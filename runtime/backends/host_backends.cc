@@ -123,7 +123,7 @@ class HostsControlPlane final : public ControlPlane {
   bool KeepPolling() override { return across_->KeepPolling(); }
   void ExpectPolling() override { across_->ExpectPolling(); }
   void StopPolling() override { across_->StopPolling(); }
-  void CallOff(uint64_t schedule) override { across_->CallOff(schedule); }
+  void RequestUnlock(uint64_t schedule) override { across_->RequestUnlock(schedule); }
   void Fail(const absl::Status& failure) override { across_->Fail(failure); }
   absl::Status failure() const override { return across_->failure(); }
 

@@ -29,8 +29,8 @@ struct ControlMessage {
 // Receive may wait, before it returns a broadcast that other ranks cannot receive yet. It then waits only for ranks
 // that execute collectives of earlier broadcasts, and the coordinator itself has finished those.
 //
-// Thread-safety: any thread may call Wake, CallOff, Fail, failure and AnnounceExit at any time. One thread at a time
-// may be in Wait. One thread at a time, the same or another, may make the other calls.
+// Thread-safety: any thread may call Wake, RequestUnlock, Fail, failure and AnnounceExit at any time. One thread at a
+// time may be in Wait. One thread at a time, the same or another, may make the other calls.
 class ControlPlane {
  public:
   virtual ~ControlPlane() = default;
@@ -55,7 +55,7 @@ class ControlPlane {
   struct Inbox {
     std::vector<ControlMessage> to_coordinator;  // on rank 0 only
     std::vector<std::string> broadcasts;
-    uint64_t called_off = 0;  // the highest schedule that any rank has called off so far; 0: none
+    uint64_t unlock_requested = 0;  // the highest schedule that any rank has requested to unlock so far; 0: none
   };
   virtual absl::StatusOr<Inbox> Receive() = 0;
 
@@ -80,7 +80,7 @@ class ControlPlane {
   // Tells all ranks, the caller included, to unlock schedule number `schedule` (see locked_schedule.h): their current
   // or next Wait returns, and each Inbox contains the number from then on. Reaches ranks that do not listen to rank 0
   // at the moment, and does not need rank 0 to listen. Never blocks.
-  virtual void CallOff(uint64_t schedule) = 0;
+  virtual void RequestUnlock(uint64_t schedule) = 0;
 
   // Makes `failure` the job's failure, unless the job has one already, and wakes every rank, in Wait or in a
   // collective. The text that the other ranks read attributes `failure` to this rank.

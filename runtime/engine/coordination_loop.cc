@@ -76,10 +76,12 @@ absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::Step() {
   return Listen(now);
 }
 
-void CoordinationLoop::OnSubmission(absl::Time now) {
-  if (!schedule_.locked() || lists_.has_begun()) return;
-  HandOverFresh(now);
+CoordinationLoop::Progress CoordinationLoop::OnSubmission(absl::Time now) {
+  if (!schedule_.locked() || lists_.has_begun()) return Progress::kNone;
+  const size_t flags_before = schedule_.flags();
+  const size_t fresh = HandOverFresh(now);
   schedule_.CheckWaits(now);
+  return fresh > 0 && schedule_.flags() == flags_before + fresh ? Progress::kSome : Progress::kNone;
 }
 
 absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::FollowSchedule(absl::Time now) {
@@ -140,8 +142,10 @@ void CoordinationLoop::LookAtProgram(absl::Time now) {
   look_at_program_ = now + kQuiet;
 }
 
-void CoordinationLoop::HandOverFresh(absl::Time now) {
-  for (TensorEntry* entry : parts_.queue->HandOverFresh(now)) Report(*entry);
+size_t CoordinationLoop::HandOverFresh(absl::Time now) {
+  const std::vector<TensorEntry*>& fresh = parts_.queue->HandOverFresh(now);
+  for (TensorEntry* entry : fresh) Report(*entry);
+  return fresh.size();
 }
 
 void CoordinationLoop::ShutDownIfDone(absl::Time now) {
@@ -165,6 +169,7 @@ void CoordinationLoop::Drain() {
 
 void CoordinationLoop::Report(TensorEntry& entry) {
   if (schedule_.SubmitAgain(entry)) return;
+  if (schedule_.locked() && schedule_.SubmitFlag(entry)) return;
   const TensorRequest& request = entry.submission.request;
   if (reporter_.process_sets().Find(request.process_set) == nullptr) {
     return parts_.queue->Complete(
@@ -199,7 +204,7 @@ absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::Listen(absl::Time n
   parts_.meter->counters().lists_received.Add(inbox.broadcasts.size());
   std::move(inbox.to_coordinator.begin(), inbox.to_coordinator.end(), std::back_inserter(reports_));
   for (std::string& list : inbox.broadcasts) lists_.Add(std::move(list));
-  if (schedule_.RecordUnlockRequest(inbox.called_off)) return Progress::kSome;
+  if (schedule_.RecordUnlockRequest(inbox.unlock_requested)) return Progress::kSome;
   if (role_) RONDA_RETURN_IF_ERROR(Coordinate(now));
   if (!inbox.to_coordinator.empty() || lists_.has_waiting()) return Progress::kSome;
   // Checked last, because a rank that was stopped for long finds its answers in the inbox.

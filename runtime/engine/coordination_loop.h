@@ -69,7 +69,8 @@ class CoordinationLoop {
   absl::StatusOr<Progress> Step();
 
   // Takes submissions that are new at `now` to the locked schedule. Does nothing if the next step has more to do.
-  void OnSubmission(absl::Time now);
+  // kSome: they were flags, which travel with the votes on the next bucket.
+  Progress OnSubmission(absl::Time now);
 
   // When to call Step again at the latest, even if nothing has been submitted and no message has come.
   absl::Time NextDeadline() const;
@@ -79,7 +80,8 @@ class CoordinationLoop {
   // Whether the program waits. The coordinator needs this to find ranks that wait for each other.
   absl::Time NextLookAtProgram() const;
   void LookAtProgram(absl::Time now);
-  void HandOverFresh(absl::Time now);
+  // Returns how many submissions it has handed over.
+  size_t HandOverFresh(absl::Time now);
   void ShutDownIfDone(absl::Time now);
   // Reports, once, that this rank will submit nothing more, after everything that it has submitted is reported.
   void Drain();

@@ -89,8 +89,8 @@ absl::Status Executor::Execute(const AgreedBucket& bucket) {
   return CarryAndComplete(MakeRun(bucket, group));
 }
 
-absl::StatusOr<Ballot::Result> Executor::ExecuteIfAllApprove(const AgreedBucket& bucket, const Vote& vote) {
-  Ballot ballot = {.own = vote.own, .when_late = vote.when_late};
+absl::StatusOr<Executor::Decision> Executor::ExecuteIfAllApprove(const AgreedBucket& bucket, const Vote& vote) {
+  Ballot ballot = {.own = vote.own, .own_flags = vote.flags, .when_late = vote.when_late};
   const bool approves = vote.own == Ballot::Vote::kApprove;
   ForgetEntries();
   if (approves) {
@@ -102,7 +102,7 @@ absl::StatusOr<Ballot::Result> Executor::ExecuteIfAllApprove(const AgreedBucket&
   run.info.limits = LimitsOfVote(run.info.limits);
   run.info.ballot = &ballot;
   RONDA_RETURN_IF_ERROR(CarryAndComplete(run));
-  return ballot.result;
+  return Decision{.result = ballot.result, .flags = ballot.flags};
 }
 
 // The label looks like "conv1/weight and 9 more".

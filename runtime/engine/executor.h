@@ -87,16 +87,21 @@ class Executor {
   // for a result. After an error the handles of the bucket are still in the queue, and the job cannot continue.
   absl::Status Execute(const AgreedBucket& bucket);
 
-  // Executes a bucket of all ranks if all ranks approve. Otherwise nothing has happened, and the handles are still in
-  // the queue.
+  // Executes a bucket of all ranks if all ranks approve, and tells which flags have travelled with the votes. Otherwise
+  // nothing has happened, and the handles are still in the queue.
   // Errors: the communicator's; RESOURCE_EXHAUSTED as for Execute.
   struct Vote {
     Ballot::Vote own = Ballot::Vote::kApprove;
     // This rank's submissions, one per response. A rank that vetoes need not have submitted the tensors.
     absl::Span<const TensorEntry* const> entries;
+    Flags flags = {};                     // of this rank
     absl::FunctionRef<void()> when_late;  // called once if this rank waits for longer than the warning time
   };
-  absl::StatusOr<Ballot::Result> ExecuteIfAllApprove(const AgreedBucket& bucket, const Vote& vote);
+  struct Decision {
+    Ballot::Result result = Ballot::Result::kCarriedOut;
+    Flags flags = {};  // of all ranks
+  };
+  absl::StatusOr<Decision> ExecuteIfAllApprove(const AgreedBucket& bucket, const Vote& vote);
 
  private:
   // The operations on tensors in one memory: the host's or the device's.

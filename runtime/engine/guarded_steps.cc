@@ -27,10 +27,7 @@ ProgressEngine::Steps::Progress GuardedSteps::Advance() {
 }
 
 ProgressEngine::Steps::Progress GuardedSteps::OnSubmission(absl::Time now) {
-  return Guard([this, now]() -> absl::StatusOr<Progress> {
-    loop_->OnSubmission(now);
-    return Progress::kNone;
-  });
+  return Guard([this, now]() -> absl::StatusOr<Progress> { return loop_->OnSubmission(now); });
 }
 
 ProgressEngine::Steps::Progress GuardedSteps::Guard(Step step) {

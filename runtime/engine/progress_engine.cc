@@ -182,7 +182,7 @@ ProgressEngine::Attempt ProgressEngine::OnSubmission(absl::Time now) {
 
 void ProgressEngine::OnSubmissionLocked(absl::Time now) {
   const Steps::Progress progress = steps_->OnSubmission(now);
-  wait_heuristic_.Submitted(now);
+  if (progress != Steps::Progress::kSome) wait_heuristic_.Submitted(now);
   const bool comes_soon = sleeps_until_ <= now + kShortSleep && wait_heuristic_.waits_at_once();
   if (progress == Steps::Progress::kOver || !comes_soon) StopDrivingLocked(progress);
 }

@@ -50,7 +50,8 @@ class ProgressEngine {
     virtual Progress Advance() = 0;
 
     // Looks at new submissions, the last of which was made at `now`, and processes them if they need nothing else.
-    // Returns kOver or kNone.
+    // Returns kNone or kOver; kSome if the program will not wait for them, because they travel with what it submits
+    // next.
     virtual Progress OnSubmission(absl::Time now) = 0;
 
     // When Advance is to be called again even if the doorbell does not ring; the infinite past if something is ready.

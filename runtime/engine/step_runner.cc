@@ -2,6 +2,7 @@
 
 #include "runtime/engine/step_runner.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/base/status_macros.h"
@@ -29,8 +30,21 @@ void StepRunner::Submit(TensorEntry& entry, std::optional<CacheId> id) {
   entry.step_place.version = entry.version;
 }
 
+bool StepRunner::SubmitFlag(const TensorEntry& entry) {
+  const std::optional<int> flag = FlagOf(entry.submission.request.name);
+  if (flag) flags_[static_cast<size_t>(*flag)] = &entry;
+  return flag.has_value();
+}
+
+size_t StepRunner::flags() const {
+  return flags_.size() - static_cast<size_t>(std::count(flags_.begin(), flags_.end(), nullptr));
+}
+
+// A flag can wait for the next step, unless a thread waits for it.
 void StepRunner::CheckWaits(absl::Time now) {
-  schedule_.CheckWaits({.has_submissions = !parts_.queue->empty(), .is_awaited = parts_.progress->waiting() > 0}, now);
+  const bool is_awaited = parts_.progress->waiting() > 0;
+  const size_t can_wait = is_awaited ? 0 : flags();
+  schedule_.CheckWaits({.has_submissions = parts_.queue->size() > can_wait, .is_awaited = is_awaited}, now);
 }
 
 absl::StatusOr<std::optional<Ballot::Result>> StepRunner::RunNext(absl::Time now) {
@@ -40,27 +54,48 @@ absl::StatusOr<std::optional<Ballot::Result>> StepRunner::RunNext(absl::Time now
   const std::optional<size_t> bucket = schedule_.Next();
   if (!bucket) return std::nullopt;
   const uint64_t rounds = schedule_.progress().rounds;
-  RONDA_ASSIGN_OR_RETURN(const Ballot::Result result, Execute(*bucket));
-  schedule_.Enter(result, now);
-  if (result == Ballot::Result::kVetoed) {
+  RONDA_ASSIGN_OR_RETURN(const Executor::Decision decision, Execute(*bucket));
+  schedule_.Enter(decision.result, now);
+  if (decision.result == Ballot::Result::kVetoed) {
     Unlock(now);
   } else {
+    CompleteFlags(decision.flags);
     RecordCarriedOut(rounds, now);
   }
-  return result;
+  return decision.result;
 }
 
-absl::StatusOr<Ballot::Result> StepRunner::Execute(size_t bucket) {
+absl::StatusOr<Executor::Decision> StepRunner::Execute(size_t bucket) {
   const auto when_late = [&] {
     parts_.log->Waited(buckets_[bucket]);
     RequestUnlock();
   };
-  Executor::Vote vote = {.own = Ballot::Vote::kVeto, .entries = {}, .when_late = when_late};
+  Executor::Vote vote = {.own = Ballot::Vote::kVeto, .entries = {}, .flags = OwnFlags(), .when_late = when_late};
   if (!schedule_.unlocking()) {
     vote.own = Ballot::Vote::kApprove;
     vote.entries = absl::MakeConstSpan(entries_[bucket]).first(buckets_[bucket].responses.size());
   }
   return parts_.executor->ExecuteIfAllApprove(buckets_[bucket], vote);
+}
+
+Flags StepRunner::OwnFlags() const {
+  Flags own;
+  for (size_t flag = 0; flag < flags_.size(); ++flag) {
+    if (flags_[flag] == nullptr) continue;
+    own.submitted |= static_cast<uint8_t>(1 << flag);
+    if (*static_cast<const uint8_t*>(flags_[flag]->submission.input) != 0)
+      own.raised |= static_cast<uint8_t>(1 << flag);
+  }
+  return own;
+}
+
+void StepRunner::CompleteFlags(const Flags& flags) {
+  for (size_t flag = 0; flag < flags_.size(); ++flag) {
+    if ((flags.submitted >> flag & 1) == 0) continue;
+    const TensorEntry* const entry = std::exchange(flags_[flag], nullptr);
+    *static_cast<uint8_t*>(entry->submission.output) = flags.raised >> flag & 1;
+    parts_.queue->Complete(entry, absl::OkStatus());
+  }
 }
 
 void StepRunner::RecordCarriedOut(uint64_t rounds_before, absl::Time now) {
@@ -74,10 +109,11 @@ void StepRunner::RecordCarriedOut(uint64_t rounds_before, absl::Time now) {
 }
 
 void StepRunner::RequestUnlock() {
-  if (schedule_.RequestUnlock()) parts_.control->CallOff(schedule_.number());
+  if (schedule_.RequestUnlock()) parts_.control->RequestUnlock(schedule_.number());
 }
 
 void StepRunner::Unlock(absl::Time now) {
+  flags_ = {};  // they are negotiated, like all that is in flight
   parts_.counters->schedules_left.Add();
   if (schedule_.Unlock() == Ballot::Vote::kVeto) parts_.counters->own_vetoes.Add();
   if (parts_.role != nullptr) parts_.role->Unlock(schedule_.progress(), now);

@@ -3,6 +3,7 @@
 #ifndef RONDA_RUNTIME_ENGINE_STEP_RUNNER_H_
 #define RONDA_RUNTIME_ENGINE_STEP_RUNNER_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -20,6 +21,7 @@
 #include "runtime/monitor/statistics.h"
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/reporter.h"
+#include "runtime/step/flags.h"
 #include "runtime/step/locked_schedule.h"
 #include "runtime/step/vote.h"
 
@@ -27,7 +29,8 @@ namespace ronda {
 
 // Runs a rank's locked schedule (runtime/step/step.h). It gives the rank's submissions to the LockedSchedule, which
 // decides which bucket is next and when to veto. It lets the executor carry out the next bucket with this rank's vote,
-// and tells the other ranks when this rank requests to unlock. It remembers the tensors of each bucket.
+// and tells the other ranks when this rank requests to unlock. It remembers the tensors of each bucket, and lets flags
+// (runtime/step/flags.h) travel with the votes.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class StepRunner {
@@ -36,7 +39,7 @@ class StepRunner {
   struct Parts {
     ControlPlane* control;
     const ProgressEngine* progress;
-    const TensorQueue* queue;
+    TensorQueue* queue;
     Executor* executor;
     CoordinatorRole* role;  // nullptr except on the coordinator
     TensorLog* log;
@@ -63,6 +66,13 @@ class StepRunner {
   // returns false, and nothing has happened.
   bool SubmitAgain(const TensorEntry& entry) { return schedule_.SubmitAgain(entry.step_place, entry.version); }
 
+  // If the tensor is a flag, it travels with the next votes. Otherwise returns false, and nothing has happened.
+  // REQUIRES: locked().
+  bool SubmitFlag(const TensorEntry& entry);
+
+  // How many flags are in flight; 0 if no schedule is locked.
+  size_t flags() const;
+
   // Submits a tensor to the schedule; `id` is the id of its request in the response cache, if it has one.
   // REQUIRES: locked().
   void Submit(TensorEntry& entry, std::optional<CacheId> id);
@@ -82,7 +92,10 @@ class StepRunner {
 
  private:
   // Lets the ranks vote on the bucket and carry it out.
-  absl::StatusOr<Ballot::Result> Execute(size_t bucket);
+  absl::StatusOr<Executor::Decision> Execute(size_t bucket);
+  Flags OwnFlags() const;
+  // Completes the flags that have travelled with the votes of all ranks.
+  void CompleteFlags(const Flags& flags);
   void RecordCarriedOut(uint64_t rounds_before, absl::Time now);
   void RequestUnlock();
   void Unlock(absl::Time now);
@@ -93,6 +106,7 @@ class StepRunner {
   // By place: the tensor that was last submitted for it, in this schedule or an earlier one. The tensors of a bucket
   // that may be entered are in flight.
   std::vector<std::vector<const TensorEntry*>> entries_;
+  std::array<const TensorEntry*, kFlagCount> flags_ = {};  // nullptr: not in flight
 };
 
 }  // namespace ronda

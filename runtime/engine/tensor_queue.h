@@ -122,8 +122,10 @@ class TensorQueue {
   // Whether a submission waits for another one with the same name.
   bool has_followers() const { return follower_count_.load(std::memory_order_relaxed) > 0; }
 
-  // A thread finds every submission that was accepted before something that the thread knows of.
-  bool empty() const { return in_flight_count_.load(std::memory_order_relaxed) == 0; }
+  // How many tensors are in flight. A thread finds every submission that was accepted before something that the thread
+  // knows of.
+  size_t size() const { return in_flight_count_.load(std::memory_order_relaxed); }
+  bool empty() const { return size() == 0; }
 
   // Whether all tensors in flight are removals of process sets. A rank that shuts down need not wait for those.
   bool has_only_removals() const;

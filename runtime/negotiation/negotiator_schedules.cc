@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/logging.h"
 #include "runtime/negotiation/negotiator.h"
+#include "runtime/step/flags.h"
 
 namespace ronda {
 
@@ -26,6 +27,7 @@ absl::StatusOr<Negotiator::Freshness> Negotiator::CheckSchedule(RankId rank, con
 
 void Negotiator::Watch(const Agreed& agreed) {
   const TensorRequest& request = agreed.response->request;
+  if (FlagOf(request.name)) return;  // no schedule contains it, and none is the worse for it
   const bool by_all = request.process_set == kGlobalProcessSet && agreed.joined.empty();
   if (agreed.cached_as != 0 && by_all && CanBeScheduled(request)) {
     steps_.Release(agreed.cached_as, now_);
@@ -68,7 +70,9 @@ bool Negotiator::OnlyTheseWait(const StepBuckets& buckets) const {
   std::unordered_set<CacheId> ids;
   for (const std::vector<CacheId>& bucket : buckets) ids.insert(bucket.begin(), bucket.end());
   bool only = true;
-  pending_.ForEach([&](const PendingTensor& tensor) { only &= ids.contains(tensor.cached_as); });
+  pending_.ForEach([&](const PendingTensor& tensor) {
+    only &= ids.contains(tensor.cached_as) || FlagOf(tensor.request().name).has_value();
+  });
   return only;
 }
 

@@ -94,7 +94,7 @@ struct ShmHeader {
   std::atomic<uint32_t> attached;                        // ranks that have attached; a futex
   std::atomic<uint64_t> cpus[kShmCpuMaskWords];          // one bit per CPU that any rank may run on
 
-  alignas(kCacheLineBytes) std::atomic<uint64_t> called_off;  // the highest schedule that any rank has called off
+  alignas(kCacheLineBytes) std::atomic<uint64_t> unlock_requested;  // the highest schedule requested to unlock
 
   alignas(kCacheLineBytes) std::atomic<uint32_t> sleepers;  // ranks asleep in a collective
   // How data is stored to the rings (Stores, StoreTrials); rank 0 decides it.
@@ -113,8 +113,7 @@ inline constexpr int kShmStageCount = 3;
 
 struct alignas(kCacheLineBytes) ShmProgress {
   std::atomic<uint64_t> position;
-  // only of kPacked: 1 + the position where the collective began that this rank last vetoed
-  std::atomic<uint64_t> veto;
+  std::atomic<uint8_t> votes[2];  // only of kPacked: this rank's words in the last two votes, in turns (chunk_sync.h)
 };
 
 // How the process of a rank has announced its end.

@@ -178,8 +178,8 @@ void ShmWorld::FailWith(const absl::Status& failure) {
   WakeAll();
 }
 
-void ShmWorld::CallOff(uint64_t schedule) {
-  std::atomic<uint64_t>& highest = view_.header().called_off;
+void ShmWorld::RequestUnlock(uint64_t schedule) {
+  std::atomic<uint64_t>& highest = view_.header().unlock_requested;
   uint64_t seen = highest.load(std::memory_order_relaxed);
   while (seen < schedule && !highest.compare_exchange_weak(seen, schedule, std::memory_order_seq_cst)) continue;
   for (RankId peer = 0; peer < size(); ++peer) view_.rank(peer).control.Ring();

@@ -84,9 +84,10 @@ class ShmWorld {
   // As Fail, for a failure of the job that has arrived from elsewhere and already names its rank.
   void FailWith(const absl::Status& failure);
 
-  // Raises the highest schedule that has been called off to `schedule`, and rings the control doorbells of all ranks.
-  void CallOff(uint64_t schedule);
-  uint64_t called_off() const { return view_.header().called_off.load(std::memory_order_acquire); }
+  // Raises the highest schedule whose unlocking has been requested to `schedule`, and rings the control doorbells of
+  // all ranks.
+  void RequestUnlock(uint64_t schedule);
+  uint64_t unlock_requested() const { return view_.header().unlock_requested.load(std::memory_order_acquire); }
 
   // From now on the end of this rank is not a failure.
   void Depart();

@@ -31,6 +31,7 @@
 //
 //   step.h                this page, and what the others share
 //   vote.h                a vote, and the rule when it goes with the data
+//   flags.h               questions of each step, which travel with the votes
 //   locked_schedule.h     the schedule as one rank sees it: what is submitted, what is next, when to veto
 //   step_observer.h       the coordinator's part, for the Negotiator: when to lock which schedule
 //   schedule_detector.h   when a job repeats its steps

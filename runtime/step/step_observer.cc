@@ -15,6 +15,7 @@ StepObserver::StepObserver(const Options& options)
       planning_(options.planning) {}
 
 void StepObserver::Distrust() {
+  if (std::exchange(distrusted_, true)) return;
   detector_.Distrust();
   memory_.Distrust();
 }
@@ -48,6 +49,7 @@ const StepBuckets* StepObserver::EndList(Describe describe) {
 Schedule StepObserver::Lock(const StepBuckets& buckets) {
   memory_.Begin(buckets);
   locked_ = true;
+  distrusted_ = false;
   return {.number = ++schedules_, .buckets = buckets};
 }
 

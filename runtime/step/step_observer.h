@@ -43,7 +43,7 @@ class StepObserver {
   // Tensors that are released after this call may have waited for tensors that earlier lists released.
   void Wait() { detector_.Wait(); }
 
-  // The last schedule did not fit the program of a rank.
+  // The last schedule did not fit the program of a rank. If several ranks say so of one schedule, that counts once.
   void Distrust();
 
   // The tensor with this id runs with the next list, on all ranks of the job.
@@ -82,6 +82,7 @@ class StepObserver {
   StepBuckets planned_;  // by the last EndList
   uint64_t schedules_ = 0;
   bool locked_ = false;
+  bool distrusted_ = false;  // the last schedule
 };
 
 }  // namespace ronda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The vote of all ranks on whether to carry out a bucket of the locked schedule.
+// The vote of all ranks on whether to carry out a bucket of the locked schedule, and the flags that travel with it.
 #ifndef RONDA_RUNTIME_STEP_VOTE_H_
 #define RONDA_RUNTIME_STEP_VOTE_H_
 
@@ -9,19 +9,51 @@
 #include "absl/functional/function_ref.h"
 #include "runtime/base/operation.h"
 #include "runtime/base/types.h"
+#include "runtime/step/flags.h"
 
 namespace ronda {
 
 // A vote on whether a call is carried out. It travels before the call's data, or with it. The call is carried out if
 // all ranks of the job approve. If one rank vetoes, no rank's output is written. The call then has no effect except
 // that it is part of the sequence of calls, because every rank has made it.
+//
+// Backends send a rank's vote and flags as one word. They combine the words of all ranks by OR, in any order and as
+// often as they like, and give the combined word to Decide().
 struct Ballot {
   enum class Vote : uint8_t { kApprove, kVeto };
   Vote own = Vote::kApprove;  // kVeto: the segments' pointers are not used
+  Flags own_flags = {};       // of a rank that approves
   // The thread that makes the call runs this at most once: when it has waited for the others longer than
   // `limits.warning`.
   absl::FunctionRef<void()> when_late;
-  enum class Result : uint8_t { kCarriedOut, kVetoed } result = Result::kCarriedOut;  // equal on every rank
+  // Equal on every rank. After a veto no flag counts as submitted.
+  enum class Result : uint8_t { kCarriedOut, kVetoed } result = Result::kCarriedOut;
+  Flags flags = {};
+
+  // A word has so many bits: the veto, and for each flag whether it is missing and whether it is raised.
+  static constexpr int kWordBits = 1 + 2 * kFlagCount;
+
+  constexpr uint8_t word() const {
+    if (own == Vote::kVeto) return kVetoBit;
+    return static_cast<uint8_t>((kAllFlags & ~own_flags.submitted) << kMissingShift |
+                                (own_flags.submitted & own_flags.raised) << kRaisedShift);
+  }
+
+  // Sets the result from the words of all ranks.
+  constexpr void Decide(uint8_t words) {
+    result = (words & kVetoBit) != 0 ? Result::kVetoed : Result::kCarriedOut;
+    flags = {};
+    if (result == Result::kVetoed) return;
+    flags.submitted = static_cast<uint8_t>(kAllFlags & ~(words >> kMissingShift));
+    flags.raised = static_cast<uint8_t>(flags.submitted & words >> kRaisedShift);
+  }
+
+ private:
+  static constexpr uint8_t kVetoBit = 1;
+  static constexpr int kMissingShift = 1;
+  static constexpr int kRaisedShift = kMissingShift + kFlagCount;
+  static constexpr uint8_t kAllFlags = (1 << kFlagCount) - 1;
+  static_assert(kWordBits <= 8);
 };
 
 // What the rule below needs to know of a bucket.

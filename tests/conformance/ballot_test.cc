@@ -159,6 +159,53 @@ TEST_P(BallotConformanceTest, RandomVetoesAreSeenByAllRanks) {
   });
 }
 
+// Any rank may lack any flag, and rare vetoes come in between. The calls are so small, or so large, that they take
+// every way through a backend.
+TEST_P(BallotConformanceTest, FlagsThatAllRanksHaveSubmittedTravelWithTheVote) {
+  const uint64_t seed = std::random_device()();
+  std::cout << "seed " << seed << "\n";
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  constexpr int kCalls = 200;
+  OnEveryRank([&](RankId rank, Transport& transport) {
+    std::mt19937_64 random(seed);  // all ranks draw the same numbers
+    for (int i = 0; i < kCalls && !HasFatalFailure(); ++i) {
+      const size_t count = random() % (size_t{1} << (random() % 14));
+      const RankId vetoing = random() % 8 == 0 ? static_cast<RankId>(random() % static_cast<uint64_t>(size())) : -1;
+      std::vector<Flags> flags(static_cast<size_t>(size()));
+      Flags expected = {.submitted = (1 << kFlagCount) - 1, .raised = 0};
+      for (Flags& of_rank : flags) {
+        of_rank.submitted = static_cast<uint8_t>(random() % 4 == 0 ? random() & 3 : 3);
+        of_rank.raised = static_cast<uint8_t>(random() & random() & of_rank.submitted);
+        expected.submitted &= of_rank.submitted;
+        expected.raised |= of_rank.raised;
+      }
+      expected.raised &= expected.submitted;
+      const auto when_late = [] {};
+      Ballot ballot = {.own = vetoing == rank ? Vote::kVeto : Vote::kApprove,
+                       .own_flags = flags[static_cast<size_t>(rank)],
+                       .when_late = when_late};
+      AllreduceOnes(rank, *transport.communicator, count, ballot);
+      ASSERT_EQ(ballot.result, vetoing < 0 ? Result::kCarriedOut : Result::kVetoed) << "call " << i;
+      ASSERT_EQ(ballot.flags, vetoing < 0 ? expected : Flags()) << "call " << i << " of " << count << " elements";
+    }
+  });
+}
+
+TEST_P(BallotConformanceTest, FlagsTravelWithBarriersToo) {
+  OnEveryRank([&](RankId rank, Transport& transport) {
+    for (int lacking = 0; lacking <= size(); ++lacking) {
+      const auto when_late = [] { ADD_FAILURE() << "nobody is late"; };
+      Ballot ballot = {.own_flags = {.submitted = static_cast<uint8_t>(lacking == rank ? 1 : 3),
+                                     .raised = static_cast<uint8_t>(rank == 0 ? 1 : 0)},
+                       .when_late = when_late};
+      CallInfo info = Info("barrier");
+      info.ballot = &ballot;
+      ASSERT_EQ(transport.communicator->Barrier(info), absl::OkStatus());
+      EXPECT_EQ(ballot.flags, (Flags{.submitted = static_cast<uint8_t>(lacking == size() ? 3 : 1), .raised = 1}));
+    }
+  });
+}
+
 // The last rank arrives after all others have been notified that a rank is late, and vetoes or approves.
 TEST_P(BallotConformanceTest, ALongWaitIsReportedOnceAndTheVoteGoesOn) {
   if (size() == 1) GTEST_SKIP() << "nobody to wait for";
@@ -174,7 +221,7 @@ TEST_P(BallotConformanceTest, ALongWaitIsReportedOnceAndTheVoteGoesOn) {
       int times = 0;
       const auto when_late = [&] {
         // The callback may use the job's control plane.
-        transport.control->CallOff(1);
+        transport.control->RequestUnlock(1);
         told.fetch_add(1);
         ++times;
       };

@@ -40,7 +40,7 @@ void Act(ControlNode& node, FuzzInput& input) {
     case 0:
       return node.Send(std::string(input.Text()));
     case 1:
-      return node.CallOff(input.Number<uint64_t>());
+      return node.RequestUnlock(input.Number<uint64_t>());
     case 2:
       return node.Propose(absl::InternalError("own"));
     case 3:

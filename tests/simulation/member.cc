@@ -62,7 +62,7 @@ int Member::Run() {
 }
 
 absl::StatusOr<Member::Left> Member::RunEpoch(const EpochPlace& place) {
-  agreement_ = std::make_unique<StopAgreement>("elastic_poll");
+  agreement_ = std::make_unique<StopAgreement>(kChangeFlag);
   RONDA_RETURN_IF_ERROR(Exposed([&]() -> absl::Status {
     RONDA_ASSIGN_OR_RETURN(Transport transport, Connect(place));
     runtime_ = Runtime::Create({.tunables = job_.scenario().tunables}, place.topology, std::move(transport));

@@ -53,7 +53,7 @@ class ForwardingControlPlane : public ControlPlane {
   bool StartPolling() override { return to_->StartPolling(); }
   bool KeepPolling() override { return to_->KeepPolling(); }
   void StopPolling() override { to_->StopPolling(); }
-  void CallOff(uint64_t schedule) override { to_->CallOff(schedule); }
+  void RequestUnlock(uint64_t schedule) override { to_->RequestUnlock(schedule); }
   void Fail(const absl::Status& failure) override { to_->Fail(failure); }
   absl::Status failure() const override { return to_->failure(); }
   void Depart() override { to_->Depart(); }

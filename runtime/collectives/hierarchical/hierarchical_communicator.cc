@@ -33,14 +33,15 @@ absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
   const auto once = [&] {
     if (!std::exchange(is_late, true)) ballot.when_late();
   };
-  // The votes that this rank knows so far: first its own, then its host's, then all hosts'.
-  Ballot known = {.own = ballot.own, .when_late = once};
+  // The votes and flags that this rank knows so far: first its own, then its host's, then all hosts'.
+  Ballot known = {.own = ballot.own, .own_flags = ballot.own_flags, .when_late = once};
   int steps = 0;
   const auto vote = [&](Communicator& level) -> absl::Status {
     CallInfo round = LevelInfo(info, steps++);
     round.ballot = &known;
     RONDA_RETURN_IF_ERROR(level.Barrier(round));
     known.own = known.result == Ballot::Result::kVetoed ? Ballot::Vote::kVeto : Ballot::Vote::kApprove;
+    known.own_flags = known.flags;
     return absl::OkStatus();
   };
   RONDA_RETURN_IF_ERROR(vote(*options_.local));
@@ -48,6 +49,7 @@ absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
   // Ranks without a communicator across hosts learn the result from their host.
   if (IsUneven()) RONDA_RETURN_IF_ERROR(vote(*options_.local));
   ballot.result = known.result;
+  ballot.flags = known.flags;
   return absl::OkStatus();
 }
 

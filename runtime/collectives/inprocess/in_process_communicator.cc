@@ -117,11 +117,9 @@ absl::Status InProcessCommunicator::Vote(const CallInfo& info) {
   return Meet(
       info, 0, info.ballot,
       [&](absl::Span<const void* const> ballots) {
-        const auto leaves = [](const void* ballot) {
-          return static_cast<const Ballot*>(ballot)->own == Ballot::Vote::kVeto;
-        };
-        const bool is_vetoed = std::any_of(ballots.begin(), ballots.end(), leaves);
-        info.ballot->result = is_vetoed ? Ballot::Result::kVetoed : Ballot::Result::kCarriedOut;
+        uint8_t words = 0;
+        for (const void* ballot : ballots) words |= static_cast<const Ballot*>(ballot)->word();
+        info.ballot->Decide(words);
         return absl::OkStatus();
       },
       &late_call);

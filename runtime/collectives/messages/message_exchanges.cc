@@ -14,8 +14,6 @@ namespace ronda {
 namespace {
 
 constexpr int kFanOut = 8;
-constexpr uint64_t kStays = 0;
-constexpr uint64_t kLeaves = 1;
 
 // Up to this size, the log N messages of the tree cost less than the two of the shares.
 constexpr size_t kTreeBytes = 64 << 10;
@@ -106,7 +104,7 @@ char* Dissemination::Begin(const Members& members, size_t bytes) {
 
 absl::Status Dissemination::Run(const CallInfo& info, size_t bytes_total) {
   Ballot* const ballot = info.ballot;
-  const Vote own = ballot != nullptr && ballot->own == Ballot::Vote::kVeto ? kLeaves : kStays;
+  const Vote own = ballot != nullptr ? ballot->word() : 0;
   std::memcpy(At(0), &own, sizeof(own));
   std::optional<LateCall> late_call;
   if (ballot != nullptr) late_call.emplace(ballot->when_late);
@@ -117,7 +115,7 @@ absl::Status Dissemination::Run(const CallInfo& info, size_t bytes_total) {
     RONDA_RETURN_IF_ERROR(Step(held, running));
   }
   RONDA_RETURN_IF_ERROR(link_.Wait(sends_, link_.Running(info, bytes_total, steps)));
-  if (ballot != nullptr) ballot->result = CountVotes();
+  if (ballot != nullptr) ballot->Decide(static_cast<uint8_t>(CollectVotes()));
   return absl::OkStatus();
 }
 
@@ -131,13 +129,14 @@ absl::Status Dissemination::Step(int held, const RunningCollective& running) {
   return link_.Wait(receives_, running);
 }
 
-Ballot::Result Dissemination::CountVotes() const {
+Dissemination::Vote Dissemination::CollectVotes() const {
+  Vote all = 0;
   for (int position = 0; position < members_->size(); ++position) {
-    Vote vote = kStays;
+    Vote vote = 0;
     std::memcpy(&vote, At(position), sizeof(vote));
-    if (vote != kStays) return Ballot::Result::kVetoed;
+    all |= vote;
   }
-  return Ballot::Result::kCarriedOut;
+  return all;
 }
 
 absl::Status MessageExchanges::Broadcast(const BroadcastCall& call, const Members& members, size_t chunk_bytes) {

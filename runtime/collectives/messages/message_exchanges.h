@@ -42,7 +42,7 @@ class Dissemination {
   const char* BlockOf(int member) const { return At(PositionOf(member)) + sizeof(Vote); }
 
  private:
-  // Precedes each block.
+  // Precedes each block: Ballot::word(), or 0 in a call without a vote.
   using Vote = uint64_t;
 
   int PositionOf(int member) const { return (member - members_->self() + members_->size()) % members_->size(); }
@@ -52,7 +52,8 @@ class Dissemination {
 
   // Sends the `held` blocks on and receives those behind them.
   absl::Status Step(int held, const RunningCollective& running);
-  Ballot::Result CountVotes() const;
+  // The votes of all members, combined.
+  Vote CollectVotes() const;
 
   MessageLink& link_;
   const Members* members_ = nullptr;

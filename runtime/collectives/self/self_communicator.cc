@@ -56,10 +56,7 @@ absl::Status SelfCommunicator::Alltoall(const AlltoallCall& call) {
 }
 
 absl::Status SelfCommunicator::Barrier(const CallInfo& info) {
-  if (info.ballot != nullptr) {
-    const bool stays = info.ballot->own == Ballot::Vote::kApprove;
-    info.ballot->result = stays ? Ballot::Result::kCarriedOut : Ballot::Result::kVetoed;
-  }
+  if (info.ballot != nullptr) info.ballot->Decide(info.ballot->word());
   return job_->failure();
 }
 

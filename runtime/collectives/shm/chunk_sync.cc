@@ -42,25 +42,26 @@ absl::Status ChunkSync::WaitForMembers(const Members& members, ShmStage stage, u
   return absl::OkStatus();
 }
 
-absl::Status ChunkSync::Veto(const ChunkSequence& chunks, const RunningCollective& running) {
+absl::Status ChunkSync::Veto(const ChunkSequence& chunks, const Ballot& ballot, const RunningCollective& running) {
   for (RankId rank = 0; rank < world_->size(); ++rank) {
     if (rank == world_->rank()) continue;
     RONDA_RETURN_IF_ERROR(WaitFor(rank, ShmStage::kDone, chunks.previous_end, running));
   }
-  VetoOf(world_->rank()).store(chunks.begin + 1, std::memory_order_relaxed);
+  StoreVote(ballot.word());
   PublishAllStages(chunks.end);
   return absl::OkStatus();
 }
 
-absl::StatusOr<Ballot::Result> ChunkSync::CountVotes(const Members& members, const ChunkSequence& chunks,
-                                                     const RunningCollective& running) {
+absl::Status ChunkSync::CountVotes(const Members& members, const ChunkSequence& chunks,
+                                   const RunningCollective& running, Ballot* ballot) {
   RONDA_RETURN_IF_ERROR(WaitForMembers(members, ShmStage::kPacked, chunks.End(0), running));
+  uint8_t words = 0;
   for (int member = 0; member < members.size(); ++member) {
-    if (VetoOf(members[member]).load(std::memory_order_relaxed) != chunks.begin + 1) continue;
-    PublishAllStages(chunks.end);
-    return Ballot::Result::kVetoed;
+    words |= VoteOf(members[member]).load(std::memory_order_relaxed);
   }
-  return Ballot::Result::kCarriedOut;
+  ballot->Decide(words);
+  if (ballot->result == Ballot::Result::kVetoed) PublishAllStages(chunks.end);
+  return absl::OkStatus();
 }
 
 void ChunkSync::PublishAllStages(uint64_t position) {

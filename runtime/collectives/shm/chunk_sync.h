@@ -19,11 +19,11 @@
 // in any case. Therefore a waiter sleeps for long only if its check fails again kStoresArrive after it announced
 // itself. Even then it wakes up every second, in case the publisher is stopped before it rings.
 //
-// Votes (communicator.h): a rank that vetoes a collective stores the position at which the collective begins beside its
-// `packed` counter, then the counter. A rank that has seen the counter (acquire) sees the veto. Every rank looks for
-// vetoes when all have packed their first chunk, before any output is written. Positions only grow, so nothing is
-// reset. A later veto could hide an earlier one from a rank that has not looked yet; therefore a rank vetoes only when
-// all others are done with the previous collective.
+// Votes (communicator.h): a rank stores its word beside its `packed` counter, then the counter. A rank that has seen
+// the counter (acquire) sees the word. Every rank reads the words of all when all have packed their first chunk, before
+// any output is written. The words of successive votes lie in two places in turns. So a rank overwrites the word of a
+// vote two votes later. It has approved the vote in between only after all ranks had come to it, or has vetoed it only
+// after all others were done with the collective before: in both cases all had read the older word.
 #ifndef RONDA_RUNTIME_COLLECTIVES_SHM_CHUNK_SYNC_H_
 #define RONDA_RUNTIME_COLLECTIVES_SHM_CHUNK_SYNC_H_
 
@@ -148,12 +148,15 @@ class ChunkSync {
                               const RunningCollective& running);
 
   // Vetoes the collective that takes `chunks`, and ends this rank's part in it. Errors: as WaitFor.
-  absl::Status Veto(const ChunkSequence& chunks, const RunningCollective& running);
+  absl::Status Veto(const ChunkSequence& chunks, const Ballot& ballot, const RunningCollective& running);
 
-  // Waits for the votes of all members on the collective that takes `chunks`. REQUIRES: this rank has packed the first
-  // chunk. A veto ends this rank's part in the collective. Errors: as WaitFor.
-  absl::StatusOr<Ballot::Result> CountVotes(const Members& members, const ChunkSequence& chunks,
-                                            const RunningCollective& running);
+  // Approves the next collective with a vote. Call before this rank packs the first chunk.
+  void Approve(const Ballot& ballot) { StoreVote(ballot.word()); }
+
+  // Waits for the votes of all members on the collective that takes `chunks`, and decides. A veto ends this rank's part
+  // in the collective. REQUIRES: this rank has approved, and has packed the first chunk. Errors: as WaitFor.
+  absl::Status CountVotes(const Members& members, const ChunkSequence& chunks, const RunningCollective& running,
+                          Ballot* ballot);
 
   // Waits until no rank, inside or outside the group, still reads the bytes that chunk k of `chunks` will overwrite.
   absl::Status WaitForRoom(const ChunkSequence& chunks, uint64_t k, const RunningCollective& running);
@@ -165,8 +168,13 @@ class ChunkSync {
   std::atomic<uint64_t>& Counter(RankId rank, ShmStage stage) const {
     return world_->view().rank(rank).progress[static_cast<int>(stage)].position;
   }
-  std::atomic<uint64_t>& VetoOf(RankId rank) const {
-    return world_->view().rank(rank).progress[static_cast<int>(ShmStage::kPacked)].veto;
+  // The word of `rank` in the vote under way.
+  std::atomic<uint8_t>& VoteOf(RankId rank) const {
+    return world_->view().rank(rank).progress[static_cast<int>(ShmStage::kPacked)].votes[vote_turn_];
+  }
+  void StoreVote(uint8_t word) {
+    vote_turn_ ^= 1;
+    VoteOf(world_->rank()).store(word, std::memory_order_relaxed);
   }
   // Announces that this rank has passed all stages of everything before `position`.
   void PublishAllStages(uint64_t position);
@@ -181,6 +189,7 @@ class ChunkSync {
 
   const std::shared_ptr<ShmWorld> world_;
   uint64_t done_by_all_ = 0;  // a position before which every rank is known to be done
+  int vote_turn_ = 0;  // of the last vote; the same on all ranks, because all of them vote on the same collectives
 };
 
 }  // namespace ronda

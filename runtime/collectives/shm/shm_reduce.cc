@@ -46,8 +46,8 @@ absl::Status ShmReduce::Run() {
   if (chunks_.count == 0) return absl::OkStatus();
   Ballot* const ballot = reduction_.call().info.ballot;
   if (ballot != nullptr && ballot->own == Ballot::Vote::kVeto) {
-    ballot->result = Ballot::Result::kVetoed;
-    return sync_.Veto(chunks_, running_);
+    ballot->Decide(ballot->word());
+    return sync_.Veto(chunks_, *ballot, running_);
   }
   RONDA_RETURN_IF_ERROR(Begin());
   if (IsVetoed(reduction_.call().info)) {
@@ -63,8 +63,9 @@ absl::Status ShmReduce::Begin() {
   Ballot* const ballot = reduction_.call().info.ballot;
   if (ballot == nullptr) return Pack(0);
   running_.late_call = &late_call_.emplace(ballot->when_late);
+  sync_.Approve(*ballot);
   RONDA_RETURN_IF_ERROR(Pack(0));
-  RONDA_ASSIGN_OR_RETURN(ballot->result, sync_.CountVotes(members_, chunks_, running_));
+  RONDA_RETURN_IF_ERROR(sync_.CountVotes(members_, chunks_, running_, ballot));
   running_.late_call = nullptr;
   return absl::OkStatus();
 }

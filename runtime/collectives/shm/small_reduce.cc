@@ -15,8 +15,8 @@ namespace {
 // The contributions of all ranks together stay in the first-level cache.
 constexpr size_t kMaxBytesOfAll = 16 << 10;
 
-// The number of the exchange at `chunks`: even, and one more for a rank that vetoes.
-uint64_t NumberOf(const ChunkSequence& chunks) { return 2 * (chunks.begin + 1); }
+// The number of the exchange at `chunks`, with room for a vote.
+uint64_t NumberOf(const ChunkSequence& chunks) { return (chunks.begin + 1) << Ballot::kWordBits; }
 
 size_t LinesFor(size_t bytes) { return std::max<size_t>(1, (bytes + kShmFlatPayloadBytes - 1) / kShmFlatPayloadBytes); }
 
@@ -58,14 +58,14 @@ absl::Status FlatExchange::Run(const char* own, size_t bytes, const ChunkSequenc
   turn_ = (turn_ + 1) % kShmFlatTurns;
   const uint64_t number = NumberOf(chunks);
   if (ballot != nullptr && ballot->own == Ballot::Vote::kVeto) {
-    ballot->result = Ballot::Result::kVetoed;
-    return Veto(chunks, running);
+    ballot->Decide(ballot->word());
+    return Veto(chunks, ballot->word(), running);
   }
-  Write(own, bytes, number);
+  Write(own, bytes, number, ballot != nullptr ? ballot->word() : 0);
   if (ballot != nullptr) {
     RONDA_RETURN_IF_ERROR(AwaitAll(number, running));
     running.late_call = nullptr;
-    ballot->result = IsVetoed(number) ? Ballot::Result::kVetoed : Ballot::Result::kCarriedOut;
+    ballot->Decide(ballot->word() | OtherVotes(number));
     if (ballot->result == Ballot::Result::kVetoed) bytes = 0;
   }
   const ShmWorld& world = sync_.world();
@@ -83,26 +83,26 @@ void FlatExchange::Prefetch(size_t bytes) const {
   for (size_t i = 0; i < count; ++i) PrefetchToWrite(lines + i);
 }
 
-absl::Status FlatExchange::Veto(const ChunkSequence& chunks, const RunningCollective& running) {
+absl::Status FlatExchange::Veto(const ChunkSequence& chunks, uint8_t word, const RunningCollective& running) {
   const ShmWorld& world = sync_.world();
   for (RankId rank = 0; rank < world.size(); ++rank) {
     if (rank == world.rank()) continue;
     RONDA_RETURN_IF_ERROR(sync_.WaitFor(rank, ShmStage::kDone, chunks.previous_end, running));
   }
-  sync_.Publish(LinesOf(world.rank())->sequence, NumberOf(chunks) + 1);
+  sync_.Publish(LinesOf(world.rank())->sequence, NumberOf(chunks) | word);
   return absl::OkStatus();
 }
 
-void FlatExchange::Write(const char* own, size_t bytes, uint64_t number) {
+void FlatExchange::Write(const char* own, size_t bytes, uint64_t number, uint8_t word) {
   ShmFlatLine* const lines = LinesOf(sync_.world().rank());
   const size_t last = LinesFor(bytes) - 1;
   for (size_t i = 0; i < last; ++i) {
     CopyPayload(own + i * kShmFlatPayloadBytes, lines[i].payload, kShmFlatPayloadBytes);
-    lines[i].sequence.store(number, std::memory_order_release);
+    lines[i].sequence.store(number | word, std::memory_order_release);
   }
   // An exchange without data may have no buffer.
   if (bytes > 0) CopyPayload(own + last * kShmFlatPayloadBytes, lines[last].payload, BytesInLine(last, bytes));
-  sync_.Publish(lines[last].sequence, number);
+  sync_.Publish(lines[last].sequence, number | word);
 }
 
 absl::Status FlatExchange::Read(RankId rank, size_t bytes, uint64_t number, const RunningCollective& running) {
@@ -130,12 +130,14 @@ absl::Status FlatExchange::AwaitAll(uint64_t number, const RunningCollective& ru
   return absl::OkStatus();
 }
 
-bool FlatExchange::IsVetoed(uint64_t number) const {
+// A rank has not written its lines again yet (layout.h), so they still have this number.
+uint8_t FlatExchange::OtherVotes(uint64_t number) const {
   const ShmWorld& world = sync_.world();
+  uint64_t words = 0;
   for (RankId rank = 0; rank < world.size(); ++rank) {
-    if (rank != world.rank() && LinesOf(rank)->sequence.load(std::memory_order_acquire) == number + 1) return true;
+    if (rank != world.rank()) words |= LinesOf(rank)->sequence.load(std::memory_order_acquire) - number;
   }
-  return false;
+  return static_cast<uint8_t>(words);
 }
 
 SmallReduce::SmallReduce(ChunkSync& sync, DataStream& stream, StreamWriter& writer, FlatExchange& flat)

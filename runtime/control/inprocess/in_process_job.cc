@@ -39,7 +39,7 @@ absl::StatusOr<ControlPlane::Inbox> InProcessJob::Receive(RankId rank) {
   MutexLock lock(&mu_);
   RONDA_RETURN_IF_ERROR(failure_);
   ControlPlane::Inbox inbox = std::exchange(members_[rank].inbox, ControlPlane::Inbox{});
-  inbox.called_off = called_off_;
+  inbox.unlock_requested = unlock_requested_;
   return inbox;
 }
 
@@ -59,9 +59,9 @@ void InProcessJob::Wake(RankId rank) {
   WakeLocked(members_[rank]);
 }
 
-void InProcessJob::CallOff(uint64_t schedule) {
+void InProcessJob::RequestUnlock(uint64_t schedule) {
   MutexLock lock(&mu_);
-  called_off_ = std::max(called_off_, schedule);
+  unlock_requested_ = std::max(unlock_requested_, schedule);
   WakeAllLocked();
 }
 

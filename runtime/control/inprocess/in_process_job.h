@@ -48,7 +48,7 @@ class InProcessJob {
   absl::StatusOr<ControlPlane::Inbox> Receive(RankId rank);
   void Wait(RankId rank, absl::Time deadline);
   void Wake(RankId rank);
-  void CallOff(uint64_t schedule);
+  void RequestUnlock(uint64_t schedule);
   void Fail(RankId rank, const absl::Status& failure);
   absl::Status failure() const;
   void Depart(RankId rank);
@@ -105,8 +105,8 @@ class InProcessJob {
   CondVar meetings_changed_;  // also when a rank departs, or the job fails
   std::vector<Member> members_ ABSL_GUARDED_BY(mu_);
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
-  uint64_t called_off_ ABSL_GUARDED_BY(mu_) = 0;     // the highest schedule that has been called off
-  absl::Status meeting_error_ ABSL_GUARDED_BY(mu_);  // of the first meeting that failed; after it all meetings fail
+  uint64_t unlock_requested_ ABSL_GUARDED_BY(mu_) = 0;  // the highest schedule whose unlocking has been requested
+  absl::Status meeting_error_ ABSL_GUARDED_BY(mu_);     // of the first meeting that failed; after it all meetings fail
   std::map<uint64_t, Meeting> meetings_ ABSL_GUARDED_BY(mu_);  // meetings that have not ended, by number
 };
 
@@ -121,7 +121,7 @@ class InProcessControlPlane : public ControlPlane {
   absl::StatusOr<Inbox> Receive() override { return job_->Receive(rank_); }
   void Wait(absl::Time deadline) override { job_->Wait(rank_, deadline); }
   void Wake() override { job_->Wake(rank_); }
-  void CallOff(uint64_t schedule) override { job_->CallOff(schedule); }
+  void RequestUnlock(uint64_t schedule) override { job_->RequestUnlock(schedule); }
   void Fail(const absl::Status& failure) override { job_->Fail(rank_, failure); }
   absl::Status failure() const override { return job_->failure(); }
   void Depart() override { job_->Depart(rank_); }

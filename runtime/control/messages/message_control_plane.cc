@@ -148,9 +148,9 @@ absl::StatusOr<ControlPlane::Inbox> MessageControlPlane::Receive() {
   return FailureAfterSilence();
 }
 
-void MessageControlPlane::CallOff(uint64_t schedule) {
+void MessageControlPlane::RequestUnlock(uint64_t schedule) {
   MutexLock lock(&mu_);
-  node().CallOff(schedule);
+  node().RequestUnlock(schedule);
   PublishLocked();
 }
 

@@ -55,7 +55,7 @@ class MessageControlPlane final : public ControlPlane {
   bool KeepPolling() override;
   void StopPolling() override;
   void ExpectPolling() override;
-  void CallOff(uint64_t schedule) override;
+  void RequestUnlock(uint64_t schedule) override;
   void Fail(const absl::Status& failure) override;
   absl::Status failure() const override;
   void Depart() override;

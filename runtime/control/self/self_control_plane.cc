@@ -38,7 +38,7 @@ absl::StatusOr<ControlPlane::Inbox> SelfControlPlane::Receive() {
   RONDA_RETURN_IF_ERROR(failure());
   Inbox inbox = std::exchange(inbox_, Inbox{});
   MutexLock lock(&mu_);
-  inbox.called_off = called_off_;
+  inbox.unlock_requested = unlock_requested_;
   return inbox;
 }
 
@@ -58,9 +58,9 @@ void SelfControlPlane::Wake() {
   changed_.NotifyAll();
 }
 
-void SelfControlPlane::CallOff(uint64_t schedule) {
+void SelfControlPlane::RequestUnlock(uint64_t schedule) {
   MutexLock lock(&mu_);
-  called_off_ = std::max(called_off_, schedule);
+  unlock_requested_ = std::max(unlock_requested_, schedule);
   woken_ = true;
   changed_.NotifyAll();
 }

@@ -38,7 +38,7 @@ class SelfControlPlane : public ControlPlane {
   absl::StatusOr<Inbox> Receive() override;
   void Wait(absl::Time deadline) override;
   void Wake() override;
-  void CallOff(uint64_t schedule) override;
+  void RequestUnlock(uint64_t schedule) override;
   void Fail(const absl::Status& failure) override;
   absl::Status failure() const override { return job_->failure(); }
   void Depart() override {}
@@ -50,7 +50,7 @@ class SelfControlPlane : public ControlPlane {
   Mutex mu_;
   CondVar changed_;
   bool woken_ ABSL_GUARDED_BY(mu_) = false;
-  uint64_t called_off_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t unlock_requested_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace ronda

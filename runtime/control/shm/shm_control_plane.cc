@@ -184,7 +184,7 @@ absl::StatusOr<ControlPlane::Inbox> ShmControlPlane::Receive() {
   Inbox inbox = std::exchange(own_, Inbox{});
   for (Link& link : links_) RONDA_RETURN_IF_ERROR(ReceiveFrom(link, inbox));
   if (!inbox.to_coordinator.empty() || !inbox.broadcasts.empty()) idle_looks_ = 0;
-  inbox.called_off = world_->called_off();
+  inbox.unlock_requested = world_->unlock_requested();
   return inbox;
 }
 

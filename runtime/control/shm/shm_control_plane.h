@@ -105,7 +105,7 @@ class ShmControlPlane : public ControlPlane {
   bool KeepPolling() override;
   void StopPolling() override;
   void ExpectPolling() override { may_spin_ = false; }
-  void CallOff(uint64_t schedule) override { world_->CallOff(schedule); }
+  void RequestUnlock(uint64_t schedule) override { world_->RequestUnlock(schedule); }
   void Fail(const absl::Status& failure) override { world_->Fail(failure); }
   absl::Status failure() const override { return world_->failure(); }
   void Depart() override { world_->Depart(); }

@@ -40,7 +40,7 @@ void Put(const ReportsFrame& frame, v1::ControlFrame& message) {
 
 void Put(const BroadcastFrame& frame, v1::ControlFrame& message) { message.set_broadcast(frame.payload); }
 
-void Put(const CallOffFrame& frame, v1::ControlFrame& message) { message.set_call_off(frame.schedule); }
+void Put(const UnlockRequestFrame& frame, v1::ControlFrame& message) { message.set_unlock_request(frame.schedule); }
 
 void Put(const FailureFrame& frame, v1::ControlFrame& message) {
   v1::ControlFailure& failure = *message.mutable_failure();
@@ -190,8 +190,8 @@ absl::StatusOr<ControlFrame> DecodeControlFrame(absl::string_view bytes, int siz
       return DecodeReports(*message.mutable_reports(), size);
     case v1::ControlFrame::kBroadcast:
       return BroadcastFrame{.payload = std::move(*message.mutable_broadcast())};
-    case v1::ControlFrame::kCallOff:
-      return CallOffFrame{.schedule = message.call_off()};
+    case v1::ControlFrame::kUnlockRequest:
+      return UnlockRequestFrame{.schedule = message.unlock_request()};
     case v1::ControlFrame::kFailure:
       return DecodeFailure(message.failure());
     case v1::ControlFrame::kDeparture:

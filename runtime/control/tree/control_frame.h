@@ -79,7 +79,7 @@ struct BroadcastFrame {
   std::string payload;
 };
 
-struct CallOffFrame {
+struct UnlockRequestFrame {
   uint64_t schedule = 0;
 };
 
@@ -105,8 +105,8 @@ struct HeartbeatFrame {
   std::vector<RankEvent> events;
 };
 
-using ControlFrame = std::variant<ArrivalFrame, StartFrame, ReportsFrame, BroadcastFrame, CallOffFrame, FailureFrame,
-                                  DepartureFrame, HeartbeatFrame, ExitFrame>;
+using ControlFrame = std::variant<ArrivalFrame, StartFrame, ReportsFrame, BroadcastFrame, UnlockRequestFrame,
+                                  FailureFrame, DepartureFrame, HeartbeatFrame, ExitFrame>;
 
 std::string Encode(const ControlFrame& frame);
 

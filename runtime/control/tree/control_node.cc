@@ -223,8 +223,8 @@ absl::Status ControlNode::On(RankId neighbour, const BroadcastFrame& frame, cons
   return absl::OkStatus();
 }
 
-absl::Status ControlNode::On(RankId, const CallOffFrame& frame, const FrameBytes&) {
-  CallOff(frame.schedule);
+absl::Status ControlNode::On(RankId, const UnlockRequestFrame& frame, const FrameBytes&) {
+  RequestUnlock(frame.schedule);
   return absl::OkStatus();
 }
 
@@ -272,12 +272,12 @@ void ControlNode::Broadcast(absl::string_view payload) {
   if (!links_.empty()) SendDown(BroadcastFrame{.payload = std::string(payload)});
 }
 
-void ControlNode::CallOff(uint64_t schedule) {
-  if (schedule <= called_off_) return;
-  called_off_ = schedule;
+void ControlNode::RequestUnlock(uint64_t schedule) {
+  if (schedule <= unlock_requested_) return;
+  unlock_requested_ = schedule;
   news_ = true;
   // Also sent to its origin: a rank that already knows of it does nothing.
-  SendToAll(CallOffFrame{.schedule = schedule});
+  SendToAll(UnlockRequestFrame{.schedule = schedule});
 }
 
 void ControlNode::Propose(const absl::Status& failure) {
@@ -318,7 +318,7 @@ void ControlNode::SendToAll(const ControlFrame& frame) {
 
 ControlPlane::Inbox ControlNode::TakeInbox() {
   ControlPlane::Inbox inbox = std::exchange(inbox_, ControlPlane::Inbox{});
-  inbox.called_off = called_off_;
+  inbox.unlock_requested = unlock_requested_;
   return inbox;
 }
 

@@ -154,7 +154,7 @@ class ControlNode {
   // this rank and of the ranks below it, unless they have one.
   void Send(std::string payload);
   void Broadcast(absl::string_view payload);
-  void CallOff(uint64_t schedule);
+  void RequestUnlock(uint64_t schedule);
   void Propose(const absl::Status& failure);
   void Decide(const absl::Status& failure);
   void Depart();
@@ -196,7 +196,7 @@ class ControlNode {
   absl::Status On(RankId neighbour, const StartFrame& frame, const FrameBytes& bytes);
   absl::Status On(RankId neighbour, const ReportsFrame& frame, const FrameBytes& bytes);
   absl::Status On(RankId neighbour, const BroadcastFrame& frame, const FrameBytes& bytes);
-  absl::Status On(RankId neighbour, const CallOffFrame& frame, const FrameBytes& bytes);
+  absl::Status On(RankId neighbour, const UnlockRequestFrame& frame, const FrameBytes& bytes);
   absl::Status On(RankId neighbour, const FailureFrame& frame, const FrameBytes& bytes);
   absl::Status On(RankId neighbour, const DepartureFrame& frame, const FrameBytes& bytes);
   absl::Status On(RankId neighbour, const HeartbeatFrame& frame, const FrameBytes& bytes);
@@ -217,7 +217,7 @@ class ControlNode {
   EventRelay events_;
   ReportBatch reports_;  // on their way up
   ControlPlane::Inbox inbox_;
-  uint64_t called_off_ = 0;  // the highest schedule that has been called off
+  uint64_t unlock_requested_ = 0;  // the highest schedule whose unlocking has been requested
   absl::Status failure_;
   std::vector<bool> arrived_;  // by rank: whether it has connected; for this rank and those below it
   int arrivals_ = 0;           // how many have connected

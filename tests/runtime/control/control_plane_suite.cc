@@ -99,22 +99,22 @@ TEST_P(ControlPlaneTest, WakeFromAnotherThreadEndsWait) {
   }
 }
 
-TEST_P(ControlPlaneTest, CallOffWakesEveryRankAndStays) {
+TEST_P(ControlPlaneTest, UnlockRequestWakesEveryRankAndStays) {
   OnEveryRank([&](RankId rank, ControlPlane& control) {
-    if (rank == size() - 1) control.CallOff(3);
-    ReceiveUntil(control, [](const ControlPlane::Inbox& all) { return all.called_off >= 3; });
-    EXPECT_EQ(control.Receive()->called_off, 3U);
+    if (rank == size() - 1) control.RequestUnlock(3);
+    ReceiveUntil(control, [](const ControlPlane::Inbox& all) { return all.unlock_requested >= 3; });
+    EXPECT_EQ(control.Receive()->unlock_requested, 3U);
   });
 }
 
-TEST_P(ControlPlaneTest, HighestScheduleThatWasCalledOffCounts) {
-  EXPECT_EQ(control(0).Receive()->called_off, 0U);
-  control(0).CallOff(5);
-  control(size() - 1).CallOff(2);
-  const auto has_highest = [](const ControlPlane::Inbox& all) { return all.called_off >= 5; };
+TEST_P(ControlPlaneTest, HighestUnlockRequestCounts) {
+  EXPECT_EQ(control(0).Receive()->unlock_requested, 0U);
+  control(0).RequestUnlock(5);
+  control(size() - 1).RequestUnlock(2);
+  const auto has_highest = [](const ControlPlane::Inbox& all) { return all.unlock_requested >= 5; };
   for (RankId rank = 0; rank < size(); ++rank) {
     ReceiveUntil(control(rank), has_highest);
-    EXPECT_EQ(control(rank).Receive()->called_off, 5U);
+    EXPECT_EQ(control(rank).Receive()->unlock_requested, 5U);
   }
 }
 
@@ -182,7 +182,7 @@ TEST_P(ControlPlaneTest, NewsThatThePollerMissesEndTheWait) {
   expect_wait_ends([&] { ASSERT_EQ(control(sender).SendToCoordinator("x"), absl::OkStatus()); });
   EXPECT_EQ(coordinator.Receive()->to_coordinator.size(), 1U);
   expect_wait_ends([&] { coordinator.Wake(); });
-  expect_wait_ends([&] { control(sender).CallOff(7); });
+  expect_wait_ends([&] { control(sender).RequestUnlock(7); });
   expect_wait_ends([&] { control(sender).Fail(absl::InternalError("x")); });
 }
 

@@ -77,12 +77,12 @@ class ControlPlaneTest : public ::testing::TestWithParam<ControlRanks> {
       if (!more.ok()) return all;
       for (ControlMessage& message : more->to_coordinator) all.to_coordinator.push_back(std::move(message));
       for (std::string& message : more->broadcasts) all.broadcasts.push_back(std::move(message));
-      all.called_off = more->called_off;
+      all.unlock_requested = more->unlock_requested;
       if (done(all)) return all;
       control.Wait(deadline);
     }
     ADD_FAILURE() << "after a minute only " << all.to_coordinator.size() << " reports and " << all.broadcasts.size()
-                  << " broadcasts have come, and schedule " << all.called_off << " has been called off";
+                  << " broadcasts have come, and schedule " << all.unlock_requested << " has been requested to unlock";
     return all;
   }
 

@@ -49,7 +49,9 @@ class RecordingCommunicator : public Communicator {
     calls_.push_back(absl::StrCat(call, " ", info.group == nullptr ? 0 : info.group->size(),
                                   buffer == nullptr ? "" : " with buffer", VoteOf(info)));
     limits_ = info.limits;
-    if (info.ballot != nullptr) info.ballot->result = votes_say_;
+    if (info.ballot == nullptr) return absl::OkStatus();
+    info.ballot->result = votes_say_;
+    info.ballot->flags = info.ballot->own_flags;
     return absl::OkStatus();
   }
 };
@@ -79,14 +81,15 @@ class ExecutorTest : public ::testing::Test {
     return *queue_.Add({.request = request, .input = data_, .output = data_}, absl::UnixEpoch());
   }
 
-  absl::StatusOr<Ballot::Result> ExecuteIfAllApprove(const TensorRequest& request, Ballot::Vote own) {
+  absl::StatusOr<Executor::Decision> ExecuteIfAllApprove(const TensorRequest& request, Ballot::Vote own) {
     std::vector<const TensorEntry*> entries;
     if (own == Ballot::Vote::kApprove) entries.push_back(queue_.Find(request.key()));
     return executor_.ExecuteIfAllApprove(BucketOf({request}, {0, 1, 2, 3}),
-                                         {.own = own, .entries = entries, .when_late = [] {}});
+                                         {.own = own, .entries = entries, .flags = flags_, .when_late = [] {}});
   }
 
   float data_[8] = {};
+  Flags flags_;  // this rank's, in votes
   RecordingCommunicator communicator_;
   const std::shared_ptr<CallbackThread> callbacks_ = CallbackThread::Create({});
   const std::unique_ptr<FlightRecorder> flight_{new FlightRecorder()};
@@ -220,10 +223,12 @@ TEST_F(ExecutorTest, VotesTravelWithReductionsAndAheadOfAllElse) {
            {{.name = "x", .op = OpType::kReduceScatter, .shape = {4}, .overflow = TensorRequest::Overflow::kDetected},
             {"reduce 0 with buffer stays", "reduce 0 with buffer"}}}) {
     communicator_.calls_.clear();
+    flags_.submitted ^= 1;
     const auto handle = Submit(c.request);
     const auto result = ExecuteIfAllApprove(c.request, Ballot::Vote::kApprove);
     ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ(*result, Ballot::Result::kCarriedOut);
+    EXPECT_EQ(result->result, Ballot::Result::kCarriedOut);
+    EXPECT_EQ(result->flags, flags_);
     EXPECT_EQ(communicator_.calls_, c.calls) << Name(c.request.op);
     EXPECT_TRUE(handle->done());
   }
@@ -240,7 +245,7 @@ TEST_F(ExecutorTest, VetoLeavesTheTensorsInFlight) {
     const auto handle = Submit(request);
     const auto result = ExecuteIfAllApprove(request, Ballot::Vote::kApprove);
     ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ(*result, Ballot::Result::kVetoed);
+    EXPECT_EQ(result->result, Ballot::Result::kVetoed);
     EXPECT_EQ(communicator_.calls_.size(), 1U) << request.name;
     EXPECT_FALSE(handle->done());
     communicator_.votes_say_ = Ballot::Result::kCarriedOut;
@@ -254,7 +259,7 @@ TEST_F(ExecutorTest, RankThatVetoesNeedsNoTensor) {
   communicator_.votes_say_ = Ballot::Result::kVetoed;
   const auto result = ExecuteIfAllApprove({.name = "x", .shape = {4}}, Ballot::Vote::kVeto);
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(*result, Ballot::Result::kVetoed);
+  EXPECT_EQ(result->result, Ballot::Result::kVetoed);
   EXPECT_THAT(communicator_.calls_, ElementsAre("reduce 0 leaves"));
   EXPECT_THAT(flight_->Events(), IsEmpty()) << "nothing was begun";
 }

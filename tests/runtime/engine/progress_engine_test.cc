@@ -32,7 +32,7 @@ class FakeSteps : public ProgressEngine::Steps {
   }
   Progress OnSubmission(absl::Time) override {
     ++processed;
-    return then;
+    return submissions_travel ? Progress::kSome : then;
   }
   absl::Time NextDeadline() override { return left > 0 ? absl::InfinitePast() : deadline; }
   void Wake() override { ++rung; }
@@ -55,8 +55,9 @@ class FakeSteps : public ProgressEngine::Steps {
   absl::Time deadline = absl::InfiniteFuture();
   std::atomic<int> rung{0};
   int processed = 0;
-  int polls_left = 0;   // how often a polling thread looks
-  int arrives_at = -1;  // the number of looks that are left when a step arrives
+  bool submissions_travel = false;  // with what is submitted next
+  int polls_left = 0;               // how often a polling thread looks
+  int arrives_at = -1;              // the number of looks that are left when a step arrives
   bool polling = false;
   std::latch* hold = nullptr;
   std::function<void()> during;  // called during the next step
@@ -299,6 +300,19 @@ TEST_F(ProgressEngineTest, TensorThatIsNotAwaitedAtOnceIsDoneAfterTheShortSleep)
   steps_.left = 1;
   progress_.OnSubmission(clock_.Now());
   EXPECT_EQ(steps_.rung, 1) << "the program no longer waits at once";
+}
+
+TEST_F(ProgressEngineTest, SubmissionThatTravelsWithTheNextOneWakesNobodyAndSaysNothingOfTheProgram) {
+  WaitAtOnceRepeatedly();
+  for (int step = 0; step < 10; ++step) {
+    steps_.submissions_travel = true;
+    progress_.OnSubmission(clock_.Now());
+    steps_.submissions_travel = false;
+    clock_.Advance(absl::Milliseconds(1));
+    SubmitAndWait();
+  }
+  EXPECT_EQ(steps_.rung, 0);
+  EXPECT_TRUE(progress_.expects_trainer());
 }
 
 TEST_F(ProgressEngineTest, WaitingLateOrForSeveralTensorsIsNotWaitingAtOnce) {

@@ -70,7 +70,7 @@ class HoldsScheduleBack : public ForwardingControlPlane {
     if (!inbox.ok() || handed_over_) return inbox;
     Keep(*std::move(inbox));
     if (std::any_of(kept_.broadcasts.begin(), kept_.broadcasts.end(), BeginsSchedule)) {
-      if (!enough_(kept_)) return Inbox{.called_off = kept_.called_off};
+      if (!enough_(kept_)) return Inbox{.unlock_requested = kept_.unlock_requested};
       handed_over_ = true;
     }
     return std::exchange(kept_, {});
@@ -80,7 +80,7 @@ class HoldsScheduleBack : public ForwardingControlPlane {
   void Keep(Inbox inbox) {
     std::move(inbox.to_coordinator.begin(), inbox.to_coordinator.end(), std::back_inserter(kept_.to_coordinator));
     std::move(inbox.broadcasts.begin(), inbox.broadcasts.end(), std::back_inserter(kept_.broadcasts));
-    kept_.called_off = inbox.called_off;
+    kept_.unlock_requested = inbox.unlock_requested;
   }
 
   const Predicate enough_;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/step/flags.h"
 #include "tests/runtime/negotiation/negotiator_driver.h"
 
 namespace ronda {
@@ -139,6 +140,24 @@ TEST_F(NegotiatorScheduleTest, DoesNotBeginWhileAnythingElseWaits) {
   Receive(1, Report({Allreduce("c")}));
   EXPECT_FALSE(negotiator_.TakeResponses().schedule);
   Lock();
+}
+
+// Whatever the program asks in between, its step is "a" and "b".
+TEST_F(NegotiatorScheduleTest, FlagsAreNoPartOfAStep) {
+  const auto ask = [&] {
+    for (RankId rank : {0, 1}) Receive(rank, Report({Allreduce(std::string(kStopFlag))}));
+    const ResponseList list = negotiator_.TakeResponses();
+    EXPECT_THAT(list.buckets, SizeIs(1));
+    return list.schedule.has_value();
+  };
+  EXPECT_FALSE(ask());
+  EXPECT_FALSE(Step().schedule);
+  EXPECT_FALSE(ask() || ask());
+  EXPECT_FALSE(Step().schedule);
+  Receive(0, Report({Allreduce(std::string(kChangeFlag))}));  // rank 1 has not called the function yet
+  const ResponseList list = Step();
+  ASSERT_TRUE(list.schedule);
+  EXPECT_THAT(list.schedule->buckets, ElementsAre(ElementsAre(1, 2)));
 }
 
 TEST_F(NegotiatorScheduleTest, DoesNotBeginWhileARankHasJoinedOrLeft) {

@@ -90,6 +90,18 @@ TEST_F(StepObserverTest, ScheduleThatDidNotFitHasToBeFoundAgain) {
   EXPECT_THAT(List({1, 2}), Pointee(ElementsAre(ElementsAre(1, 2))));
 }
 
+// Usually all ranks say so, because their programs are alike. The next schedule that does not fit counts again.
+TEST_F(StepObserverTest, ScheduleThatDidNotFitSeveralRanksCountsOnce) {
+  for (int needed = kIdenticalSteps; needed < 16 * kIdenticalSteps; needed *= 2) {
+    for (int step = 1; step < needed; ++step) EXPECT_THAT(List({1, 2}), IsNull());
+    const StepBuckets* const buckets = List({1, 2});
+    ASSERT_THAT(buckets, Pointee(ElementsAre(ElementsAre(1, 2))));
+    observer_.Lock(*buckets);
+    observer_.Unlock({.rounds = 0});
+    for (int rank = 0; rank < 8; ++rank) observer_.Distrust();
+  }
+}
+
 TEST_F(StepObserverTest, OtherTensorsAndErrorsBreakTheRun) {
   for (const bool is_tensor : {true, false}) {
     List({1});

@@ -136,10 +136,10 @@ TEST(MessageControlPlaneTest, MessagesOfManyMebibytesTravelBothWays) {
 }
 
 // The ranks in between are in a collective or compute, so none of their threads calls the control plane.
-TEST(MessageControlPlaneTest, CallOffAndBroadcastPassThroughRanksThatDoNotListen) {
+TEST(MessageControlPlaneTest, UnlockRequestAndBroadcastPassThroughRanksThatDoNotListen) {
   const auto planes = Connect({.size = 4, .fan_out = 1});
-  planes[3]->CallOff(7);
-  while (planes[0]->Receive()->called_off < 7) planes[0]->Wait(absl::InfiniteFuture());
+  planes[3]->RequestUnlock(7);
+  while (planes[0]->Receive()->unlock_requested < 7) planes[0]->Wait(absl::InfiniteFuture());
   ASSERT_EQ(planes[0]->Broadcast("x"), absl::OkStatus());
   EXPECT_EQ(ReceiveSome(*planes[3]).broadcasts, std::vector<std::string>{"x"});
 }
@@ -179,7 +179,7 @@ TEST(MessageControlPlaneTest, RankThatKnowsOfTheFailureCallsTheLibraryNoMore) {
     EXPECT_EQ(calls_when_known.back(), calls_when_told[rank]) << "rank " << rank;
   }
   for (auto& plane : planes) {
-    plane->CallOff(1);
+    plane->RequestUnlock(1);
     EXPECT_FALSE(plane->Receive().ok());
     plane->Depart();
     plane.reset();
@@ -212,7 +212,7 @@ TEST(MessageControlPlaneTest, AllThreadsOfAllRanksMayCallAtOnce) {
     ControlPlane& control = *planes[rank];
     threads.emplace_back([&control] {
       for (uint64_t i = 1; control.failure().ok(); ++i) {
-        if (i <= 100) control.CallOff(i);
+        if (i <= 100) control.RequestUnlock(i);
         control.Wake();
         std::this_thread::yield();
       }

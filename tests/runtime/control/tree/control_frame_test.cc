@@ -28,7 +28,7 @@ std::vector<ControlFrame> OneOfEach() {
           StartFrame{},
           ReportsFrame{.reports = {{.payload = "", .ranks = {0}}, {.payload = "\xff", .ranks = {1, 2, 3}}}},
           BroadcastFrame{.payload = std::string(1000, '\0')},
-          CallOffFrame{.schedule = ~uint64_t{0}},
+          UnlockRequestFrame{.schedule = ~uint64_t{0}},
           FailureFrame{absl::DataLossError("lost \xff")},
           DepartureFrame{},
           ExitFrame{},

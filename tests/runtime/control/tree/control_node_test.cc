@@ -238,14 +238,14 @@ TEST(ControlNodeTest, MessagesArriveInOrderHoweverTheyTravel) {
   for (const std::vector<std::string>& of_rank : heard) EXPECT_EQ(of_rank, broadcasts);
 }
 
-TEST(ControlNodeTest, HighestCallOffReachesAllFromAnywhere) {
+TEST(ControlNodeTest, HighestUnlockRequestReachesAllFromAnywhere) {
   NodeNetwork network({.size = 9});
   network.ConnectAll();
-  network.node(8).CallOff(2);
-  network.node(3).CallOff(7);
-  network.node(5).CallOff(4);
+  network.node(8).RequestUnlock(2);
+  network.node(3).RequestUnlock(7);
+  network.node(5).RequestUnlock(4);
   network.Deliver();
-  for (RankId rank = 0; rank < 9; ++rank) EXPECT_EQ(network.node(rank).TakeInbox().called_off, 7U) << rank;
+  for (RankId rank = 0; rank < 9; ++rank) EXPECT_EQ(network.node(rank).TakeInbox().unlock_requested, 7U) << rank;
 }
 
 TEST(ControlNodeTest, OfManyFailuresAllRanksTakeTheSame) {
