@@ -230,12 +230,6 @@ Outcome NotInThreads(ronda_status code, absl::string_view function) {
                              "ends with the body: leave the call out")};
 }
 
-// Whether the process that forked this one had a job at that time.
-bool IsForkOfRank() {
-  const Globals* const parents = globals().parents;
-  return parents != nullptr && parents->runtime.Exists();
-}
-
 // The variables that say which job to join are the parent's. And libraries below (gRPC, MPI, CUDA) do not work in a
 // child if its parent has used them.
 Outcome InitInForkOfRank() {

@@ -97,7 +97,17 @@ ronda_status ToRondaStatus(absl::StatusCode code, Answer from) {
   return RONDA_ERROR_INTERNAL;
 }
 
+bool IsForkOfRank() {
+  const Globals* const parents = globals().parents;
+  return parents != nullptr && parents->runtime.Exists();
+}
+
 Outcome NotInitialized() {
+  if (IsForkOfRank()) {
+    return {RONDA_ERROR_NOT_INITIALIZED,
+            "this process is a child that a rank has made with fork(), and is no rank itself: let the parent communicate, "
+            "or execute a program in the child"};
+  }
   const bool has_ended = globals().runtime.has_ended();
   return {RONDA_ERROR_NOT_INITIALIZED, has_ended ? "Ronda has been shut down: call ronda_init() to join a job again"
                                                  : "Ronda is not initialized: call ronda_init() first"};

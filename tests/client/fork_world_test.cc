@@ -62,6 +62,7 @@ void RequireUninitialized(ronda_handle in_flight) {
   float value = 1;
   REQUIRE(ronda::try_allreduce(ronda::tensor("worker", &value)).code() == RONDA_ERROR_NOT_INITIALIZED);
   REQUIRE(ronda::try_barrier().code() == RONDA_ERROR_NOT_INITIALIZED);
+  REQUIRE(ronda::try_barrier().message().find("fork()") != std::string::npos);
   REQUIRE(ronda_synchronize(in_flight) == RONDA_ERROR_NOT_INITIALIZED);
   REQUIRE(ronda::try_shutdown().code() == RONDA_ERROR_NOT_INITIALIZED);
   const ronda::Status again = ronda::try_init();

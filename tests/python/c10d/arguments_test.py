@@ -6,11 +6,13 @@ that do not fit."""
 from __future__ import annotations
 
 import datetime
+import os
 import unittest
 import weakref
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import ronda
 import ronda.torch as hvd
 import ronda.torch.c10d  # noqa: F401
 import torch
@@ -43,6 +45,20 @@ VIEWS: dict[str, Callable[[int], torch.Tensor]] = {
     "a negated view": lambda rank: torch.complex(_matrix(rank), _matrix(rank)).conj().imag[:, 1],
     "an expanded one": lambda rank: torch.full((1,), 7.0 + rank).expand(2 * SIZE),
 }
+
+
+class ForkTest(unittest.TestCase):
+    def test_child_of_a_rank_is_no_rank(self):
+        child = os.fork()
+        if child == 0:
+            text = ""
+            try:
+                dist.all_reduce(torch.ones(1))
+            except ronda.NotInitializedError as error:
+                text = str(error)
+            finally:
+                os._exit(0 if "fork()" in text else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
 
 
 class StridedInputsTest(unittest.TestCase):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
@@ -142,6 +143,7 @@ class Collectives:
         self._ranks = list(ranks)
         self._process_set = process_set
         self._job = job.number()
+        self._process = os.getpid()
         # Process sets are in the order of the job's ranks; a group may have another order.
         members = sorted(range(len(ranks)), key=self._ranks.__getitem__)
         self._members = None if members == list(range(len(ranks))) else members
@@ -155,12 +157,15 @@ class Collectives:
         """The id of Ronda's process set.
 
         Raises:
-            NotInitializedError: this process has left the job of the set.
+            NotInitializedError: this process has left the job of the set, or is a child of a rank.
         """
         if self._job != job.number() or not native.is_initialized():
             raise NotInitializedError(
-                "this process group is one of a job that this process has left since: make the "
-                "group again, or let reconfigure() do so"
+                "this process is a child that a rank has made with fork(), and is no rank itself: "
+                "let the parent communicate"
+                if self._process != os.getpid()
+                else "this process group is one of a job that this process has left since: make "
+                "the group again, or let reconfigure() do so"
             )
         return self._process_set
 
