@@ -104,9 +104,10 @@ bool IsForkOfRank() {
 
 Outcome NotInitialized() {
   if (IsForkOfRank()) {
-    return {RONDA_ERROR_NOT_INITIALIZED,
-            "this process is a child that a rank has made with fork(), and is no rank itself: let the parent communicate, "
-            "or execute a program in the child"};
+    return {
+        RONDA_ERROR_NOT_INITIALIZED,
+        "this process is a child that a rank has made with fork(), and is no rank itself: let the parent communicate, "
+        "or execute a program in the child"};
   }
   const bool has_ended = globals().runtime.has_ended();
   return {RONDA_ERROR_NOT_INITIALIZED, has_ended ? "Ronda has been shut down: call ronda_init() to join a job again"

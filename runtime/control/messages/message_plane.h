@@ -77,7 +77,7 @@ class MessageControlPlane final : public ControlPlane {
   struct Waiting {
     bool is_on = false;
     bool is_woken = false;
-    bool is_napping = false;       // it keeps away from a thread that polls
+    bool is_pausing = false;       // it keeps away from a thread that polls
     bool expects_polling = false;  // in the next Wait
     uint64_t number = 0;           // of calls
     SpinTime spin;

@@ -23,7 +23,7 @@ constexpr absl::Duration kAttentive = absl::Milliseconds(20);
 
 // Where they do: how long Wait keeps away from a thread that polls, and how soon the control plane's thread looks again
 // whether another thread still looks.
-constexpr absl::Duration kNap = absl::Milliseconds(1);
+constexpr absl::Duration kPauseWhilePolled = absl::Milliseconds(1);
 constexpr absl::Duration kRelayPause = absl::Milliseconds(5);
 
 }  // namespace
@@ -88,17 +88,17 @@ void MessageControlPlane::Wait(absl::Time deadline) {
 }
 
 void MessageControlPlane::WaitAtDescriptorsLocked(absl::Time deadline) {
-  bool naps = std::exchange(waiting_.expects_polling, false);
-  if (!naps && SpinLocked(deadline)) return;
+  bool pauses = std::exchange(waiting_.expects_polling, false);
+  if (!pauses && SpinLocked(deadline)) return;
   const absl::Time start = SteadyNow();
   uint64_t looks_before = looks_ - 1;
   for (absl::Time now = start; !waiting_.is_woken && now < deadline; now = SteadyNow()) {
     // A thread that polls may be in a collective for long, and then it does not look.
-    if (naps || (polling_.is_on && looks_ != looks_before)) {
+    if (pauses || (polling_.is_on && looks_ != looks_before)) {
       looks_before = looks_;
-      waiting_.is_napping = true;
-      woken_changed_.WaitFor(&mu_, std::min(kNap, deadline - now));
-      waiting_.is_napping = naps = false;
+      waiting_.is_pausing = true;
+      woken_changed_.WaitFor(&mu_, std::min(kPauseWhilePolled, deadline - now));
+      waiting_.is_pausing = pauses = false;
     } else if (watch_.by != Watcher::kNobody) {
       woken_changed_.WaitFor(&mu_, deadline - now);
     } else {
@@ -169,7 +169,7 @@ void MessageControlPlane::StopPolling() {
   polling_.is_on = false;
   if (polling_.has_missed_wake || polling_.has_missed_news) {
     WakeWaitLocked();
-  } else if (polling_.gave_up && waiting_.is_napping) {
+  } else if (polling_.gave_up && waiting_.is_pausing) {
     woken_changed_.NotifyAll();
   }
 }

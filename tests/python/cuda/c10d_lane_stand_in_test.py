@@ -103,7 +103,7 @@ class LaneTest(unittest.TestCase):
         self.assertEqual([values(row.clone()) for row in rows], [[each] for each in self.all])
         self.assertEqual(self.operations_of_the_engine(), 0)
 
-    def test_what_nccl_lacks_keeps_its_place(self):
+    def test_operations_that_nccl_lacks_keep_their_place(self):
         for _ in range(3):
             tensor = late(self.own)
             works = [

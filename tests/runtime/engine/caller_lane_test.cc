@@ -175,7 +175,7 @@ TEST(CallerLane, NcclScalesAndDivides) {
   });
 }
 
-TEST(CallerLane, WhatNcclLacksIsLeftToTheEngine) {
+TEST(CallerLane, TheEngineCarriesOutOperationsThatNcclLacks) {
   RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
     Calls calls(rank);
     const DeviceTensor tensor(rank, kRanks * kCount * sizeof(double));

@@ -238,7 +238,7 @@ TEST_F(TcpMessagesTest, MessageToAPeerThatIsGoneFailsAndDoesNotEndTheProcess) {
 }
 
 // The last messages of a peer say why it has gone.
-TEST_F(TcpMessagesTest, WhatHadArrivedIsReceivedAfterASendHasFailed) {
+TEST_F(TcpMessagesTest, MessagesThatHadArrivedAreReceivedAfterASendHasFailed) {
   const std::string text = "last words";
   ASSERT_TRUE(ranks_[0]->Send(text.data(), text.size(), 1).ok());
   ranks_[0].reset();
