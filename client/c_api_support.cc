@@ -98,8 +98,10 @@ ronda_status ToRondaStatus(absl::StatusCode code, Answer from) {
 }
 
 bool IsForkOfRank() {
-  const Globals* const parents = globals().parents;
-  return parents != nullptr && parents->runtime.Exists();
+  for (const Globals* parents = globals().parents; parents != nullptr; parents = parents->parents) {
+    if (parents->runtime.Exists()) return true;
+  }
+  return false;
 }
 
 Outcome NotInitialized() {

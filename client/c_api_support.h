@@ -105,7 +105,7 @@ class DefaultRuntime {
   absl::Status usable_ ABSL_GUARDED_BY(mu_);  // the reason why this process can never join a job again; OK: it can
 };
 
-// Whether the process that forked this one had a job at that time.
+// Whether the process that forked this one, or one before it, had a job at that time.
 bool IsForkOfRank();
 
 // The error of calls before ronda_init() or after ronda_shutdown(), and in the child of a rank.

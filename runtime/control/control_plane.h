@@ -95,7 +95,7 @@ class ControlPlane {
 
   // Announces that the program of this rank has ended without Depart, and that its process is about to end. When the
   // process is gone, the job fails and the failure names this cause. This rank notices no change. Returns when the
-  // announcement has reached the other ranks, or after a few seconds. A control plane that cannot announce it does
+  // announcement is on its way to the other ranks, or after a few seconds. A control plane that cannot announce it does
   // nothing.
   virtual void AnnounceExit() {}
 };

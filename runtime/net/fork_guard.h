@@ -13,8 +13,8 @@ namespace ronda {
 
 // While it exists, children of fork() start without copies of this process' TCP sockets at `endpoint` (where this
 // process listens, or to which it has connected). If a child kept a copy and lived on, the end of this process would
-// not end its connections. The other ranks would notice the end only by its silence. gRPC does not reveal its
-// descriptors, so sockets are identified by their addresses.
+// not end its connections. The other ranks would notice the end only by its silence. Sockets are identified by their
+// addresses, so the code that owns them need not list them.
 //
 // Thread-safe.
 class ForkGuard {

@@ -77,7 +77,7 @@ struct flock LockOf(const ShmLink& link, int16_t type) {
   struct flock lock = {};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
-  lock.l_start = static_cast<off_t>(byte & uint64_t{std::numeric_limits<off_t>::max() - 1});
+  lock.l_start = static_cast<off_t>(byte & uint64_t{std::numeric_limits<off_t>::max()});
   lock.l_len = 1;
   return lock;
 }

@@ -34,9 +34,9 @@ struct ShmLink {
 ShmLink ShmLinkOfThisProcess(int descriptor, int error_number);
 
 // Locks a byte of `folder`, where this process is about to publish the link. The kernel releases the lock when the
-// returned descriptor is closed, or when this process ends. So a process of another pid namespace, which knows no pid
-// of this one, sees whether the link is a leftover. Sets link->is_locked. Takes no lock if the folder is not on a
-// tmpfs: other machines may have the folder too, and may not see the lock.
+// returned descriptor is closed: when this process ends, and its children that had the descriptor. So a process of
+// another pid namespace, which knows no pid of this one, sees whether the link is a leftover. Sets link->is_locked.
+// Takes no lock if the folder is not on a tmpfs: other machines may have the folder too, and may not see the lock.
 UniqueFd LockForLink(const std::string& folder, ShmLink* link);
 
 // Makes the link `path`, in place of a leftover. Errors: ALREADY_EXISTS if the path may be another job's of this user.

@@ -33,6 +33,8 @@ constexpr absl::Duration kRound = absl::Milliseconds(50);
 constexpr absl::Duration kPauseBetweenCalls = absl::Milliseconds(100);
 // The number of unauthenticated callers that have room beside the missing ranks.
 constexpr size_t kRoomForCallers = 64;
+// Callers accepted before those who are there are heard. No more than have room, so that none is dropped unheard.
+constexpr int kCallersPerRound = static_cast<int>(kRoomForCallers);
 constexpr int kMostComplaints = 5;
 
 constexpr char kAdvice[] =
@@ -42,11 +44,11 @@ absl::Status SystemError(absl::string_view what, int error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
 }
 
-absl::Status TooManySockets(int error) {
+// `purpose`: of the connections.
+absl::Status TooManySockets(int error, absl::string_view purpose) {
   return absl::ResourceExhaustedError(
-      absl::StrCat("cannot open a socket: ", strerror(error),
-                   ": a rank has a connection to each rank that it exchanges data with over TCP; raise the limit on "
-                   "open files (ulimit -n), or use MPI across hosts"));
+      absl::StrCat("cannot open a socket: ", strerror(error), ": a rank has a connection to each rank with which it ",
+                   "exchanges ", purpose, " over TCP; raise the limit on open files (ulimit -n)"));
 }
 
 // The position of `rank` in the level; nullopt: it is not a member.
@@ -116,7 +118,7 @@ class OutgoingCall {
     RONDA_ASSIGN_OR_RETURN(caller_, TcpCaller::Create(&options_.job, id_));
     RONDA_ASSIGN_OR_RETURN(const SocketAddress address, ToSocketAddress(callee()));
     UniqueFd socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket.valid() && errno == EMFILE) return TooManySockets(errno);
+    if (!socket.valid() && errno == EMFILE) return TooManySockets(errno, options_.purpose);
     if (!socket.valid()) {
       HangUp(SystemError("cannot open a socket", errno));
       return absl::OkStatus();
@@ -313,9 +315,10 @@ void Mesh::HearAll(absl::Span<const pollfd> polled) {
 }
 
 absl::Status Mesh::Accept() {
-  for (;;) {
+  const size_t room = Missing() + kRoomForCallers;
+  for (int i = 0; i < kCallersPerRound; ++i) {
     UniqueFd socket(accept4(listener_->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket.valid()) return errno == EMFILE ? TooManySockets(errno) : absl::OkStatus();
+    if (!socket.valid()) return errno == EMFILE ? TooManySockets(errno, options_.purpose) : absl::OkStatus();
     if (options_.job.secret.empty()) {
       if (const absl::Status status = CheckCaller(socket.get()); !status.ok()) {
         Complain(status);
@@ -324,12 +327,13 @@ absl::Status Mesh::Accept() {
     }
     RONDA_ASSIGN_OR_RETURN(TcpCallee callee, TcpCallee::Create(&options_.job, options_.rank));
     if (!WriteAll(socket.get(), callee.challenge()).ok()) continue;
-    if (incoming_.size() >= Missing() + kRoomForCallers) incoming_.pop_front();
+    if (incoming_.size() >= room) incoming_.pop_front();
     incoming_.push_back({.socket = std::move(socket),
                          .callee = std::move(callee),
                          .end = MonotonicTime() + options_.caller_timeout,
                          .text = {}});
   }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> Mesh::Hear(IncomingCall& call) {

@@ -103,12 +103,11 @@ absl::Status MessageLink::WaitFor(Transfer& transfer, const RunningCollective& r
 absl::StatusOr<bool> MessageLink::YieldFor(Transfer& transfer) {
   if (!yields_.MayBegin()) return false;
   const absl::Duration start = MonotonicTime();
-  for (absl::Duration now = start; now - start < kYieldFor;) {
-    const absl::Duration before = now;
+  for (absl::Duration before = start; before - start < kYieldFor; before = MonotonicTime()) {
     sched_yield();
+    const absl::Duration yielded = MonotonicTime() - before;
     RONDA_ASSIGN_OR_RETURN(const bool is_complete, IsComplete(transfer));
-    now = MonotonicTime();
-    if (!yields_.MayGoOn(now - before) || is_complete) return is_complete;
+    if (!yields_.MayGoOn(yielded) || is_complete) return is_complete;
   }
   return false;
 }

@@ -103,7 +103,7 @@ void MessageControlPlane::PublishLocked() {
     }
   }
   state_changed_.NotifyAll();
-  if (watch_.by != Watcher::kNobody && !watch_.sees_output && links_->IsSending()) WakeWatcherLocked();
+  if (watch_.by != Watcher::kNobody && links_->HasUnlistedOutput()) WakeWatcherLocked();
 }
 
 absl::Status MessageControlPlane::SendToCoordinator(absl::string_view payload) {
@@ -223,7 +223,10 @@ absl::Status MessageControlPlane::AwaitStart() {
   MutexLock lock(&mu_);
   const auto is_decided = [this]()
                               ABSL_NO_THREAD_SAFETY_ANALYSIS { return node().started() || !node().failure().ok(); };
-  const absl::Duration end = MonotonicTime() + options_.start_timeout;
+  // The neighbours open their links when they have all connections, which may take them the whole timeout. A rank that
+  // then misses one of them fails the job, and names it.
+  const absl::Duration start_grace = wakes() ? kStartGrace : absl::ZeroDuration();
+  const absl::Duration end = MonotonicTime() + options_.start_timeout + start_grace;
   MoveUntilLocked(end, is_decided);
   if (node().IsAttachedToParent()) MoveUntilLocked(end + kStartGrace, is_decided);
   if (node().started()) return absl::OkStatus();

@@ -55,9 +55,9 @@ struct MessageControlPlaneOptions {
 // passes on messages for others. Reports reach rank 0 in as many steps as the tree has levels. Equal reports that wait
 // at a rank continue as one, so a cached round of the negotiation is a small reduction.
 //
-// Messages move while a thread looks for them. That is the thread in Wait, or a thread that makes another call. A
-// thread of the control plane looks if no other thread does: when the rank is in a collective, or computes. So calls to
-// leave a schedule, failures and signs of life pass through a rank at any time.
+// Messages move while a thread looks for them. That is the thread in Wait, or a thread that calls Receive. A
+// thread of the control plane looks if no other thread does: when the rank is in a collective, or computes. So requests
+// to unlock, failures and signs of life pass through a rank at any time.
 //
 // If messages wake threads (PointToPoint::DescriptorOf, as over TCP), a thread in Wait sleeps in poll() until one
 // comes, with no other thread in between. While another thread polls, Wait keeps away for a millisecond at a time. The

@@ -70,7 +70,6 @@ class MessageControlPlane final : public ControlPlane {
   struct Watch {
     Watcher by = Watcher::kNobody;
     bool is_woken = false;
-    bool sees_output = false;  // it also sleeps until more can be sent
   };
 
   // The thread in Wait.

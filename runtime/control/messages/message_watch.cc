@@ -53,7 +53,6 @@ void MessageControlPlane::WatchLocked(Watcher watcher, absl::Duration longest) {
   watched_.clear();
   watched_.push_back({.fd = pipe_->reader(), .events = POLLIN, .revents = 0});
   links_->ListDescriptors(&watched_);
-  watch_.sees_output = links_->IsSending();
   watch_.by = watcher;
   const timespec limit = absl::ToTimespec(std::clamp(longest, absl::ZeroDuration(), absl::Hours(1)));
   mu_.Unlock();

@@ -101,7 +101,7 @@ bool NodeLinks::CompleteSends(Link& link) {
   bool has_moved = false;
   while (!link.is_broken) {
     const absl::StatusOr<std::optional<LinkFrame::Kind>> sent = link.frames.PopSent();
-    if (!sent.ok()) Break(link, sent.status());
+    if (!sent.ok()) BreakSending(link, sent.status());
     if (!sent.ok() || !sent->has_value()) break;
     if (*sent == LinkFrame::Kind::kEnd) link.has_end_gone = true;
     has_moved = true;
@@ -124,7 +124,7 @@ void NodeLinks::Flush() {
 void NodeLinks::Send(Link& link, LinkFrame frame) {
   if (link.is_broken) return;
   if (frame.kind == LinkFrame::Kind::kEnd) link.is_ending = true;
-  if (const absl::Status status = link.frames.Send(std::move(frame)); !status.ok()) Break(link, status);
+  if (const absl::Status status = link.frames.Send(std::move(frame)); !status.ok()) BreakSending(link, status);
 }
 
 std::optional<LinkFrame> NodeLinks::NextFrame(Link& link) {
@@ -138,6 +138,13 @@ bool NodeLinks::IsToEnd(const Link& link) const {
   const bool is_to_parent = link.frames.peer() < options_.node.rank;
   if (link.has_end_come || !is_to_parent) return link.has_end_come;
   return is_closing_ || (link.is_attached && node_.HasDeparted(link.frames.peer()));
+}
+
+void NodeLinks::BreakSending(Link& link, const absl::Status& why) {
+  do {
+    messages_->Progress();
+  } while (ReceiveFrom(link));
+  Break(link, why);
 }
 
 void NodeLinks::Break(Link& link, const absl::Status& why) {
@@ -166,17 +173,19 @@ bool NodeLinks::HaveSentAll() const {
   });
 }
 
-bool NodeLinks::IsSending() const {
-  return std::any_of(links_.begin(), links_.end(),
-                     [](const Link& link) { return !link.is_broken && link.frames.IsSending(); });
+bool NodeLinks::HasUnlistedOutput() const {
+  return std::any_of(links_.begin(), links_.end(), [](const Link& link) {
+    return !link.is_broken && link.frames.IsSending() && !link.is_listed_for_output;
+  });
 }
 
 bool NodeLinks::IsUnderWay() const {
   return std::any_of(links_.begin(), links_.end(), [](const Link& link) { return link.frames.IsUnderWay(); });
 }
 
-void NodeLinks::ListDescriptors(std::vector<pollfd>* descriptors) const {
-  for (const Link& link : links_) {
+void NodeLinks::ListDescriptors(std::vector<pollfd>* descriptors) {
+  for (Link& link : links_) {
+    link.is_listed_for_output = link.frames.IsSending();
     const int events = (link.frames.IsSending() ? POLLOUT : 0) | (link.frames.IsReceiving() ? POLLIN : 0);
     if (link.is_broken || events == 0) continue;
     descriptors->push_back(

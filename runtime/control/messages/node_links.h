@@ -63,14 +63,15 @@ class NodeLinks {
   // Whether everything has been sent to the neighbours that can receive it.
   bool HaveSentAll() const;
 
-  // Whether the library has bytes that it has not sent yet.
-  bool IsSending() const;
+  // Whether the library has bytes for a neighbour that it has not sent yet, and the last ListDescriptors did not list
+  // that neighbour for output.
+  bool HasUnlistedOutput() const;
 
   // Whether the library still uses any of this object's buffers.
   bool IsUnderWay() const;
 
   // Adds the descriptors at which Move has something to do when they are ready.
-  void ListDescriptors(std::vector<pollfd>* descriptors) const;
+  void ListDescriptors(std::vector<pollfd>* descriptors);
 
  private:
   struct Link {
@@ -85,6 +86,7 @@ class NodeLinks {
     bool has_end_gone = false;  // and the other end will receive it
     bool has_end_come = false;
     bool is_broken = false;  // nothing moves any more
+    bool is_listed_for_output = false;
   };
 
   // Return whether anything has moved.
@@ -98,8 +100,10 @@ class NodeLinks {
   // The next frame for the neighbour.
   std::optional<LinkFrame> NextFrame(Link& link);
   bool IsToEnd(const Link& link) const;
-  // The link is of no use any more, because of `why`.
+  // The link is of no use any more, because of `why`. BreakSending first receives what the neighbour has sent before:
+  // that may say why the neighbour has ended.
   void Break(Link& link, const absl::Status& why);
+  void BreakSending(Link& link, const absl::Status& why);
 
   const Options options_;
   const std::unique_ptr<PointToPoint> messages_;

@@ -135,11 +135,11 @@ class ControlNode {
   void RecordSignOfLife(RankId neighbour, absl::Duration now) { links_.at(neighbour).last_heard = now; }
   // The neighbour's frames can no longer be understood, because of `damage`.
   void Distrust(RankId neighbour, const absl::Status& damage);
-  // The neighbour's stream has ended.
+  // The neighbour's link has ended.
   void Lose(RankId neighbour);
   // Whether the neighbour has announced its departure.
   bool HasDeparted(RankId neighbour) const { return links_.at(neighbour).departed; }
-  // Whether frames of this rank may still reach the neighbour: its stream has not ended, and it has not been given up.
+  // Whether frames of this rank may still reach the neighbour: its link has not ended, and it has not been given up.
   bool IsTrusted(RankId neighbour) const { return !links_.at(neighbour).lost && !links_.at(neighbour).distrusted; }
 
   // The next bytes to send to a neighbour; empty if nothing is to be sent.
@@ -179,7 +179,7 @@ class ControlNode {
     bool departed = false;    // announced its departure
     bool exits = false;       // announced that its program has ended without a departure
     bool distrusted = false;  // damaged or silent, and notified of that: its frames are ignored
-    bool lost = false;        // its stream has ended
+    bool lost = false;        // its link has ended
   };
 
   bool is_root() const { return options_.rank == kCoordinatorRank; }

@@ -48,7 +48,6 @@ class FrameAssembler {
  public:
   explicit FrameAssembler(size_t max_frame_bytes) : max_frame_bytes_(max_frame_bytes) {}
 
-  void set_max_frame_bytes(size_t bytes) { max_frame_bytes_ = bytes; }
 
   void Append(absl::string_view piece);
 
@@ -57,7 +56,7 @@ class FrameAssembler {
   absl::StatusOr<bool> Next(std::string* frame);
 
  private:
-  size_t max_frame_bytes_;
+  const size_t max_frame_bytes_;
   std::string bytes_;
   size_t begin_ = 0;  // of the next frame's header in bytes_
 };

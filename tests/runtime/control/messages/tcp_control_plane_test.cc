@@ -66,16 +66,27 @@ TEST(TcpControlPlaneTest, MessagesOfManyMebibytesTravelBothWays) {
   EXPECT_TRUE(ReceiveSome(*planes[1]).broadcasts.at(0) == text);
 }
 
+// The thread that sends heartbeats also moves messages.
+void SendNoHeartbeats(TcpRank& rank) {
+  rank.control.heartbeat = absl::Hours(1);
+  rank.control.heartbeat_timeout = absl::InfiniteDuration();
+}
+
 TEST(TcpControlPlaneTest, BroadcastsNeedNoHelpFromTheRanksInBetween) {
-  const auto planes = Connect({.size = 4, .fan_out = 1});
+  const auto planes = Connect({.size = 4, .fan_out = 1, .adapt = SendNoHeartbeats});
   ASSERT_EQ(planes[0]->Broadcast("x"), absl::OkStatus());
   EXPECT_EQ(ReceiveSome(*planes[3]).broadcasts.at(0), "x");
 }
 
+// As in a job, where one setting is the timeout of the connections, and of the control plane after that.
+void StartWithinMoments(TcpRank& rank) {
+  rank.mesh.timeout = absl::Milliseconds(1500);
+  rank.control.start_timeout = rank.mesh.timeout;
+}
+
 // Rank 3's parent is rank 1. It is the only rank that knows of the absence, and it tells the others.
 TEST(TcpControlPlaneTest, MissingRankIsNamedToEverybody) {
-  auto ranks =
-      RanksOf({.size = 4, .fan_out = 2, .adapt = [](TcpRank& rank) { rank.mesh.timeout = absl::Milliseconds(1500); }});
+  auto ranks = RanksOf({.size = 4, .fan_out = 2, .adapt = StartWithinMoments});
   const std::string address = NumericText(ranks[1].listener->endpoint());
   ranks.erase(ranks.begin() + 3);
   for (const auto& plane : ConnectAll(std::move(ranks))) {
@@ -100,7 +111,7 @@ TEST(TcpControlPlaneTest, ParentThatCannotBeReachedIsNamedWithItsAddress) {
 
 TEST(TcpControlPlaneTest, ChildWithAnotherSecretIsNamedToTheRanksThatHaveConnected) {
   const TcpPlanes planes = ConnectAll(RanksOf({.size = 3, .adapt = [](TcpRank& rank) {
-                                                 rank.mesh.timeout = absl::Milliseconds(1500);
+                                                 StartWithinMoments(rank);
                                                  if (rank.mesh.rank == 2) rank.mesh.job.secret = "guess";
                                                }}));
   EXPECT_THAT(Text(planes[0].status()), HasSubstr("from rank 2, which should have called"));
@@ -150,7 +161,7 @@ TEST(TcpControlPlaneTest, WireThatFallsSilentIsNoticedByBothEnds) {
 
 // A thread that drives the engine polls, and then it may be in a collective for long. Meanwhile another one is in Wait.
 TEST(TcpControlPlaneTest, MessagesPassThroughARankWhosePollingThreadDoesNotLook) {
-  const auto planes = Connect({.size = 3, .fan_out = 1});
+  const auto planes = Connect({.size = 3, .fan_out = 1, .adapt = SendNoHeartbeats});
   const absl::Time deadline = SteadyNow() + absl::Minutes(1);
   std::thread waiting([&] { planes[1]->Wait(deadline); });
   ASSERT_TRUE(planes[1]->StartPolling());
@@ -164,10 +175,7 @@ TEST(TcpControlPlaneTest, MessagesPassThroughARankWhosePollingThreadDoesNotLook)
 
 // Neither a thread in Wait nor the control plane's own thread looks for messages while none comes.
 TEST(TcpControlPlaneTest, IdleRanksSleep) {
-  const auto planes = Connect({.size = 2, .adapt = [](TcpRank& rank) {
-                                 rank.control.heartbeat = absl::Hours(1);
-                                 rank.control.heartbeat_timeout = absl::InfiniteDuration();
-                               }});
+  const auto planes = Connect({.size = 2, .adapt = SendNoHeartbeats});
   const auto switches = [] {
     rusage usage = {};
     getrusage(RUSAGE_SELF, &usage);
