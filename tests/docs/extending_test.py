@@ -21,7 +21,7 @@ _NAMES = {
     "An operation": (r"(?i)reduce_?scatter", r"(?i)reduce_?scatter"),
     "A dtype": (
         r'\bkInt8\b|\bRONDA_INT8\b|\bINT8\b|"int8"|\bBfloat16\b',
-        r"\bk?I(?:NT|nt)8\b|INT8",
+        r"\bk?(?:Xla|Tf)?I(?:NT|nt)8\b|INT8",
     ),
     "A launcher flag": (r"\bautotune-log-file\b", r"\bautotune-log-file\b"),
     "A field of a request": (r"\babsent_as_zeros\b", r"\babsent_as_zeros\b"),
