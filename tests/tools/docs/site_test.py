@@ -113,7 +113,7 @@ class CppReferenceTest(unittest.TestCase):
             functions = re.findall(r"(?m)^\w[\w *]*?\b(ronda_\w+)\(", text)
             items = cpp_reference.declarations(text)
             names = {name for item in items for name in item.names()}
-            self.assertGreater(len(functions), 9, header)
+            self.assertGreater(len(functions), 0, header)
             self.assertLessEqual(set(functions), names, header)
 
 
