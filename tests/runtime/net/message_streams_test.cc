@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "runtime/net/hosts_plugin.h"
 #include "runtime/net/served_call.h"
 #include "tests/runtime/net/clients.h"
 
@@ -200,7 +201,9 @@ TEST(MessageStreamsTest, PluginOfAnotherVersionIsRefused) {
   const std::string path = std::filesystem::absolute("tests/runtime/net/libnext_version.so");
   const absl::Status status = LoadHostsPlugin(path).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("is of version 3, and version 2 is needed"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(absl::StrCat("is of version ", RONDA_HOSTS_PLUGIN_VERSION + 1, ", and version ",
+                                     RONDA_HOSTS_PLUGIN_VERSION, " is needed")));
 }
 
 }  // namespace
