@@ -203,6 +203,31 @@ TEST(CallerLane, TheEngineCarriesOutOperationsThatNcclLacks) {
   });
 }
 
+TEST(CallerLane, NcclMultipliesShortFloatsOnlyByFactorsThatTheyRepresent) {
+  for (const int ranks : {2, 3}) {
+    RunDeviceRanks({.size = ranks}, [ranks](DeviceRank& rank) {
+      Calls calls(rank);
+      const DeviceTensor tensor(rank, kCount * sizeof(float));
+      const auto carries = [&](DType dtype, Reduction reduction, double factor) {
+        Submission submission = Sum(rank, tensor);
+        submission.request.dtype = dtype;
+        submission.request.reduction = reduction;
+        submission.request.prescale = factor;
+        return *calls.lane().Carries(submission);
+      };
+      for (const DType dtype : {DType::kFloat16, DType::kBfloat16}) {
+        EXPECT_TRUE(carries(dtype, Reduction::kSum, 1));
+        EXPECT_TRUE(carries(dtype, Reduction::kSum, 0.25));
+        EXPECT_FALSE(carries(dtype, Reduction::kSum, 0.1));
+        EXPECT_FALSE(carries(dtype, Reduction::kSum, 1e-8)) << "0 in float16";
+        EXPECT_EQ(carries(dtype, Reduction::kAverage, 1), ranks == 2);
+      }
+      EXPECT_TRUE(carries(DType::kFloat32, Reduction::kAverage, 1));
+      EXPECT_TRUE(carries(DType::kFloat32, Reduction::kSum, 0.1));
+    });
+  }
+}
+
 // What the engine has done so far.
 std::vector<uint64_t> EngineCounts(Runtime& runtime) {
   const Statistics counts = runtime.statistics();
