@@ -2,6 +2,7 @@
 
 #include "runtime/engine/device/caller_lane.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -236,6 +237,9 @@ absl::Status CallerLane::OrderBefore(void* stream) {
 
 void CallerLane::Follow(std::shared_ptr<Handle> operation) {
   const MutexLock lock(&calls_mu_);
+  // A group may make many operations of the engine, and no call.
+  followed_.erase(std::remove_if(followed_.begin(), followed_.end(), [](const auto& each) { return each->done(); }),
+                  followed_.end());
   followed_.push_back(std::move(operation));
 }
 

@@ -85,7 +85,8 @@ class CallerLane {
   // Errors: as DeviceCompletion::OrderBefore.
   absl::Status OrderBefore(void* stream);
 
-  // The next call comes after the engine's operation. It waits until all ranks have submitted the operation.
+  // The next call comes after the engine's operation. It waits until all ranks have submitted the operation. The lane
+  // keeps the operation until then, or until a later Follow() finds that it is done.
   void Follow(std::shared_ptr<Handle> operation);
 
   // Waits until the device has carried out all calls so far, or the job has failed.

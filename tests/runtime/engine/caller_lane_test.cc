@@ -228,6 +228,22 @@ TEST(CallerLane, NcclMultipliesShortFloatsOnlyByFactorsThatTheyRepresent) {
   }
 }
 
+TEST(CallerLane, OperationsOfTheEngineThatAreDoneAreNotKept) {
+  RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
+    Calls calls(rank);
+    const DeviceTensor tensor(rank, std::vector<float>(kCount, 1));
+    std::weak_ptr<Handle> first;
+    for (int i = 0; i < 2; ++i) {
+      std::shared_ptr<Handle> handle = SucceedOn(rank, DeviceSum("a", rank, tensor, kCount));
+      ASSERT_NE(handle, nullptr);
+      ASSERT_TRUE(handle->done());
+      if (i == 0) first = handle;
+      calls.lane().Follow(std::move(handle));
+    }
+    EXPECT_TRUE(first.expired());
+  });
+}
+
 // What the engine has done so far.
 std::vector<uint64_t> EngineCounts(Runtime& runtime) {
   const Statistics counts = runtime.statistics();
