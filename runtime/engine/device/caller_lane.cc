@@ -265,7 +265,8 @@ absl::Status CallerLane::Objection(const DeviceCompletion& completion, RankId pe
   for (const FlightEvent& event : options_.watch.flights->Of(peer).Events()) {
     if (!absl::StartsWith(event.name, call) || (event.op == own.op && event.name == label)) continue;
     const FlightEvent mine = {.op = own.op, .name = std::string(label)};
-    return absl::FailedPreconditionError(absl::StrCat(
+    // The job ends, as if the peer had died. Errors of a mismatch leave the job as it is.
+    return absl::AbortedError(absl::StrCat(
         "in ", absl::StripSuffix(call, ": "), " ", InWords(options_.watch.rank, mine, call), ", and ",
         InWords(peer, event, call), ": all ranks of a process set must make the same calls in the same order"));
   }
