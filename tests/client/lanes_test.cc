@@ -197,6 +197,29 @@ TEST_F(LanesTest, AClosedLaneLeavesTheOperationsToTheEngine) {
   });
 }
 
+TEST_F(LanesTest, RanksKnowWhichReductionsTheLaneCarries) {
+  ronda::run_threads(3, [] {
+    const auto reduces = [](ronda_dtype dtype, ronda_reduce_op op, double factor) {
+      int answer = -1;
+      EXPECT_EQ(ronda_lane_reduces(0, dtype, op, factor, &answer), RONDA_OK) << ronda_last_error();
+      return answer;
+    };
+    EXPECT_EQ(reduces(RONDA_FLOAT32, RONDA_SUM, 1), 0) << "the lane is not open";
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, kCount);
+    Open(array);
+    EXPECT_EQ(reduces(RONDA_FLOAT32, RONDA_SUM, 1), 1);
+    EXPECT_EQ(reduces(RONDA_FLOAT32, RONDA_MAX, 1), 0);
+    EXPECT_EQ(reduces(RONDA_INT32, RONDA_MAX, 1), 1);
+    EXPECT_EQ(reduces(RONDA_INT16, RONDA_SUM, 1), 0);
+    EXPECT_EQ(reduces(RONDA_BFLOAT16, RONDA_AVERAGE, 1), 0);
+    EXPECT_EQ(reduces(RONDA_FLOAT16, RONDA_SUM, 0.1), 0);
+    EXPECT_EQ(reduces(RONDA_FLOAT16, RONDA_SUM, 0.5), 1);
+    EXPECT_EQ(ronda_lane_reduces(0, RONDA_FLOAT32, RONDA_SUM, 1, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("reduces is NULL"));
+  });
+}
+
 TEST_F(LanesTest, WrongArgumentsAreRefused) {
   ronda::run_threads(1, [] {
     int open = -1;

@@ -72,6 +72,9 @@ class CallerLane {
   // Errors: INVALID_ARGUMENT as CheckSubmission, for any submission without a name.
   absl::StatusOr<bool> Carries(Submission& submission) const;
 
+  // Whether it carries out reductions like this one, whatever their shape.
+  bool Reduces(const TensorRequest& request) const;
+
   // Gives the operation to the device. The content of `*submission` is lost.
   // REQUIRES: Carries().
   // Errors: as RankDevice::Admit, after which nothing has happened, and the next call has this call's number. If the
@@ -102,7 +105,6 @@ class CallerLane {
   explicit CallerLane(Options options);
 
   bool CarriesKind(const Submission& submission) const;
-  bool Reduces(const TensorRequest& request) const;
   kernels::Scale ScaleOf(const TensorRequest& request) const;
   WaitLimits LimitsOf(const TensorRequest& request) const { return request.limits.value_or(options_.limits); }
   std::string LabelOf(uint64_t number, const TensorRequest& request) const;
