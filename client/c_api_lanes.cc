@@ -36,6 +36,13 @@ ronda_status ronda_lane_close(ronda_process_set process_set) {
   });
 }
 
+ronda_status ronda_lane_retire(ronda_process_set process_set) {
+  return ronda::CallWithSession([&](ronda::Session& session) -> ronda::Outcome {
+    session.runtime().lanes().Retire(process_set);
+    return {};
+  });
+}
+
 ronda_status ronda_lane_reduces(ronda_process_set process_set, ronda_dtype dtype, ronda_reduce_op op, double factor,
                                 int* reduces) {
   return ronda::CallWithSession([&](ronda::Session& session) -> ronda::Outcome {

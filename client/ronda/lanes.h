@@ -41,6 +41,10 @@ ronda_status ronda_lane_open(ronda_process_set process_set, const void* buffer, 
  * all lanes. */
 ronda_status ronda_lane_close(ronda_process_set process_set);
 
+/* As ronda_lane_close(), but waits for nothing: a thread of Ronda closes the lane. For finalizers, which may run at any
+ * point of the program. */
+ronda_status ronda_lane_retire(ronda_process_set process_set);
+
 /* Sets `*reduces` to 1 if the set has an open lane that carries allreduces and reducescatters of this type, with this
  * operator and this factor of the input (1: none); else to 0. So a rank whose own arguments are wrong knows whether it
  * must call ronda_lane_refuse() or ronda_refuse(). Errors: RONDA_ERROR_INVALID_ARGUMENT. */

@@ -57,6 +57,14 @@ static PyObject* LaneClose(PyObject* module, PyObject* const* values, Py_ssize_t
   return RunWithLane(&kSignature, DoClose, values, count);
 }
 
+static PyObject* LaneRetire(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = {"lane_retire", kOpenFields, 1, 1};
+  LaneArguments arguments = {0};
+  if (Read(&kSignature, values, count, &arguments, NULL) != 0) return NULL;
+  return NoneOrRaise(ronda_lane_retire(arguments.process_set));
+}
+
 static PyObject* LaneReduces(PyObject* module, PyObject* const* values, Py_ssize_t count) {
   (void)module;
   static const Signature kSignature = SIGNATURE("lane_reduces", kReduceFields, 4);
@@ -88,6 +96,6 @@ static PyObject* LaneRefuse(PyObject* module, PyObject* const* values, Py_ssize_
 }
 
 PyMethodDef lane_methods[] = {
-    FAST("lane_open", LaneOpen),     FAST("lane_close", LaneClose), FAST("lane_reduces", LaneReduces),
-    FAST("lane_refuse", LaneRefuse), {NULL, NULL, 0, NULL},
+    FAST("lane_open", LaneOpen),       FAST("lane_close", LaneClose),   FAST("lane_retire", LaneRetire),
+    FAST("lane_reduces", LaneReduces), FAST("lane_refuse", LaneRefuse), {NULL, NULL, 0, NULL},
 };

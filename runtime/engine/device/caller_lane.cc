@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -292,9 +293,50 @@ std::shared_ptr<CallerLane> CallerLanes::Remove(ProcessSetId process_set) {
   return node.empty() ? nullptr : std::move(node.mapped());
 }
 
+CallerLanes::~CallerLanes() {
+  std::thread ender;
+  {
+    const MutexLock lock(&mu_);
+    ender = std::move(ender_);
+  }
+  if (ender.joinable()) ender.join();
+}
+
+void CallerLanes::Retire(ProcessSetId process_set) {
+  const MutexLock lock(&mu_);
+  auto node = lanes_.extract(process_set);
+  if (node.empty()) return;
+  retired_.push_back(std::move(node.mapped()));
+  if (ends_retired_) return;
+  if (ender_.joinable()) ender_.join();  // its last act was to find retired_ empty
+  try {
+    ender_ = std::thread([this] { EndRetired(); });
+    ends_retired_ = true;
+  } catch (const std::system_error&) {
+    // The system has no thread to give. The next Retire() tries again; at the latest the lane ends with the job.
+  }
+}
+
+void CallerLanes::EndRetired() {
+  while (true) {
+    std::shared_ptr<CallerLane> lane;
+    {
+      const MutexLock lock(&mu_);
+      if (retired_.empty()) {
+        ends_retired_ = false;
+        return;
+      }
+      lane = retired_.front();
+    }
+    lane->Drain();
+    const MutexLock lock(&mu_);
+    retired_.pop_front();
+  }  // here the lane ends
+}
+
 std::vector<std::shared_ptr<CallerLane>> CallerLanes::All() const {
   const MutexLock lock(&mu_);
-  std::vector<std::shared_ptr<CallerLane>> all;
+  std::vector<std::shared_ptr<CallerLane>> all(retired_.begin(), retired_.end());
   for (const auto& [process_set, lane] : lanes_) all.push_back(lane);
   return all;
 }

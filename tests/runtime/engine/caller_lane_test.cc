@@ -353,6 +353,26 @@ TEST(CallerLane, ARankWithoutADeviceKeepsItShutOnAll) {
   });
 }
 
+TEST(CallerLane, ALaneIsRetiredWithoutAWait) {
+  RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(kCount, 1));
+    std::shared_ptr<Handle> call;
+    for (int i = 0; i < 2; ++i) {
+      StreamHold hold(rank.stream());  // the device cannot carry out the call yet
+      Calls calls(rank);
+      const auto made = calls.Make(Sum(rank, tensor));
+      ASSERT_EQ(made.status(), absl::OkStatus());
+      call = *made;
+      rank.runtime().lanes().Retire(kGlobalProcessSet);
+      EXPECT_EQ(rank.runtime().lanes().Find(kGlobalProcessSet), nullptr);
+      EXPECT_FALSE(call->done());
+      EXPECT_EQ(call->OrderBefore(rank.stream()), absl::OkStatus());
+    }
+    EXPECT_THAT(tensor.Get<float>(), Each(4)) << "its calls are carried out all the same";
+  });
+  EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
+}
+
 TEST(CallerLane, ALaneThatIsClosedCanBeOpenedAgain) {
   RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
     const DeviceTensor tensor(rank, std::vector<float>(kCount, 1));
