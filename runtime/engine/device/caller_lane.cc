@@ -73,7 +73,7 @@ absl::Status CallerLane::failure() const {
 }
 
 absl::StatusOr<bool> CallerLane::Carries(Submission& submission) const {
-  submission.request.name = absl::StrCat("of the next call of lane ", options_.process_set);
+  submission.request.name = "ronda/lane/next";  // errors leave it out
   RONDA_RETURN_IF_ERROR(CheckSubmission(submission, options_.submitter));
   submission.request.name.clear();
   return CarriesKind(submission);

@@ -228,6 +228,16 @@ TEST(CallerLane, NcclMultipliesShortFloatsOnlyByFactorsThatTheyRepresent) {
   }
 }
 
+TEST(CallerLane, ErrorsOfArgumentsDoNotNameTheCall) {
+  RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
+    Calls calls(rank);
+    const DeviceTensor tensor(rank, std::vector<float>(kCount, 1));
+    Submission wrong = Broadcast(rank, tensor, /*root=*/7);
+    const absl::Status status = calls.lane().Carries(wrong).status();
+    EXPECT_THAT(std::string(status.message()), ::testing::StartsWith("broadcast: root 7 is not in process set 0"));
+  });
+}
+
 TEST(CallerLane, OperationsOfTheEngineThatAreDoneAreNotKept) {
   RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
     Calls calls(rank);
@@ -259,7 +269,7 @@ size_t DriverCalls(FakeCuda& cuda) {
 // waiting stream: a look and a wait.
 constexpr size_t kDriverCallsOfSum = 5 + 3;
 
-TEST(CallerLane, ACallReachesNeitherTheEngineNorAnyOtherThread) {
+TEST(CallerLane, ACallNeedsNeitherTheEngineNorANewThread) {
   std::barrier<> together(kRanks);
   RunDeviceRanks({.size = kRanks}, [&](DeviceRank& rank) {
     Calls calls(rank);
@@ -348,9 +358,15 @@ TEST(CallerLane, OtherBackendsHaveNone) {
 }
 
 TEST(CallerLane, ARankWithoutADeviceKeepsItShutOnAll) {
+  ::testing::internal::CaptureStderr();
   RunDeviceRanks({.size = kRanks, .without_devices = {1}}, [](DeviceRank& rank) {
     EXPECT_FALSE(*rank.runtime().OpenLane(kGlobalProcessSet, nullptr, WaitLimits()));
   });
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  constexpr char kLine[] =
+      "ronda[0] W process set 0 has no lane, and its operations on GPUs go the usual way: rank 1: ";
+  EXPECT_THAT(log, HasSubstr(kLine));
+  EXPECT_EQ(log.find(kLine), log.rfind("has no lane") - std::string("ronda[0] W process set 0 ").size()) << "once";
 }
 
 TEST(CallerLane, ALaneIsRetiredWithoutAWait) {
