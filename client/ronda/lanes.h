@@ -31,7 +31,8 @@ extern "C" {
 
 /* Opens the lane of a process set, unless it is open. All ranks of the set call it at the same point of their
  * operations in the set, and get the same answer. `*open` becomes 1; or 0 if the ranks' GPUs have no lane because they
- * do not communicate over NCCL (RONDA_DEVICE_BACKEND). Then all operations go the usual way. `buffer`, which may be
+ * do not communicate over NCCL (RONDA_DEVICE_BACKEND), or because a rank cannot use its GPU: the set's first rank then
+ * logs the reason. Then all operations go the usual way. `buffer`, which may be
  * NULL, is memory of this rank's GPU. Blocks until all ranks of the set have called it. Errors: those of an operation;
  * RONDA_ERROR_INVALID_ARGUMENT (this rank is not in the set, or the buffer is not on its GPU). */
 ronda_status ronda_lane_open(ronda_process_set process_set, const void* buffer, int* open);
@@ -52,8 +53,9 @@ ronda_status ronda_lane_reduces(ronda_process_set process_set, ronda_dtype dtype
                                 int* reduces);
 
 /* This rank will not make its next call of the open lane. If another rank makes that call, the job fails there, with
- * `message`, which is one line. Waits until a call of another thread is with the GPU, which may connect the ranks
- * first; waits for no rank otherwise. Errors: RONDA_ERROR_INVALID_ARGUMENT (the set has no open lane). */
+ * the first 60 bytes of `message`, which is one line; on other hosts that call may fail at its deadline, without it.
+ * Waits until a call of another thread is with the GPU, which may connect the ranks first; waits for no rank otherwise.
+ * Errors: RONDA_ERROR_INVALID_ARGUMENT (the set has no open lane). */
 ronda_status ronda_lane_refuse(ronda_process_set process_set, const char* message);
 
 #ifdef __cplusplus
