@@ -14,7 +14,8 @@
  * submitted them. Sends and receives have their own order.
  *
  * The ranks' calls are numbered. If they differ in a call, its result is undefined, or its GPUs wait for each other.
- * Ronda finds this while a GPU waits, and fails the job: the error has the number, and what two ranks have called.
+ * Ronda finds this while a GPU waits, and fails the job with RONDA_ERROR_PEER_FAILED: the text has the number, and what
+ * two ranks have called.
  *
  * Each lane has its own NCCL communicator and its own stream. A GPU may run the operations of two lanes, or of a lane
  * and of other operations, in any order. So a program that uses several of them at the same time must let its streams
@@ -30,7 +31,8 @@ extern "C" {
 
 /* Opens the lane of a process set, unless it is open. All ranks of the set call it at the same point of their
  * operations in the set, and get the same answer. `*open` becomes 1; or 0 if the ranks' GPUs have no lane because they
- * do not communicate over NCCL (RONDA_DEVICE_BACKEND). Then all operations go the usual way. `buffer`, which may be
+ * do not communicate over NCCL (RONDA_DEVICE_BACKEND), or because a rank cannot use its GPU: the set's first rank then
+ * logs the reason. Then all operations go the usual way. `buffer`, which may be
  * NULL, is memory of this rank's GPU. Blocks until all ranks of the set have called it. Errors: those of an operation;
  * RONDA_ERROR_INVALID_ARGUMENT (this rank is not in the set, or the buffer is not on its GPU). */
 ronda_status ronda_lane_open(ronda_process_set process_set, const void* buffer, int* open);
@@ -40,8 +42,20 @@ ronda_status ronda_lane_open(ronda_process_set process_set, const void* buffer, 
  * all lanes. */
 ronda_status ronda_lane_close(ronda_process_set process_set);
 
+/* As ronda_lane_close(), but waits for nothing: a thread of Ronda closes the lane. For finalizers, which may run at any
+ * point of the program. */
+ronda_status ronda_lane_retire(ronda_process_set process_set);
+
+/* Sets `*reduces` to 1 if the set has an open lane that carries allreduces and reducescatters of this type, with this
+ * operator and this factor of the input (1: none); else to 0. So a rank whose own arguments are wrong knows whether it
+ * must call ronda_lane_refuse() or ronda_refuse(). Errors: RONDA_ERROR_INVALID_ARGUMENT. */
+ronda_status ronda_lane_reduces(ronda_process_set process_set, ronda_dtype dtype, ronda_reduce_op op, double factor,
+                                int* reduces);
+
 /* This rank will not make its next call of the open lane. If another rank makes that call, the job fails there, with
- * `message`, which is one line. Waits for no rank. Errors: RONDA_ERROR_INVALID_ARGUMENT (the set has no open lane). */
+ * the first 60 bytes of `message`, which is one line; on other hosts that call may fail at its deadline, without it.
+ * Waits until a call of another thread is with the GPU, which may connect the ranks first; waits for no rank otherwise.
+ * Errors: RONDA_ERROR_INVALID_ARGUMENT (the set has no open lane). */
 ronda_status ronda_lane_refuse(ronda_process_set process_set, const char* message);
 
 #ifdef __cplusplus

@@ -30,7 +30,8 @@ extern "C" {
  * Calls that several threads of a rank make in the same process set at the same time have no order. So either one
  * thread makes them, or each thread has its own process set. Two equal operations that follow each other may run one
  * after the other, not together. Sends and receives have their own order. Groups, sparse tensors and error feedback
- * need names. */
+ * need names. If the set has an open lane, its calls on GPU memory are counted apart, and lanes.h says how they fail.
+ */
 typedef struct ronda_tensor {
   const char* name; /* NULL, or UTF-8 that does not begin with "ronda/"; unique among the tensors in flight; the same on
                        every rank */
@@ -302,7 +303,7 @@ ronda_status ronda_grouped_allreduce(const ronda_allreduce_args* args, size_t co
  * process set. Ronda treats the operation as called by this rank. Once all other ranks have called it, it fails there
  * with RONDA_ERROR_MISMATCH. The text names this rank (the first, if several ranks refuse) and has the first 1,024
  * bytes of `message`. Then the name is free again. The call waits for no rank. This rank learns nothing more about the
- * operation, unless the job ends. */
+ * operation, unless the job ends. A call of an open lane is refused with ronda_lane_refuse() instead. */
 ronda_status ronda_refuse(ronda_process_set process_set, const char* name, const char* message);
 
 /* As ronda_refuse(), for the next message from rank `from` to rank `to` with this tag. One of these two ranks calls

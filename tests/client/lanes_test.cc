@@ -3,6 +3,7 @@
 // Lanes in the C ABI: ranks are threads; GPUs and NCCL are fake.
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,8 @@ class LanesTest : public ::testing::Test {
 
 float Own() { return static_cast<float>(ronda::rank() + 1); }
 
-void Open(const FakeGpuArray<float>& array) {
+template <typename T>
+void Open(const FakeGpuArray<T>& array) {
   int open = -1;
   ASSERT_EQ(ronda_lane_open(0, array.data(), &open), RONDA_OK) << ronda_last_error();
   ASSERT_EQ(open, 1);
@@ -83,6 +85,34 @@ TEST_F(LanesTest, OperationsThatNcclLacksKeepTheirPlaceAmongTheCalls) {
     }
     EXPECT_THAT(array.Get(), Each(expected));
     EXPECT_EQ(TensorsOfEngine(), before + 5);
+  });
+}
+
+float FromBfloat16(std::uint16_t bits) {
+  const std::uint32_t wide = std::uint32_t{bits} << 16;
+  float value = 0;
+  std::memcpy(&value, &wide, sizeof(value));
+  return value;
+}
+
+TEST_F(LanesTest, AnAverageOfShortFloatsIsNotBiased) {
+  ronda::run_threads(3, [] {
+    const FakeGpuStream stream(ronda::rank());
+    std::vector<std::uint16_t> values;  // the same on all ranks: bfloat16 from 1 to 2
+    for (int bits = 0x3f80; bits < 0x4000; ++bits) values.push_back(static_cast<std::uint16_t>(bits));
+    const FakeGpuArray<std::uint16_t> array(stream, values);
+    Open(array);
+    const auto count = static_cast<std::int64_t>(values.size());
+    ronda_allreduce_args args = RONDA_ALLREDUCE_ARGS_INIT;
+    SetTensor(args, &count, 1, stream);
+    args.tensor.dtype = RONDA_BFLOAT16;
+    args.input = args.output = array.data();
+    args.op = RONDA_AVERAGE;
+    EXPECT_EQ(ronda_allreduce(&args), RONDA_OK) << ronda_last_error();
+    const std::vector<std::uint16_t> averages = array.Get();
+    double error = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) error += FromBfloat16(averages[i]) / FromBfloat16(values[i]) - 1;
+    EXPECT_NEAR(error / static_cast<double>(values.size()), 0, 2e-4) << "1/3 in bfloat16 is 2e-3 too large";
   });
 }
 
@@ -164,6 +194,29 @@ TEST_F(LanesTest, AClosedLaneLeavesTheOperationsToTheEngine) {
     Reduce(array, stream, RONDA_SUM);
     EXPECT_THAT(array.Get(), Each(6));
     EXPECT_EQ(TensorsOfEngine(), before + 1);
+  });
+}
+
+TEST_F(LanesTest, RanksKnowWhichReductionsTheLaneCarries) {
+  ronda::run_threads(3, [] {
+    const auto reduces = [](ronda_dtype dtype, ronda_reduce_op op, double factor) {
+      int answer = -1;
+      EXPECT_EQ(ronda_lane_reduces(0, dtype, op, factor, &answer), RONDA_OK) << ronda_last_error();
+      return answer;
+    };
+    EXPECT_EQ(reduces(RONDA_FLOAT32, RONDA_SUM, 1), 0) << "the lane is not open";
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, kCount);
+    Open(array);
+    EXPECT_EQ(reduces(RONDA_FLOAT32, RONDA_SUM, 1), 1);
+    EXPECT_EQ(reduces(RONDA_FLOAT32, RONDA_MAX, 1), 0);
+    EXPECT_EQ(reduces(RONDA_INT32, RONDA_MAX, 1), 1);
+    EXPECT_EQ(reduces(RONDA_INT16, RONDA_SUM, 1), 0);
+    EXPECT_EQ(reduces(RONDA_BFLOAT16, RONDA_AVERAGE, 1), 0);
+    EXPECT_EQ(reduces(RONDA_FLOAT16, RONDA_SUM, 0.1), 0);
+    EXPECT_EQ(reduces(RONDA_FLOAT16, RONDA_SUM, 0.5), 1);
+    EXPECT_EQ(ronda_lane_reduces(0, RONDA_FLOAT32, RONDA_SUM, 1, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("reduces is NULL"));
   });
 }
 

@@ -315,6 +315,10 @@ def lane_open(process_set: int, buffer: int, /) -> bool:
     """Whether the lane of the set is open now; see ronda_lane_open()."""
 
 def lane_close(process_set: int, /) -> None: ...
+def lane_retire(process_set: int, /) -> None: ...
+def lane_reduces(process_set: int, dtype: int, op: int, factor: float, /) -> bool:
+    """Whether the set has an open lane that carries such reductions; see ronda_lane_reduces()."""
+
 def lane_refuse(process_set: int, message: str, /) -> None: ...
 
 # -- Handles --

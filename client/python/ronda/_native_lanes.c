@@ -10,10 +10,15 @@ typedef struct LaneArguments {
   ronda_process_set process_set;
   void* buffer;
   const char* message;
+  ronda_dtype dtype;
+  ronda_reduce_op op;
+  double factor;
   int open;
 } LaneArguments;
 
 static const Field kOpenFields[] = {FIELD(LaneArguments, kSet, process_set), FIELD(LaneArguments, kAddress, buffer)};
+static const Field kReduceFields[] = {FIELD(LaneArguments, kSet, process_set), FIELD(LaneArguments, kInt, dtype),
+                                      FIELD(LaneArguments, kInt, op), FIELD(LaneArguments, kReal, factor)};
 static const Field kRefuseFields[] = {FIELD(LaneArguments, kSet, process_set), FIELD(LaneArguments, kText, message)};
 
 static ronda_status DoOpen(void* arguments) {
@@ -52,21 +57,45 @@ static PyObject* LaneClose(PyObject* module, PyObject* const* values, Py_ssize_t
   return RunWithLane(&kSignature, DoClose, values, count);
 }
 
+static PyObject* LaneRetire(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = {"lane_retire", kOpenFields, 1, 1};
+  LaneArguments arguments = {0};
+  if (Read(&kSignature, values, count, &arguments, NULL) != 0) return NULL;
+  return NoneOrRaise(ronda_lane_retire(arguments.process_set));
+}
+
+static PyObject* LaneReduces(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = SIGNATURE("lane_reduces", kReduceFields, 4);
+  LaneArguments arguments = {0};
+  if (Read(&kSignature, values, count, &arguments, NULL) != 0) return NULL;
+  int reduces = 0;
+  const ronda_status status =
+      ronda_lane_reduces(arguments.process_set, arguments.dtype, arguments.op, arguments.factor, &reduces);
+  return status == RONDA_OK ? PyBool_FromLong(reduces) : NoneOrRaise(status);
+}
+
 static PyObject* LaneRefuse(PyObject* module, PyObject* const* values, Py_ssize_t count) {
   (void)module;
   static const Signature kSignature = SIGNATURE("lane_refuse", kRefuseFields, 2);
   LaneArguments arguments = {0};
   Reader reader;
   BeginReading(&reader);
-  const int failed = Read(&kSignature, values, count, &arguments, &reader);
-  PyObject* const result = failed ? NULL : NoneOrRaise(ronda_lane_refuse(arguments.process_set, arguments.message));
+  PyObject* result = NULL;
+  if (Read(&kSignature, values, count, &arguments, &reader) == 0) {
+    ronda_status status = RONDA_OK;
+    /* A call of another thread may be connecting the ranks. */
+    Py_BEGIN_ALLOW_THREADS;
+    status = ronda_lane_refuse(arguments.process_set, arguments.message);
+    Py_END_ALLOW_THREADS;
+    result = NoneOrRaise(status);
+  }
   EndReading(&reader);
   return result;
 }
 
 PyMethodDef lane_methods[] = {
-    FAST("lane_open", LaneOpen),
-    FAST("lane_close", LaneClose),
-    FAST("lane_refuse", LaneRefuse),
-    {NULL, NULL, 0, NULL},
+    FAST("lane_open", LaneOpen),       FAST("lane_close", LaneClose),   FAST("lane_retire", LaneRetire),
+    FAST("lane_reduces", LaneReduces), FAST("lane_refuse", LaneRefuse), {NULL, NULL, 0, NULL},
 };

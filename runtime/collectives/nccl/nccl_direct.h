@@ -17,7 +17,7 @@ namespace ronda {
 
 // Direct calls over NCCL, on communicators of their own. Each call is one call of NCCL, in the caller's memory: nothing
 // is packed. NCCL reduces as it does for the engine (NcclOpOf); it also divides an average, and multiplies the terms of
-// a sum.
+// a sum, where the tensor's type represents the factor well.
 class NcclDirect : public DirectTransport {
  public:
   // How long NCCL gets to connect ranks that have all come.

@@ -2,7 +2,9 @@
 
 #include "runtime/engine/device/caller_lane.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -71,7 +73,7 @@ absl::Status CallerLane::failure() const {
 }
 
 absl::StatusOr<bool> CallerLane::Carries(Submission& submission) const {
-  submission.request.name = absl::StrCat("of the next call of lane ", options_.process_set);
+  submission.request.name = "ronda/lane/next";  // errors leave it out
   RONDA_RETURN_IF_ERROR(CheckSubmission(submission, options_.submitter));
   submission.request.name.clear();
   return CarriesKind(submission);
@@ -236,6 +238,9 @@ absl::Status CallerLane::OrderBefore(void* stream) {
 
 void CallerLane::Follow(std::shared_ptr<Handle> operation) {
   const MutexLock lock(&calls_mu_);
+  // A group may make many operations of the engine, and no call.
+  followed_.erase(std::remove_if(followed_.begin(), followed_.end(), [](const auto& each) { return each->done(); }),
+                  followed_.end());
   followed_.push_back(std::move(operation));
 }
 
@@ -261,7 +266,8 @@ absl::Status CallerLane::Objection(const DeviceCompletion& completion, RankId pe
   for (const FlightEvent& event : options_.watch.flights->Of(peer).Events()) {
     if (!absl::StartsWith(event.name, call) || (event.op == own.op && event.name == label)) continue;
     const FlightEvent mine = {.op = own.op, .name = std::string(label)};
-    return absl::FailedPreconditionError(absl::StrCat(
+    // The job ends, as if the peer had died. Errors of a mismatch leave the job as it is.
+    return absl::AbortedError(absl::StrCat(
         "in ", absl::StripSuffix(call, ": "), " ", InWords(options_.watch.rank, mine, call), ", and ",
         InWords(peer, event, call), ": all ranks of a process set must make the same calls in the same order"));
   }
@@ -287,9 +293,50 @@ std::shared_ptr<CallerLane> CallerLanes::Remove(ProcessSetId process_set) {
   return node.empty() ? nullptr : std::move(node.mapped());
 }
 
+CallerLanes::~CallerLanes() {
+  std::thread ender;
+  {
+    const MutexLock lock(&mu_);
+    ender = std::move(ender_);
+  }
+  if (ender.joinable()) ender.join();
+}
+
+void CallerLanes::Retire(ProcessSetId process_set) {
+  const MutexLock lock(&mu_);
+  auto node = lanes_.extract(process_set);
+  if (node.empty()) return;
+  retired_.push_back(std::move(node.mapped()));
+  if (ends_retired_) return;
+  if (ender_.joinable()) ender_.join();  // its last act was to find retired_ empty
+  try {
+    ender_ = std::thread([this] { EndRetired(); });
+    ends_retired_ = true;
+  } catch (const std::system_error&) {
+    // The system has no thread to give. The next Retire() tries again; at the latest the lane ends with the job.
+  }
+}
+
+void CallerLanes::EndRetired() {
+  while (true) {
+    std::shared_ptr<CallerLane> lane;
+    {
+      const MutexLock lock(&mu_);
+      if (retired_.empty()) {
+        ends_retired_ = false;
+        return;
+      }
+      lane = retired_.front();
+    }
+    lane->Drain();
+    const MutexLock lock(&mu_);
+    retired_.pop_front();
+  }  // here the lane ends
+}
+
 std::vector<std::shared_ptr<CallerLane>> CallerLanes::All() const {
   const MutexLock lock(&mu_);
-  std::vector<std::shared_ptr<CallerLane>> all;
+  std::vector<std::shared_ptr<CallerLane>> all(retired_.begin(), retired_.end());
   for (const auto& [process_set, lane] : lanes_) all.push_back(lane);
   return all;
 }

@@ -4,10 +4,12 @@
 #define RONDA_RUNTIME_ENGINE_DEVICE_CALLER_LANE_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -72,6 +74,9 @@ class CallerLane {
   // Errors: INVALID_ARGUMENT as CheckSubmission, for any submission without a name.
   absl::StatusOr<bool> Carries(Submission& submission) const;
 
+  // Whether it carries out reductions like this one, whatever their shape.
+  bool Reduces(const TensorRequest& request) const;
+
   // Gives the operation to the device. The content of `*submission` is lost.
   // REQUIRES: Carries().
   // Errors: as RankDevice::Admit, after which nothing has happened, and the next call has this call's number. If the
@@ -85,7 +90,8 @@ class CallerLane {
   // Errors: as DeviceCompletion::OrderBefore.
   absl::Status OrderBefore(void* stream);
 
-  // The next call comes after the engine's operation. It waits until all ranks have submitted the operation.
+  // The next call comes after the engine's operation. It waits until all ranks have submitted the operation. The lane
+  // keeps the operation until then, or until a later Follow() finds that it is done.
   void Follow(std::shared_ptr<Handle> operation);
 
   // Waits until the device has carried out all calls so far, or the job has failed.
@@ -101,7 +107,6 @@ class CallerLane {
   explicit CallerLane(Options options);
 
   bool CarriesKind(const Submission& submission) const;
-  bool Reduces(const TensorRequest& request) const;
   kernels::Scale ScaleOf(const TensorRequest& request) const;
   WaitLimits LimitsOf(const TensorRequest& request) const { return request.limits.value_or(options_.limits); }
   std::string LabelOf(uint64_t number, const TensorRequest& request) const;
@@ -139,6 +144,10 @@ class CallerLane {
 // Thread-safe.
 class CallerLanes {
  public:
+  CallerLanes() = default;
+  // Waits until the retired lanes have ended.
+  ~CallerLanes();
+
   // nullptr if the set has none.
   std::shared_ptr<CallerLane> Find(ProcessSetId process_set) const;
   // REQUIRES: the set has none.
@@ -146,16 +155,23 @@ class CallerLanes {
   absl::Status Add(ProcessSetId process_set, std::shared_ptr<CallerLane> lane);
   // Returns the set's lane, which is no longer there; nullptr if it had none.
   std::shared_ptr<CallerLane> Remove(ProcessSetId process_set);
+  // As Remove(), for a caller that must not wait: a thread ends the lane, once the device has carried out its calls.
+  void Retire(ProcessSetId process_set);
 
   bool idle() const;
   // CallerLane::Close() for all lanes; no lane can be added any more.
   void Close(const absl::Status& status);
 
  private:
+  // With the retired ones.
   std::vector<std::shared_ptr<CallerLane>> All() const;
+  void EndRetired();
 
   mutable Mutex mu_;
   std::map<ProcessSetId, std::shared_ptr<CallerLane>> lanes_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::shared_ptr<CallerLane>> retired_ ABSL_GUARDED_BY(mu_);
+  bool ends_retired_ ABSL_GUARDED_BY(mu_) = false;  // ender_ has not found retired_ empty
+  std::thread ender_ ABSL_GUARDED_BY(mu_);
   absl::Status closed_ ABSL_GUARDED_BY(mu_);  // OK: they have not been closed
 };
 

@@ -9,14 +9,16 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
 namespace {
 
-// The first character of what a member says about its device.
+// The first character of what a member says: about its device, or why it has none.
 constexpr absl::string_view kCan = "+";
 constexpr absl::string_view kCannot = "-";
 
@@ -68,17 +70,33 @@ absl::StatusOr<std::vector<std::string>> GatherTexts(const CallerLaneOpening& op
   return texts;
 }
 
+// Whether all members can. Takes the first characters off, or logs the reason of the first member that cannot.
+bool CanAll(const CallerLaneOpening& opening, std::vector<std::string>& texts) {
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const bool can = absl::StartsWith(texts[i], kCan);
+    texts[i].erase(0, kCan.size());
+    if (can) continue;
+    const RankId first = (*opening.members)[0], culprit = (*opening.members)[static_cast<int>(i)];
+    if (opening.submitter.rank == first) {  // one line is enough
+      Log(LogLevel::kWarning, first,
+          absl::StrCat("process set ", opening.process_set,
+                       " has no lane, and its operations on GPUs go the usual way: ", "rank ", culprit, ": ",
+                       texts[i]));
+    }
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CallerLane>> OpenCallerLane(const CallerLaneOpening& opening) {
   if (opening.members->size() == 1) return nullptr;
   absl::StatusOr<Resources> own = Prepare(opening);
-  RONDA_ASSIGN_OR_RETURN(std::vector<std::string> facts,
-                         GatherTexts(opening, own.ok() ? absl::StrCat(kCan, own->facts) : std::string(kCannot)));
-  for (std::string& text : facts) {
-    if (text == kCannot) return nullptr;  // the operation, which the engine then carries out, says why
-    text.erase(0, kCan.size());
-  }
+  RONDA_ASSIGN_OR_RETURN(
+      std::vector<std::string> facts,
+      GatherTexts(opening, own.ok() ? absl::StrCat(kCan, own->facts) : absl::StrCat(kCannot, own.status().message())));
+  if (!CanAll(opening, facts)) return nullptr;
   DeviceSupport::DirectRequest request = {
       .info = {.label = "the lane", .limits = opening.limits},
       .members = opening.members->ranks(),

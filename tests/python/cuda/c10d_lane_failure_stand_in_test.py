@@ -10,7 +10,7 @@ import unittest
 import stand_in  # isort: skip  # before torch
 from ronda_test import Finished, run
 
-_BEGIN = """
+_BEGIN_SHUT = """
     import os, signal, sys
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # rondarun's, after the failure
     sys.path.insert(0, "tests/python/cuda")
@@ -22,6 +22,10 @@ _BEGIN = """
     use_device()
     dist.init_process_group("ronda", device_id=DEVICE)
     tensor = on_device(1.0).clone()
+    torch.cuda.synchronize()
+"""
+
+_BEGIN = f"""{_BEGIN_SHUT}
     dist.all_reduce(tensor)
     torch.cuda.synchronize()
     dist.barrier()
@@ -32,9 +36,9 @@ def setUpModule() -> None:
     stand_in.require()
 
 
-def run_ranks(body: str) -> Finished:
-    """Runs `body` on two ranks that have an open lane."""
-    return run(textwrap.dedent(_BEGIN) + textwrap.dedent(body), 2, ["--grace-period=20"])
+def run_ranks(body: str, begin: str = _BEGIN) -> Finished:
+    """Runs `body` on two ranks that have an open lane, or what `begin` leaves."""
+    return run(textwrap.dedent(begin) + textwrap.dedent(body), 2, ["--grace-period=20"])
 
 
 class LaneFailureTest(unittest.TestCase):
@@ -84,3 +88,45 @@ class LaneFailureTest(unittest.TestCase):
         """)
         self.assertRegex(finished.out, "1 error: .*2 times as many elements", finished.err)
         self.assertRegex(finished.out, "0 error: .*rank 1 has refused: ValueError", finished.err)
+
+    def test_a_refused_operation_of_the_engine_leaves_the_lane_as_it_is(self):
+        finished = run_ranks("""
+            rank = dist.get_rank()
+            parts = torch.ones(2 * tensor.numel() - rank, device=DEVICE)
+            for operation in (
+                lambda: dist.reduce_scatter_tensor(tensor, parts, dist.ReduceOp.MAX),
+                lambda: dist.reduce_scatter_tensor(tensor.short(), parts.short()),
+            ):
+                try:
+                    operation()
+                    print("no error", flush=True)
+                except (RuntimeError, ValueError) as error:
+                    print(f"{rank} error: {error}", flush=True)
+            for _ in range(3):
+                dist.all_reduce(tensor)
+            torch.cuda.synchronize()
+            print(f"{rank} goes on", flush=True)
+        """)
+        self.assertEqual(finished.code, 0, finished.out + finished.err)
+        for rank in range(2):
+            self.assertEqual(finished.out.count(f"{rank} error: "), 2, finished.out)
+            self.assertIn(f"{rank} goes on", finished.out)
+        self.assertRegex(finished.out, "0 error: .*rank 1.*refused.*2 times as many")
+
+    def test_the_first_collective_of_a_group_can_be_refused(self):
+        for last in ("dist.ReduceOp.SUM", "dist.ReduceOp.MAX"):
+            finished = run_ranks(
+                f"""
+                try:
+                    parts = torch.ones(2 * tensor.numel() - dist.get_rank(), device=DEVICE)
+                    dist.reduce_scatter_tensor(tensor, parts, {last})
+                    torch.cuda.synchronize()
+                    dist.barrier()
+                    print("no error", flush=True)
+                except (RuntimeError, ValueError) as error:
+                    print(f"{{dist.get_rank()}} error: {{error}}", flush=True)
+                """,
+                _BEGIN_SHUT,
+            )
+            self.assertRegex(finished.out, "1 error: .*2 times as many elements", finished.err)
+            self.assertRegex(finished.out, "0 error: .*rank 1.*refused.*ValueError", finished.err)

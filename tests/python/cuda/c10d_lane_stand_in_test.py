@@ -18,6 +18,7 @@ import ronda.torch.c10d  # noqa: F401
 import torch
 import torch.distributed as dist
 from ronda._library import native
+from ronda.torch.c10d._group import group_of
 
 RANK = SIZE = 0
 
@@ -136,6 +137,14 @@ class LaneTest(unittest.TestCase):
         self.assertEqual(values(tensor.clone()), [expected])
         for group in others:
             dist.destroy_process_group(group)
+
+    def test_a_group_that_is_dropped_keeps_its_results(self):
+        group = dist.new_group(list(range(SIZE)))
+        tensor = late(self.own)
+        dist.all_reduce(tensor, group=group)
+        group_of(group)._end()  # as a garbage collection calls it
+        self.assertEqual(values(tensor.clone()), [self.total])
+        dist.destroy_process_group(group)
 
     def test_messages_go_their_own_way(self):
         tensor, other = late(self.own), on_device(-1.0).clone()

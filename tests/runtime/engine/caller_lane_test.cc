@@ -203,6 +203,57 @@ TEST(CallerLane, TheEngineCarriesOutOperationsThatNcclLacks) {
   });
 }
 
+TEST(CallerLane, NcclMultipliesShortFloatsOnlyByFactorsThatTheyRepresent) {
+  for (const int ranks : {2, 3}) {
+    RunDeviceRanks({.size = ranks}, [ranks](DeviceRank& rank) {
+      Calls calls(rank);
+      const DeviceTensor tensor(rank, kCount * sizeof(float));
+      const auto carries = [&](DType dtype, Reduction reduction, double factor) {
+        Submission submission = Sum(rank, tensor);
+        submission.request.dtype = dtype;
+        submission.request.reduction = reduction;
+        submission.request.prescale = factor;
+        return *calls.lane().Carries(submission);
+      };
+      for (const DType dtype : {DType::kFloat16, DType::kBfloat16}) {
+        EXPECT_TRUE(carries(dtype, Reduction::kSum, 1));
+        EXPECT_TRUE(carries(dtype, Reduction::kSum, 0.25));
+        EXPECT_FALSE(carries(dtype, Reduction::kSum, 0.1));
+        EXPECT_FALSE(carries(dtype, Reduction::kSum, 1e-8)) << "0 in float16";
+        EXPECT_EQ(carries(dtype, Reduction::kAverage, 1), ranks == 2);
+      }
+      EXPECT_TRUE(carries(DType::kFloat32, Reduction::kAverage, 1));
+      EXPECT_TRUE(carries(DType::kFloat32, Reduction::kSum, 0.1));
+    });
+  }
+}
+
+TEST(CallerLane, ErrorsOfArgumentsDoNotNameTheCall) {
+  RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
+    Calls calls(rank);
+    const DeviceTensor tensor(rank, std::vector<float>(kCount, 1));
+    Submission wrong = Broadcast(rank, tensor, /*root=*/7);
+    const absl::Status status = calls.lane().Carries(wrong).status();
+    EXPECT_THAT(std::string(status.message()), ::testing::StartsWith("broadcast: root 7 is not in process set 0"));
+  });
+}
+
+TEST(CallerLane, OperationsOfTheEngineThatAreDoneAreNotKept) {
+  RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
+    Calls calls(rank);
+    const DeviceTensor tensor(rank, std::vector<float>(kCount, 1));
+    std::weak_ptr<Handle> first;
+    for (int i = 0; i < 2; ++i) {
+      std::shared_ptr<Handle> handle = SucceedOn(rank, DeviceSum("a", rank, tensor, kCount));
+      ASSERT_NE(handle, nullptr);
+      ASSERT_TRUE(handle->done());
+      if (i == 0) first = handle;
+      calls.lane().Follow(std::move(handle));
+    }
+    EXPECT_TRUE(first.expired());
+  });
+}
+
 // What the engine has done so far.
 std::vector<uint64_t> EngineCounts(Runtime& runtime) {
   const Statistics counts = runtime.statistics();
@@ -218,7 +269,7 @@ size_t DriverCalls(FakeCuda& cuda) {
 // waiting stream: a look and a wait.
 constexpr size_t kDriverCallsOfSum = 5 + 3;
 
-TEST(CallerLane, ACallReachesNeitherTheEngineNorAnyOtherThread) {
+TEST(CallerLane, ACallNeedsNeitherTheEngineNorANewThread) {
   std::barrier<> together(kRanks);
   RunDeviceRanks({.size = kRanks}, [&](DeviceRank& rank) {
     Calls calls(rank);
@@ -256,7 +307,8 @@ TEST(CallerLane, ADifferenceIsReportedWithBothCalls) {
     EXPECT_THAT(std::string(status.message()),
                 AllOf(HasSubstr("call 2 of lane 0"), HasSubstr("rank 0 has called allreduce (6 x float32, sum)"),
                       HasSubstr("rank 1 has called broadcast (6 x float32 from rank 0)")));
-    EXPECT_EQ(calls.StatusOf(Sum(rank, tensor)).code(), absl::StatusCode::kFailedPrecondition) << "later calls, too";
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << "the job does not go on";
+    EXPECT_EQ(calls.StatusOf(Sum(rank, tensor)).code(), absl::StatusCode::kAborted) << "later calls, too";
   });
   while (!PopFakeNcclReport().empty()) {
   }
@@ -306,9 +358,35 @@ TEST(CallerLane, OtherBackendsHaveNone) {
 }
 
 TEST(CallerLane, ARankWithoutADeviceKeepsItShutOnAll) {
+  ::testing::internal::CaptureStderr();
   RunDeviceRanks({.size = kRanks, .without_devices = {1}}, [](DeviceRank& rank) {
     EXPECT_FALSE(*rank.runtime().OpenLane(kGlobalProcessSet, nullptr, WaitLimits()));
   });
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  constexpr char kLine[] =
+      "ronda[0] W process set 0 has no lane, and its operations on GPUs go the usual way: rank 1: ";
+  EXPECT_THAT(log, HasSubstr(kLine));
+  EXPECT_EQ(log.find(kLine), log.rfind("has no lane") - std::string("ronda[0] W process set 0 ").size()) << "once";
+}
+
+TEST(CallerLane, ALaneIsRetiredWithoutAWait) {
+  RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(kCount, 1));
+    std::shared_ptr<Handle> call;
+    for (int i = 0; i < 2; ++i) {
+      StreamHold hold(rank.stream());  // the device cannot carry out the call yet
+      Calls calls(rank);
+      const auto made = calls.Make(Sum(rank, tensor));
+      ASSERT_EQ(made.status(), absl::OkStatus());
+      call = *made;
+      rank.runtime().lanes().Retire(kGlobalProcessSet);
+      EXPECT_EQ(rank.runtime().lanes().Find(kGlobalProcessSet), nullptr);
+      EXPECT_FALSE(call->done());
+      EXPECT_EQ(call->OrderBefore(rank.stream()), absl::OkStatus());
+    }
+    EXPECT_THAT(tensor.Get<float>(), Each(4)) << "its calls are carried out all the same";
+  });
+  EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
 }
 
 TEST(CallerLane, ALaneThatIsClosedCanBeOpenedAgain) {

@@ -154,13 +154,23 @@ Factors& TheFactors() {
   return *factors;
 }
 
+// As NCCL rounds the factors of floating-point elements.
+double RoundedTo(NcclDataType type, double factor) {
+  const ronda::DType dtype = DTypeOf(type);
+  if (!ronda::IsFloatingPoint(dtype)) return factor;
+  alignas(double) std::byte rounded[sizeof(double)];
+  ronda::kernels::Convert(&factor, ronda::DType::kFloat64, rounded, dtype, 1);
+  ronda::kernels::Convert(rounded, dtype, &factor, ronda::DType::kFloat64, 1);
+  return factor;
+}
+
 // Gives the operation the operator and the factor that the caller's operator stands for.
 // Returns false if there is no such operator.
 bool SetOperator(NcclRedOp op, int ranks, NcclOperation* operation) {
   operation->op = op;
   if (op < NcclRedOp::kAvg) return true;
   operation->op = NcclRedOp::kSum;
-  operation->factor = 1.0 / ranks;
+  operation->factor = RoundedTo(operation->type, 1.0 / ranks);
   if (op == NcclRedOp::kAvg) return true;
   const MutexLock lock(&TheFactors().mu);
   const auto found = TheFactors().live.find(static_cast<int>(op));

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import os
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -66,18 +67,37 @@ def _root(opts: Any) -> int:
     return int(getattr(opts, "rootRank", opts))
 
 
+# Whether the group's lane carries operations of this tensor, with these options of torch.
+_Route = Callable[["Collectives", Tensor, Any], bool]
+
+
+def _by_lane(_group: Collectives, _tensor: Tensor, _opts: Any) -> bool:
+    return True
+
+
+def _by_engine(_group: Collectives, _tensor: Tensor, _opts: Any) -> bool:
+    return False
+
+
+def _by_lane_if_it_reduces(group: Collectives, tensor: Tensor, opts: Any) -> bool:
+    return group._lane.reduces(tensor, opts)
+
+
 def _refused_for_all(
-    operations: Callable[..., int] = lambda *_, **__: 1, may_use_lane: bool = True
+    route: _Route,
+    operations: Callable[..., Sequence[Any]] = lambda *args, **kwargs: [[*args, *kwargs.values()]],
 ) -> Callable[[_Method], _Method]:
     """If this rank refuses a collective, it also fails on the other ranks, which wait for it.
 
     Args:
-        operations: computes from the method's arguments how many operations the others have
-            submitted.
-        may_use_lane: whether those of a GPU's tensors are calls of the group's lane.
+        route: of the operations of a GPU's tensors. The others' have the same.
+        operations: computes from the method's arguments the tensors, or lists of tensors, of the
+            operations that the others have submitted.
     """
 
     def decorate(method: _Method) -> _Method:
+        signature = inspect.signature(method)
+
         @functools.wraps(method)
         def call(self: Collectives, *args: Any, **kwargs: Any) -> Any:
             before = self._submitted
@@ -85,10 +105,10 @@ def _refused_for_all(
                 return method(self, *args, **kwargs)
             except Exception as error:
                 if self._submitted == before:
-                    count = operations(self, *args, **kwargs)
-                    tensor = gpu_tensor((*args, *kwargs.values())) if may_use_lane else None
+                    tensors = [gpu_tensor([each]) for each in operations(*args, **kwargs)]
+                    opts = signature.bind_partial(self, *args, **kwargs).arguments.get("opts")
                     with contextlib.suppress(RondaError):  # without a job no rank waits
-                        self._refuse(count, f"{type(error).__name__}: {error}", tensor)
+                        self._refuse(tensors, f"{type(error).__name__}: {error}", route, opts)
                 raise
 
         return _versions.not_compiled(call)  # type: ignore[return-value]
@@ -103,9 +123,16 @@ def _remember(work: Work, uses: list[Span]) -> None:
         HALVES.keep(work)
 
 
-_collective = _refused_for_all()
-_collective_of_engine = _refused_for_all(may_use_lane=False)
-_coalesced = _refused_for_all(lambda _, tensors, *__, **___: len(tensors))
+def _each(tensors: Sequence[Any], *_: Any, **__: Any) -> Sequence[Any]:
+    """An operation for each of the first argument's tensors."""
+    return tensors
+
+
+_collective = _refused_for_all(_by_lane)
+_collective_of_engine = _refused_for_all(_by_engine)
+_reduction = _refused_for_all(_by_lane_if_it_reduces)
+_coalesced = _refused_for_all(_by_lane, _each)
+_coalesced_reduction = _refused_for_all(_by_lane_if_it_reduces, _each)
 
 
 class Collectives:
@@ -258,21 +285,22 @@ class Collectives:
             _remember(work, uses)
         return work
 
-    def _refuse(self, operations: int, why: str, tensor: Tensor | None) -> None:
+    def _refuse(self, tensors: Sequence[Tensor | None], why: str, route: _Route, opts: Any) -> None:
         """Fails this group's next operations on its other ranks, with this rank's error text.
 
         Args:
-            operations: their number.
+            tensors: for each operation a tensor of a GPU, or None if it has no such tensor.
             why: the text.
-            tensor: a tensor of a GPU, if the operations are calls of the lane.
+            route: of the operations of a GPU's tensors.
+            opts: torch's options.
         """
-        is_call = self._lane.carries(tensor)
-        for _ in range(operations):
-            if is_call:
+        self._lane.carries(gpu_tensor(tensors))  # opens it, as the ranks that submit do
+        for tensor in tensors:
+            if tensor is not None and self._lane.carries(tensor) and route(self, tensor, opts):
                 self._lane.refuse(why)
             else:
                 native.refuse(self._set, None, why)
-        self._submitted += operations
+        self._submitted += len(tensors)
 
     def _deadline(self, opts: Any = None) -> float:
         timeout = getattr(opts, "timeout", None)
@@ -290,7 +318,7 @@ class Collectives:
 
     # -- Reductions --
 
-    @_collective
+    @_reduction
     def allreduce(self, tensors: Any, opts: Any = None) -> Work | None:
         tensor = _only(tensors)
         if tensor.is_sparse:
@@ -321,7 +349,7 @@ class Collectives:
             IN_FLIGHT.wait_for_users_of([_tensors.span(tensor, True)])
         return True
 
-    @_coalesced
+    @_coalesced_reduction
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> Work | None:
         prepared = [self._allreduce_arguments(tensor, opts) for tensor in tensors]
         return self._start(
@@ -385,7 +413,7 @@ class Collectives:
                 _tensors.copy_of_output(*native.output(handle)[:2], part)
                 for handle, part in zip(handles, parts)
             )
-            _layout.fill(tensor, _sum_of_rows(tensor, indices.t(), values, factor))
+            _layout.fill(tensor, _layout.sum_of_rows(tensor, indices.t(), values, factor))
 
         calls = [call._replace(submit=submit(call)) for call in calls]
         return self._start("sparse_all_reduce", calls, [tensor], opts=opts, finish=finish)
@@ -423,7 +451,7 @@ class Collectives:
             finish=_layout.copy_back(tensor, dense) if is_root else None,
         )
 
-    @_collective
+    @_reduction
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Work | None:
         output, parts = _only(outputs), _list(inputs)
         _layout.check_count("reduce_scatter", "input", parts, len(self._ranks))
@@ -445,11 +473,11 @@ class Collectives:
             finish=finish,
         )
 
-    @_collective
+    @_reduction
     def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work | None:
         return self._reduce_scatter_singles("reduce_scatter_single", [output], [input], opts)
 
-    @_coalesced
+    @_coalesced_reduction
     def reduce_scatter_single_coalesced(
         self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None
     ) -> Work | None:
@@ -567,13 +595,3 @@ def _row_check(what: str, handles: Sequence[int], calls: Sequence[_Call]) -> _la
                     )
 
     return check
-
-
-def _sum_of_rows(like: Tensor, indices: Tensor, values: Tensor, factor: float) -> Tensor:
-    """The sparse tensor of these rows. Rows with equal indices are added."""
-    if values.dtype is torch.bool:
-        total = torch.sparse_coo_tensor(indices, values.to(torch.uint8), like.shape).coalesce()
-        return torch.sparse_coo_tensor(total._indices(), total._values().bool(), like.shape)
-    if factor != 1.0:
-        values = values * factor
-    return torch.sparse_coo_tensor(indices, values, like.shape).coalesce()

@@ -18,6 +18,7 @@ from ronda.torch import _tensors
 from ronda.torch.c10d import _layout, _versions
 from ronda.torch.c10d._collectives import (
     Collectives,
+    _by_lane,
     _Call,
     _coalesced,
     _collective,
@@ -117,7 +118,7 @@ class Exchanges(Collectives):
                 f"number {self._group_rank}, has {own.numel()}"
             )
 
-    @_refused_for_all(lambda _, lists, inputs, *__, **___: len(inputs))
+    @_refused_for_all(_by_lane, lambda lists, inputs, *_, **__: inputs)
     def allgather_coalesced(
         self, lists: Any, inputs: list[Tensor], opts: Any = None
     ) -> Work | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -90,7 +90,10 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         self.store = store
         self._options = _versions.backend_options(name, ranks, timeout_s)
         # Before 2.15 torch notifies only the group of all ranks of its end, and drops the others.
-        self._end = weakref.finalize(self, _give_back, process_set, job.number())
+        # A finalizer may run in a garbage collection, and so waits for nothing.
+        self._end = weakref.finalize(
+            self, _give_back, process_set, job.number(), native.lane_retire
+        )
         self._end.atexit = False
         if _versions.HAS_BACKENDS:
             Group._alive.add(self)
@@ -199,14 +202,17 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
 
     def shutdown(self) -> None:
         """Gives the process set back. The job goes on, because other groups may use it."""
-        self._end()
+        end = self._end.detach()
+        if end is not None:
+            process_set, job_number, _ = end[2]
+            _give_back(process_set, job_number, native.lane_close)
         Group._alive.discard(self)
 
 
-def _give_back(process_set: int, job_number: int) -> None:
+def _give_back(process_set: int, job_number: int, end_lane: Callable[[int], None]) -> None:
     if process_set == 0 or not native.is_initialized() or job.number() != job_number:
         return
     # A job that has failed gives back all its sets.
     with contextlib.suppress(PeerFailedError):
-        native.lane_close(process_set)
+        end_lane(process_set)
         native.release(native.remove_process_set_async(process_set))

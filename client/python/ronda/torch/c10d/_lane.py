@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ronda._library import native
+from ronda.torch.c10d import _layout, _versions
 
 Tensor = torch.Tensor
 
@@ -49,6 +50,25 @@ class Lane:
             self._is_open = native.lane_open(self._process_set, buffer.data_ptr())
         return bool(self._is_open)
 
+    def reduces(self, tensor: Tensor, opts: Any) -> bool:
+        """Whether the open lane carries a reduction of such tensors, whatever their shape.
+
+        True if Ronda has no such reduction: then the others have called another one, probably over
+        the lane.
+
+        Args:
+            tensor: of the reduction, on a GPU.
+            opts: torch's options, with the op.
+        """
+        if tensor.is_sparse:
+            return False
+        try:
+            op, factor = _versions.reduce_op(opts)
+            number, _ = _layout.reducible(tensor.new_empty(0), op)
+        except (NotImplementedError, TypeError, ValueError):
+            return True
+        return native.lane_reduces(self._process_set, number, op, factor)
+
     def refuse(self, why: str) -> None:
-        """This rank will not make its next call. REQUIRES: the lane carries it."""
+        """This rank will not make its next call. REQUIRES: the lane is open, and carries it."""
         native.lane_refuse(self._process_set, " ".join(why.split()))

@@ -190,3 +190,13 @@ def all_of(finishes: Sequence[Finish]) -> Finish:
             call()
 
     return finish
+
+
+def sum_of_rows(like: Tensor, indices: Tensor, values: Tensor, factor: float) -> Tensor:
+    """The sparse tensor of these rows. Rows with equal indices are added."""
+    if values.dtype is torch.bool:
+        total = torch.sparse_coo_tensor(indices, values.to(torch.uint8), like.shape).coalesce()
+        return torch.sparse_coo_tensor(total._indices(), total._values().bool(), like.shape)
+    if factor != 1.0:
+        values = values * factor
+    return torch.sparse_coo_tensor(indices, values, like.shape).coalesce()
