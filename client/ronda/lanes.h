@@ -32,9 +32,9 @@ extern "C" {
 /* Opens the lane of a process set, unless it is open. All ranks of the set call it at the same point of their
  * operations in the set, and get the same answer. `*open` becomes 1; or 0 if the ranks' GPUs have no lane because they
  * do not communicate over NCCL (RONDA_DEVICE_BACKEND), or because a rank cannot use its GPU: the set's first rank then
- * logs the reason. Then all operations go the usual way. `buffer`, which may be
- * NULL, is memory of this rank's GPU. Blocks until all ranks of the set have called it. Errors: those of an operation;
- * RONDA_ERROR_INVALID_ARGUMENT (this rank is not in the set, or the buffer is not on its GPU). */
+ * logs the reason. Then all operations go the usual way. `buffer`, which may be NULL, is memory of this rank's GPU.
+ * Blocks until all ranks of the set have called it. Errors: those of an operation; RONDA_ERROR_INVALID_ARGUMENT (this
+ * rank is not in the set). */
 ronda_status ronda_lane_open(ronda_process_set process_set, const void* buffer, int* open);
 
 /* Closes the lane, if it is open. All ranks of the set call it, at the same point of their operations in the set. It

@@ -198,6 +198,7 @@ absl::StatusOr<bool> Runtime::OpenLane(ProcessSetId process_set, const void* buf
   }
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<CallerLane> lane,
                          OpenCallerLane({.process_set = process_set,
+                                         .earlier_calls = lanes_.EarlierCalls(process_set),
                                          .members = std::move(members),
                                          .support = transport_.devices,
                                          .rank_device = &device_,

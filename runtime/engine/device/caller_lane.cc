@@ -42,7 +42,7 @@ std::string InWords(RankId rank, const FlightEvent& event, absl::string_view cal
 
 }  // namespace
 
-CallerLane::CallerLane(Options options) : options_(std::move(options)) {}
+CallerLane::CallerLane(Options options) : options_(std::move(options)), calls_(options_.earlier_calls) {}
 
 absl::StatusOr<std::unique_ptr<CallerLane>> CallerLane::Create(Options options) {
   std::unique_ptr<CallerLane> lane(new CallerLane(std::move(options)));
@@ -289,8 +289,20 @@ absl::Status CallerLanes::Add(ProcessSetId process_set, std::shared_ptr<CallerLa
 
 std::shared_ptr<CallerLane> CallerLanes::Remove(ProcessSetId process_set) {
   const MutexLock lock(&mu_);
+  return ExtractLocked(process_set);
+}
+
+std::shared_ptr<CallerLane> CallerLanes::ExtractLocked(ProcessSetId process_set) {
   auto node = lanes_.extract(process_set);
-  return node.empty() ? nullptr : std::move(node.mapped());
+  if (node.empty()) return nullptr;
+  earlier_calls_[process_set] = node.mapped()->calls();
+  return std::move(node.mapped());
+}
+
+uint64_t CallerLanes::EarlierCalls(ProcessSetId process_set) const {
+  const MutexLock lock(&mu_);
+  const auto found = earlier_calls_.find(process_set);
+  return found == earlier_calls_.end() ? 0 : found->second;
 }
 
 CallerLanes::~CallerLanes() {
@@ -304,9 +316,9 @@ CallerLanes::~CallerLanes() {
 
 void CallerLanes::Retire(ProcessSetId process_set) {
   const MutexLock lock(&mu_);
-  auto node = lanes_.extract(process_set);
-  if (node.empty()) return;
-  retired_.push_back(std::move(node.mapped()));
+  std::shared_ptr<CallerLane> lane = ExtractLocked(process_set);
+  if (lane == nullptr) return;
+  retired_.push_back(std::move(lane));
   if (ends_retired_) return;
   if (ender_.joinable()) ender_.join();  // its last act was to find retired_ empty
   try {

@@ -3,6 +3,7 @@
 #ifndef RONDA_RUNTIME_ENGINE_DEVICE_CALLER_LANE_H_
 #define RONDA_RUNTIME_ENGINE_DEVICE_CALLER_LANE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -52,6 +53,7 @@ class CallerLane {
  public:
   struct Options {
     ProcessSetId process_set = kGlobalProcessSet;
+    uint64_t earlier_calls = 0;  // of the set's closed lanes, on all ranks; the flight recorders may still have them
     std::shared_ptr<const Group> members;
     RankDevice* rank_device = nullptr;  // not owned
     std::shared_ptr<Device> device;
@@ -97,6 +99,9 @@ class CallerLane {
   // Waits until the device has carried out all calls so far, or the job has failed.
   void Drain();
 
+  // The number of the last call.
+  uint64_t calls() const { return calls_.load(); }
+
   // Whether the device has carried out everything.
   bool idle() const { return watch_->idle(); }
 
@@ -132,7 +137,7 @@ class CallerLane {
   // Held during a whole call, also while the transport waits for other ranks: it makes the order of the calls. Neither
   // the watch nor Close() needs it.
   Mutex calls_mu_;
-  uint64_t calls_ ABSL_GUARDED_BY(calls_mu_) = 0;
+  std::atomic<uint64_t> calls_;  // changes with calls_mu_ held
   std::vector<std::shared_ptr<Handle>> followed_ ABSL_GUARDED_BY(calls_mu_);
   mutable Mutex mu_;
   std::shared_ptr<DeviceCompletion> last_ ABSL_GUARDED_BY(mu_);
@@ -150,6 +155,8 @@ class CallerLanes {
 
   // nullptr if the set has none.
   std::shared_ptr<CallerLane> Find(ProcessSetId process_set) const;
+  // The calls of the lanes that the set has had on this rank.
+  uint64_t EarlierCalls(ProcessSetId process_set) const;
   // REQUIRES: the set has none.
   // Errors: as given to Close().
   absl::Status Add(ProcessSetId process_set, std::shared_ptr<CallerLane> lane);
@@ -163,12 +170,15 @@ class CallerLanes {
   void Close(const absl::Status& status);
 
  private:
+  // Takes the lane out; nullptr: there is none.
+  std::shared_ptr<CallerLane> ExtractLocked(ProcessSetId process_set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // With the retired ones.
   std::vector<std::shared_ptr<CallerLane>> All() const;
   void EndRetired();
 
   mutable Mutex mu_;
   std::map<ProcessSetId, std::shared_ptr<CallerLane>> lanes_ ABSL_GUARDED_BY(mu_);
+  std::map<ProcessSetId, uint64_t> earlier_calls_ ABSL_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<CallerLane>> retired_ ABSL_GUARDED_BY(mu_);
   bool ends_retired_ ABSL_GUARDED_BY(mu_) = false;  // ender_ has not found retired_ empty
   std::thread ender_ ABSL_GUARDED_BY(mu_);

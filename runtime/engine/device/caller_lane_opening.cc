@@ -2,6 +2,7 @@
 
 #include "runtime/engine/device/caller_lane_opening.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/logging.h"
@@ -21,6 +23,8 @@ namespace {
 // The first character of what a member says: about its device, or why it has none.
 constexpr absl::string_view kCan = "+";
 constexpr absl::string_view kCannot = "-";
+// Behind the number of its earlier calls.
+constexpr absl::string_view kEnd = ";";
 
 // A member's own resources, before it knows the other members'.
 struct Resources {
@@ -88,15 +92,28 @@ bool CanAll(const CallerLaneOpening& opening, std::vector<std::string>& texts) {
   return true;
 }
 
+// Takes the numbers of earlier calls off, and returns the greatest.
+uint64_t TakeEarlierCalls(std::vector<std::string>& texts) {
+  uint64_t most = 0;
+  for (std::string& text : texts) {
+    const size_t end = std::min(absl::string_view(text).find(kEnd), text.size());
+    uint64_t calls = 0;
+    if (absl::SimpleAtoi(text.substr(0, end), &calls)) most = std::max(most, calls);
+    text.erase(0, end + 1);
+  }
+  return most;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CallerLane>> OpenCallerLane(const CallerLaneOpening& opening) {
   if (opening.members->size() == 1) return nullptr;
   absl::StatusOr<Resources> own = Prepare(opening);
-  RONDA_ASSIGN_OR_RETURN(
-      std::vector<std::string> facts,
-      GatherTexts(opening, own.ok() ? absl::StrCat(kCan, own->facts) : absl::StrCat(kCannot, own.status().message())));
+  RONDA_ASSIGN_OR_RETURN(std::vector<std::string> facts,
+                         GatherTexts(opening, own.ok() ? absl::StrCat(kCan, opening.earlier_calls, kEnd, own->facts)
+                                                       : absl::StrCat(kCannot, own.status().message())));
   if (!CanAll(opening, facts)) return nullptr;
+  const uint64_t earlier_calls = TakeEarlierCalls(facts);
   DeviceSupport::DirectRequest request = {
       .info = {.label = "the lane", .limits = opening.limits},
       .members = opening.members->ranks(),
@@ -116,6 +133,7 @@ absl::StatusOr<std::unique_ptr<CallerLane>> OpenCallerLane(const CallerLaneOpeni
   }
   if (*transport == nullptr) return nullptr;
   return CallerLane::Create({.process_set = opening.process_set,
+                             .earlier_calls = earlier_calls,
                              .members = opening.members,
                              .rank_device = opening.rank_device,
                              .device = std::move(own->device),

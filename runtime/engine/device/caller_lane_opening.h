@@ -3,6 +3,7 @@
 #ifndef RONDA_RUNTIME_ENGINE_DEVICE_CALLER_LANE_OPENING_H_
 #define RONDA_RUNTIME_ENGINE_DEVICE_CALLER_LANE_OPENING_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -23,6 +24,7 @@ namespace ronda {
 // of the transport, by operations on host memory.
 struct CallerLaneOpening {
   ProcessSetId process_set = kGlobalProcessSet;
+  uint64_t earlier_calls = 0;  // CallerLanes::EarlierCalls
   std::shared_ptr<const Group> members;
   std::shared_ptr<DeviceSupport> support;  // may be nullptr
   RankDevice* rank_device = nullptr;

@@ -369,6 +369,23 @@ TEST(CallerLane, ARankWithoutADeviceKeepsItShutOnAll) {
   EXPECT_EQ(log.find(kLine), log.rfind("has no lane") - std::string("ronda[0] W process set 0 ").size()) << "once";
 }
 
+TEST(CallerLane, ALaneThatIsOpenedAgainGoesOnWithTheNumbers) {
+  RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(kCount, 1));
+    {
+      Calls calls(rank);
+      calls.MakeAndOrder(Sum(rank, tensor));
+      rank.runtime().lanes().Remove(kGlobalProcessSet)->Drain();
+    }
+    Calls calls(rank);
+    EXPECT_EQ(calls.lane().calls(), 1u);
+    const auto call = calls.Make(Broadcast(rank, tensor, /*root=*/0));  // the first lane's call 1 was a sum
+    ASSERT_EQ(call.status(), absl::OkStatus());
+    EXPECT_EQ((*call)->Wait(), absl::OkStatus());
+    EXPECT_EQ(calls.lane().calls(), 2u);
+  });
+}
+
 TEST(CallerLane, ALaneIsRetiredWithoutAWait) {
   RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
     const DeviceTensor tensor(rank, std::vector<float>(kCount, 1));
