@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The first messages of a connection for data or control messages, in which both ends prove that they know the job's secret.
+// The first messages of a connection for data or control messages, in which both ends prove that they know the job's
+// secret.
 //
 //   callee                              caller
 //     | challenge: a nonce                |

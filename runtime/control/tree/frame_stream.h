@@ -48,7 +48,6 @@ class FrameAssembler {
  public:
   explicit FrameAssembler(size_t max_frame_bytes) : max_frame_bytes_(max_frame_bytes) {}
 
-
   void Append(absl::string_view piece);
 
   // Moves the next frame to `frame`; returns false if it has not come completely.
