@@ -115,7 +115,8 @@ class ElasticHostsTest : public testing::SshHostsTest {
     return {"-H", absl::StrCat(hosts_->AddressOf(0), ":", each, ",", hosts_->AddressOf(1), ":", each)};
   }
 
-  // Waits until all ranks of an epoch of that size have made a step, which is the `time`th of that size.
+  // Waits until all ranks of an epoch of that size have made a step, which is the `time`th of that size. After a death,
+  // no test may wait for an epoch without the replacement: if the survivors are slow, the replacement joins before them.
   static void AwaitSize(LauncherRun* run, int size, int times = 1) {
     run->WaitForOut(absl::StrCat("size ", size, " local size "), size * times);
   }
@@ -150,7 +151,6 @@ TEST_F(ElasticHostsTest, AMemberThatIsKilledIsReplacedOnItsHost) {
                                                    " local rank ", rank % 2, " pid ")));
   }
   kill(NumberAfter(run->out(), "[3]<stdout>: size 4 local size 2 rank 3 local rank 1 pid "), SIGKILL);
-  AwaitSize(run.get(), 3);
   AwaitSize(run.get(), 4, 2);
   EXPECT_EQ(Finish(run.get()), 0) << run->out() << run->err();
   EXPECT_THAT(run->err(), HasSubstr(absl::StrCat("rondarun: member 4 is started on host ", hosts_->AddressOf(1))));
@@ -161,7 +161,6 @@ TEST_F(ElasticHostsTest, TheOldestMemberIsKilledAndAnotherHostBecomesThatOfRankZ
   const auto run = Start(Joined({"-np", "2", "--min-np", "1"}, OnBoth(1)));
   AwaitSize(run.get(), 2);
   kill(NumberAfter(run->out(), "[0]<stdout>: size 2 local size 1 rank 0 local rank 0 pid "), SIGKILL);
-  AwaitSize(run.get(), 1);
   AwaitSize(run.get(), 2, 2);
   EXPECT_THAT(run->out(), HasSubstr("[1]<stdout>: size 2 local size 1 rank 0 local rank 0"));
   EXPECT_EQ(Finish(run.get()), 0) << run->out() << run->err();

@@ -52,10 +52,13 @@ bool NodeLinks::ReceiveFrom(Link& link) {
   bool has_moved = false;
   while (!link.is_broken) {
     absl::StatusOr<std::optional<LinkFrame>> frame = link.frames.PopReceived();
-    if (!frame.ok()) Break(link, frame.status());
-    if (!frame.ok() || !frame->has_value()) break;
-    Receive(link, **std::move(frame));
+    if (frame.ok() && !frame->has_value()) break;
     has_moved = true;
+    if (frame.ok()) {
+      Receive(link, **std::move(frame));
+    } else {
+      Break(link, frame.status());
+    }
   }
   return has_moved;
 }
@@ -101,10 +104,13 @@ bool NodeLinks::CompleteSends(Link& link) {
   bool has_moved = false;
   while (!link.is_broken) {
     const absl::StatusOr<std::optional<LinkFrame::Kind>> sent = link.frames.PopSent();
-    if (!sent.ok()) BreakSending(link, sent.status());
-    if (!sent.ok() || !sent->has_value()) break;
-    if (*sent == LinkFrame::Kind::kEnd) link.has_end_gone = true;
+    if (sent.ok() && !sent->has_value()) break;
     has_moved = true;
+    if (!sent.ok()) {
+      BreakSending(link, sent.status());
+    } else if (**sent == LinkFrame::Kind::kEnd) {
+      link.has_end_gone = true;
+    }
   }
   return has_moved;
 }

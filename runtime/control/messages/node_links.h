@@ -47,8 +47,8 @@ class NodeLinks {
   // Begins to receive, and sends the open frames. Call once, first.
   void Open();
 
-  // Receives what has come, and notices what has been sent. Returns whether there was anything. Limited in length; what
-  // remains is left to the next call.
+  // Receives what has come, and notices what has been sent and which links have broken. Returns whether there was
+  // anything of this. Limited in length; what remains is left to the next call.
   bool Move();
 
   // Sends what the node has for its neighbours, as far as the links can take it.
@@ -89,7 +89,7 @@ class NodeLinks {
     bool is_listed_for_output = false;
   };
 
-  // Return whether anything has moved.
+  // Return whether anything has moved, or the link has broken.
   bool ReceiveFrom(Link& link);
   bool CompleteSends(Link& link);
 

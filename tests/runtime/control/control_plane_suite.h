@@ -49,6 +49,13 @@ class ControlPlaneTest : public ::testing::TestWithParam<ControlRanks> {
     ASSERT_EQ(transports_.size(), static_cast<size_t>(size()));
   }
 
+  // The ranks leave together. A rank that left alone would fail the job, and the others would wait for it.
+  void TearDown() override {
+    for (Transport& transport : transports_) {
+      if (transport.control != nullptr) transport.control->Depart();
+    }
+  }
+
   int size() const { return GetParam().size; }
   ControlPlane& control(RankId rank) { return *transports_[rank].control; }
   void Destroy(RankId rank) { transports_[rank].control.reset(); }

@@ -130,8 +130,8 @@ TEST(TcpControlPlaneTest, CallerOfAnotherUserIsDroppedIfThereIsNoSecret) {
   EXPECT_LE(recv(caller.get(), &byte, 1, 0), 0) << "it has got no challenge, and its connection has been ended";
 }
 
-TEST(TcpControlPlaneTest, WireThatBreaksIsTheFailureOfBothEnds) {
-  auto ranks = RanksOf({.size = 3, .fan_out = 1});
+TEST(TcpControlPlaneTest, WireThatBreaksIsTheFailureOfBothEndsAtOnce) {
+  auto ranks = RanksOf({.size = 3, .fan_out = 1, .adapt = SendNoHeartbeats});
   TcpProxy wire(ranks[2].mesh.endpoints[1].port);
   ranks[2].mesh.endpoints[1].port = wire.port();
   const auto planes = ConnectAll(std::move(ranks));
