@@ -2,7 +2,6 @@
 
 #include "programs/rondactl/top.h"
 
-#include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
@@ -26,6 +25,7 @@
 #include "programs/monitor/jobs/rank_reader.h"
 #include "programs/monitor/jobs/reports.h"
 #include "programs/monitor/jobs/watched_jobs.h"
+#include "runtime/base/poll.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/monitor/flight_recorder.h"
@@ -95,17 +95,17 @@ absl::StatusOr<UniqueFd> CatchSignals() {
   for (const int signo : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&signals, signo);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   UniqueFd fd(signalfd(-1, &signals, SFD_CLOEXEC));
-  if (!fd.valid()) return absl::ErrnoToStatus(errno, "cannot receive signals");
+  if (!fd.valid()) return absl::ErrnoToStatus(errno, "cannot receive signals (signalfd)");
   return fd;
 }
 
 // Waits until `deadline`. Returns true if the user wants to leave earlier.
-bool WaitForLeave(const UniqueFd& signals, bool has_keys, FlightTime deadline) {
+absl::StatusOr<bool> WaitForLeave(const UniqueFd& signals, bool has_keys, FlightTime deadline) {
   pollfd fds[] = {{.fd = signals.get(), .events = POLLIN, .revents = 0},
                   {.fd = has_keys ? STDIN_FILENO : -1, .events = POLLIN, .revents = 0}};
   for (FlightTime now = FlightNow(); now < deadline; now = FlightNow()) {
-    const auto left = absl::ToInt64Milliseconds(absl::Ceil(deadline - now, absl::Milliseconds(1)));
-    if (poll(fds, 2, static_cast<int>(left)) <= 0) continue;
+    RONDA_ASSIGN_OR_RETURN(const int ready, PollDescriptors(absl::MakeSpan(fds), deadline - now));
+    if (ready == 0) continue;
     if (fds[0].revents != 0) return true;
     char key = 'q';  // is used if the terminal is gone
     if (fds[1].revents != 0 && (read(STDIN_FILENO, &key, 1) != 1 || key == 'q' || key == 'Q')) return true;
@@ -118,7 +118,7 @@ bool HasEnded(const JobSnapshot& job) {
 }
 
 // Watches until the next table is due. nullopt: the user wants to leave, or the job is gone.
-std::optional<JobSnapshot> NextSnapshot(const UniqueFd& signals, bool has_keys, WatchedJobs* jobs) {
+absl::StatusOr<std::optional<JobSnapshot>> NextSnapshot(const UniqueFd& signals, bool has_keys, WatchedJobs* jobs) {
   const FlightTime due = FlightNow() + kScreenPeriod;
   while (true) {
     const FlightTime now = FlightNow();
@@ -127,7 +127,8 @@ std::optional<JobSnapshot> NextSnapshot(const UniqueFd& signals, bool has_keys, 
       const std::vector<JobSnapshot> snapshots = jobs->Snapshots();
       return snapshots.empty() ? std::nullopt : std::optional(snapshots.front());
     }
-    if (WaitForLeave(signals, has_keys, now + JobSampler::kPeriod)) return std::nullopt;
+    RONDA_ASSIGN_OR_RETURN(const bool leaves, WaitForLeave(signals, has_keys, now + JobSampler::kPeriod));
+    if (leaves) return std::nullopt;
   }
 }
 
@@ -139,9 +140,10 @@ absl::Status ShowTop(const std::string& job, TopTables tables) {
   if (tables == TopTables::kMany && isatty(STDOUT_FILENO) == 1) screen = std::make_unique<Screen>();
   const bool has_keys = screen != nullptr && screen->has_keys();
   WatchedJobs jobs({.is_watched = OfJob(job)});
-  std::optional<JobSnapshot> snapshot;
   bool has_ended = false;
-  while (!has_ended && (snapshot = NextSnapshot(signals, has_keys, &jobs)).has_value()) {
+  while (!has_ended) {
+    RONDA_ASSIGN_OR_RETURN(const std::optional<JobSnapshot> snapshot, NextSnapshot(signals, has_keys, &jobs));
+    if (!snapshot.has_value()) break;
     const std::string text = TopText(*snapshot);
     has_ended = HasEnded(*snapshot);
     screen != nullptr ? screen->Show(text) : Print(tables == TopTables::kMany ? absl::StrCat(text, "\n") : text);

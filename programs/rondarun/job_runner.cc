@@ -58,7 +58,7 @@ rlimit RaiseFileLimit() {
 absl::StatusOr<std::string> RandomHex(size_t byte_count) {
   std::string bytes(byte_count, '\0');
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(byte_count)) {
-    return absl::ErrnoToStatus(errno, "cannot get random numbers from the system");
+    return absl::ErrnoToStatus(errno, "cannot get random numbers from the system (getrandom)");
   }
   return absl::BytesToHexString(bytes);
 }

@@ -78,7 +78,7 @@ absl::Status GatherNodes(const LaunchOptions& coming, NodeList* list) {
   while (list->count() < wanted && SteadyNow() < deadline) {
     PollSet poll;
     list->AddTo(&poll);
-    poll.Wait(std::min(deadline, list->deadline()) - SteadyNow());
+    RONDA_RETURN_IF_ERROR(poll.Wait(std::min(deadline, list->deadline()) - SteadyNow()));
     list->OnTime();
   }
   if (list->count() == wanted) return absl::OkStatus();
@@ -110,7 +110,7 @@ absl::StatusOr<AgentMessage> AwaitMessage(int socket, absl::Time deadline) {
     bool is_ready = false;
     PollSet poll;
     poll.Add(socket, POLLIN, [&] { is_ready = true; });
-    poll.Wait(deadline - SteadyNow());
+    RONDA_RETURN_IF_ERROR(poll.Wait(deadline - SteadyNow()));
     if (!is_ready) continue;
     std::array<char, 4096> buffer;
     const ssize_t count = recv(socket, buffer.data(), buffer.size(), 0);

@@ -128,7 +128,7 @@ class Agent {
   bool ReadMore();
 
   // Waits for the order. If the end comes first, returns that.
-  std::optional<AgentEnd> AwaitOrder();
+  absl::StatusOr<std::optional<AgentEnd>> AwaitOrder();
   std::optional<AgentEnd> EndSoFar();
 
   // A node runs its own command, with its own variables.
@@ -169,7 +169,7 @@ bool Agent::ReadMore() {
 }
 
 // A node may wait for long. A user's signal ends the wait.
-std::optional<AgentEnd> Agent::AwaitOrder() {
+absl::StatusOr<std::optional<AgentEnd>> Agent::AwaitOrder() {
   std::optional<AgentEnd> end;
   while (order_.state == Order::State::kIncomplete && !end.has_value()) {
     PollSet poll;
@@ -181,7 +181,7 @@ std::optional<AgentEnd> Agent::AwaitOrder() {
       if (!end.has_value() && !ReadMore()) end = AgentEnd{};
       if (!end.has_value()) end = EndSoFar();
     });
-    poll.Wait(absl::InfiniteDuration());
+    RONDA_RETURN_IF_ERROR(poll.Wait(absl::InfiniteDuration()));
   }
   return end;
 }
@@ -300,7 +300,8 @@ absl::StatusOr<AgentEnd> Agent::Run() {
                          {.report = &report_, .output = output_, .signals = &signals_, .clock = Clock::Real()}));
   SayHello();
   supervisor->Flush();
-  if (std::optional<AgentEnd> end = AwaitOrder()) return *std::move(end);
+  RONDA_ASSIGN_OR_RETURN(std::optional<AgentEnd> end, AwaitOrder());
+  if (end.has_value()) return *std::move(end);
   RONDA_RETURN_IF_ERROR(UseOwnWords());
   EnterDirectory();
   RONDA_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<JobPart>> parts, MakeParts());

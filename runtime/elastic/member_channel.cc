@@ -3,7 +3,6 @@
 #include "runtime/elastic/member_channel.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/poll.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -119,10 +119,8 @@ absl::Status MemberChannel::WaitUntil(absl::Duration deadline, absl::Duration ti
           absl::StrCat("the launcher has given this member no place within ", absl::FormatDuration(timeout)));
     }
     pollfd event = {.fd = socket_.get(), .events = POLLIN, .revents = 0};
-    const int64_t milliseconds = absl::ToInt64Milliseconds(std::min(left, absl::Hours(1))) + 1;
-    const int ready = poll(&event, 1, static_cast<int>(milliseconds));
+    RONDA_ASSIGN_OR_RETURN(const int ready, PollDescriptors({&event, 1}, left));
     if (ready > 0) return absl::OkStatus();
-    if (ready < 0 && errno != EINTR) return absl::ErrnoToStatus(errno, "poll of the membership's socket");
   }
 }
 

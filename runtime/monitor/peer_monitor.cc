@@ -20,6 +20,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 namespace ronda {
 
@@ -72,14 +74,9 @@ constexpr int kPollingIntervalMs = 200;
 // The longest sleeps of the thread: while it relies on descriptors, which the program may have closed, and without
 // them.
 constexpr int kDescriptorIntervalMs = 1000;
-constexpr int kStopIntervalMs = 20;
+constexpr absl::Duration kStopInterval = absl::Milliseconds(20);
 
 int PidFdOpen(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
-
-bool IsReadable(int fd) {
-  pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
-  return poll(&entry, 1, 0) == 1;
-}
 
 }  // namespace
 
@@ -112,9 +109,13 @@ PeerMonitor::~PeerMonitor() {
 }
 
 bool PeerMonitor::HasEnded(const Entry& entry) const {
-  if (entry.pidfd >= 0 && !IsReadable(entry.pidfd)) return false;
-  const bool is_told_by_pidfd = entry.pidfd >= 0 && stop_.IsIntact();
-  return is_told_by_pidfd || !IsAlive(entry.peer.process);
+  if (entry.pidfd >= 0) {
+    pollfd end = {.fd = entry.pidfd, .events = POLLIN, .revents = 0};
+    const int ready = poll(&end, 1, 0);
+    if (ready == 0) return false;
+    if (ready == 1 && stop_.IsIntact()) return true;
+  }
+  return !IsAlive(entry.peer.process);
 }
 
 void PeerMonitor::ClosePidFd(Entry& entry) const {
@@ -147,7 +148,7 @@ void PeerMonitor::Run() {
 
 bool PeerMonitor::Sleep() {
   if (!stop_.IsIntact()) {
-    poll(nullptr, 0, kStopIntervalMs);
+    absl::SleepFor(kStopInterval);
     return !is_stopping_;
   }
   fds_.clear();
@@ -157,7 +158,8 @@ bool PeerMonitor::Sleep() {
     if (entry.pidfd >= 0) fds_.push_back({.fd = entry.pidfd, .events = POLLIN, .revents = 0});
     if (entry.pidfd < 0) timeout_ms = kPollingIntervalMs;
   }
-  poll(fds_.data(), fds_.size(), timeout_ms);
+  // If the system refuses the call, the thread goes on without it: otherwise the end of a rank would not be noticed.
+  if (poll(fds_.data(), fds_.size(), timeout_ms) < 0) absl::SleepFor(kStopInterval);
   return !is_stopping_;
 }
 

@@ -3,7 +3,6 @@
 #include "runtime/net/connection_limiter.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -12,7 +11,10 @@
 #include <vector>
 
 #include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/logging.h"
+#include "runtime/base/poll.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/net/sockets.h"
 
@@ -28,11 +30,6 @@ bool IsShortOfDescriptors(int error) {
 
 // If the program closes descriptors that it did not open, nothing else ends the wait.
 constexpr absl::Duration kLongestWait = absl::Seconds(1);
-
-int PollTimeout(absl::Time until) {
-  const absl::Duration left = std::clamp(until - SteadyNow(), absl::ZeroDuration(), kLongestWait);
-  return static_cast<int>(absl::ToInt64Milliseconds(left)) + 1;
-}
 
 }  // namespace
 
@@ -73,7 +70,11 @@ void ConnectionLimiter::Authenticated(absl::string_view address) {
 
 void ConnectionLimiter::Run() {
   while (true) {
-    const bool has_callers = Wait();
+    const absl::StatusOr<bool> has_callers = Wait();
+    if (!has_callers.ok()) {
+      return Log(LogLevel::kError, -1,
+                 absl::StrCat("no connections are accepted any more: ", has_callers.status().message()));
+    }
     {
       MutexLock lock(&mu_);
       if (is_over_) return;
@@ -84,11 +85,11 @@ void ConnectionLimiter::Run() {
     for (auto connection = connections_.begin(); connection != connections_.end();) {
       connection = IsKept(*connection) ? std::next(connection) : connections_.erase(connection);
     }
-    if (has_callers) Accept();
+    if (*has_callers) Accept();
   }
 }
 
-bool ConnectionLimiter::Wait() {
+absl::StatusOr<bool> ConnectionLimiter::Wait() {
   const absl::Time room = NextRoom();
   const bool has_room = room <= SteadyNow();
   std::vector<pollfd> events = {{.fd = wake_.reader(), .events = POLLIN},
@@ -98,11 +99,12 @@ bool ConnectionLimiter::Wait() {
     events.push_back({.fd = connection.socket.get(),
                       .events = static_cast<int16_t>(connection.is_handed_over ? POLLRDHUP : POLLIN)});
   }
-  const bool has_events = poll(events.data(), events.size(), PollTimeout(has_room ? absl::InfiniteFuture() : room)) > 0;
+  const absl::Duration longest = has_room ? kLongestWait : std::min(room - SteadyNow(), kLongestWait);
+  RONDA_RETURN_IF_ERROR(PollDescriptors(absl::MakeSpan(events), longest).status());
   size_t next = 2;
-  for (Connection& connection : connections_) connection.has_event = has_events && events[next++].revents != 0;
-  if (has_events && events[0].revents != 0) wake_.Clear();
-  return has_events && events[1].revents != 0;
+  for (Connection& connection : connections_) connection.has_event = events[next++].revents != 0;
+  if (events[0].revents != 0) wake_.Clear();
+  return events[1].revents != 0;
 }
 
 void ConnectionLimiter::DropAuthenticated() {

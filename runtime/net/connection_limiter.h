@@ -79,7 +79,7 @@ class ConnectionLimiter {
 
   void Run();
   // Waits for events, and notes those of the connections. Returns whether the listener has connections to accept.
-  bool Wait();
+  absl::StatusOr<bool> Wait();
   void DropAuthenticated();
   // Handles the event of a connection, if any. Returns whether the connection still counts towards the limit.
   bool IsKept(Connection& connection);

@@ -2,6 +2,7 @@
 
 #include "runtime/net/message_streams.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -64,6 +65,11 @@ constexpr NeededCall kNeededCalls[] = {
      [] {
        epoll_event event = {};
        epoll_wait(-1, &event, 1, 0);
+     }},
+    {"ppoll",
+     [] {
+       const timespec no_time = {};
+       ppoll(nullptr, 0, &no_time, nullptr);
      }},
     {"accept4", [] { accept4(-1, nullptr, nullptr, 0); }},
     {"getpeername", [] { getpeername(-1, nullptr, nullptr); }},

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -19,6 +18,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/peer.h"
+#include "runtime/base/poll.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/net/loopback_users.h"
 #include "runtime/net/sockets.h"
@@ -289,9 +289,7 @@ absl::Status Mesh::Round() {
   for (const IncomingCall& call : incoming_) {
     polled.push_back({.fd = call.socket.get(), .events = POLLIN, .revents = 0});
   }
-  if (poll(polled.data(), polled.size(), static_cast<int>(absl::ToInt64Milliseconds(kRound))) < 0) {
-    return absl::OkStatus();
-  }
+  RONDA_RETURN_IF_ERROR(PollDescriptors(absl::MakeSpan(polled), kRound).status());
   size_t next = 1;
   for (OutgoingCall& call : outgoing_) {
     if (polled[next++].revents == 0) continue;

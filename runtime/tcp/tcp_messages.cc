@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "runtime/base/logging.h"
+#include "runtime/base/poll.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -188,9 +189,13 @@ void TcpMessages::Poll(absl::Duration longest) {
     const int events = (connection.HasToSend() ? POLLOUT : 0) | (connection.HasToReceive() ? POLLIN : 0);
     polled_.push_back({.fd = connection.socket.get(), .events = static_cast<int16_t>(events), .revents = 0});
   }
-  const timespec limit = absl::ToTimespec(longest);
-  if (ppoll(polled_.data(), polled_.size(), &limit, nullptr) >= 0) return;
-  for (pollfd& polled : polled_) polled.revents = 0;
+  const absl::Status polled = PollDescriptors(absl::MakeSpan(polled_), longest).status();
+  if (polled.ok()) return;
+  for (const RankId peer : active_) {
+    Connection& connection = connections_[static_cast<size_t>(peer)];
+    connection.send_failure.Update(polled);
+    connection.receive_failure.Update(polled);
+  }
 }
 
 void TcpMessages::Rest(absl::Duration longest) { Poll(longest); }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
+#include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda::simulation {
@@ -53,7 +54,7 @@ bool Agent::AwaitOrder() {
     bool more = true;
     poll.Add(descriptors_.input.get(), POLLIN, [&] { more = ReadMore(); });
     if (!output_.pending().empty()) poll.Add(output_.fd(), POLLOUT, [] {});
-    poll.Wait(absl::InfiniteDuration());
+    RONDA_CHECK(poll.Wait(absl::InfiniteDuration()).ok());
     if (!more || !output_.Write().ok()) return false;
     std::erase_if(messages_, [this](const AgentMessage& message) {
       if (message.kind == Kind::kMembers) {
@@ -103,7 +104,7 @@ void Agent::Flush() {
   while (!output_.pending().empty()) {
     PollSet poll;
     poll.Add(output_.fd(), POLLOUT, [] {});
-    poll.Wait(absl::InfiniteDuration());
+    RONDA_CHECK(poll.Wait(absl::InfiniteDuration()).ok());
     output_.Write().IgnoreError();
   }
 }

@@ -6,6 +6,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <time.h>
@@ -27,7 +28,7 @@ struct RealCalls {
   int (*get_time)(clockid_t, timespec*);
   int (*sleep)(const timespec*, timespec*);
   int (*yield)();
-  int (*poll)(pollfd*, nfds_t, int);
+  int (*poll)(pollfd*, nfds_t, const timespec*, const sigset_t*);
   int (*open)(const char*, int, ...);
   int (*create_memory_file)(const char*, unsigned);
   int (*close)(int);

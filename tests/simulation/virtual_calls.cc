@@ -101,7 +101,7 @@ const RealCalls& RealCalls::Get() {
     Find("clock_gettime", &found->get_time);
     Find("nanosleep", &found->sleep);
     Find("sched_yield", &found->yield);
-    Find("poll", &found->poll);
+    Find("ppoll", &found->poll);
     Find("open", &found->open);
     Find("memfd_create", &found->create_memory_file);
     Find("close", &found->close);
@@ -205,14 +205,15 @@ RONDA_VIRTUAL int sched_yield() noexcept {
   return 0;
 }
 
-RONDA_VIRTUAL int poll(pollfd* descriptors, nfds_t count, int milliseconds) {
-  if (!VirtualWorld::IsInside()) return RealCalls::Get().poll(descriptors, count, milliseconds);
+RONDA_VIRTUAL int ppoll(pollfd* descriptors, nfds_t count, const timespec* longest, const sigset_t* mask) {
+  if (!VirtualWorld::IsInside()) return RealCalls::Get().poll(descriptors, count, longest, mask);
   VirtualWorld& world = VirtualWorld::Get();
   const absl::Duration deadline =
-      milliseconds < 0 ? absl::InfiniteDuration() : world.now() + absl::Milliseconds(milliseconds);
+      longest == nullptr ? absl::InfiniteDuration() : world.now() + absl::DurationFromTimespec(*longest);
   for (absl::Duration period = ronda::simulation::kShortestPollPeriod;;
        period = std::min(2 * period, ronda::simulation::kLongestPollPeriod)) {
-    const int ready = RealCalls::Get().poll(descriptors, count, 0);
+    constexpr timespec kNoTime = {};
+    const int ready = RealCalls::Get().poll(descriptors, count, &kNoTime, nullptr);
     if (ready != 0 || world.now() >= deadline) return ready;
     world.SleepUntil(std::min(deadline, world.now() + period));
   }

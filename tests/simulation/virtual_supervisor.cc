@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/logging.h"
 #include "tests/simulation/virtual_processes.h"
 
 namespace ronda::simulation {
@@ -64,7 +65,7 @@ void VirtualSupervisor::Step() {
   members_->AddTo(&poll);
   if (output_ != nullptr && !output_->pending().empty()) poll.Add(output_->fd(), POLLOUT, [] {});
   const absl::Time next = std::min(members_->deadline(), schedule_.deadline());
-  poll.Wait(std::min(next - SteadyNow(), kPeriod));
+  RONDA_CHECK(poll.Wait(std::min(next - SteadyNow(), kPeriod)).ok());
   if (VirtualProcesses::Get().TakeChildSignal()) members_->OnChildSignal();
   members_->OnTime();
   if (const std::optional<int> signo = schedule_.Due(SteadyNow()); signo.has_value()) SignalParts(*signo);

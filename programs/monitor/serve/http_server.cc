@@ -2,7 +2,6 @@
 
 #include "programs/monitor/serve/http_server.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/poll.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/net/sockets.h"
 
@@ -38,7 +38,7 @@ class SocketStream final : public ByteStream {
   bool Await(int16_t event) const {
     const absl::Duration left = deadline_ - MonotonicTime();
     pollfd wanted = {.fd = socket_, .events = event};
-    return left > absl::ZeroDuration() && poll(&wanted, 1, static_cast<int>(absl::ToInt64Milliseconds(left)) + 1) == 1;
+    return left > absl::ZeroDuration() && PollDescriptors({&wanted, 1}, left).value_or(0) == 1;
   }
 
   const int socket_;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // ronda-monitor: shows the jobs that this user runs on this host, over HTTP and gRPC. See `ronda-monitor --help`.
-#include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -43,6 +42,7 @@
 #include "runtime/base/environment.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/peer.h"
+#include "runtime/base/poll.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/base/version.h"
@@ -294,15 +294,16 @@ absl::StatusOr<BetweenHosts> Connect(const Settings& settings, const MonitorServ
 }
 
 // Samples the jobs until the job or a signal ends this.
-void Run(const Settings& settings, int signals, Monitor* monitor) {
+absl::Status Run(const Settings& settings, int signals, Monitor* monitor) {
   absl::Duration next = FlightNow();
   while (settings.lifetime == Settings::Lifetime::kUntilSignal || monitor->HasJobs()) {
     next = std::max(next + monitor->NextPeriod(), FlightNow());
     pollfd signal = {.fd = signals, .events = POLLIN};
-    const absl::Duration pause = next - FlightNow();
-    if (poll(&signal, 1, static_cast<int>(absl::ToInt64Milliseconds(pause + absl::Milliseconds(1)))) > 0) return;
+    RONDA_ASSIGN_OR_RETURN(const int ready, PollDescriptors({&signal, 1}, next - FlightNow()));
+    if (ready > 0) break;
     monitor->Sample();
   }
+  return absl::OkStatus();
 }
 
 // The id of the job that the user's word names, for all of its epochs; the word itself if the job may begin later.
@@ -341,8 +342,7 @@ absl::Status Serve(Settings settings, int signals) {
          settings.job.empty() ? "your jobs" : absl::StrCat("job ", settings.job).c_str(), token_file.c_str());
   if (socket != nullptr) printf("unix:%s serves ronda.v1.MonitorService over gRPC\n", socket->path().c_str());
   if (fflush(stdout) != 0) return absl::UnavailableError("cannot write to the standard output");
-  Run(settings, signals, &monitor);
-  return absl::OkStatus();
+  return Run(settings, signals, &monitor);
 }
 
 int Fail(const absl::Status& status, int exit_code) {

@@ -2,7 +2,6 @@
 
 #include "programs/rondarun/elastic/member_processes.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -13,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/poll.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/elastic/membership_message.h"
 
@@ -33,7 +33,7 @@ std::vector<std::string> FinalMessages(const UniqueFd& socket) {
 
 bool HasEnded(const JobPart& part) {
   pollfd request = {.fd = part.process().pidfd(), .events = POLLIN, .revents = 0};
-  return poll(&request, 1, 0) == 1;
+  return PollDescriptors({&request, 1}, absl::ZeroDuration()).value_or(0) == 1;
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ void GiveMembership(int membership_fd, ChildProcess::Options* process) {
 absl::Status MemberProcesses::Start(const JobMembership::StartMember& start) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    return absl::ErrnoToStatus(errno, "cannot create a socket for it");
+    return absl::ErrnoToStatus(errno, "cannot create a socket for it (socketpair)");
   }
   UniqueFd own(ends[0]);
   const UniqueFd members(ends[1]);

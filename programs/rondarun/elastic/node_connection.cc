@@ -6,7 +6,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -22,6 +21,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/poll.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/net/loopback_users.h"
 #include "runtime/net/sockets.h"
@@ -53,10 +53,8 @@ absl::Status Await(int fd, int16_t events, absl::Time deadline) {
     const absl::Duration left = deadline - SteadyNow();
     if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("it does not answer");
     pollfd request = {.fd = fd, .events = events, .revents = 0};
-    const auto milliseconds = absl::ToInt64Milliseconds(std::min(left, absl::Hours(1))) + 1;
-    const int count = poll(&request, 1, static_cast<int>(milliseconds));
+    RONDA_ASSIGN_OR_RETURN(const int count, PollDescriptors({&request, 1}, left));
     if (count > 0) return absl::OkStatus();
-    if (count < 0 && errno != EINTR) return Unavailable(errno);
   }
 }
 
@@ -186,7 +184,8 @@ int RunNodeRelay(absl::string_view fd) {
   Stream streams[] = {{.from = STDIN_FILENO, .to = socket}, {.from = socket, .to = STDOUT_FILENO}};
   while (true) {
     pollfd requests[] = {streams[0].request(), streams[1].request()};
-    if (poll(requests, 2, -1) < 0 && errno != EINTR) return SayEnd(strerror(errno));
+    const absl::StatusOr<int> ready = PollDescriptors(absl::MakeSpan(requests), absl::InfiniteDuration());
+    if (!ready.ok()) return SayEnd(ready.status().message());
     for (int i = 0; i < 2; ++i) {
       int error = 0;
       if (requests[i].revents == 0 || streams[i].Advance(&error)) continue;

@@ -249,7 +249,8 @@ void NodeList::Dismiss(const std::function<AgentMessage(int node)>& message) {
     shutdown(socket, SHUT_WR);
   }
   const absl::Time deadline = SteadyNow() + kLeaveTimeout;
-  while (!nodes_.empty() && SteadyNow() < deadline) {
+  absl::Status waited;
+  while (waited.ok() && !nodes_.empty() && SteadyNow() < deadline) {
     PollSet poll;
     for (const Node& node : nodes_) {
       poll.Add(node.call.socket.get(), POLLIN, [this, name = node.host.name, fd = node.call.socket.get()] {
@@ -259,7 +260,7 @@ void NodeList::Dismiss(const std::function<AgentMessage(int node)>& message) {
         if (!is_alive) std::erase_if(nodes_, [&](const Node& other) { return other.host.name == name; });
       });
     }
-    poll.Wait(deadline - SteadyNow());
+    waited = poll.Wait(deadline - SteadyNow());
   }
   nodes_.clear();
 }

@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/poll.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -25,7 +25,9 @@ constexpr size_t kPiece = PIPE_BUF;
 
 bool IsReady(int fd) {
   pollfd request{.fd = fd, .events = POLLOUT, .revents = 0};
-  return poll(&request, 1, 0) == 1;
+  const absl::StatusOr<int> ready = PollDescriptors({&request, 1}, absl::ZeroDuration());
+  // If nothing can be known, the launcher is about to end: it may wait for the reader, but must say why.
+  return !ready.ok() || *ready == 1;
 }
 
 Medium MediumOf(int fd) { return isatty(fd) == 1 ? Medium::kTerminal : Medium::kFile; }

@@ -38,7 +38,7 @@ namespace {
 // Calls `find` in a separate process, so that the libraries that it loads stay out of this one.
 absl::StatusOr<std::string> AskInChild(absl::FunctionRef<absl::StatusOr<std::string>()> find) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot create a pipe");
+  if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot create a pipe (pipe2)");
   const UniqueFd read_end(ends[0]);
   UniqueFd write_end(ends[1]);
   const pid_t pid = fork();

@@ -4,7 +4,6 @@
 
 #include <dlfcn.h>
 #include <netdb.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
@@ -33,6 +32,7 @@
 #include "programs/rondarun/preflight/build_report.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/environment.h"
+#include "runtime/base/poll.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
 #include "runtime/collectives/nccl/nccl_library.h"
@@ -67,11 +67,10 @@ absl::Status SystemError(const std::string& what) {
 absl::Status Await(int fd, short events, absl::Time deadline) {
   pollfd ready = {.fd = fd, .events = events, .revents = 0};
   for (;;) {
-    const absl::Duration left = std::min(deadline - SteadyNow(), absl::Hours(1));
+    const absl::Duration left = deadline - SteadyNow();
     if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("no answer");
-    const int count = poll(&ready, 1, static_cast<int>(absl::ToInt64Milliseconds(left)) + 1);
+    RONDA_ASSIGN_OR_RETURN(const int count, PollDescriptors({&ready, 1}, left));
     if (count > 0) return absl::OkStatus();
-    if (count < 0 && errno != EINTR) return SystemError("poll");
   }
 }
 

@@ -3,7 +3,6 @@
 #include "programs/rondarun/preflight/preflight.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
@@ -31,6 +30,7 @@
 #include "programs/rondarun/preflight/host_probe.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/environment.h"
+#include "runtime/base/poll.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -216,10 +216,11 @@ absl::StatusOr<std::string> ProbeClient::ReadLine(absl::Time deadline) {
       unread_.erase(0, end + 1);
       return line;
     }
-    const absl::Duration left = std::min(deadline - SteadyNow(), absl::Hours(1));
+    const absl::Duration left = deadline - SteadyNow();
     if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("it does not answer");
     pollfd ready = {.fd = conversation_.get(), .events = POLLIN, .revents = 0};
-    if (poll(&ready, 1, static_cast<int>(absl::ToInt64Milliseconds(left)) + 1) <= 0) continue;
+    RONDA_ASSIGN_OR_RETURN(const int ready_count, PollDescriptors({&ready, 1}, left));
+    if (ready_count == 0) continue;
     std::array<char, 4096> buffer;
     const ssize_t count = recv(conversation_.get(), buffer.data(), buffer.size(), 0);
     if (count < 0 && errno == EINTR) continue;

@@ -30,7 +30,7 @@ struct Pipe {
 
 absl::StatusOr<Pipe> MakePipe() {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot create a pipe");
+  if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot create a pipe (pipe2)");
   return Pipe{.read_end = UniqueFd(ends[0]), .write_end = UniqueFd(ends[1])};
 }
 
@@ -114,6 +114,15 @@ absl::Status StartError(const ChildProcess::Options& options, const StartFailure
   // Profiles of containers refuse calls that older programs do not make.
   return absl::ErrnoToStatus(
       failure.error, absl::StrCat("cannot start ", options.command.front(), ": the system refuses ", failure.call));
+}
+
+// The call that the system refuses among those by which a process is ended, with errno set; or nullptr. They are tried
+// before the start, because without them the launcher could neither end the process nor learn how it has ended.
+const char* RefusedCall() {
+  siginfo_t info = {};
+  if (kill(getpid(), 0) != 0) return "kill";
+  if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno != ECHILD) return "waitid";
+  return nullptr;
 }
 
 std::vector<char*> PointersTo(const std::vector<std::string>& strings) {
@@ -216,6 +225,7 @@ ChildProcess::ChildProcess(pid_t pid, UniqueFd pidfd, std::string mark, Pipes pi
 
 absl::StatusOr<std::unique_ptr<ChildProcess>> SystemProcesses::Start(const ChildProcess::Options& options) const {
   RONDA_RETURN_IF_ERROR(CheckScript({options.command, options.words_before}));
+  if (const char* const refused = RefusedCall()) return StartError(options, {.call = refused, .error = errno});
   RONDA_ASSIGN_OR_RETURN(Pipe input, OpenInput(options.input));
   RONDA_ASSIGN_OR_RETURN(Pipe out, MakePipe());
   RONDA_ASSIGN_OR_RETURN(Pipe err, MakePipe());

@@ -162,11 +162,11 @@ absl::StatusOr<std::unique_ptr<Guard>> Guard::Start(const std::string& job_id) {
   std::random_device random;
   const std::string token = absl::StrFormat("%08x%08x%08x%08x/", random(), random(), random(), random());
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot create a pipe");
+  if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot create a pipe (pipe2)");
   UniqueFd read_end(ends[0]);
   UniqueFd write_end(ends[1]);
   const pid_t pid = fork();
-  if (pid < 0) return absl::ErrnoToStatus(errno, "cannot start the process that watches over the job");
+  if (pid < 0) return absl::ErrnoToStatus(errno, "cannot start the process that watches over the job (fork)");
   if (pid == 0) RunGuard(read_end.get(), token, job_id);
   return absl::WrapUnique(new Guard(token, pid, std::move(write_end)));
 }

@@ -8,6 +8,8 @@
 #include <cerrno>
 
 #include "absl/status/status.h"
+#include "runtime/base/poll.h"
+#include "runtime/base/status_macros.h"
 
 namespace ronda {
 namespace {
@@ -18,6 +20,14 @@ bool IsIgnored(int signo) {
 }
 
 }  // namespace
+
+absl::Status PollSet::Wait(absl::Duration timeout) {
+  RONDA_RETURN_IF_ERROR(PollDescriptors(absl::MakeSpan(requests_), timeout).status());
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    if (requests_[i].revents != 0) actions_[i]();
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<SignalInbox> SignalInbox::Create(const std::vector<int>& signals) {
   SignalInbox inbox;
@@ -37,7 +47,7 @@ absl::StatusOr<SignalInbox> SignalInbox::Create(const std::vector<int>& signals)
   sigaction(SIGPIPE, &ignore, &inbox.original_sigpipe_);
 
   inbox.fd_.Reset(signalfd(-1, &awaited, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!inbox.fd_.valid()) return absl::ErrnoToStatus(errno, "cannot receive signals");
+  if (!inbox.fd_.valid()) return absl::ErrnoToStatus(errno, "cannot receive signals (signalfd)");
   return inbox;
 }
 

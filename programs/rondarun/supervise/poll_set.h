@@ -6,7 +6,6 @@
 
 #include <poll.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <functional>
@@ -14,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "runtime/base/unique_fd.h"
@@ -32,19 +32,8 @@ class PollSet {
   }
 
   // Waits until a descriptor is ready, but at most for `timeout`. Then runs the actions of all ready descriptors, in
-  // the order of the calls of Add.
-  void Wait(absl::Duration timeout) {
-    // Rounded up, because a wake-up before the time would only lead to another wait. Negative: waits for ever.
-    const int milliseconds =
-        timeout == absl::InfiniteDuration()
-            ? -1
-            : static_cast<int>(absl::ToInt64Milliseconds(
-                  absl::Ceil(std::clamp(timeout, absl::ZeroDuration(), absl::Hours(1)), absl::Milliseconds(1))));
-    if (poll(requests_.data(), requests_.size(), milliseconds) <= 0) return;
-    for (size_t i = 0; i < requests_.size(); ++i) {
-      if (requests_[i].revents != 0) actions_[i]();
-    }
-  }
+  // the order of the calls of Add. Errors: PollDescriptors'.
+  absl::Status Wait(absl::Duration timeout);
 
  private:
   std::vector<pollfd> requests_;

@@ -79,7 +79,12 @@ void Supervisor::Run(std::vector<std::unique_ptr<JobPart>> parts) {
   start_deadline_ = now() + options_.start_timeout;
   StartParts();
   if (members_ != nullptr && schedule_.phase() == ShutdownSchedule::Phase::kRunning) members_->Begin();
-  while (MustGoOn()) Step();
+  while (MustGoOn()) {
+    if (const absl::Status waited = Step(); !waited.ok()) {
+      OnJobFailure(waited.message(), 1);
+      break;
+    }
+  }
   KillLeftBehind();
   EndCompanions();
 }
@@ -119,7 +124,7 @@ void Supervisor::EndCompanions() {
   }
 }
 
-void Supervisor::Step() {
+absl::Status Supervisor::Step() {
   ++round_;
   // Members come and go without limit, so ended parts are removed.
   if (members_ != nullptr) std::erase_if(parts_, [](const auto& part) { return !part->running(); });
@@ -135,11 +140,13 @@ void Supervisor::Step() {
   const absl::Time next = repeated_.has_value() ? repeated_->next : absl::InfiniteFuture();
   const absl::Time elastic = members_ != nullptr ? members_->deadline() : absl::InfiniteFuture();
   const absl::Time search = ended_.empty() ? absl::InfiniteFuture() : next_search_;
-  poll.Wait(std::min({schedule_.deadline(), start_deadline_, next, elastic, prompt_due_, search}) - now());
+  RONDA_RETURN_IF_ERROR(
+      poll.Wait(std::min({schedule_.deadline(), start_deadline_, next, elastic, prompt_due_, search}) - now()));
   // The replacement of a member must not meet what that member has left behind.
   if (members_ != nullptr || now() >= next_search_) KillLeftBehind();
   ActOnTime();
   WriteQueues();
+  return absl::OkStatus();
 }
 
 void Supervisor::KillLeftBehind() {
@@ -387,7 +394,7 @@ void Supervisor::Flush() {
       }
     });
     AddQueues(&poll);
-    poll.Wait(absl::InfiniteDuration());
+    enough |= !poll.Wait(absl::InfiniteDuration()).ok();
     WriteQueues();
   }
 }

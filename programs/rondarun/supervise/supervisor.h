@@ -115,8 +115,8 @@ class Supervisor final : private JobListener {
   void EndElasticJob(int exit_code, const std::string& why);
   void EndCompanions();
 
-  // One round of the loop: waits for an event, and handles it.
-  void Step();
+  // One round of the loop: waits for an event, and handles it. Errors: PollSet::Wait's.
+  absl::Status Step();
   void AddPart(JobPart* part, PollSet* poll);
   void AddQueues(PollSet* poll);
   bool MustWait(const JobPart& part, Stream stream) const;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The threads that look for messages: the one in Wait, one that polls, and the control plane's own.
-#include <poll.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/poll.h"
 #include "runtime/control/messages/message_plane.h"
 
 namespace ronda {
@@ -54,11 +54,18 @@ void MessageControlPlane::WatchLocked(Watcher watcher, absl::Duration longest) {
   watched_.push_back({.fd = pipe_->reader(), .events = POLLIN, .revents = 0});
   links_->ListDescriptors(&watched_);
   watch_.by = watcher;
-  const timespec limit = absl::ToTimespec(std::clamp(longest, absl::ZeroDuration(), absl::Hours(1)));
   mu_.Unlock();
-  ppoll(watched_.data(), watched_.size(), &limit, nullptr);
+  const absl::Status watched = PollDescriptors(absl::MakeSpan(watched_), longest).status();
+  // Until the job has ended, the callers wait in loops.
+  if (!watched.ok()) absl::SleepFor(kShortestPause);
   mu_.Lock();
   watch_.by = Watcher::kNobody;
+  if (!watched.ok()) {
+    GuardLocked([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      FailAloneLocked(watched);
+      PublishLocked();
+    });
+  }
   if (std::exchange(watch_.is_woken, false)) pipe_->Clear();
   MoveLocked();
   // Threads that found the descriptors taken may sleep there now.

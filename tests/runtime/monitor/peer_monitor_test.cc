@@ -4,17 +4,21 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/mutex.h"
 #include "tests/testing/process_world.h"
+#include "tests/testing/refuse_call.h"
 
 namespace ronda {
 namespace {
@@ -111,6 +115,18 @@ TEST_P(PeerMonitorTest, AnotherProcessWithTheSamePidIsNotTakenForThePeer) {
   earlier.start_time -= 1;
   const auto monitor = Watch({{.rank = 4, .process = earlier}});
   EXPECT_EQ(ends_.WaitFor(1), std::vector<RankId>({4}));
+}
+
+// The system refuses the call only in the threads that begin here.
+TEST_P(PeerMonitorTest, EndsAreReportedWhereTheSystemRefusesPoll) {
+  const Peer peer;
+  std::thread watcher([&] {
+    testing::RefuseCall(SYS_poll, EPERM);
+    const auto monitor = Watch({{.rank = 1, .process = peer.process()}});
+    peer.Kill();
+    EXPECT_EQ(ends_.WaitFor(1), std::vector<RankId>({1}));
+  });
+  watcher.join();
 }
 
 TEST_P(PeerMonitorTest, StopsWhileItsPeersLive) {

@@ -2,8 +2,11 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <deque>
 #include <iostream>
@@ -19,6 +22,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/clock.h"
 #include "runtime/tcp/tcp_messages.h"
+#include "tests/testing/refuse_call.h"
 
 namespace ronda {
 namespace {
@@ -286,6 +290,20 @@ TEST_F(TcpMessagesTest, RestEndsWhenAMessageArrives) {
   EXPECT_LT(MonotonicTime() - start, absl::Minutes(9));
   sender.join();
   EXPECT_EQ(byte, 'x');
+}
+
+// Without the error, a collective would rest and look in turn for ever.
+TEST_F(TcpMessagesTest, RefusedCallFailsTheTransfersThatWaitForIt) {
+  char byte = 0;
+  Request received = *ranks_[1]->Receive(&byte, 1, 0);
+  EXPECT_EXIT(
+      {
+        testing::RefuseCall(SYS_ppoll, EPERM);
+        ranks_[1]->Rest(absl::InfiniteDuration());
+        std::cerr << ranks_[1]->Test({&received, 1}).status();
+        _exit(7);
+      },
+      ::testing::ExitedWithCode(7), "the system refuses ppoll");
 }
 
 // So many connections that TcpMessages does not try each of them, but asks the kernel which can move data.

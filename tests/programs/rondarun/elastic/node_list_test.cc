@@ -99,7 +99,7 @@ class NodeListTest : public ::testing::Test {
       ASSERT_LT(SteadyNow(), end) << "waited in vain";
       PollSet poll;
       list_.AddTo(&poll);
-      poll.Wait(absl::Milliseconds(5));
+      EXPECT_TRUE(poll.Wait(absl::Milliseconds(5)).ok());
       list_.OnTime();
     }
   }

@@ -4,20 +4,26 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <iostream>
 #include <semaphore>
 #include <set>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
+#include "runtime/control/messages/message_control_plane.h"
 #include "runtime/net/endpoint.h"
+#include "runtime/tcp/tcp_messages.h"
 #include "tests/runtime/control/messages/tcp_proxy.h"
 #include "tests/runtime/control/messages/tcp_ranks.h"
 #include "tests/runtime/net/clients.h"
+#include "tests/testing/refuse_call.h"
 
 namespace ronda::testing {
 namespace {
@@ -64,6 +70,26 @@ TEST(TcpControlPlaneTest, MessagesOfManyMebibytesTravelBothWays) {
   EXPECT_TRUE(inbox.to_coordinator[0].payload == text);
   ASSERT_EQ(planes[0]->Broadcast(text), absl::OkStatus());
   EXPECT_TRUE(ReceiveSome(*planes[1]).broadcasts.at(0) == text);
+}
+
+TEST(TcpControlPlaneTest, RefusedCallFailsTheStartAndIsNamed) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+  const UniqueFd other(ends[1]);
+  EXPECT_EXIT(
+      {
+        RefuseCall(SYS_ppoll, EPERM);
+        std::vector<UniqueFd> sockets(2);
+        sockets[1] = UniqueFd(ends[0]);
+        const auto plane = ConnectMessageControlPlane({.rank = 0,
+                                                       .peers = {{.rank = 0}, {.rank = 1}},
+                                                       .messages = std::make_unique<TcpMessages>(0, std::move(sockets)),
+                                                       .start_timeout = absl::InfiniteDuration()});
+        std::cerr << plane.status();
+        _exit(7);
+      },
+      ::testing::ExitedWithCode(7), "the system refuses ppoll");
+  close(ends[0]);
 }
 
 // The thread that sends heartbeats also moves messages.

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_RUNTIME_BASE_POLL_H_
+#define RONDA_RUNTIME_BASE_POLL_H_
+
+#include <poll.h>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+namespace ronda {
+
+// Waits until one of `descriptors` is ready, for `longest` at most. Returns how many are ready: 0 after that time, or
+// when a signal has interrupted the wait. Ignores negative descriptors.
+//
+// The caller must not go on after an error: its loop would turn without a pause, and see nothing.
+// Errors: FAILED_PRECONDITION if the system refuses the call; the system's. Then no descriptor is ready.
+absl::StatusOr<int> PollDescriptors(absl::Span<pollfd> descriptors, absl::Duration longest);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_BASE_POLL_H_
