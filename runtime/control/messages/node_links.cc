@@ -116,14 +116,20 @@ bool NodeLinks::CompleteSends(Link& link) {
 }
 
 void NodeLinks::Flush() {
-  for (Link& link : links_) {
+  // When a link breaks, the node has frames for the links that come before it.
+  do {
+    has_broken_ = false;
+    for (Link& link : links_) FlushTo(link);
+  } while (has_broken_);
+}
+
+void NodeLinks::FlushTo(Link& link) {
+  CompleteSends(link);
+  while (!link.is_broken && !link.is_ending && !link.frames.IsSending()) {
+    std::optional<LinkFrame> frame = NextFrame(link);
+    if (!frame.has_value()) break;
+    Send(link, *std::move(frame));
     CompleteSends(link);
-    while (!link.is_broken && !link.is_ending && !link.frames.IsSending()) {
-      std::optional<LinkFrame> frame = NextFrame(link);
-      if (!frame.has_value()) break;
-      Send(link, *std::move(frame));
-      CompleteSends(link);
-    }
   }
 }
 
@@ -143,7 +149,8 @@ std::optional<LinkFrame> NodeLinks::NextFrame(Link& link) {
 bool NodeLinks::IsToEnd(const Link& link) const {
   const bool is_to_parent = link.frames.peer() < options_.node.rank;
   if (link.has_end_come || !is_to_parent) return link.has_end_come;
-  return is_closing_ || (link.is_attached && node_.HasDeparted(link.frames.peer()));
+  // Until the parent has opened the link, the node has no frames for it: an end would come before the rank's failure.
+  return link.is_attached && (is_closing_ || node_.HasDeparted(link.frames.peer()));
 }
 
 void NodeLinks::BreakSending(Link& link, const absl::Status& why) {
@@ -151,10 +158,13 @@ void NodeLinks::BreakSending(Link& link, const absl::Status& why) {
     messages_->Progress();
   } while (ReceiveFrom(link));
   Break(link, why);
+  // The library has moved the data of all links. No descriptor shows a frame that has been read completely.
+  for (Link& other : links_) ReceiveFrom(other);
 }
 
 void NodeLinks::Break(Link& link, const absl::Status& why) {
   if (std::exchange(link.is_broken, true)) return;
+  has_broken_ = true;
   const RankId peer = link.frames.peer();
   Log(LogLevel::kInfo, options_.node.rank, absl::StrCat("control messages with rank ", peer, ": ", why.message()));
   if (link.has_end_come) return;

@@ -93,6 +93,7 @@ class NodeLinks {
   bool ReceiveFrom(Link& link);
   bool CompleteSends(Link& link);
 
+  void FlushTo(Link& link);
   void Receive(Link& link, LinkFrame frame);
   void Attach(Link& link, absl::string_view job_id);
   void ReceivePiece(Link& link, absl::string_view piece);
@@ -110,6 +111,7 @@ class NodeLinks {
   ControlNode node_;
   std::deque<Link> links_;  // constant once constructed, except for their states
   bool is_closing_ = false;
+  bool has_broken_ = false;  // a link, since Flush last looked at the first one
 };
 
 }  // namespace ronda
