@@ -101,8 +101,10 @@ absl::StatusOr<bool> TcpMessages::AreComplete(absl::Span<const Request> requests
 }
 
 void TcpMessages::List(RankId peer) {
-  if (std::exchange(connections_[static_cast<size_t>(peer)].is_listed, true)) return;
+  bool& is_listed = connections_[static_cast<size_t>(peer)].is_listed;
+  if (is_listed) return;
   active_.push_back(peer);
+  is_listed = true;  // set last: if there is no memory for the entry, the next call lists the peer
 }
 
 absl::StatusOr<PointToPoint::Request> TcpMessages::Send(const void* data, size_t bytes, RankId to) {
