@@ -69,10 +69,11 @@ chaos: ## 300 rounds of random operations and injuries; three elastic jobs, 10 m
 	  --test_env=CHAOS_SEED --nocache_test_results --test_timeout=3600 //tests/chaos/... //tests/python/torch:elastic_chaos_test
 
 simulate: SECONDS = 60
-simulate: ## elastic jobs under faults in virtual time, 40 scenarios a second (SECONDS=n, FIRST=seed; see docs/simulation.md)
+simulate: ## elastic jobs under faults in virtual time, and then the control plane over TCP (SECONDS=n for each, FIRST=seed; see docs/simulation.md)
 	@third_party/install.sh build test
 	$(BAZEL) build $(PROGRESS) //tests/simulation:simulate
 	.bazel/bin/tests/simulation/simulate --seconds=$(SECONDS) --first=$(or $(FIRST),1)
+	.bazel/bin/tests/simulation/simulate --control --seconds=$(SECONDS) --first=$(or $(FIRST),1)
 
 fuzz: ## every fuzz target for a minute (FUZZ_SECONDS=n for others); 10,000 random Python programs of each kind (FUZZ_PROGRAMS=n, FUZZ_SEED=n, TEST_PYTHON=python3)
 	@third_party/install.sh build test fuzz

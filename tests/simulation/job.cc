@@ -21,6 +21,7 @@
 #include "tests/simulation/agent.h"
 #include "tests/simulation/member.h"
 #include "tests/simulation/training.h"
+#include "tests/simulation/virtual_sockets.h"
 #include "tests/simulation/virtual_supervisor.h"
 
 namespace ronda::simulation {
@@ -57,7 +58,7 @@ Job::Job(const Scenario& scenario, Counts* counts, std::function<void(const std:
     : scenario_(scenario),
       counts_(*counts),
       violate_(std::move(violate)),
-      network_({.latency = scenario.latency, .corrupted = scenario.corrupted}),
+      network_({.transport = scenario.transport, .latency = scenario.latency, .corrupted = scenario.corrupted}),
       hosts_([this](const std::string& host,
                     VirtualProcesses::Descriptors descriptors) { return RunAgent(host, std::move(descriptors)); },
              [this](const std::string& what) { Violate(what); }),
@@ -89,6 +90,8 @@ void Job::Run() {
   AwaitProcesses();
   counts_.messages += network_.messages();
   counts_.halves += network_.halves();
+  counts_.parts += VirtualSockets::Get().parts();
+  counts_.resets += VirtualSockets::Get().resets();
   counts_.descriptors_failed += VirtualWorld::Get().descriptors_failed();
   counts_.agents += hosts_.agents();
   counts_.broken_connections += hosts_.broken();

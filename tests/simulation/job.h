@@ -45,6 +45,8 @@ struct Counts {
   uint64_t given_up = 0;  // jobs that their launcher has ended, with the reason
   uint64_t messages = 0;
   uint64_t halves = 0;
+  uint64_t parts = 0;   // over TCP
+  uint64_t resets = 0;  // likewise
   uint64_t descriptors_failed = 0;
   uint64_t agents = 0;
   uint64_t lost_hosts = 0;  // as the launcher sees them
@@ -71,6 +73,8 @@ inline constexpr CountName kCountNames[] = {
     {&Counts::given_up, "jobs given up"},
     {&Counts::messages, "messages"},
     {&Counts::halves, "messages of which a half arrived"},
+    {&Counts::parts, "calls that moved a part of the bytes"},
+    {&Counts::resets, "resets that cut the bytes under way"},
     {&Counts::descriptors_failed, "descriptors that could not be made"},
     {&Counts::agents, "agents"},
     {&Counts::lost_hosts, "hosts that the launcher has lost"},

@@ -29,6 +29,8 @@ struct RealCalls {
   int (*sleep)(const timespec*, timespec*);
   int (*yield)();
   int (*poll)(pollfd*, nfds_t, const timespec*, const sigset_t*);
+  ssize_t (*send_message)(int, const msghdr*, int);
+  ssize_t (*receive_message)(int, msghdr*, int);
   int (*open)(const char*, int, ...);
   int (*create_memory_file)(const char*, unsigned);
   int (*close)(int);

@@ -69,6 +69,7 @@ Scenario MakeScenario(uint64_t seed) {
     add_fault(static_cast<Fault::Kind>(static_cast<int>(Fault::kFirstOfHosts) + up_to(kKindsOfHosts - 1)));
     if (up_to(7) == 0) scenario.faults.back().lasts *= kLongFaultOfHost;
   }
+  if (up_to(2) == 0) scenario.transport = VirtualNetwork::Transport::kTcp;
   std::sort(scenario.faults.begin(), scenario.faults.end(), [](const Fault& a, const Fault& b) { return a.at < b.at; });
   return scenario;
 }
@@ -81,8 +82,8 @@ std::string Describe(const Scenario& scenario) {
   return absl::StrCat("seed ", scenario.seed, ": ", scenario.members, " members on ", scenario.hosts, " hosts (",
                       scenario.min_members, " to ", scenario.max_members, "), ", scenario.steps, " steps, compute ",
                       absl::FormatDuration(scenario.compute), ", latency ", absl::FormatDuration(scenario.latency),
-                      ", lock after ", scenario.tunables.lock_after, "; ",
-                      absl::StrJoin(scenario.faults, ", ", describe));
+                      scenario.transport == VirtualNetwork::Transport::kTcp ? ", TCP" : "", ", lock after ",
+                      scenario.tunables.lock_after, "; ", absl::StrJoin(scenario.faults, ", ", describe));
 }
 
 }  // namespace ronda::simulation

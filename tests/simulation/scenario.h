@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "runtime/base/config.h"
+#include "tests/simulation/virtual_network.h"
 
 namespace ronda::simulation {
 
@@ -62,6 +63,7 @@ struct Scenario {
   absl::Duration compute;           // longest time between operations
   absl::Duration latency;           // the longest of a message
   absl::Duration tick;              // between two reads of the clock
+  VirtualNetwork::Transport transport = VirtualNetwork::Transport::kMessages;
   Tunables tunables;
   std::vector<Fault> faults;  // in their order
 };

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// simulate: runs scenarios of elastic jobs under faults, in virtual time, each in a separate process.
+// simulate: runs scenarios of elastic jobs under faults, in virtual time, each in a separate process. Or scenarios of
+// the control plane over TCP.
 //
 //   simulate --scenarios=1000          seeds 1 to 1000
 //   simulate --seconds=60 --first=7    seeds from 7, for a minute
 //   simulate --seed=42                 one scenario, with its events
+//   simulate --control --seconds=60    the control plane
 //   simulate --corrupted=100           with a wrong bit in the 100th message of tensors, which the checks must find
 //
 // Exit code 1 if a scenario broke a promise; the seed and the promise are printed.
@@ -28,6 +30,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/logging.h"
+#include "tests/simulation/control_job.h"
 #include "tests/simulation/job.h"
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/virtual_threads.h"
@@ -45,18 +48,21 @@ struct Flags {
   double seconds = 1e9;
   int jobs = 1;
   bool has_seed = false;
+  bool is_control = false;
   uint64_t corrupted = 0;
 };
 
 // The results of a worker and its scenarios, in memory that they share.
 struct Report {
   Counts counts;
+  ControlCounts control;
   uint64_t trace = 0;     // of the newest scenario
   char broken[512] = {};  // the broken promise
   uint64_t failed = 0;
 };
 
-[[noreturn]] void RunScenario(const Scenario& scenario, Report* report) {
+template <typename AnyJob, typename AnyScenario, typename AnyCounts>
+[[noreturn]] void RunScenario(const AnyScenario& scenario, AnyCounts* counts, Report* report) {
   alarm(kWatchdogSeconds);
   signal(SIGPIPE, SIG_IGN);
   const auto tell = [report](const std::string& what) {
@@ -68,9 +74,9 @@ struct Report {
     tell(what);
     _exit(kViolatedExit);
   };
-  Job job(scenario, &report->counts, violate);
+  AnyJob job(scenario, counts, violate);
   job.Run();
-  ++report->counts.scenarios;
+  ++counts->scenarios;
   report->trace = world.trace();
   _exit(0);  // other processes of the world may have threads that never run again
 }
@@ -82,10 +88,11 @@ std::string DescribeStatus(int status) {
   return absl::StrCat("exit code ", WEXITSTATUS(status));
 }
 
-void RunAndRecord(const Scenario& scenario, Report* report) {
+template <typename AnyJob, typename AnyScenario, typename AnyCounts>
+void RunAndRecord(const AnyScenario& scenario, AnyCounts* counts, Report* report) {
   std::memset(report->broken, 0, sizeof(report->broken));
   const pid_t child = fork();
-  if (child == 0) RunScenario(scenario, report);
+  if (child == 0) RunScenario<AnyJob>(scenario, counts, report);
   int status = 0;
   if (child < 0 || waitpid(child, &status, 0) != child) {
     std::perror("simulate");
@@ -112,39 +119,49 @@ void Work(const Flags& flags, int worker, Report* report) {
   const double end = Seconds() + flags.seconds;
   for (uint64_t i = static_cast<uint64_t>(worker); i < flags.scenarios && Seconds() < end;
        i += static_cast<uint64_t>(flags.jobs)) {
+    if (flags.is_control) {
+      RunAndRecord<ControlJob>(MakeControlScenario(flags.first + i), &report->control, report);
+      continue;
+    }
     Scenario scenario = MakeScenario(flags.first + i);
     scenario.corrupted = flags.corrupted;
-    RunAndRecord(scenario, report);
+    RunAndRecord<Job>(scenario, &report->counts, report);
   }
 }
 
-void Add(const Counts& more, Counts* all) {
-  for (const auto& [count, name] : kCountNames) all->*count += more.*count;
-  for (size_t i = 0; i < more.faults.size(); ++i) all->faults[i] += more.faults[i];
-}
-
-void Print(const Counts& counts) {
-  const auto line = [](const char* name, uint64_t count) {
-    std::printf("%12llu  %s\n", static_cast<unsigned long long>(count), name);
+// Prints the sums of the workers' counts. `names` are of the counts except those of faults.
+template <typename AnyCounts, typename Names>
+void PrintSums(const std::vector<AnyCounts>& counts, const Names& names, const char* (*name_of_fault)(int)) {
+  const auto line = [&](const std::string& name, const auto& count_of) {
+    uint64_t sum = 0;
+    for (const AnyCounts& each : counts) sum += count_of(each);
+    std::printf("%12llu  %s\n", static_cast<unsigned long long>(sum), name.c_str());
   };
-  for (const auto& [count, name] : kCountNames) line(name, counts.*count);
-  for (int i = 0; i < Fault::kKinds; ++i) {
-    line(absl::StrCat("fault: ", Name(static_cast<Fault::Kind>(i))).c_str(), counts.faults[static_cast<size_t>(i)]);
+  for (const auto& each : names) line(each.name, [&](const AnyCounts& of) { return of.*each.count; });
+  for (size_t i = 0; i < counts.front().faults.size(); ++i) {
+    line(absl::StrCat("fault: ", name_of_fault(static_cast<int>(i))),
+         [i](const AnyCounts& of) { return of.faults[i]; });
   }
 }
 
 // Whether all promises were kept.
 bool Conclude(const Flags& flags, const Report* reports) {
-  Counts all;
-  uint64_t failed = 0;
+  std::vector<Counts> counts;
+  std::vector<ControlCounts> control;
+  uint64_t passed = 0, failed = 0;
   for (int worker = 0; worker < flags.jobs; ++worker) {
-    const Report& report = reports[worker];
-    Add(report.counts, &all);
-    failed += report.failed;
+    counts.push_back(reports[worker].counts);
+    control.push_back(reports[worker].control);
+    passed += counts.back().scenarios + control.back().scenarios;
+    failed += reports[worker].failed;
   }
-  Print(all);
+  if (flags.is_control) {
+    PrintSums(control, kControlCountNames, [](int kind) { return kControlFaultNames[kind]; });
+  } else {
+    PrintSums(counts, kCountNames, [](int kind) { return Name(static_cast<Fault::Kind>(kind)); });
+  }
   if (flags.has_seed) std::printf("%16llx  trace\n", static_cast<unsigned long long>(reports[0].trace));
-  std::printf("%llu scenarios passed, %llu failed\n", static_cast<unsigned long long>(all.scenarios),
+  std::printf("%llu scenarios passed, %llu failed\n", static_cast<unsigned long long>(passed),
               static_cast<unsigned long long>(failed));
   return failed == 0;
 }
@@ -155,6 +172,7 @@ bool ReadFlag(absl::string_view text, Flags* flags) {
     flags->scenarios = 1;
     return absl::SimpleAtoi(text, &flags->first);
   }
+  if (text == "--control") return flags->is_control = true;
   if (absl::ConsumePrefix(&text, "--first=")) return absl::SimpleAtoi(text, &flags->first);
   if (absl::ConsumePrefix(&text, "--scenarios=")) return absl::SimpleAtoi(text, &flags->scenarios);
   if (absl::ConsumePrefix(&text, "--seconds=")) return absl::SimpleAtod(text, &flags->seconds);
@@ -173,7 +191,8 @@ int Main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (ReadFlag(argv[i], &flags)) continue;
     std::fprintf(stderr,
-                 "simulate: %s is none of --seed=N, --first=N, --scenarios=N, --seconds=S, --jobs=N, --corrupted=N\n",
+                 "simulate: %s is none of --seed=N, --first=N, --scenarios=N, --seconds=S, --jobs=N, --control, "
+                 "--corrupted=N\n",
                  argv[i]);
     return 2;
   }

@@ -38,8 +38,9 @@ Result Simulate(const std::string& flags) {
   return run;
 }
 
-std::string TraceOf(uint64_t seed) {
-  for (const absl::string_view line : absl::StrSplit(Simulate(absl::StrCat("--seed=", seed)).output, '\n')) {
+std::string TraceOf(uint64_t seed, const std::string& flags = "") {
+  const Result run = Simulate(absl::StrCat(flags, " --seed=", seed));
+  for (const absl::string_view line : absl::StrSplit(run.output, '\n')) {
     if (absl::EndsWith(line, "  trace")) return std::string(line);
   }
   return "";
@@ -56,6 +57,14 @@ TEST(SimulationTest, NoPromiseIsBroken) {
   EXPECT_GT(run.counts.size(), 20) << run.output;
 }
 
+TEST(SimulationTest, NoPromiseOfTheControlPlaneIsBroken) {
+  const Result run = Simulate("--control --scenarios=600");
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_TRUE(absl::StrContains(run.output, "600 scenarios passed, 0 failed")) << run.output;
+  for (const auto& [what, count] : run.counts) EXPECT_GT(count, 0) << what;
+  EXPECT_GT(run.counts.size(), 12) << run.output;
+}
+
 TEST(SimulationTest, EqualSeedsRunEqually) {
   for (const uint64_t seed : {1, 2, 3, 4, 5}) {
     const std::string trace = TraceOf(seed);
@@ -63,6 +72,9 @@ TEST(SimulationTest, EqualSeedsRunEqually) {
     EXPECT_EQ(TraceOf(seed), trace);
   }
   EXPECT_NE(TraceOf(1), TraceOf(2));
+  const std::string trace = TraceOf(6, "--control");
+  EXPECT_NE(trace, "");
+  EXPECT_EQ(TraceOf(6, "--control"), trace);
 }
 
 TEST(SimulationTest, AWrongBitIsFound) {

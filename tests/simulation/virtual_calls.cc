@@ -23,10 +23,12 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "tests/simulation/real_calls.h"
 #include "tests/simulation/virtual_processes.h"
+#include "tests/simulation/virtual_sockets.h"
 #include "tests/simulation/virtual_threads.h"
 
 #define RONDA_VIRTUAL extern "C" __attribute__((visibility("default")))
@@ -38,7 +40,7 @@ namespace {
 constexpr absl::Duration kMonotonicBase = absl::Hours(1);
 constexpr absl::Duration kCalendarBase = absl::Hours(24 * 365 * 50);
 // The time between two checks of a virtual thread whether a descriptor is ready. It doubles with each check.
-constexpr absl::Duration kShortestPollPeriod = absl::Milliseconds(1);
+constexpr absl::Duration kShortestPollPeriod = absl::Microseconds(50);
 constexpr absl::Duration kLongestPollPeriod = absl::Milliseconds(16);
 
 template <typename Function>
@@ -77,6 +79,25 @@ std::optional<std::string> NameIn(const sockaddr* address, socklen_t size) {
   return path[0] == '\0' ? std::optional(std::string(path + 1, size - kBegin)) : std::nullopt;
 }
 
+// The descriptors that are ready now. `next`: when one of the world's sockets may be.
+int Look(pollfd* descriptors, nfds_t count, absl::Duration* next) {
+  const VirtualWorld::Shield shield;
+  const VirtualSockets& sockets = VirtualSockets::Get();
+  std::vector<pollfd> real(descriptors, descriptors + count);
+  for (pollfd& each : real) {
+    if (sockets.Owns(each.fd)) each.fd = -1;
+  }
+  constexpr timespec kNoTime = {};
+  int ready = RealCalls::Get().poll(real.data(), count, &kNoTime, nullptr);
+  for (nfds_t i = 0; i < count; ++i) {
+    descriptors[i].revents = real[i].revents;
+    if (!sockets.Owns(descriptors[i].fd)) continue;
+    descriptors[i].revents = sockets.Look(descriptors[i].fd, descriptors[i].events, next);
+    ready += descriptors[i].revents != 0 ? 1 : 0;
+  }
+  return ready;
+}
+
 int Fail(int error_number) {
   errno = error_number;
   return -1;
@@ -102,6 +123,8 @@ const RealCalls& RealCalls::Get() {
     Find("nanosleep", &found->sleep);
     Find("sched_yield", &found->yield);
     Find("ppoll", &found->poll);
+    Find("sendmsg", &found->send_message);
+    Find("recvmsg", &found->receive_message);
     Find("open", &found->open);
     Find("memfd_create", &found->create_memory_file);
     Find("close", &found->close);
@@ -122,6 +145,7 @@ using ronda::simulation::Fail;
 using ronda::simulation::NameIn;
 using ronda::simulation::RealCalls;
 using ronda::simulation::VirtualProcesses;
+using ronda::simulation::VirtualSockets;
 using ronda::simulation::VirtualWorld;
 
 RONDA_VIRTUAL int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
@@ -212,11 +236,22 @@ RONDA_VIRTUAL int ppoll(pollfd* descriptors, nfds_t count, const timespec* longe
       longest == nullptr ? absl::InfiniteDuration() : world.now() + absl::DurationFromTimespec(*longest);
   for (absl::Duration period = ronda::simulation::kShortestPollPeriod;;
        period = std::min(2 * period, ronda::simulation::kLongestPollPeriod)) {
-    constexpr timespec kNoTime = {};
-    const int ready = RealCalls::Get().poll(descriptors, count, &kNoTime, nullptr);
+    absl::Duration next = std::min(deadline, world.now() + period);
+    const int ready = ronda::simulation::Look(descriptors, count, &next);
     if (ready != 0 || world.now() >= deadline) return ready;
-    world.SleepUntil(std::min(deadline, world.now() + period));
+    world.SleepUntil(next);
   }
+}
+
+RONDA_VIRTUAL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  const bool is_virtual = VirtualWorld::IsInside() && VirtualSockets::Get().Owns(fd);
+  return is_virtual ? VirtualSockets::Get().Send(fd, *message) : RealCalls::Get().send_message(fd, message, flags);
+}
+
+RONDA_VIRTUAL ssize_t recvmsg(int fd, msghdr* message, int flags) {
+  const bool is_virtual = VirtualWorld::IsInside() && VirtualSockets::Get().Owns(fd);
+  return is_virtual ? VirtualSockets::Get().Receive(fd, *message)
+                    : RealCalls::Get().receive_message(fd, message, flags);
 }
 
 // A new descriptor, which a process of the world may not get. The simulated parts make descriptors by these calls.
@@ -233,7 +268,9 @@ RONDA_VIRTUAL int memfd_create(const char* name, unsigned flags) noexcept {
 }
 
 RONDA_VIRTUAL int close(int fd) {
-  return VirtualWorld::IsInside() ? VirtualProcesses::Get().Close(fd) : RealCalls::Get().close(fd);
+  if (!VirtualWorld::IsInside()) return RealCalls::Get().close(fd);
+  const bool is_socket = VirtualSockets::Get().Owns(fd);
+  return is_socket ? VirtualSockets::Get().Close(fd) : VirtualProcesses::Get().Close(fd);
 }
 
 RONDA_VIRTUAL int socketpair(int domain, int type, int protocol, int ends[2]) noexcept {

@@ -7,6 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/logging.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/tcp/tcp_messages.h"
+#include "tests/simulation/virtual_sockets.h"
 
 namespace ronda::simulation {
 
@@ -23,7 +26,8 @@ class VirtualNetwork::PeerEnd : public PointToPoint {
     VirtualWorld::Get().Look();
     Channel& channel = mesh_.At(rank_, to);
     ++network_.messages_;
-    channel.last_arrival = std::max(channel.last_arrival, network_.Arrival(mesh_, rank_, to));
+    channel.last_arrival =
+        std::max(channel.last_arrival, network_.Arrival(mesh_.ProcessOf(rank_), mesh_.ProcessOf(to)));
     std::string content(static_cast<const char*>(data), bytes);
     if (mesh_.use == Use::kTensors && ++network_.tensor_messages_ == network_.options_.corrupted) content.back() ^= 1;
     channel.under_way.push_back({.content = std::move(content), .arrival = channel.last_arrival});
@@ -111,14 +115,28 @@ std::unique_ptr<PointToPoint> VirtualNetwork::Connect(const std::string& name, U
   }
   RONDA_CHECK(mesh->size() == size);
   mesh->processes[static_cast<size_t>(rank)] = VirtualWorld::Get().current_process();
+  if (options_.transport == Transport::kTcp) return ConnectSockets(mesh.get(), rank);
   return std::make_unique<PeerEnd>(this, mesh.get(), rank);
 }
 
-absl::Duration VirtualNetwork::Arrival(const Mesh& mesh, RankId from, RankId to) const {
+std::unique_ptr<PointToPoint> VirtualNetwork::ConnectSockets(Mesh* mesh, RankId rank) const {
+  VirtualSockets& sockets = VirtualSockets::Get();
+  std::vector<UniqueFd> own(static_cast<size_t>(mesh->size()));
+  for (RankId peer = 0; peer < mesh->size(); ++peer) {
+    if (peer == rank) continue;
+    const auto [pair, is_new] = mesh->sockets.try_emplace(std::minmax(rank, peer));
+    if (is_new) pair->second = sockets.Connect([this](ProcessId from, ProcessId to) { return Arrival(from, to); });
+    const int socket = pair->second[rank < peer ? 0 : 1];
+    sockets.Give(socket, VirtualWorld::Get().current_process());
+    own[static_cast<size_t>(peer)].Reset(socket);
+  }
+  return std::make_unique<TcpMessages>(rank, std::move(own));
+}
+
+absl::Duration VirtualNetwork::Arrival(ProcessId from, ProcessId to) const {
   VirtualWorld& world = VirtualWorld::Get();
-  const ProcessId a = mesh.processes[static_cast<size_t>(from)], b = mesh.processes[static_cast<size_t>(to)];
   absl::Duration leaves = world.now();
-  if (const auto silence = silent_until_.find(std::minmax(a, b)); silence != silent_until_.end()) {
+  if (const auto silence = silent_until_.find(std::minmax(from, to)); silence != silent_until_.end()) {
     leaves = std::max(leaves, silence->second);
   }
   return leaves + world.RandomDuration(options_.latency);
@@ -131,6 +149,9 @@ void VirtualNetwork::Break(ProcessId process, ProcessId other) {
       if (mesh->processes[static_cast<size_t>(a)] != process) continue;
       for (RankId b = 0; b < mesh->size(); ++b) {
         if (a == b || (other != kNobody && mesh->processes[static_cast<size_t>(b)] != other)) continue;
+        if (const auto pair = mesh->sockets.find(std::minmax(a, b)); pair != mesh->sockets.end()) {
+          VirtualSockets::Get().Reset(pair->second[0]);
+        }
         for (Channel* channel : {&mesh->At(a, b), &mesh->At(b, a)}) {
           channel->broken_at = std::min(channel->broken_at, world.now() + world.RandomDuration(options_.latency));
         }
@@ -147,7 +168,12 @@ void VirtualNetwork::Silence(ProcessId a, ProcessId b, absl::Duration until) {
 }
 
 void VirtualNetwork::Drop(ProcessId process, End how) {
-  if (how == End::kReset) Break(process, kNobody);
+  if (options_.transport == Transport::kTcp) {
+    VirtualSockets::Get().Drop(process,
+                               how == End::kReset ? VirtualSockets::End::kClose : VirtualSockets::End::kSilence);
+  } else if (how == End::kReset) {
+    Break(process, kNobody);
+  }
 }
 
 }  // namespace ronda::simulation

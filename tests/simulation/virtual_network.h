@@ -4,6 +4,7 @@
 #ifndef RONDA_TESTS_SIMULATION_VIRTUAL_NETWORK_H_
 #define RONDA_TESTS_SIMULATION_VIRTUAL_NETWORK_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -23,13 +24,17 @@ namespace ronda::simulation {
 // end of a process breaks its connections. The other processes notice this some time later, or never if the host has
 // lost its power. If a connection breaks, half of the message under way arrives.
 //
+// With kTcp, the ends are production code (TcpMessages) over sockets of the world (virtual_sockets.h).
+//
 // Only virtual threads use it, one of which runs at a time, so it needs no lock. It must outlive its ends.
 class VirtualNetwork {
  public:
+  enum class Transport { kMessages, kTcp };
   struct Options {
+    Transport transport = Transport::kMessages;
     absl::Duration latency;  // the longest of a message, without faults
     // In the message with this number (from 1) among those in meshes for tensors, one bit is changed. No network does
-    // that, but the checks of values must find it. 0: none.
+    // that, but the checks of values must find it. 0: none. Only for kMessages.
     uint64_t corrupted = 0;
   };
   explicit VirtualNetwork(const Options& options) : options_(options) {}
@@ -70,14 +75,18 @@ class VirtualNetwork {
     Use use;
     std::vector<ProcessId> processes;  // by rank; kNobody: has not connected yet
     std::vector<Channel> channels;     // [from * size + to]
+    // With kTcp: of two ranks, the lower first.
+    std::map<std::pair<RankId, RankId>, std::array<int, 2>> sockets;
     int size() const { return static_cast<int>(processes.size()); }
+    ProcessId ProcessOf(RankId rank) const { return processes[static_cast<size_t>(rank)]; }
     Channel& At(RankId from, RankId to) { return channels[static_cast<size_t>(from * size() + to)]; }
   };
   static constexpr ProcessId kNobody = -1;
 
+  std::unique_ptr<PointToPoint> ConnectSockets(Mesh* mesh, RankId rank) const;
   // Breaks the process' connections with `other`, or with all others if `other` is kNobody.
   void Break(ProcessId process, ProcessId other);
-  absl::Duration Arrival(const Mesh& mesh, RankId from, RankId to) const;
+  absl::Duration Arrival(ProcessId from, ProcessId to) const;
 
   const Options options_;
   std::map<std::string, std::unique_ptr<Mesh>> meshes_;

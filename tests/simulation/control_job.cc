@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tests/simulation/control_job.h"
+
+#include <algorithm>
+#include <memory>
+#include <random>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/control/messages/message_control_plane.h"
+#include "runtime/tcp/tcp_messages.h"
+#include "tests/simulation/virtual_sockets.h"
+
+namespace ronda::simulation {
+namespace {
+
+constexpr int kMostRanks = 9;
+constexpr int kMostFaults = 2;
+constexpr absl::Duration kUsualTime = absl::Milliseconds(50);
+// No heartbeat comes in a scenario.
+constexpr absl::Duration kHeartbeat = absl::Hours(10);
+constexpr absl::Duration kStartTimeout = absl::Hours(1);
+constexpr absl::Duration kLongestWait = absl::Hours(1);
+// From the last fault to the end of the last rank: a control plane that ends waits some seconds for the others.
+constexpr absl::Duration kTimeToEnd = absl::Seconds(30);
+// From the last fault to the moment when a rank knows the failure: this, and so many latencies for each rank.
+constexpr absl::Duration kTimeToHear = absl::Milliseconds(200);
+constexpr int kLatenciesToHear = 100;
+
+constexpr char kFailedByRank[] = "the rank has failed by itself";
+
+// Some messages fit into the header of a frame, and some do not; a few need many reads.
+std::string Payload(absl::string_view kind, uint64_t seed, int64_t round) {
+  std::mt19937_64 random(seed * 1000003 + static_cast<uint64_t>(round));
+  constexpr size_t kSizes[] = {40, 256, 2000, 20000};
+  std::string payload = absl::StrCat(kind, " of round ", round, ": ");
+  payload.resize(payload.size() + random() % kSizes[random() % 4]);
+  for (char& each : payload) {
+    if (each == '\0') each = static_cast<char>('a' + random() % 26);
+  }
+  return payload;
+}
+
+// The reports of even rounds are the same on all ranks, and may travel as one.
+std::string ReportOf(uint64_t seed, RankId rank, int64_t round) {
+  return Payload(round % 2 == 0 ? "report" : absl::StrCat("report of rank ", rank), seed, round);
+}
+
+std::string BroadcastOf(uint64_t seed, int64_t round) { return Payload("broadcast", seed, round); }
+
+// The process of a rank.
+class ControlRank {
+ public:
+  ControlRank(ControlJob& job, RankId rank)
+      : job_(job), rank_(rank), reports_(static_cast<size_t>(job.scenario().tree.size)) {}
+
+  int Run() {
+    absl::Status status = Connect();
+    const ControlJob::Phase phase = status.ok() ? ControlJob::Phase::kWork : ControlJob::Phase::kStart;
+    if (status.ok()) status = Work();
+    if (status.ok()) {
+      Compute();
+      plane_->Depart();
+      Compute();
+      job_.RecordDeparture(rank_, plane_->failure());
+    } else if (status.code() != absl::StatusCode::kCancelled) {
+      job_.RecordFailure(rank_, phase, status);
+    }
+    Compute();
+    plane_.reset();
+    return 0;
+  }
+
+ private:
+  absl::Status Connect() {
+    const ControlScenario& scenario = job_.scenario();
+    std::vector<Peer> peers;
+    for (RankId peer = 0; peer < scenario.tree.size; ++peer) peers.push_back({.rank = peer, .host = "here", .pid = 1});
+    RONDA_ASSIGN_OR_RETURN(
+        plane_, ConnectMessageControlPlane({.rank = rank_,
+                                            .peers = peers,
+                                            .messages = std::make_unique<TcpMessages>(rank_, job_.TakeSockets(rank_)),
+                                            .job_id = "job",
+                                            .start_timeout = kStartTimeout,
+                                            .heartbeat = kHeartbeat,
+                                            .heartbeat_timeout = 10 * kHeartbeat,
+                                            .fan_out = scenario.tree.fan_out,
+                                            .cores = scenario.cores}));
+    return absl::OkStatus();
+  }
+
+  // Errors: CANCELLED if the rank leaves early; the job's failure.
+  absl::Status Work() {
+    for (int64_t round = 0; round < job_.scenario().rounds; ++round) {
+      Compute();
+      if (const auto order = job_.TakeOrder(rank_); order == ControlFault::Kind::kLeaveEarly) {
+        return absl::CancelledError("");
+      } else if (order == ControlFault::Kind::kFail) {
+        plane_->Fail(absl::InternalError(kFailedByRank));
+        return plane_->failure();
+      }
+      RONDA_RETURN_IF_ERROR(plane_->SendToCoordinator(ReportOf(job_.scenario().seed, rank_, round)));
+      RONDA_RETURN_IF_ERROR(AwaitBroadcast(round));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AwaitBroadcast(int64_t round) {
+    bool polls = VirtualWorld::Get().OneIn(2) && plane_->StartPolling();
+    absl::Status status;
+    while (status.ok() && heard_ <= round) {
+      status = Hear();
+      if (!status.ok() || heard_ > round) break;
+      if (!polls) {
+        plane_->Wait(SteadyNow() + kLongestWait);
+      } else if (!plane_->KeepPolling()) {
+        plane_->StopPolling();
+        polls = false;
+      }
+    }
+    if (polls) plane_->StopPolling();
+    return status;
+  }
+
+  // Checks what has come.
+  absl::Status Hear() {
+    const uint64_t seed = job_.scenario().seed;
+    RONDA_ASSIGN_OR_RETURN(const ControlPlane::Inbox inbox, plane_->Receive());
+    for (const std::string& broadcast : inbox.broadcasts) {
+      if (broadcast != BroadcastOf(seed, heard_)) {
+        job_.Violate(absl::StrCat("rank ", rank_, " has got another broadcast than that of round ", heard_));
+      }
+      ++heard_;
+      ++job_.counts().broadcasts;
+    }
+    for (const ControlMessage& report : inbox.to_coordinator) {
+      int64_t& round = reports_[static_cast<size_t>(report.from)];
+      if (report.payload != ReportOf(seed, report.from, round)) {
+        job_.Violate(
+            absl::StrCat("rank 0 has got another report of rank ", report.from, " than that of round ", round));
+      }
+      ++round;
+      ++job_.counts().reports;
+    }
+    if (rank_ != kCoordinatorRank || *std::min_element(reports_.begin(), reports_.end()) <= answered_) {
+      return absl::OkStatus();
+    }
+    return plane_->Broadcast(BroadcastOf(seed, answered_++));
+  }
+
+  void Compute() const {
+    VirtualWorld& world = VirtualWorld::Get();
+    world.SleepUntil(world.now() + world.RandomDuration(job_.scenario().compute));
+  }
+
+  ControlJob& job_;
+  const RankId rank_;
+  std::unique_ptr<ControlPlane> plane_;
+  int64_t heard_ = 0;             // broadcasts
+  int64_t answered_ = 0;          // rounds, by rank 0
+  std::vector<int64_t> reports_;  // that rank 0 has got, by rank
+};
+
+}  // namespace
+
+ControlScenario MakeControlScenario(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto up_to = [&](int most) { return static_cast<int>(random() % static_cast<uint64_t>(most + 1)); };
+  ControlScenario scenario = {.seed = seed};
+  scenario.tree = {.size = 2 + up_to(kMostRanks - 2), .fan_out = 1 + up_to(3)};
+  scenario.rounds = 1 + up_to(29);
+  scenario.compute = absl::Microseconds(10 << up_to(7));
+  scenario.latency = absl::Microseconds(5 << up_to(8));
+  scenario.tick = absl::Microseconds(1 << up_to(4));
+  // Half of the faults come while the ranks connect.
+  const absl::Duration time = up_to(1) == 0 ? kUsualTime : scenario.tree.size * scenario.latency;
+  scenario.cores = up_to(1) == 0 ? PollLimit::Cores::kAreShared : PollLimit::Cores::kSuffice;
+  for (int faults = up_to(kMostFaults); faults > 0; --faults) {
+    const auto kind = static_cast<ControlFault::Kind>(up_to(ControlFault::kKinds - 1));
+    const int least = kind == ControlFault::Kind::kReset ? 1 : 0;
+    scenario.faults.push_back({.kind = kind,
+                               .at = time * (static_cast<double>(up_to(1'000'000)) / 1e6),
+                               .rank = least + up_to(scenario.tree.size - 1 - least)});
+  }
+  std::sort(scenario.faults.begin(), scenario.faults.end(),
+            [](const ControlFault& a, const ControlFault& b) { return a.at < b.at; });
+  return scenario;
+}
+
+std::string Describe(const ControlScenario& scenario) {
+  const auto describe = [](std::string* out, const ControlFault& fault) {
+    absl::StrAppend(out, kControlFaultNames[static_cast<int>(fault.kind)], " of rank ", fault.rank, " at ",
+                    absl::FormatDuration(fault.at));
+  };
+  return absl::StrCat("seed ", scenario.seed, ": ", scenario.tree.size, " ranks, ", scenario.tree.fan_out,
+                      " children each, ", scenario.rounds, " rounds, compute ", absl::FormatDuration(scenario.compute),
+                      ", latency ", absl::FormatDuration(scenario.latency), "; ",
+                      absl::StrJoin(scenario.faults, ", ", describe));
+}
+
+ControlJob::ControlJob(const ControlScenario& scenario, ControlCounts* counts,
+                       std::function<void(const std::string& what)> violate)
+    : scenario_(scenario),
+      counts_(*counts),
+      violate_(std::move(violate)),
+      ranks_(static_cast<size_t>(scenario.tree.size)) {}
+
+void ControlJob::Violate(const std::string& what) const {
+  violate_(absl::StrCat("at ", absl::FormatDuration(VirtualWorld::Get().now()), ": ", what));
+  std::abort();
+}
+
+void ControlJob::Run() {
+  VirtualWorld& world = VirtualWorld::Get();
+  world.SetOnEnd([](ProcessId process) { VirtualSockets::Get().Drop(process, VirtualSockets::End::kClose); });
+  for (RankId rank = 0; rank < scenario_.tree.size; ++rank) {
+    ranks_[static_cast<size_t>(rank)].process =
+        world.StartProcess(absl::StrCat("rank ", rank), [this, rank] { return ControlRank(*this, rank).Run(); });
+  }
+  ConnectTree();
+  for (const ControlFault& fault : scenario_.faults) {
+    world.SleepUntil(fault.at);
+    Bring(fault);
+  }
+  AwaitEnds();
+  CheckAgreement();
+  counts_.parts += VirtualSockets::Get().parts();
+  counts_.resets += VirtualSockets::Get().resets();
+}
+
+void ControlJob::ConnectTree() {
+  VirtualSockets& sockets = VirtualSockets::Get();
+  for (Rank& rank : ranks_) rank.sockets.resize(ranks_.size());
+  for (RankId child = 1; child < scenario_.tree.size; ++child) {
+    const RankId parent = scenario_.tree.Parent(child);
+    const auto ends = sockets.Connect([this](ProcessId, ProcessId) {
+      VirtualWorld& world = VirtualWorld::Get();
+      return world.now() + world.RandomDuration(scenario_.latency);
+    });
+    Rank& below = ranks_[static_cast<size_t>(child)];
+    Rank& above = ranks_[static_cast<size_t>(parent)];
+    below.to_parent = ends[0];
+    below.sockets[static_cast<size_t>(parent)].Reset(ends[0]);
+    above.sockets[static_cast<size_t>(child)].Reset(ends[1]);
+    sockets.Give(ends[0], below.process);
+    sockets.Give(ends[1], above.process);
+  }
+}
+
+bool ControlJob::IsAlive(const Rank& rank) const { return VirtualWorld::Get().IsAlive(rank.process); }
+
+bool ControlJob::IsKilled(const Rank& rank) const {
+  return VirtualWorld::Get().ExitCode(rank.process) == VirtualWorld::kKilledExit;
+}
+
+void ControlJob::Bring(const ControlFault& fault) {
+  Rank& rank = ranks_[static_cast<size_t>(fault.rank)];
+  if (!IsAlive(rank)) return;
+  ++faults_;
+  ++counts_.faults[static_cast<size_t>(fault.kind)];
+  last_fault_ = VirtualWorld::Get().now();
+  rank.is_culprit = true;
+  switch (fault.kind) {
+    case ControlFault::Kind::kReset:
+      rank.is_cut = true;
+      ranks_[static_cast<size_t>(scenario_.tree.Parent(fault.rank))].is_culprit = true;
+      return VirtualSockets::Get().Reset(rank.to_parent);
+    case ControlFault::Kind::kKill:
+      return VirtualWorld::Get().Kill(rank.process);
+    case ControlFault::Kind::kLeaveEarly:
+    case ControlFault::Kind::kFail:
+      rank.order = fault.kind;
+  }
+}
+
+std::optional<ControlFault::Kind> ControlJob::TakeOrder(RankId rank) {
+  auto& order = ranks_[static_cast<size_t>(rank)].order;
+  if (order.has_value()) last_fault_ = VirtualWorld::Get().now();
+  return std::exchange(order, std::nullopt);
+}
+
+// A thread of a process that was killed goes on for a while if it holds a lock, without its sockets.
+void ControlJob::RecordFailure(RankId rank, Phase phase, const absl::Status& failure) {
+  Rank& failed = ranks_[static_cast<size_t>(rank)];
+  if (!IsAlive(failed)) return;
+  failed.failure = failure;
+  failed.phase = phase;
+  ++counts_.failures;
+  if (phase == Phase::kStart) ++counts_.early_failures;
+  if (faults_ == 0) Violate(absl::StrCat("rank ", rank, " fails without a fault: ", failure.message()));
+  const absl::Duration late = VirtualWorld::Get().now() - last_fault_;
+  if (late > kTimeToHear + scenario_.compute + kLatenciesToHear * scenario_.tree.size * scenario_.latency) {
+    Violate(absl::StrCat("rank ", rank, " knows the failure only ", absl::FormatDuration(late),
+                         " after the fault: ", failure.message()));
+  }
+  const auto is_named = [&](const Rank& each) {
+    const auto number = static_cast<int>(&each - ranks_.data());
+    return each.is_culprit && absl::StrContains(failure.message(), absl::StrCat("rank ", number, " "));
+  };
+  if (!std::any_of(ranks_.begin(), ranks_.end(), is_named)) {
+    Violate(absl::StrCat("rank ", rank, " has a failure that names no rank with a fault: ", failure.message()));
+  }
+}
+
+void ControlJob::RecordDeparture(RankId rank, const absl::Status& failure) {
+  if (!IsAlive(ranks_[static_cast<size_t>(rank)])) return;
+  ++counts_.departures;
+  if (faults_ == 0 && !failure.ok()) {
+    Violate(absl::StrCat("rank ", rank, " has left in order, and fails: ", failure.message()));
+  }
+}
+
+void ControlJob::AwaitEnds() {
+  VirtualWorld& world = VirtualWorld::Get();
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    while (IsAlive(ranks_[rank])) {
+      if (world.now() - last_fault_ > kTimeToEnd) Violate(absl::StrCat("rank ", rank, " has not ended"));
+      world.SleepUntil(world.now() + absl::Milliseconds(10));
+    }
+    const int exit_code = world.ExitCode(ranks_[rank].process);
+    if (exit_code != 0 && exit_code != VirtualWorld::kKilledExit) Violate(absl::StrCat("rank ", rank, " was aborted"));
+  }
+}
+
+// A rank has the failure of its parent, unless the connection between them has broken, or it had not yet been connected
+// when the second of two faults came.
+void ControlJob::CheckAgreement() const {
+  for (RankId child = 1; child < scenario_.tree.size; ++child) {
+    const RankId parent = scenario_.tree.Parent(child);
+    const Rank& below = ranks_[static_cast<size_t>(child)];
+    const Rank& above = ranks_[static_cast<size_t>(parent)];
+    if (below.failure.ok() || above.failure.ok() || below.failure == above.failure) continue;
+    const bool may_decide_alone = below.phase == Phase::kStart && faults_ > 1;
+    if (below.is_cut || may_decide_alone || IsKilled(below) || IsKilled(above)) {
+      ++counts_.cut_off;
+      continue;
+    }
+    Violate(absl::StrCat("rank ", child, " has the failure \"", below.failure.message(), "\", and its parent, rank ",
+                         parent, ", has \"", above.failure.message(), "\""));
+  }
+}
+
+}  // namespace ronda::simulation

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The control plane of a job over TCP, in a virtual world: its ranks, the faults, and the promises that must hold.
+#ifndef RONDA_TESTS_SIMULATION_CONTROL_JOB_H_
+#define RONDA_TESTS_SIMULATION_CONTROL_JOB_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "runtime/base/types.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/control/messages/poll_limit.h"
+#include "runtime/control/tree/control_node.h"
+#include "tests/simulation/virtual_threads.h"
+
+namespace ronda::simulation {
+
+// A fault of a rank, or of its connection to its parent.
+struct ControlFault {
+  enum class Kind {
+    kReset,       // the connection to the parent is reset
+    kKill,        // the rank's process ends, and the system closes its connections
+    kLeaveEarly,  // the rank's control plane ends without a departure
+    kFail,        // the rank fails the job
+  };
+  static constexpr int kKinds = 4;
+
+  Kind kind = Kind::kReset;
+  absl::Duration at;
+  RankId rank = 0;  // of kReset: not 0
+};
+
+struct ControlScenario {
+  uint64_t seed = 0;
+  ControlTree tree;
+  int64_t rounds = 1;
+  absl::Duration compute;  // longest time between operations
+  absl::Duration latency;  // the longest of a piece of a message
+  absl::Duration tick;     // between two reads of the clock
+  PollLimit::Cores cores = PollLimit::Cores::kAreShared;
+  std::vector<ControlFault> faults;  // in their order
+};
+
+// Equal for equal seeds.
+ControlScenario MakeControlScenario(uint64_t seed);
+std::string Describe(const ControlScenario& scenario);
+
+// How often each thing has happened.
+struct ControlCounts {
+  uint64_t scenarios = 0;
+  uint64_t reports = 0;
+  uint64_t broadcasts = 0;
+  uint64_t parts = 0;
+  uint64_t resets = 0;
+  uint64_t departures = 0;
+  uint64_t failures = 0;        // of ranks
+  uint64_t early_failures = 0;  // before the job had started
+  uint64_t cut_off = 0;         // ranks with a failure of their own
+  std::array<uint64_t, ControlFault::kKinds> faults = {};
+};
+
+struct ControlCountName {
+  uint64_t ControlCounts::*count;
+  const char* name;
+};
+inline constexpr ControlCountName kControlCountNames[] = {
+    {&ControlCounts::scenarios, "scenarios"},
+    {&ControlCounts::reports, "reports"},
+    {&ControlCounts::broadcasts, "broadcasts that ranks have got"},
+    {&ControlCounts::parts, "calls that moved a part of the bytes"},
+    {&ControlCounts::resets, "resets that cut the bytes under way"},
+    {&ControlCounts::departures, "departures"},
+    {&ControlCounts::failures, "failures of ranks"},
+    {&ControlCounts::early_failures, "failures of ranks before the start"},
+    {&ControlCounts::cut_off, "ranks cut off from rank 0"},
+};
+inline constexpr const char* kControlFaultNames[ControlFault::kKinds] = {"reset", "kill", "leave early", "fail"};
+
+// Ranks that send reports to rank 0, which answers each round with a broadcast, as ranks negotiate. Each rank is a
+// process with the production control plane (MessageControlPlane) and TCP messages (TcpMessages), over sockets of the
+// world. There are no heartbeats, so that a failure that only a heartbeat would publish is never known.
+//
+// Checks the promises: every message arrives whole, once and in order; departures in any order are no failure; after a
+// fault every rank knows the failure in time, and all ranks that are still connected have the same one; all ranks end.
+// At the first violation, `violate` ends the operating system's process.
+//
+// Only virtual threads use it.
+class ControlJob {
+ public:
+  ControlJob(const ControlScenario& scenario, ControlCounts* counts,
+             std::function<void(const std::string& what)> violate);
+
+  // Runs the job to its end.
+  void Run();
+
+  const ControlScenario& scenario() const { return scenario_; }
+
+  // Called by ranks. Violate does not return.
+  [[noreturn]] void Violate(const std::string& what) const;
+  ControlCounts& counts() { return counts_; }
+  std::vector<UniqueFd> TakeSockets(RankId rank) { return std::move(ranks_[static_cast<size_t>(rank)].sockets); }
+  // What the rank is to do now, if anything: leave early, or fail the job.
+  std::optional<ControlFault::Kind> TakeOrder(RankId rank);
+  enum class Phase { kStart, kWork };
+  void RecordFailure(RankId rank, Phase phase, const absl::Status& failure);
+  // The rank has left in order, and then its control plane has this failure.
+  void RecordDeparture(RankId rank, const absl::Status& failure);
+
+ private:
+  struct Rank {
+    ProcessId process = 0;
+    std::vector<UniqueFd> sockets;
+    int to_parent = -1;
+    std::optional<ControlFault::Kind> order;
+    bool is_cut = false;         // from its parent
+    bool is_culprit = false;     // a fault has hit it
+    Phase phase = Phase::kWork;  // in which it failed
+    absl::Status failure;
+  };
+
+  void ConnectTree();
+  void Bring(const ControlFault& fault);
+  void AwaitEnds();
+  void CheckAgreement() const;
+  bool IsAlive(const Rank& rank) const;
+  bool IsKilled(const Rank& rank) const;
+
+  const ControlScenario scenario_;
+  ControlCounts& counts_;
+  const std::function<void(const std::string& what)> violate_;
+  std::vector<Rank> ranks_;
+  absl::Duration last_fault_ = absl::ZeroDuration();
+  int faults_ = 0;
+};
+
+}  // namespace ronda::simulation
+
+#endif  // RONDA_TESTS_SIMULATION_CONTROL_JOB_H_

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Connections between the processes of a virtual world, as TCP makes them.
+#ifndef RONDA_TESTS_SIMULATION_VIRTUAL_SOCKETS_H_
+#define RONDA_TESTS_SIMULATION_VIRTUAL_SOCKETS_H_
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "tests/simulation/virtual_threads.h"
+
+namespace ronda::simulation {
+
+// Stream sockets, each connected with one other. The sockets are numbers that no descriptor of the operating system
+// has. virtual_calls.cc replaces the functions of the C library that production code calls with them: sendmsg, recvmsg,
+// ppoll and close.
+//
+// As in TCP: A call moves as many bytes as it likes. A socket takes no more bytes while those that the other end has
+// not read fill a buffer. Bytes arrive some time after they were sent, in order. What has arrived can be read even
+// after a reset; the rest is lost, wherever that cuts a message. A socket that is closed sends its end after its last
+// byte, or a reset if there are bytes that it will never read.
+//
+// A process of the operating system has one such object, as it has one world. Only the running virtual thread calls it.
+class VirtualSockets {
+ public:
+  static VirtualSockets& Get();
+
+  // The time at which bytes arrive that are sent now from one process to the other.
+  using Arrival = std::function<absl::Duration(ProcessId from, ProcessId to)>;
+  // Connects two new sockets. The processes that have them are set by Give.
+  std::array<int, 2> Connect(Arrival arrival);
+  // The socket belongs to this process.
+  void Give(int socket, ProcessId process) { EndOf(socket).process = process; }
+
+  // Faults. Resets the connection of the socket: both ends notice it some time later.
+  void Reset(int socket);
+  // The process ends. Its sockets are closed, or stay silent for ever as after a power failure of their host.
+  enum class End { kClose, kSilence };
+  void Drop(ProcessId process, End how);
+
+  // The C library's calls.
+  bool Owns(int fd) const { return ends_.contains(fd); }
+  ssize_t Send(int socket, const msghdr& message);
+  ssize_t Receive(int socket, const msghdr& message);
+  int Close(int socket);
+  // The events of `events` that the socket has now. `next`: when it may have others, unless another thread does
+  // something; is only lowered.
+  int16_t Look(int socket, int16_t events, absl::Duration* next) const;
+
+  uint64_t parts() const { return parts_; }    // calls that moved a part of the bytes
+  uint64_t resets() const { return resets_; }  // connections reset with bytes under way
+
+ private:
+  struct Piece {
+    std::string bytes;
+    absl::Duration arrival;
+  };
+  // One end of a connection, and the bytes that are on their way to it.
+  struct Side {
+    ProcessId process = -1;
+    std::deque<Piece> coming;
+    size_t coming_bytes = 0;
+    size_t buffer_bytes = 0;
+    absl::Duration last_arrival = absl::ZeroDuration();
+    absl::Duration end_at = absl::InfiniteDuration();    // when the other end's close arrives
+    absl::Duration reset_at = absl::InfiniteDuration();  // when this end notices a reset
+    bool is_open = true;
+    bool is_silent = false;  // the host has lost its power
+  };
+  struct Connection {
+    std::array<Side, 2> sides;
+    Arrival arrival;
+  };
+  struct Place {
+    std::shared_ptr<Connection> connection;
+    size_t side = 0;
+  };
+
+  VirtualSockets() = default;
+
+  static Side& SideOf(const Place& place) { return place.connection->sides[place.side]; }
+  static Side& OtherOf(const Place& place) { return place.connection->sides[1 - place.side]; }
+  Side& EndOf(int socket) { return SideOf(ends_.at(socket)); }
+  // Part of the bytes, or all of them.
+  size_t SomeOf(size_t bytes);
+  // The bytes that can be read.
+  static size_t Readable(const Side& side);
+  static absl::Duration ArrivalAtOther(const Place& place);
+  // The end notices the reset soon after `from`.
+  void ResetSide(Side* side, absl::Duration from);
+  void Close(const Place& place);
+
+  std::map<int, Place> ends_;
+  int next_ = 1 << 24;
+  uint64_t parts_ = 0;
+  uint64_t resets_ = 0;
+};
+
+}  // namespace ronda::simulation
+
+#endif  // RONDA_TESTS_SIMULATION_VIRTUAL_SOCKETS_H_
