@@ -286,12 +286,12 @@ class Collectives:
         return work
 
     def _refuse(self, tensors: Sequence[Tensor | None], why: str, route: _Route, opts: Any) -> None:
-        """Fails this group's next operations on its other ranks, with this rank's error text.
+        """Makes the next operations of the group fail on its other ranks.
 
         Args:
-            tensors: for each operation a tensor of a GPU, or None if it has no such tensor.
-            why: the text.
-            route: of the operations of a GPU's tensors.
+            tensors: one for each operation: a tensor of it that is on a GPU, or None.
+            why: the error text of this rank, which the other ranks' errors contain.
+            route: of the operations on a GPU's tensors.
             opts: torch's options.
         """
         self._lane.carries(gpu_tensor(tensors))  # opens it, as the ranks that submit do
