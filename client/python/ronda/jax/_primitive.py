@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The primitive of JAX by which all collectives are called, and its rules.
+"""The primitive of JAX that every collective calls, and its rules.
 
-Under jit a call becomes a custom call of XLA, with a handler of _native_xla.c. Outside of jit it is
-carried out at once: on CPUs without a program (_eager.py), and on GPUs by a program of its own,
-because only XLA knows on which stream the arrays are computed. An effect of JAX, and the side
-effect of the custom call, keep JAX and XLA from removing or repeating a call: the other ranks wait
-for it.
+Under jit the primitive becomes a custom call of XLA, which runs a handler of _native_xla.c. Outside
+of jit the collective runs at once: for arrays on a CPU without a program (_eager.py), and for
+arrays on a GPU in a program of its own, because only XLA knows on which stream it computes them.
+
+The other ranks wait for each call. So the primitive has an effect, which keeps JAX from removing or
+repeating a call, and the custom call has a side effect, which does the same in XLA.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ from jax.interpreters.mlir import ir
 
 from ronda import _carried_errors
 from ronda._library import native
+from ronda._xla import IN_PLACE, NAMELESS, OF_ROWS, REDUCTIONS, Kind
 from ronda.errors import InvalidArgumentError
 from ronda.jax import _eager
-from ronda.jax._call import IN_PLACE, NAMELESS, OF_ROWS, REDUCTIONS, Call, Kind
+from ronda.jax._call import Call
 from ronda.types import ReduceOp
 
 try:
@@ -93,7 +95,7 @@ def _run(*arrays: Any, call: Call) -> list[jax.Array]:
 
 @functools.lru_cache(maxsize=1024)
 def _program_of(call: Call) -> Any:
-    """A program with this call alone. Each line of the user's program has its own."""
+    """A program that makes this call alone. Each line of the user's program has its own."""
 
     def ronda(*arrays: Any) -> list[jax.Array]:
         return list(collective_p.bind(*arrays, call=call))
