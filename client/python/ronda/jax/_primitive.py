@@ -30,12 +30,12 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters.mlir import ir
 
-from ronda import _carried_errors
+from ronda import _carried_errors, reductions
 from ronda._library import native
 from ronda._xla import IN_PLACE, NAMELESS, OF_ROWS, REDUCTIONS, Kind
 from ronda.errors import InvalidArgumentError
 from ronda.jax import _eager
-from ronda.jax._call import Call
+from ronda.jax._call import DTYPES, Call
 from ronda.types import ReduceOp
 
 try:
@@ -82,8 +82,7 @@ collective_p.def_effectful_abstract_eval(_abstract)
 def _run(*arrays: Any, call: Call) -> list[jax.Array]:
     if call.kind == Kind.BARRIER or not _eager.is_on_gpu(arrays):
         return _eager.run(*arrays, call=call)
-    by_order = call.name is None and not call.grouped
-    program = _program_of(dataclasses.replace(call, by_order=by_order))
+    program = _program_of(_named_outside_of_jit(call, arrays))
     try:
         with jax.disable_jit(False):  # or the program would call this function again
             results = list(jax.block_until_ready(program(*arrays)))
@@ -91,6 +90,19 @@ def _run(*arrays: Any, call: Call) -> list[jax.Array]:
         raise (_carried_errors.original_of(error) or error) from error
     native.job_status()  # if the job has failed while the GPU worked, the results are undefined
     return results
+
+
+def _named_outside_of_jit(call: Call, arrays: Sequence[Any]) -> Call:
+    """The call with the names that _eager.run() gives it. The place in its own program would be the
+    same for all calls.
+    """
+    if call.name is not None:
+        return call
+    if not call.grouped:
+        return dataclasses.replace(call, by_order=True)
+    name = reductions.name_of_group([(DTYPES[each.dtype.name], each.shape) for each in arrays])
+    labels = tuple(f".{i}" for i in range(len(arrays)))
+    return dataclasses.replace(call, name=name, labels=labels)
 
 
 @functools.lru_cache(maxsize=1024)
