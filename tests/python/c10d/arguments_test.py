@@ -339,10 +339,10 @@ class TimeoutTest(unittest.TestCase):
     def group(self, timeout_s: float = 500) -> dist.ProcessGroup:
         return dist.new_group(timeout=datetime.timedelta(seconds=timeout_s))
 
-    def check_late(self, call: Callable[[], object]) -> None:
+    def check_late(self, call: Callable[[], object], words: str = "rank 1") -> None:
         store = dist.distributed_c10d._get_default_store()
         if RANK == 0:
-            with self.assertRaisesRegex(RuntimeError, "rank 1"):
+            with self.assertRaisesRegex(RuntimeError, words):
                 call()
             store.set(self.id(), "1")
         else:
@@ -358,7 +358,11 @@ class TimeoutTest(unittest.TestCase):
         group = self.group()
         opts = dist.distributed_c10d.AllreduceOptions()
         opts.timeout = datetime.timedelta(seconds=1)
-        self.check_late(lambda: group.allreduce([torch.ones(1)], opts).wait())
+        self.check_late(lambda: group.allreduce([torch.ones(1)], opts).wait(), "timeout.*rank 1")
+
+    def test_a_blocking_collective_says_timeout(self):
+        group = self.group(3)
+        self.check_late(lambda: dist.all_reduce(torch.ones(1), group=group), "timeout.*rank 1")
 
     def test_monitored_barrier_knows_the_timeout_of_its_call(self):
         group = self.group()

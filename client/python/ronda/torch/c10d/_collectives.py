@@ -17,12 +17,18 @@ import torch
 from ronda import _rows, job
 from ronda._in_flight import IN_FLIGHT, Span
 from ronda._library import native
-from ronda.errors import MismatchError, NotInitializedError, PeerFailedError, RondaError
+from ronda.errors import (
+    DeadlineError,
+    MismatchError,
+    NotInitializedError,
+    PeerFailedError,
+    RondaError,
+)
 from ronda.torch import _tensors
 from ronda.torch.c10d import _layout, _profile, _versions
 from ronda.torch.c10d._halves import HALVES
 from ronda.torch.c10d._lane import Lane, gpu_tensor
-from ronda.torch.c10d._work import Work
+from ronda.torch.c10d._work import Work, in_torchs_words
 from ronda.types import ReduceOp
 
 Tensor = torch.Tensor
@@ -326,7 +332,10 @@ class Collectives:
         arguments, finish = self._allreduce_arguments(tensor, opts)
         if self._blocks_at_once(tensor, opts):
             self._submitted += 1
-            native.allreduce(*arguments)
+            try:
+                native.allreduce(*arguments)
+            except DeadlineError as error:
+                raise in_torchs_words(error) from None
             if finish is not None:
                 finish()
             return None
