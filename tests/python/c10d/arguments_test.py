@@ -270,6 +270,12 @@ class RefusalTest(unittest.TestCase):
         sparse = torch.eye(3).to_sparse()
         self.refused("sparse", lambda: dist.all_reduce(sparse, dist.ReduceOp.MAX), "ReduceOp.MAX")
 
+    def test_one_rank_refuses_a_sparse_tensor(self):
+        sparse = torch.eye(3).to_sparse()
+        op = dist.ReduceOp.MAX if RANK == 0 else dist.ReduceOp.SUM
+        own = "ReduceOp.MAX" if RANK == 0 else "rank 0 .*refused.*ReduceOp.MAX"
+        self.refused("sparse", lambda: dist.all_reduce(sparse, op), own)
+
 
 class SparseTest(unittest.TestCase):
     def test_values_are_exact(self):
@@ -291,6 +297,18 @@ class SparseTest(unittest.TestCase):
                     wanted = torch.zeros_like(dense)
                     wanted[:SIZE], wanted[SIZE] = value, every
                     self.assertTrue(torch.equal(tensor.to_dense(), wanted))
+
+    def test_averages(self):
+        # torch's all_reduce() passes a copy of a complex sparse tensor to the group.
+        group = dist.distributed_c10d._get_default_group()
+        opts = dist.distributed_c10d.AllreduceOptions()
+        opts.reduceOp = dist.ReduceOp.AVG
+        for dtype in (torch.float64, torch.complex64):
+            with self.subTest(dtype=dtype):
+                tensor = (torch.eye(3, dtype=dtype) * (RANK + 1)).to_sparse()
+                group.allreduce([tensor], opts).wait()
+                wanted = torch.eye(3, dtype=dtype) * (SIZE + 1) / 2
+                torch.testing.assert_close(tensor.to_dense(), wanted)
 
 
 class OrderTest(unittest.TestCase):
