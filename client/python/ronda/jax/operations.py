@@ -3,7 +3,7 @@
 """Collectives on pytrees of arrays, inside and outside of jit, grad, vmap, scan and remat.
 
 Every rank of the process set calls the same operations in the same order, and under jit runs the
-same program. Only programs on different threads may run in another order on each rank.
+same program. On CPUs, programs on different threads may run in another order on each rank.
 
 Common arguments:
     tree: any pytree of arrays of numbers, in the memory of one device: a CPU, or a GPU of NVIDIA's.
