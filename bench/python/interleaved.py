@@ -19,7 +19,7 @@ Times = dict[str, list[float]]
 
 
 def add_arguments(parser: argparse.ArgumentParser, turns: int) -> None:
-    """Adds what every comparison can be told on its command line."""
+    """Adds the options that every comparison has."""
     parser.add_argument("--turns", type=int, default=turns)
     parser.add_argument("--calls", type=int, default=10, help="in a turn")
     parser.add_argument("--raw", metavar="FILE", help="each turn as CSV: case,way,turn,us")

@@ -83,8 +83,7 @@ PyObject* KeepTake(KeepTable* table, int64_t key) {
 
 /* The work that remains for a handle when its operation has ended. */
 typedef struct Ending {
-  ronda_handle handle; /* 0: the handle has already been given back Called on one of Ronda's threads, or on a thread
-                          that has the GIL. */
+  ronda_handle handle; /* 0: the handle has already been given back */
   PyObject* object;    /* owned; NULL: none */
 } Ending;
 

@@ -5,11 +5,11 @@
  *
  * XLA calls them on its own threads, without the GIL, and nothing here but XlaHandlers() uses Python.
  *
- * One call carries out an operation on any number of tensors. Its last argument and its last result are tickets, an
- * int32 each without a meaning: they put the calls of a program in order. The two tickets share their
- * memory, and so do the arguments and the results of broadcasts, sends and barriers: the program asks XLA for that. XLA
- * first copies an argument that it still needs. The call's attributes are those of kFields below;
- * ronda/jax/_primitive.py writes them.
+ * A call carries out one operation on any number of tensors. Behind the tensors the call has one more argument, and one
+ * more result: its tickets. Each ticket is an int32 whose value has no meaning. The result of a call is the argument of
+ * the next call, and so puts the calls of a program in order. The two tickets of a call share their memory. So do the
+ * arguments and the results of broadcasts, sends and barriers: the program asks XLA for that, and XLA first copies an
+ * argument that it still needs. kFields below lists the call's attributes, which ronda/jax/_primitive.py writes.
  *
  * On CPUs the ranks may run two programs in different orders. So a call does not hold a thread of XLA while it waits
  * for other ranks, beyond the short time that most calls take: it returns a future.
@@ -32,7 +32,7 @@
 
 /* -- The attributes of a call -- */
 
-/* Operations, by the numbers of Kind in ronda/jax/_call.py. */
+/* Operations, by the numbers of Kind in ronda/_xla.py. */
 enum { kAllreduce, kBroadcast, kAllgather, kReducescatter, kAlltoall, kSend, kReceive, kBarrier };
 
 typedef struct Call {
@@ -364,7 +364,7 @@ static void SubmitGroup(const Call* call, Flight* flight) {
   free(args);
 }
 
-/* What depends on the results comes after the barrier. */
+/* A barrier has no tensors of its own: XLA starts the work that uses the call's results when the barrier has ended. */
 static void SubmitBarrier(const Call* call, Flight* flight) {
   RecordStatus(&flight->error, ronda_monitored_barrier_async(call->options.process_set, 0, &flight->leaves[0].handle));
 }

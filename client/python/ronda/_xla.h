@@ -83,7 +83,7 @@ typedef struct XlaApi {
 
 /* -- The call of a handler -- */
 
-/* Types of elements, by the numbers of xla::PrimitiveType. A type that Ronda has, too, is named as there. */
+/* Types of elements, by the numbers of xla::PrimitiveType. Types that Ronda also has are under Ronda's names. */
 enum {
   kXlaNone = 0,
   kXlaBool = 1,

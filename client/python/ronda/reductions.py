@@ -227,7 +227,7 @@ def grouped_allreduce_async(
         ]
         _check_apart([spans for _, spans, _ in made])
         rows = [arguments for _, _, arguments in made]
-        group = name if name is not None else _name_of_group("allreduce", rows)
+        group = name if name is not None else name_of_group([row[1:3] for row in rows])
         named = [(f"{group}.{i}", *row[1:]) for i, row in enumerate(rows)]
         for _, spans, _ in made:
             IN_FLIGHT.wait_for_users_of(spans)
@@ -247,10 +247,15 @@ def _check_apart(members: Sequence[Sequence[Span]]) -> None:
         )
 
 
-def _name_of_group(kind: str, rows: Sequence[_rows.Allreduce]) -> str:
-    """The name is the same on every rank, and in every step."""
-    description = repr([(dtype, shape) for _, dtype, shape, *_ in rows])
-    return f"grouped_{kind}.{zlib.crc32(description.encode()):08x}"
+def name_of_group(members: Sequence[tuple[int, Sequence[int]]]) -> str:
+    """The name of a group for which the program has given none: the same on every rank, and in
+    every step.
+
+    Args:
+        members: the DType and the shape of each array.
+    """
+    description = repr([(int(dtype), tuple(shape)) for dtype, shape in members])
+    return f"grouped_allreduce.{zlib.crc32(description.encode()):08x}"
 
 
 def reduce(array: Any, root: int, op: ReduceOp = ReduceOp.AVERAGE, **options: Any) -> Any:

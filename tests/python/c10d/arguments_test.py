@@ -270,6 +270,12 @@ class RefusalTest(unittest.TestCase):
         sparse = torch.eye(3).to_sparse()
         self.refused("sparse", lambda: dist.all_reduce(sparse, dist.ReduceOp.MAX), "ReduceOp.MAX")
 
+    def test_one_rank_refuses_a_sparse_tensor(self):
+        sparse = torch.eye(3).to_sparse()
+        op = dist.ReduceOp.MAX if RANK == 0 else dist.ReduceOp.SUM
+        own = "ReduceOp.MAX" if RANK == 0 else "rank 0 .*refused.*ReduceOp.MAX"
+        self.refused("sparse", lambda: dist.all_reduce(sparse, op), own)
+
 
 class SparseTest(unittest.TestCase):
     def test_values_are_exact(self):
@@ -291,6 +297,18 @@ class SparseTest(unittest.TestCase):
                     wanted = torch.zeros_like(dense)
                     wanted[:SIZE], wanted[SIZE] = value, every
                     self.assertTrue(torch.equal(tensor.to_dense(), wanted))
+
+    def test_averages(self):
+        # torch's all_reduce() passes a copy of a complex sparse tensor to the group.
+        group = dist.distributed_c10d._get_default_group()
+        opts = dist.distributed_c10d.AllreduceOptions()
+        opts.reduceOp = dist.ReduceOp.AVG
+        for dtype in (torch.float64, torch.complex64):
+            with self.subTest(dtype=dtype):
+                tensor = (torch.eye(3, dtype=dtype) * (RANK + 1)).to_sparse()
+                group.allreduce([tensor], opts).wait()
+                wanted = torch.eye(3, dtype=dtype) * (SIZE + 1) / 2
+                torch.testing.assert_close(tensor.to_dense(), wanted)
 
 
 class OrderTest(unittest.TestCase):
@@ -339,10 +357,10 @@ class TimeoutTest(unittest.TestCase):
     def group(self, timeout_s: float = 500) -> dist.ProcessGroup:
         return dist.new_group(timeout=datetime.timedelta(seconds=timeout_s))
 
-    def check_late(self, call: Callable[[], object]) -> None:
+    def check_late(self, call: Callable[[], object], words: str = "rank 1") -> None:
         store = dist.distributed_c10d._get_default_store()
         if RANK == 0:
-            with self.assertRaisesRegex(RuntimeError, "rank 1"):
+            with self.assertRaisesRegex(RuntimeError, words):
                 call()
             store.set(self.id(), "1")
         else:
@@ -358,7 +376,11 @@ class TimeoutTest(unittest.TestCase):
         group = self.group()
         opts = dist.distributed_c10d.AllreduceOptions()
         opts.timeout = datetime.timedelta(seconds=1)
-        self.check_late(lambda: group.allreduce([torch.ones(1)], opts).wait())
+        self.check_late(lambda: group.allreduce([torch.ones(1)], opts).wait(), "timeout.*rank 1")
+
+    def test_a_blocking_collective_says_timeout(self):
+        group = self.group(3)
+        self.check_late(lambda: dist.all_reduce(torch.ones(1), group=group), "timeout.*rank 1")
 
     def test_monitored_barrier_knows_the_timeout_of_its_call(self):
         group = self.group()

@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import unittest
 from concurrent import futures
@@ -140,6 +141,33 @@ class LauncherTest(unittest.TestCase):
         finished = run(source, 2)
         self.assertEqual(finished.code, 0, finished.err)
         self.assertEqual(finished.out.count("2 4"), 12, finished.out)
+
+    def test_a_group_beside_a_group_of_all_ranks_over_gloo(self):
+        source = """
+            import os
+            import ronda
+            import torch
+            import torch.distributed as dist
+            import ronda.torch.c10d
+
+            rank, path = int(os.environ["RANK"]), "STORE"
+            dist.init_process_group("gloo", f"file://{path}", rank=rank, world_size=2)
+            try:
+                dist.new_group([0, 1], backend="ronda")
+            except ronda.NotInitializedError as error:
+                print("refused:", error)
+            ronda.init()
+            group = dist.new_group([0, 1], backend="ronda")
+            total = torch.ones(1)
+            dist.all_reduce(total, group=group)
+            dist.all_reduce(total)
+            print(f"total {int(total)}")
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            finished = run(source.replace("STORE", f"{folder}/store"), 2)
+        self.assertEqual(finished.code, 0, finished.err)
+        self.assertEqual(finished.out.count("or call ronda.init() on all ranks"), 2, finished.out)
+        self.assertEqual(finished.out.count("total 4"), 2, finished.out)
 
     def test_no_launcher(self):
         arguments = ", rank=0, world_size=1, store=dist.HashStore()"

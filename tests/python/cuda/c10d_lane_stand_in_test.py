@@ -6,43 +6,23 @@ from __future__ import annotations
 
 import unittest
 
-from late_values import (  # isort: skip  # before torch
-    COUNT,
-    DEVICE,
-    fill_late,
-    on_device,
-    use_device,
-    values,
-)
-import ronda.torch.c10d  # noqa: F401
+from late_values import COUNT, DEVICE, late, on_device, values  # isort: skip  # before torch
 import torch
 import torch.distributed as dist
 from ronda._library import native
 from ronda.torch.c10d._group import group_of
+from torch_group import end, start
 
 RANK = SIZE = 0
 
 
 def setUpModule() -> None:
     global RANK, SIZE
-    use_device()
-    dist.init_process_group("ronda", device_id=DEVICE)
-    RANK, SIZE = dist.get_rank(), dist.get_world_size()
-    for value in (-1.0, float(RANK + 1)):
-        on_device(value)
+    RANK, SIZE = start()
     dist.all_reduce(late(1.0))  # opens the lane
 
 
-def tearDownModule() -> None:
-    torch.cuda.synchronize()
-    dist.destroy_process_group()
-
-
-def late(value: float) -> torch.Tensor:
-    """A tensor that gets its value late, on the current stream."""
-    tensor = on_device(-1.0).clone()
-    fill_late(tensor, value)
-    return tensor
+tearDownModule = end
 
 
 def parts(tensor: torch.Tensor) -> list[float]:

@@ -13,31 +13,27 @@ from late_values import (  # isort: skip  # before torch
     DEVICE,
     LateGradient,
     fill_late,
+    late,
     on_device,
-    use_device,
     uses_the_first_device,
     values,
 )
-import ronda.torch.c10d  # noqa: F401
 import torch
 import torch.distributed as dist
 from ronda._in_flight import IN_FLIGHT
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch_group import end, start
 
 RANK = SIZE = 0
 
 
 def setUpModule() -> None:
     global RANK, SIZE
-    use_device()
-    dist.init_process_group("ronda", device_id=DEVICE)
-    RANK, SIZE = dist.get_rank(), dist.get_world_size()
+    RANK, SIZE = start()
 
 
-def tearDownModule() -> None:
-    torch.cuda.synchronize()
-    dist.destroy_process_group()
+tearDownModule = end
 
 
 class Weight(nn.Module):
@@ -73,8 +69,6 @@ class StreamsTest(unittest.TestCase):
     def setUp(self) -> None:
         self.total = SIZE * (SIZE + 1) / 2
         self.side, self.other = torch.cuda.Stream(), torch.cuda.Stream()
-        on_device(float(RANK + 1))
-        torch.cuda.synchronize()
 
     def start(self) -> tuple[torch.Tensor, dist.Work]:
         tensor = on_device(-1.0).clone()
@@ -86,8 +80,7 @@ class StreamsTest(unittest.TestCase):
 
     def test_earlier_work_of_the_stream_comes_first(self):
         for _ in range(4):
-            tensor = on_device(-1.0).clone()
-            fill_late(tensor, float(RANK + 1))
+            tensor = late(float(RANK + 1))
             dist.all_reduce(tensor)
             self.assertEqual(values(tensor.clone()), [self.total])
 
@@ -177,7 +170,7 @@ class StreamsTest(unittest.TestCase):
         await_condition(are_let_go, "operations are kept that have ended")
 
     def test_a_barrier_waits_for_the_device(self):
-        fill_late(on_device(-1.0).clone(), 1.0)
+        late(1.0)
         event = torch.cuda.Event()
         event.record()
         dist.barrier()
@@ -205,7 +198,6 @@ class StreamsTest(unittest.TestCase):
 
 class GraphsTest(unittest.TestCase):
     def setUp(self) -> None:
-        on_device(float(RANK + 1))
         self.source, self.target = on_device(1.0).clone(), on_device(-1.0).clone()
         self.graph = torch.cuda.CUDAGraph()
 

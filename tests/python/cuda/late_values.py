@@ -33,6 +33,13 @@ def fill_late(tensor: torch.Tensor, value: float) -> None:
     tensor.copy_(source)
 
 
+def late(value: float) -> torch.Tensor:
+    """A tensor that is -1 until the current stream fills it late."""
+    tensor = on_device(-1.0).clone()
+    fill_late(tensor, value)
+    return tensor
+
+
 def values(tensor: torch.Tensor) -> list[float]:
     """The different values of the tensor, after the device has completed all of its work."""
     torch.cuda.synchronize(DEVICE)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import ctypes
-import enum
 import os
 import pathlib
 import struct
@@ -27,22 +26,10 @@ os.environ.setdefault("FAKE_CUDA_DEVICES", "3")
 os.environ.setdefault("FAKE_CUDA_DELAY_SEED", "1")
 
 from ronda import _native  # noqa: E402
+from ronda._xla import Kind  # noqa: E402
 
 MINOR = 3
 FLOAT32, INT32, COMPLEX64 = 11, 4, 15  # of XLA_FFI_DataType
-
-
-class Kind(enum.IntEnum):
-    """Operations, by the numbers that the handler knows."""
-
-    ALLREDUCE = 0
-    BROADCAST = 1
-    ALLGATHER = 2
-    REDUCESCATTER = 3
-    ALLTOALL = 4
-    SEND = 5
-    RECV = 6
-    BARRIER = 7
 
 
 # -- Structs --

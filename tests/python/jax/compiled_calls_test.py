@@ -2,6 +2,7 @@
 
 """Calls outside of jit that run as programs of their own, as on a GPU: here on CPUs."""
 
+import concurrent.futures
 import unittest.mock
 
 import jax
@@ -38,6 +39,22 @@ class CallsTest(_AsOnGpu):
         found, rows = rj.allreduce(tree, rj.Sum), rj.allgather(tree)
         self.assert_same(found["y"], sum(numbers(rank, (3,)) for rank in range(self.size)))
         self.assertEqual(rows["x"].shape, (6 * self.size, 2))
+
+    def test_groups_without_names_of_two_threads_do_not_meet(self):
+        def reduce(shape):
+            return rj.allreduce([numbers(self.rank, shape)], rj.Sum, grouped=True)[0]
+
+        shapes = [(3,), (4,)]
+        if self.rank == 0:
+            with concurrent.futures.ThreadPoolExecutor(1) as thread:
+                waiting = thread.submit(reduce, shapes[0])
+                second = reduce(shapes[1])  # the others only reduce the first once this has run
+                first = waiting.result()
+        else:
+            second = reduce(shapes[1])
+            first = reduce(shapes[0])
+        for found, shape in zip((first, second), shapes):
+            self.assert_same(found, sum(numbers(rank, shape) for rank in range(self.size)))
 
     def test_errors_are_of_rondas_classes(self):
         if self.size == 1:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import importlib.util
 import os
 import sys
@@ -14,33 +13,12 @@ from typing import Any
 
 from ronda import process_sets
 from ronda._library import native
+from ronda._xla import Kind
 from ronda.errors import InvalidArgumentError, NotInitializedError
 from ronda.process_sets import ProcessSet
 from ronda.types import DType, ReduceOp, Wire
 
 Shape = tuple[int, ...]
-
-
-class Kind(enum.IntEnum):
-    """Operations, by the numbers that _native_xla.c knows."""
-
-    ALLREDUCE = 0
-    BROADCAST = 1
-    ALLGATHER = 2
-    REDUCESCATTER = 3
-    ALLTOALL = 4
-    SEND = 5
-    RECV = 6
-    BARRIER = 7
-
-
-REDUCTIONS = (Kind.ALLREDUCE, Kind.REDUCESCATTER)
-# Operations on rows: their first dimension is not an element's.
-OF_ROWS = (Kind.ALLGATHER, Kind.REDUCESCATTER, Kind.ALLTOALL)
-# Operations whose results take the place of the arguments.
-IN_PLACE = (Kind.BROADCAST, Kind.SEND, Kind.BARRIER)
-# Operations that Ronda matches by order, or by tag, and not by name.
-NAMELESS = (Kind.SEND, Kind.RECV, Kind.BARRIER)
 
 # Types of 8 bits with a fraction, which Ronda moves but does not compute with.
 _FLOAT8 = (
@@ -64,9 +42,11 @@ DTYPES: dict[str, DType] = {
 class Call:
     """One call of an operation, on any number of arrays.
 
-    name: of the arrays together, or None: the program's name and the call's position in it.
-    by_order: the arrays have no names: the ranks' calls meet in their order.
-    labels: what is added to the name for each array.
+    An array's name is the call's name and the array's label.
+
+    name: the same on every rank. None: a program names the call by the program and by its position.
+    by_order: the arrays have no names in a program. The ranks' calls meet in their order.
+    labels: one for each array.
     where: the program's line, for error texts.
     grouped: the arrays are reduced together or not at all.
     peer: the root, or the other rank of a message.

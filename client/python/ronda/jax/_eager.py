@@ -13,9 +13,10 @@ import numpy as np
 
 from ronda import exchanges, reductions
 from ronda._library import native
+from ronda._xla import Kind
 from ronda.errors import InvalidArgumentError, MismatchError
 from ronda.handles import Handle
-from ronda.jax._call import DTYPES, Call, Kind
+from ronda.jax._call import DTYPES, Call
 
 
 def run(*arrays: Any, call: Call) -> list[jax.Array]:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The primitive of JAX by which all collectives are called, and its rules.
+"""The primitive of JAX that every collective calls, and its rules.
 
-Under jit a call becomes a custom call of XLA, with a handler of _native_xla.c. Outside of jit it is
-carried out at once: on CPUs without a program (_eager.py), and on GPUs by a program of its own,
-because only XLA knows on which stream the arrays are computed. An effect of JAX, and the side
-effect of the custom call, keep JAX and XLA from removing or repeating a call: the other ranks wait
-for it.
+Under jit the primitive becomes a custom call of XLA, which runs a handler of _native_xla.c. Outside
+of jit the collective runs at once: for arrays on a CPU without a program (_eager.py), and for
+arrays on a GPU in a program of its own, because only XLA knows on which stream it computes them.
+
+The other ranks wait for each call. So the primitive has an effect, which keeps JAX from removing or
+repeating a call, and the custom call has a side effect, which does the same in XLA.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters.mlir import ir
 
-from ronda import _carried_errors
+from ronda import _carried_errors, reductions
 from ronda._library import native
+from ronda._xla import IN_PLACE, NAMELESS, OF_ROWS, REDUCTIONS, Kind
 from ronda.errors import InvalidArgumentError
 from ronda.jax import _eager
-from ronda.jax._call import IN_PLACE, NAMELESS, OF_ROWS, REDUCTIONS, Call, Kind
+from ronda.jax._call import DTYPES, Call
 from ronda.types import ReduceOp
 
 try:
@@ -80,8 +82,7 @@ collective_p.def_effectful_abstract_eval(_abstract)
 def _run(*arrays: Any, call: Call) -> list[jax.Array]:
     if call.kind == Kind.BARRIER or not _eager.is_on_gpu(arrays):
         return _eager.run(*arrays, call=call)
-    by_order = call.name is None and not call.grouped
-    program = _program_of(dataclasses.replace(call, by_order=by_order))
+    program = _program_of(_named_outside_of_jit(call, arrays))
     try:
         with jax.disable_jit(False):  # or the program would call this function again
             results = list(jax.block_until_ready(program(*arrays)))
@@ -91,9 +92,22 @@ def _run(*arrays: Any, call: Call) -> list[jax.Array]:
     return results
 
 
+def _named_outside_of_jit(call: Call, arrays: Sequence[Any]) -> Call:
+    """The call with the names that _eager.run() gives it. The place in its own program would be the
+    same for all calls.
+    """
+    if call.name is not None:
+        return call
+    if not call.grouped:
+        return dataclasses.replace(call, by_order=True)
+    name = reductions.name_of_group([(DTYPES[each.dtype.name], each.shape) for each in arrays])
+    labels = tuple(f".{i}" for i in range(len(arrays)))
+    return dataclasses.replace(call, name=name, labels=labels)
+
+
 @functools.lru_cache(maxsize=1024)
 def _program_of(call: Call) -> Any:
-    """A program with this call alone. Each line of the user's program has its own."""
+    """A program that makes this call alone. Each line of the user's program has its own."""
 
     def ronda(*arrays: Any) -> list[jax.Array]:
         return list(collective_p.bind(*arrays, call=call))

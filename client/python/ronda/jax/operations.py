@@ -2,8 +2,8 @@
 
 """Collectives on pytrees of arrays, inside and outside of jit, grad, vmap, scan and remat.
 
-Every rank of the process set calls the same operations. Under jit the program is the same on every
-rank; a rank may call operations in another order if they do not depend on each other.
+Every rank of the process set calls the same operations in the same order, and under jit runs the
+same program. On CPUs, programs on different threads may run in another order on each rank.
 
 Common arguments:
     tree: any pytree of arrays of numbers, in the memory of one device: a CPU, or a GPU of NVIDIA's.
@@ -35,17 +35,9 @@ import numpy as np
 from ronda import _carried_errors, exchanges
 from ronda._library import native
 from ronda._refusals import Told
+from ronda._xla import OF_ROWS, REDUCTIONS, Kind
 from ronda.errors import InvalidArgumentError, RondaError
-from ronda.jax._call import (
-    DTYPES,
-    OF_ROWS,
-    REDUCTIONS,
-    Call,
-    Kind,
-    id_of_members,
-    own_rows,
-    program_line,
-)
+from ronda.jax._call import DTYPES, Call, id_of_members, own_rows, program_line
 from ronda.jax._exit import wait_for_programs
 from ronda.jax._primitive import collective_p
 from ronda.process_sets import ProcessSet, global_process_set

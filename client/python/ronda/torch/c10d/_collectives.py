@@ -17,17 +17,22 @@ import torch
 from ronda import _rows, job
 from ronda._in_flight import IN_FLIGHT, Span
 from ronda._library import native
-from ronda.errors import MismatchError, NotInitializedError, PeerFailedError, RondaError
+from ronda.errors import (
+    DeadlineError,
+    MismatchError,
+    NotInitializedError,
+    PeerFailedError,
+    RondaError,
+)
 from ronda.torch import _tensors
 from ronda.torch.c10d import _layout, _profile, _versions
 from ronda.torch.c10d._halves import HALVES
 from ronda.torch.c10d._lane import Lane, gpu_tensor
-from ronda.torch.c10d._work import Work
+from ronda.torch.c10d._work import Work, in_torchs_words
 from ronda.types import ReduceOp
 
 Tensor = torch.Tensor
 _Method = TypeVar("_Method", bound=Callable[..., Any])
-
 
 _MESSAGES = ("send", "recv", "recvAnySource")
 _NO_TIME = timedelta(0)
@@ -126,6 +131,12 @@ def _remember(work: Work, uses: list[Span]) -> None:
 def _each(tensors: Sequence[Any], *_: Any, **__: Any) -> Sequence[Any]:
     """An operation for each of the first argument's tensors."""
     return tensors
+
+
+def _sums(tensors: Any, *_: Any, **__: Any) -> Sequence[Any]:
+    """The operations of an allreduce: two for a sparse tensor, its indices and its values."""
+    given = [tensors] if isinstance(tensors, Tensor) else tensors
+    return [given] * (2 if any(each.is_sparse for each in given) else 1)
 
 
 _collective = _refused_for_all(_by_lane)
@@ -286,12 +297,12 @@ class Collectives:
         return work
 
     def _refuse(self, tensors: Sequence[Tensor | None], why: str, route: _Route, opts: Any) -> None:
-        """Fails this group's next operations on its other ranks, with this rank's error text.
+        """Makes the next operations of the group fail on its other ranks.
 
         Args:
-            tensors: for each operation a tensor of a GPU, or None if it has no such tensor.
-            why: the text.
-            route: of the operations of a GPU's tensors.
+            tensors: one for each operation: a tensor of it that is on a GPU, or None.
+            why: the error text of this rank, which the other ranks' errors contain.
+            route: of the operations on a GPU's tensors.
             opts: torch's options.
         """
         self._lane.carries(gpu_tensor(tensors))  # opens it, as the ranks that submit do
@@ -318,7 +329,7 @@ class Collectives:
 
     # -- Reductions --
 
-    @_reduction
+    @_refused_for_all(_by_lane_if_it_reduces, _sums)
     def allreduce(self, tensors: Any, opts: Any = None) -> Work | None:
         tensor = _only(tensors)
         if tensor.is_sparse:
@@ -326,7 +337,10 @@ class Collectives:
         arguments, finish = self._allreduce_arguments(tensor, opts)
         if self._blocks_at_once(tensor, opts):
             self._submitted += 1
-            native.allreduce(*arguments)
+            try:
+                native.allreduce(*arguments)
+            except DeadlineError as error:
+                raise in_torchs_words(error) from None
             if finish is not None:
                 finish()
             return None
@@ -389,24 +403,18 @@ class Collectives:
         op, factor = _versions.reduce_op(opts)
         is_average = op == ReduceOp.AVERAGE
         if op not in (ReduceOp.SUM, ReduceOp.AVERAGE):
-            raise ValueError(
-                f"{_versions.op_name(opts)} of a sparse tensor: it can be reduced with SUM or AVG"
-            )
-        if is_average and not tensor.dtype.is_floating_point:
-            raise ValueError(f"AVG of {tensor.dtype}: the average of whole numbers is none")
+            raise ValueError(f"{_versions.op_name(opts)} of a sparse tensor: use SUM or AVG")
+        if is_average and not (tensor.is_floating_point() or tensor.is_complex()):
+            raise ValueError(f"AVG of a sparse tensor of {tensor.dtype}: use SUM, and divide")
         if is_average:
             factor /= len(self._ranks)
         merged = tensor.coalesce()
         parts = [merged._indices().t().contiguous(), _layout.dense(merged._values())]
-        calls = [self._allgather_call(part, None, opts) for part in parts]
         handles: list[int] = []
 
-        def submit(call: _Call) -> Callable[..., int]:
-            def submit_one(*arguments: Any) -> int:
-                handles.append(call.submit(*arguments))
-                return handles[-1]
-
-            return submit_one
+        def gather(*arguments: Any) -> int:
+            handles.append(native.allgather_async(*arguments))
+            return handles[-1]
 
         def finish() -> None:
             indices, values = (
@@ -415,7 +423,7 @@ class Collectives:
             )
             _layout.fill(tensor, _layout.sum_of_rows(tensor, indices.t(), values, factor))
 
-        calls = [call._replace(submit=submit(call)) for call in calls]
+        calls = [self._allgather_call(part, None, opts)._replace(submit=gather) for part in parts]
         return self._start("sparse_all_reduce", calls, [tensor], opts=opts, finish=finish)
 
     @_collective_of_engine
@@ -565,14 +573,8 @@ class Collectives:
             self._deadline(opts),
             _tensors.stream(elements),
         )
-        return _Call(native.allgather_async, arguments, _rows_of(counts, data, elements))
-
-
-def _rows_of(counts: Sequence[int] | None, data: Tensor, elements: Tensor) -> Sequence[int] | None:
-    """Converts counts of elements to rows of the sent tensor, whose elements may be bytes."""
-    if counts is None or elements.dtype is data.dtype or elements.dim() > data.dim():
-        return counts
-    return [count * data.element_size() for count in counts]
+        rows = None if counts is None else _layout.counts_of_sent(counts, data, elements)
+        return _Call(native.allgather_async, arguments, rows)
 
 
 def _row_check(what: str, handles: Sequence[int], calls: Sequence[_Call]) -> _layout.Finish:

@@ -14,7 +14,7 @@ import torch
 
 from ronda import job
 from ronda._library import native
-from ronda.errors import PeerFailedError
+from ronda.errors import NotInitializedError, PeerFailedError
 from ronda.torch.c10d import _membership, _versions
 from ronda.torch.c10d._exchanges import Exchanges
 
@@ -27,7 +27,16 @@ def create(rank: int, ranks: Sequence[int], name: str, timeout: timedelta) -> Gr
         ranks: of the members in the job, in the order of the group.
         name: of the group, the same on its members and on no other group.
         timeout: of its collectives; torch's default means the job's.
+
+    Raises:
+        NotInitializedError: the group of all ranks has another backend, and nothing has joined a
+            job of Ronda.
     """
+    if not native.is_initialized():
+        raise NotInitializedError(
+            f"the group {name!r} of ranks {list(ranks)} needs a job of Ronda: make the group of all"
+            " ranks with init_process_group('ronda') before, or call ronda.init() on all ranks"
+        )
     process_set = native.create_process_set(sorted(ranks), f"c10d/{name}")
     return Group(rank, ranks, process_set, name, _versions.seconds(timeout))
 

@@ -61,6 +61,13 @@ def movable(elements: Tensor) -> tuple[int, Tensor]:
     return _tensors.DTYPES[torch.uint8], elements.view(torch.uint8)
 
 
+def counts_of_sent(counts: Sequence[int], data: Tensor, elements: Tensor) -> Sequence[int]:
+    """The counts of a tensor's elements, as rows of what movable() has made of it."""
+    if elements.dtype is data.dtype or elements.dim() > data.dim():
+        return counts
+    return [count * data.element_size() for count in counts]
+
+
 def fill(tensor: Tensor, values: Tensor) -> None:
     """Copies values to a tensor. Autograd does not notice it.
 

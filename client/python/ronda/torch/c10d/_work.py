@@ -151,7 +151,7 @@ class Work(_Base):  # type: ignore[misc]
                     is_over = native.synchronize(handle, limit_s)
             except RuntimeError as error:
                 is_over = True
-                self._error = self._error or _in_torchs_words(error)
+                self._error = self._error or in_torchs_words(error)
             if not is_over:
                 raise DeadlineError(f"{self._what} has not ended within {timeout_s:g} s")
 
@@ -267,7 +267,7 @@ class Work(_Base):  # type: ignore[misc]
     def _advance(self, index: int, status: int, message: str | None) -> None:
         """The operations before `index` have ended, the last of them with this status."""
         if status != 0:
-            self._error = self._error or _in_torchs_words(native.error(status, message or ""))
+            self._error = self._error or in_torchs_words(native.error(status, message or ""))
         if index == len(self.handles):
             self._conclude_on_side_stream()
             return
@@ -301,7 +301,7 @@ class Work(_Base):  # type: ignore[misc]
         return torch.cuda.stream(self._side_stream)
 
 
-def _in_torchs_words(error: Exception) -> Exception:
+def in_torchs_words(error: Exception) -> Exception:
     """The error of a deadline contains "timeout", because programs for torch look for the word."""
     if type(error) is DeadlineError:
         return DeadlineError(f"the timeout is over: {error}")

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The operations of programs that XLA has compiled."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Kind(enum.IntEnum):
+    """Operations, by the numbers that _native_xla.c knows."""
+
+    ALLREDUCE = 0
+    BROADCAST = 1
+    ALLGATHER = 2
+    REDUCESCATTER = 3
+    ALLTOALL = 4
+    SEND = 5
+    RECV = 6
+    BARRIER = 7
+
+
+REDUCTIONS = (Kind.ALLREDUCE, Kind.REDUCESCATTER)
+# Operations on rows: their first dimension is not an element's.
+OF_ROWS = (Kind.ALLGATHER, Kind.REDUCESCATTER, Kind.ALLTOALL)
+# Operations whose results take the place of the arguments.
+IN_PLACE = (Kind.BROADCAST, Kind.SEND, Kind.BARRIER)
+# Operations that Ronda matches by order, or by tag, and not by name.
+NAMELESS = (Kind.SEND, Kind.RECV, Kind.BARRIER)

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The group of torch.distributed of a test over the stand-in for CUDA."""
+
+from __future__ import annotations
+
+from late_values import DEVICE, on_device, use_device  # isort: skip  # before torch
+import ronda.torch.c10d  # noqa: F401
+import torch
+import torch.distributed as dist
+
+
+def start() -> tuple[int, int]:
+    """Makes the group. Skips the module without a stand-in.
+
+    Returns:
+        The rank, and the number of ranks.
+    """
+    use_device()
+    dist.init_process_group("ronda", device_id=DEVICE)
+    for value in (-1.0, float(dist.get_rank() + 1)):
+        on_device(value)  # so that no test waits for the copy
+    return dist.get_rank(), dist.get_world_size()
+
+
+def end() -> None:
+    """Waits for the device, and ends the group."""
+    torch.cuda.synchronize()
+    dist.destroy_process_group()
