@@ -7,19 +7,27 @@
 #include "client/ronda.h"
 #pragma GCC visibility pop
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/arguments.h"
 #include "client/c_api_support.h"
 #include "client/elastic.h"
@@ -98,6 +106,32 @@ absl::Status StartTimelineIfAsked(const TimelineSettings& timeline, Runtime& run
   return status;
 }
 
+// Ends the process after `grace`, in which the program may end by itself; it gets the job's failure from its calls. No
+// handler of exit() runs, because one might wait for the GPU.
+void EndProcessAfter(absl::Duration grace, RankId rank, const std::string& why) {
+  if (grace == absl::InfiniteDuration()) return;
+  const auto end = [grace, rank, why] {
+    absl::SleepFor(grace);
+    Log(LogLevel::kError, rank,
+        absl::StrCat("this process ends ", absl::FormatDuration(grace), " after the failure of its job: ", why,
+                     " (RONDA_FAILURE_GRACE can be longer, or continue)"));
+    _exit(EXIT_FAILURE);
+  };
+  try {
+    std::thread(end).detach();
+  } catch (const std::system_error&) {
+    end();
+  }
+}
+
+// For Runtime::Options. In an elastic job no stream waits for an operation that may fail (WaitsForDevice), and the
+// process must live.
+std::function<void(const std::string& why)> WhenAStreamIsHeld(const Config& config) {
+  const std::optional<absl::Duration> grace = config.devices.failure_grace;
+  if (!grace.has_value() || globals().member.is_known_member()) return nullptr;
+  return [grace = *grace, rank = config.job.rank](const std::string& why) { EndProcessAfter(grace, rank, why); };
+}
+
 // An abandoned GPU is lost to the process, and with it the state that a member of an elastic job keeps. So the work of
 // a step gets this time to end. The launcher kills a member that is late, if others are not.
 constexpr absl::Duration kMemberDeviceTimeout = absl::Seconds(20);
@@ -119,6 +153,7 @@ absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options, E
       std::make_unique<Session>(Runtime::Create({.tunables = job_options.client.tunables,
                                                  .timeline_bytes = job_options.config.timeline.most_bytes,
                                                  .device_timeout = is_member ? kMemberDeviceTimeout : Device::kTimeout,
+                                                 .stream_is_held = WhenAStreamIsHeld(job_options.config),
                                                  .device_hint = is_member ? PlaceOnHost() : std::nullopt},
                                                 std::move(job.topology), std::move(job.transport)),
                                 job_options.limits());

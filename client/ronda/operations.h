@@ -364,7 +364,8 @@ ronda_status ronda_synchronize_for(ronda_handle handle, double timeout_s, int* d
  * after that.)
  *
  * The call returns errors that are known by then. Later errors fail the job; ronda_synchronize() and the next
- * submission return them. After RONDA_OK the handle may be given back without a wait. While it is kept, ronda_poll()
+ * submission return them. The stream does not go on then, because the result would be wrong, and the process has to end
+ * (RONDA_FAILURE_GRACE). After RONDA_OK the handle may be given back without a wait. While it is kept, ronda_poll()
  * says whether the device has done the operation, and ronda_synchronize() how it ended. RONDA_ERROR_INVALID_ARGUMENT if
  * the stream is being captured into a graph.
  *

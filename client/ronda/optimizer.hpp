@@ -67,9 +67,9 @@ void broadcast_optimizer_state(Optimizer& optimizer, int root, const CallOptions
 // Gradients in a GPU's memory (cuda_tensor()) are announced as soon as their stream has been given the work that
 // computes them. No thread waits for that work: the stream waits for the reduced gradients. As soon as the device has
 // all the reductions' work, step() calls the optimizer, which gives its own work to the same stream. The next
-// synchronize() or step() reports later errors on the device. finish() waits for the device and reports them, too: call
-// it before the program saves the parameters, for instance in a checkpoint. In an elastic job step() itself waits for
-// the device before it calls the optimizer.
+// synchronize() or step() reports later errors on the device. finish() waits for the device and reports them, too.
+// After such an error the stream does not go on, so no update is made with a wrong gradient, and the process has to end
+// (RONDA_FAILURE_GRACE). In an elastic job step() itself waits for the device before it calls the optimizer.
 //
 // Every rank has the same gradients: names, shapes and dtypes. A gradient belongs to the library from its last
 // gradient_ready() to synchronize() or step(). After that it holds the reduction over all ranks.

@@ -152,6 +152,18 @@ absl::Status ReadBackend(const EnvironmentVariables& variables, VariableName var
   return InvalidVariable(variable.view(), *text, absl::StrJoin(names, " or "));
 }
 
+absl::Status ReadFailureGrace(const EnvironmentVariables& variables, DeviceSettings* devices) {
+  constexpr VariableName kVariable = "RONDA_FAILURE_GRACE";
+  if (variables.Get(kVariable) == "continue") {
+    devices->failure_grace.reset();
+    return absl::OkStatus();
+  }
+  return variables.ReadDuration(
+      kVariable,
+      {.min = absl::ZeroDuration(), .expectation = "a duration such as 10 (seconds) or 1m, or inf, or continue"},
+      &*devices->failure_grace);
+}
+
 absl::Status ReadDevices(const EnvironmentVariables& variables, DeviceSettings* devices) {
   RONDA_RETURN_IF_ERROR(
       variables.ReadText("RONDA_CUDA_PLUGIN", "the path of a libronda_cuda.so", &devices->cuda_plugin));
@@ -164,6 +176,7 @@ absl::Status ReadDevices(const EnvironmentVariables& variables, DeviceSettings* 
   std::optional<bool> reproducible;
   RONDA_RETURN_IF_ERROR(variables.ReadSwitch("RONDA_REPRODUCIBLE", &reproducible));
   devices->reproducible = reproducible.value_or(false);
+  RONDA_RETURN_IF_ERROR(ReadFailureGrace(variables, devices));
   return ReadBackend(variables, "RONDA_DEVICE_BACKEND", DeviceBackendNames(), &devices->backend);
 }
 

@@ -123,6 +123,9 @@ struct DeviceSettings {
   std::string nccl_host;     // the name that NCCL gives this host; empty: its own
   std::string
       backend;  // carries them between ranks: see AllDeviceBackends; empty: the best possible one. Rank 0's applies
+  // If streams wait for operations when the job fails, they do not go on, and the process ends after this time;
+  // infinite: it does not end. nullopt: the streams go on.
+  std::optional<absl::Duration> failure_grace = absl::Seconds(10);
   bool reproducible = false;  // floating-point numbers are added in the order of the ranks. Rank 0's applies
 };
 

@@ -32,6 +32,7 @@ inline constexpr absl::string_view kVariables[] = {
     "RONDA_CYCLE_TIME",
     "RONDA_DEVICE_BACKEND",
     "RONDA_EPOCH",
+    "RONDA_FAILURE_GRACE",
     "RONDA_FUSION_THRESHOLD",
     "RONDA_HEARTBEAT",
     "RONDA_HEARTBEAT_TIMEOUT",

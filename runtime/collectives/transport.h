@@ -57,8 +57,8 @@ struct DeviceTransport {
   // Returns the first error of the data path, for backends that know of such errors; otherwise nullptr. Any thread may
   // call it.
   std::function<absl::Status()> failure;
-  // Ends the work under way on the device, which may never end by itself; no later call succeeds. nullptr: the backend
-  // needs no such help. Any thread may call it.
+  // Ends the work under way on the device, which may never end by itself, unless the device is held (Device::Hold); no
+  // later call succeeds. nullptr: the backend needs no such help. Any thread may call it.
   std::function<void()> abort;
   // The longest time that the first call of a group may take to connect its ranks, whatever the call's own deadline.
   // The backend ends it after that.
@@ -97,7 +97,8 @@ class DirectTransport {
   // The first error that is known; OK: none.
   virtual absl::Status failure() const = 0;
 
-  // Ends the work under way on the device, which may never end by itself; no later call succeeds.
+  // Ends the work under way on the device, which may never end by itself, unless the device is held (Device::Hold); no
+  // later call succeeds.
   virtual void Abort() = 0;
 };
 

@@ -174,6 +174,12 @@ void Device::Abandon(absl::string_view why) {
       absl::StrCat(name_, " is left alone, and the memory that Ronda has there is not freed: ", why));
 }
 
+bool Device::Hold(absl::string_view why) {
+  if (is_held_.exchange(true, std::memory_order_acq_rel)) return false;
+  Abandon(why);
+  return true;
+}
+
 absl::Status Device::CheckUsable() const {
   const MutexLock lock(&mu_);
   if (!is_abandoned()) return absl::OkStatus();

@@ -197,6 +197,12 @@ class Device {
   void Abandon(absl::string_view why);
   bool is_abandoned() const { return is_abandoned_.load(std::memory_order_acquire); }
 
+  // The job has failed, and a stream of the trainer waits for its work. If that work were ended, the stream would go on
+  // with a wrong result. So the work is left as it is until the process ends, and the device is abandoned. Returns
+  // whether this is the first call.
+  bool Hold(absl::string_view why);
+  bool is_held() const { return is_held_.load(std::memory_order_acquire); }
+
   // Errors: INTERNAL if the device has been abandoned. The text says which device and why, and that this process cannot
   // use it again.
   absl::Status CheckUsable() const;
@@ -234,6 +240,7 @@ class Device {
   const std::string name_;
   absl::Duration timeout_ = kTimeout;
   std::atomic<bool> is_abandoned_{false};
+  std::atomic<bool> is_held_{false};
   mutable Mutex mu_;
   std::string why_abandoned_ ABSL_GUARDED_BY(mu_);
   std::vector<void*> idle_events_[2] ABSL_GUARDED_BY(mu_);  // by kind

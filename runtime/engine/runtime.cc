@@ -61,6 +61,7 @@ DeviceWatch::Options Runtime::MakeWatchOptions() {
           .flights = transport_.flights,
           .job_failure = [this] { return transport_.control->failure(); },
           .fail_job = [this](const absl::Status& status) { Abandon(status); },
+          .stream_is_held = options_.stream_is_held,
           .idle = [this] { WakeForShutdown(); }};
 }
 

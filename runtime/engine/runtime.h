@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,6 +62,10 @@ class Runtime {
     Clock* clock = Clock::Real();               // not owned
     size_t timeline_bytes = size_t{256} << 20;  // maximum size of a timeline's file
     absl::Duration device_timeout = Device::kTimeout;
+    // What happens when the job fails while streams of the trainer wait for its operations on a device. nullptr: the
+    // streams go on, with undefined data. Else they never go on, and this is called, once, by a thread that must not be
+    // kept, with the reason: the process should end, because the device is lost to it.
+    std::function<void(const std::string& why)> stream_is_held = nullptr;
     // For a rank that has no tensor on a device when other ranks have: the number of the device that it takes, modulo
     // the number of devices. If unset, its local rank. An elastic job sets it, because there the local rank changes but
     // the device of the process must not.

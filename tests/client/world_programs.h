@@ -18,6 +18,7 @@ const std::vector<RankProgram>& ElasticGpuPrograms();
 const std::vector<RankProgram>& ElasticPrograms();
 const std::vector<RankProgram>& FailurePrograms();
 const std::vector<RankProgram>& ForkPrograms();
+const std::vector<RankProgram>& GpuFailurePrograms();
 const std::vector<RankProgram>& JobPrograms();
 const std::vector<RankProgram>& MismatchPrograms();
 const std::vector<RankProgram>& OperationsPrograms();

@@ -19,8 +19,8 @@ constexpr char kOwnHost[] = "TEST_OWN_HOST";
 std::vector<RankProgram> AllPrograms() {
   std::vector<RankProgram> all;
   for (const auto programs : {CollectivesPrograms, ElasticGpuPrograms, ElasticPrograms, FailurePrograms, ForkPrograms,
-                              JobPrograms, MismatchPrograms, OperationsPrograms, OptimizerPrograms, ReformPrograms,
-                              RestartPrograms, StartupPrograms, StopPrograms}) {
+                              GpuFailurePrograms, JobPrograms, MismatchPrograms, OperationsPrograms, OptimizerPrograms,
+                              ReformPrograms, RestartPrograms, StartupPrograms, StopPrograms}) {
     all.insert(all.end(), programs().begin(), programs().end());
   }
   return all;

@@ -161,6 +161,7 @@ NcclGroups::NcclGroups(Options options) : options_(std::move(options)), nccl_(op
 NcclGroups::~NcclGroups() { End(); }
 
 void NcclGroups::End() {
+  if (options_.device->is_held()) return;
   if (failure().ok() && Deregister()) {
     FinalizeChildren();
     Finalize();
@@ -461,6 +462,7 @@ std::optional<SideBySide> NcclGroups::TakeAborts() {
 // if a kernel of another communicator runs first and has not been notified. So each communicator is aborted on its own
 // thread. The device may also be stuck in the trainer's work. So each thread owns everything it needs.
 void NcclGroups::AbortAll() {
+  if (options_.device->is_held()) return;
   std::optional<SideBySide> aborts = TakeAborts();
   if (aborts.has_value())
     CallInTime(*std::move(aborts), options_.device->timeout(), "the job has failed, and NCCL's work");

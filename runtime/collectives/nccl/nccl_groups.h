@@ -68,6 +68,7 @@ class NcclGroups {
   // Ends the communicators together with the peers. If the peers do not end theirs within seconds, it aborts them. If
   // NCCL does not return from a call within seconds, because a peer is stopped, that call is left to a detached thread
   // and the device is abandoned. Abort and failure() do not wait for it. Registered memory may be freed afterwards.
+  // If the device is held, it leaves them to the end of the process.
   // REQUIRES: all work on the streams has ended, or Abort has been called.
   void End();
 
@@ -89,8 +90,9 @@ class NcclGroups {
   // The first failure that NCCL or this class has found; OK if they have found none.
   absl::Status failure() const;
 
-  // Aborts all communicators. Idempotent. If some have not ended after seconds, it leaves them to detached threads and
-  // abandons the device, which is stuck. Throws std::bad_alloc if the standard library does; then the next call aborts.
+  // Aborts all communicators, unless the device is held (Device::Hold). Idempotent. If some have not ended after
+  // seconds, it leaves them to detached threads and abandons the device, which is stuck. Throws std::bad_alloc if the
+  // standard library does; then the next call aborts.
   void Abort();
 
  private:

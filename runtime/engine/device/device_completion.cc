@@ -68,8 +68,21 @@ absl::Status DeviceCompletion::OrderBefore(WaitingStream& stream) {
   }
   RONDA_RETURN_IF_ERROR(event_->OrderBefore(stream.handle()));
   MutexLock lock(&mu_);
+  // If the bucket has failed meanwhile, no thread may know that this stream waits for it. So its owner gets the
+  // failure.
+  if (settled_.load(std::memory_order_relaxed)) return status_;
   waiting_streams_.push_back(id);
   return absl::OkStatus();
+}
+
+bool DeviceCompletion::HoldsAStream() {
+  {
+    MutexLock lock(&mu_);
+    if (status_.ok() || waiting_streams_.empty()) return false;
+  }
+  // The watch may not have seen yet that the device has done it. After an error the device does nothing more.
+  const absl::StatusOr<bool> passed = event_->done();
+  return passed.ok() && !*passed;
 }
 
 bool DeviceCompletion::Then(std::list<CallbackThread::Callback>* callbacks) {

@@ -90,12 +90,16 @@ class DeviceCompletion {
   // REQUIRES: done.
   const absl::Status& status() const { return status_; }
 
+  // Whether the bucket has failed, and a stream waits for its work, which has not ended.
+  // REQUIRES: settled.
+  bool HoldsAStream();
+
   bool is_settled() const { return settled_.load(std::memory_order_acquire); }
 
   // Makes the work that is put on `stream` from now on wait for the bucket. The caller does not wait. Nothing is done
-  // if the stream already waits for another tensor of the bucket.
-  // REQUIRES: launched.
-  // Errors: the operation's, if it has failed; INVALID_ARGUMENT if the stream is being captured; the device's.
+  // if the stream already waits for another tensor of the bucket. If the bucket fails after OK, HoldsAStream() knows
+  // it. REQUIRES: launched. Errors: the operation's, if it has failed; INVALID_ARGUMENT if the stream is being
+  // captured; the device's.
   absl::Status OrderBefore(WaitingStream& stream);
 
   // Runs `callbacks` once the bucket is done, with its status, and after those of earlier calls. Returns false if it is

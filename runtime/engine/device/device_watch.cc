@@ -69,10 +69,6 @@ bool DeviceWatch::idle() const {
 }
 
 void DeviceWatch::Stop(const absl::Status& status) {
-  {
-    MutexLock lock(&mu_);
-    if (stopped_.ok()) stopped_ = status;
-  }
   SettleAll(status);
   changed_.NotifyAll();
   options_.waiters->Ring();
@@ -215,9 +211,25 @@ void DeviceWatch::SettleAll(const absl::Status& status) {
   std::deque<std::shared_ptr<DeviceCompletion>> queue;
   {
     MutexLock lock(&mu_);
+    if (stopped_.ok()) stopped_ = status;
     queue = queue_;
   }
-  for (const std::shared_ptr<DeviceCompletion>& completion : queue) completion->Settle(status);
+  std::shared_ptr<DeviceCompletion> awaited;
+  for (const std::shared_ptr<DeviceCompletion>& completion : queue) {
+    completion->Settle(status);
+    if (awaited == nullptr && completion->HoldsAStream()) awaited = completion;
+  }
+  if (awaited != nullptr) Hold(*awaited);
+}
+
+void DeviceWatch::Hold(const DeviceCompletion& awaited) {
+  const absl::Status failure = options_.job_failure();
+  if (failure.ok() || options_.stream_is_held == nullptr) return;
+  const DeviceCompletion::Options& bucket = awaited.options();
+  const std::string waits =
+      absl::StrCat("a stream of the program waits for ", Name(bucket.op), " '", bucket.label, "'");
+  if (!bucket.device->Hold(absl::StrCat("the job has failed, and ", waits))) return;
+  options_.stream_is_held(absl::StrCat(failure.message(), "; ", waits, ", and must not go on with a wrong result"));
 }
 
 void DeviceWatch::EndAll(const absl::Status& status) {

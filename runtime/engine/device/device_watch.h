@@ -33,7 +33,9 @@ namespace ronda {
 //
 // An error of the device or of the transport also fails the job. When the job has failed, for any reason, the watch
 // settles all buckets with the failure. Then it ends the work under way on the device, which may wait for a rank that
-// is gone.
+// is gone. Ended work looks to CUDA as if it were done, so a stream that waits for it would go on with a wrong result,
+// for instance with an optimizer's step. If there is such a stream, the watch can hold the device instead
+// (Options::stream_is_held).
 //
 // Thread-safe.
 class DeviceWatch {
@@ -48,7 +50,10 @@ class DeviceWatch {
     // The reason why a bucket that is being waited for will never end; OK: none is known. It is asked soon,
     // and again whenever the wait has become twice as long. May be nullptr.
     std::function<absl::Status(const DeviceCompletion&)> objection;
-    std::function<void()> abort;                           // ends the work under way; may be nullptr
+    std::function<void()> abort;  // ends the work under way; may be nullptr
+    // Not nullptr: if a stream waits for a bucket when the job fails, the work under way is not ended but held
+    // (Device::Hold), and this is called once, with the failure and what the stream waits for.
+    std::function<void(const std::string& why)> stream_is_held;
     absl::Duration setup_deadline = absl::ZeroDuration();  // DeviceTransport's
     // Called for a bucket that the device has carried out, before any other thread is notified; may be nullptr.
     std::function<void(DeviceCompletion&)> carried_out;
@@ -96,10 +101,11 @@ class DeviceWatch {
   // `waited`: how long this completion has been the first, in this phase. Errors: the job's failure.
   absl::Status Check(Phase phase, DeviceCompletion& completion, absl::Duration waited, absl::Duration checked_before);
   absl::Status Fail(const absl::Status& cause);
-  // Fails all buckets with `status`. EndAll settles them before it ends the work, because ended work looks as if it
-  // were done.
+  // Fails all buckets with `status`, also later ones, and holds the device if a stream waits for one of them. EndAll
+  // settles them before it ends the work, because ended work looks as if it were done.
   void SettleAll(const absl::Status& status);
   void EndAll(const absl::Status& status);
+  void Hold(const DeviceCompletion& awaited);
   std::string Report(Phase phase, const DeviceCompletion& completion) const;
   void Sleep(Phase phase, const DeviceCompletion& completion, absl::Duration waited);
   absl::Status stopped() const;
@@ -108,7 +114,7 @@ class DeviceWatch {
   mutable Mutex mu_;
   CondVar changed_;
   std::deque<std::shared_ptr<DeviceCompletion>> queue_ ABSL_GUARDED_BY(mu_);  // the first is being watched
-  absl::Status stopped_ ABSL_GUARDED_BY(mu_);                                 // OK: it has not been stopped
+  absl::Status stopped_ ABSL_GUARDED_BY(mu_);  // not OK: stopped, or the job has failed; no bucket is watched any more
   // Only for the watch's thread:
   absl::Status failure_;  // the job's, once it has failed
   absl::Status thrown_;   // an exception, before it becomes failure_

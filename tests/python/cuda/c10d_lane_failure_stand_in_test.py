@@ -15,6 +15,7 @@ _BEGIN_SHUT = """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # rondarun's, after the failure
     sys.path.insert(0, "tests/python/cuda")
     from late_values import DEVICE, fill_late, on_device, use_device
+    import ronda
     import ronda.torch.c10d
     import torch
     import torch.distributed as dist
@@ -36,9 +37,14 @@ def setUpModule() -> None:
     stand_in.require()
 
 
-def run_ranks(body: str, begin: str = _BEGIN) -> Finished:
+def run_ranks(body: str, begin: str = _BEGIN, failure_grace: str = "continue") -> Finished:
     """Runs `body` on two ranks that have an open lane, or what `begin` leaves."""
-    return run(textwrap.dedent(begin) + textwrap.dedent(body), 2, ["--grace-period=20"])
+    return run(
+        textwrap.dedent(begin) + textwrap.dedent(body),
+        2,
+        ["--grace-period=20"],
+        {"RONDA_FAILURE_GRACE": failure_grace},
+    )
 
 
 class LaneFailureTest(unittest.TestCase):
@@ -55,6 +61,48 @@ class LaneFailureTest(unittest.TestCase):
                 print(f"error: {type(error).__name__}: {error}", flush=True)
         """)
         self.assertNotEqual(finished.code, 0)
+        self.assertRegex(finished.out, "error: .*rank 1", finished.err)
+
+    def test_a_stream_that_waits_for_a_dead_rank_does_not_go_on(self):
+        finished = run_ranks(
+            """
+            if dist.get_rank() == 0:
+                dist.all_reduce(tensor)
+            ronda.barrier()
+            if dist.get_rank() == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            torch.cuda.synchronize()
+            print("went on", flush=True)
+            """,
+            failure_grace="100ms",
+        )
+        self.assertNotEqual(finished.code, 0)
+        self.assertNotIn("went on", finished.out)
+        self.assertRegex(finished.err, "this process ends 100ms after .* rank 1 ")
+        self.assertIn("a stream of the program waits for allreduce 'call 2 of lane 0", finished.err)
+
+    def test_a_call_after_the_death_raises_though_the_stream_waits(self):
+        finished = run_ranks(
+            """
+            if dist.get_rank() == 0:
+                dist.all_reduce(tensor)
+            ronda.barrier()
+            if dist.get_rank() == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            try:
+                while True:
+                    ronda.barrier()
+            except RuntimeError:
+                pass
+            try:
+                dist.all_reduce(tensor)
+                print("no error")
+            except RuntimeError as error:
+                print(f"error: {type(error).__name__}: {error}", flush=True)
+            os._exit(7)
+            """,
+            failure_grace="inf",
+        )
         self.assertRegex(finished.out, "error: .*rank 1", finished.err)
 
     def test_ranks_that_differ_get_both_calls(self):

@@ -233,6 +233,14 @@ TEST(ConfigTest, BytesComeWithAndWithoutUnits) {
   }
 }
 
+TEST(ConfigTest, StreamsMayGoOnAfterAFailure) {
+  const auto grace = [](const char* text) { return Read({{"RONDA_FAILURE_GRACE", text}})->devices.failure_grace; };
+  EXPECT_EQ(grace("1500ms"), absl::Milliseconds(1500));
+  EXPECT_EQ(grace("continue"), std::nullopt);
+  EXPECT_EQ(grace("inf"), absl::InfiniteDuration());
+  EXPECT_EQ(grace("0"), absl::ZeroDuration());
+}
+
 TEST(ConfigTest, ShortDeadlineShortensTheDefaultWarning) {
   const absl::StatusOr<Config> config = Read({{"RONDA_STALL_DEADLINE", "10s"}});
   ASSERT_TRUE(config.ok()) << config.status();
@@ -276,6 +284,7 @@ TEST(ConfigTest, NonsenseIsRefusedWithVariableAndValue) {
       {"RONDA_TIMELINE", {""}},
       {"RONDA_TIMELINE_MAX_MB", {"", "0", "64MiB", "1048577"}},
       {"RONDA_LOG_LEVEL", {"", "verbose", "WARNING", "2"}},
+      {"RONDA_FAILURE_GRACE", {"", "-1s", "end", "Continue"}},
       {"RONDA_BACKEND", {"", "nccl", "SHM"}},
       {"RONDA_DEVICE_BACKEND", {"", "shm", "NCCL"}},
       {"RONDA_CUDA_PLUGIN", {""}},

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
+#include <future>
 #include <memory>
 #include <new>
 #include <string>
@@ -41,6 +43,7 @@ class DeviceWatchTest : public ::testing::Test {
                                      .fail_job = [this](const absl::Status& status) { SetFailure(status); },
                                      .transport_failure = [this] { return is_broken_ ? broken_ : absl::OkStatus(); },
                                      .abort = [this] { ++aborts_; },
+                                     .stream_is_held = stream_is_held_,
                                      .setup_deadline = setup_deadline,
                                      .idle = [this] { ++idles_; }});
     EXPECT_TRUE(watch.ok()) << watch.status();
@@ -88,6 +91,7 @@ class DeviceWatchTest : public ::testing::Test {
   std::atomic<int> idles_{0};
   Mutex mu_;
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
+  std::function<void(const std::string& why)> stream_is_held_ = nullptr;  // for the next StartWatch
   const std::shared_ptr<FlightBoard> flights_ = std::make_shared<FlightBoard>(2);
   std::unique_ptr<DeviceWatch> watch_;
 };
@@ -200,6 +204,56 @@ TEST_F(DeviceWatchTest, FailureOfTheJobSettlesEverything) {
   SetFailure(absl::AbortedError("rank 1 is gone"));
   EXPECT_EQ(completion->Wait(), absl::AbortedError("rank 1 is gone"));
   while (aborts_ == 0) std::this_thread::yield();  // until the work under way has been ended
+}
+
+TEST_F(DeviceWatchTest, BucketThatComesAfterTheFailureFailsAtOnce) {
+  StreamHold hold(stream_->handle());
+  const auto completion = Launch();
+  SetFailure(absl::AbortedError("rank 1 is gone"));
+  while (aborts_ == 0) std::this_thread::yield();
+  const auto late = Announce();
+  EXPECT_TRUE(late->is_settled());
+  EXPECT_EQ(late->Wait(), absl::AbortedError("rank 1 is gone"));
+}
+
+TEST_F(DeviceWatchTest, DeviceIsHeldIfAStreamWaitsWhenTheJobFails) {
+  std::promise<std::string> held;
+  stream_is_held_ = [&](const std::string& why) { held.set_value(why); };
+  StartWatch(absl::ZeroDuration());
+  const auto trainers = *DeviceStream::Create(device_.get());
+  StreamHold hold(stream_->handle());
+  const auto first = Launch();
+  const auto second = Launch();
+  WaitingStream waiting(trainers->handle());
+  ASSERT_EQ(second->OrderBefore(waiting), absl::OkStatus());
+  SetFailure(absl::AbortedError("rank 1 is gone"));
+  EXPECT_EQ(held.get_future().get(),
+            "rank 1 is gone; a stream of the program waits for allreduce 'x', and must not go on with a wrong result");
+  EXPECT_FALSE(first->HoldsAStream());
+  EXPECT_TRUE(second->HoldsAStream());
+  EXPECT_TRUE(device_->is_held());
+  EXPECT_THAT(std::string(device_->CheckUsable().message()),
+              HasSubstr("(the job has failed, and a stream of the program waits for allreduce 'x')"));
+  watch_->Stop(failure());  // does not hold it again
+}
+
+TEST_F(DeviceWatchTest, DeviceIsNotHeldWithoutAReason) {
+  stream_is_held_ = [](const std::string& why) { ADD_FAILURE() << why; };
+  for (const bool fails : {false, true}) {
+    StartWatch(absl::ZeroDuration());
+    const auto trainers = *DeviceStream::Create(device_.get());
+    StreamHold hold(stream_->handle());
+    const auto completion = Launch();
+    WaitingStream waiting(trainers->handle());
+    if (fails) {
+      SetFailure(absl::AbortedError("rank 1 is gone"));
+    } else {
+      ASSERT_EQ(completion->OrderBefore(waiting), absl::OkStatus());
+    }
+    watch_->Stop(fails ? failure() : absl::CancelledError("over"));
+    EXPECT_FALSE(completion->status().ok());
+    EXPECT_FALSE(device_->is_held());
+  }
 }
 
 TEST_F(DeviceWatchTest, ErrorOfTheDeviceIsTheJobs) {
