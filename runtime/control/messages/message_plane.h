@@ -114,7 +114,12 @@ class MessageControlPlane final : public ControlPlane {
   // Runs `call`, which may run out of memory. A frame may then be lost that this rank cannot go on without.
   template <typename Call>
   void GuardLocked(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // As Fail, but does not wait for rank 0's decision on which failure was first.
+  // Runs `call`, which gives the node the payload, unless the job has failed.
+  template <typename Call>
+  absl::Status Send(absl::string_view payload, const Call& call);
+  // Makes `failure` the job's failure, unless rank 0 decides on another one.
+  void FailLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The same, but does not wait for rank 0's decision. Attributes the failure to this rank.
   void FailAloneLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeWaitLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeRelayLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
