@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -23,19 +22,6 @@ namespace ronda::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string Text(const absl::Status& status) { return std::string(status.message()); }
-
-std::string PeerText(RankId rank) { return absl::StrCat("rank ", rank, " (host localhost, pid ", getpid(), ")"); }
-
-// Receives until a message has come. The rank must be one that gets only one kind of message.
-ControlPlane::Inbox ReceiveSome(ControlPlane& control) {
-  for (;;) {
-    ControlPlane::Inbox inbox = *control.Receive();
-    if (!inbox.to_coordinator.empty() || !inbox.broadcasts.empty()) return inbox;
-    control.Wait(absl::InfiniteFuture());
-  }
-}
 
 TEST(TcpControlPlaneTest, TreeOfSixtySixRanksCarriesReportsAndBroadcasts) {
   const auto planes = Connect({.size = 66});
@@ -110,7 +96,7 @@ TEST(TcpControlPlaneTest, ParentThatCannotBeReachedIsNamedWithItsAddress) {
 }
 
 TEST(TcpControlPlaneTest, ChildWithAnotherSecretIsNamedToTheRanksThatHaveConnected) {
-  const TcpPlanes planes = ConnectAll(RanksOf({.size = 3, .adapt = [](TcpRank& rank) {
+  const TriedPlanes planes = ConnectAll(RanksOf({.size = 3, .adapt = [](TcpRank& rank) {
                                                  StartWithinMoments(rank);
                                                  if (rank.mesh.rank == 2) rank.mesh.job.secret = "guess";
                                                }}));
@@ -124,7 +110,7 @@ TEST(TcpControlPlaneTest, CallerOfAnotherUserIsDroppedIfThereIsNoSecret) {
   auto ranks = RanksOf({.size = 2, .secret = ""});
   // It comes before rank 1.
   const UniqueFd caller = AsOtherUser([&] { return ConnectTo(ranks[0].listener->endpoint()); });
-  const TcpPlanes planes = ConnectAll(std::move(ranks));
+  const TriedPlanes planes = ConnectAll(std::move(ranks));
   EXPECT_EQ(planes[0].status(), absl::OkStatus());
   char byte = 0;
   EXPECT_LE(recv(caller.get(), &byte, 1, 0), 0) << "it has got no challenge, and its connection has been ended";
