@@ -84,8 +84,7 @@ bool CanAll(const CallerLaneOpening& opening, std::vector<std::string>& texts) {
     if (opening.submitter.rank == first) {  // one line is enough
       Log(LogLevel::kWarning, first,
           absl::StrCat("process set ", opening.process_set,
-                       " has no lane, and its operations on GPUs go the usual way: ", "rank ", culprit, ": ",
-                       texts[i]));
+                       " has no lane, and its operations on GPUs go the usual way: rank ", culprit, ": ", texts[i]));
     }
     return false;
   }

@@ -36,7 +36,8 @@ absl::StatusOr<bool> Open(DeviceRank& rank) {
   return rank.runtime().OpenLane(kGlobalProcessSet, nullptr, WaitLimits());
 }
 
-// The other rank has the lane by then, or is about to. In its first call it would wait for this rank until the deadline.
+// The other rank has the lane by then, or is about to. In its first call it would wait for this rank until the
+// deadline.
 TEST(CallerLaneThreads, ARankWithoutAThreadForItsWatchFailsTheJob) {
   ::testing::internal::CaptureStderr();
   RunDeviceRanks({.size = 2, .expects_failure = true}, [](DeviceRank& rank) {

@@ -191,8 +191,8 @@ TEST(MessageControlPlaneTest, RankThatKnowsOfTheFailureCallsTheLibraryNoMore) {
 // The rank may have lost a message, so it must not go on to the next one. It runs out of memory as it passes on what
 // another rank has sent, on a thread of the control plane.
 TEST(MessageControlPlaneTest, RankThatRunsOutOfMemoryFailsAndTellsTheOthers) {
-  const auto [traffic, planes] = ConnectAndCount(
-      {.size = 7, .fan_out = 2, .adapt = WithHeartbeats(absl::Milliseconds(20), absl::Seconds(60))});
+  const auto [traffic, planes] =
+      ConnectAndCount({.size = 7, .fan_out = 2, .adapt = WithHeartbeats(absl::Milliseconds(20), absl::Seconds(60))});
   ASSERT_EQ(planes.size(), 7U);
   traffic[1]->has_no_memory = true;
   for (const auto& plane : planes) {
@@ -234,8 +234,8 @@ TEST(MessageControlPlaneTest, AllThreadsOfAllRanksMayCallAtOnce) {
 }
 
 TEST(MessageControlPlaneTest, SilentRankIsNamedByAllOnceTheHeartbeatTimeoutHasPassed) {
-  const auto [traffic, planes] = ConnectAndCount(
-      {.size = 4, .fan_out = 2, .adapt = WithHeartbeats(absl::Milliseconds(50), absl::Seconds(1))});
+  const auto [traffic, planes] =
+      ConnectAndCount({.size = 4, .fan_out = 2, .adapt = WithHeartbeats(absl::Milliseconds(50), absl::Seconds(1))});
   ASSERT_EQ(planes.size(), 4U);
   traffic[3]->is_cut = true;  // nothing moves at its end, as if the rank were stopped
   for (const RankId rank : {0, 1, 2}) {
@@ -246,8 +246,8 @@ TEST(MessageControlPlaneTest, SilentRankIsNamedByAllOnceTheHeartbeatTimeoutHasPa
 }
 
 TEST(MessageControlPlaneTest, HeartbeatsKeepAnIdleJobAlive) {
-  const auto planes = Connect(
-      {.size = 3, .fan_out = 1, .adapt = WithHeartbeats(absl::Milliseconds(20), absl::Seconds(1))});
+  const auto planes =
+      Connect({.size = 3, .fan_out = 1, .adapt = WithHeartbeats(absl::Milliseconds(20), absl::Seconds(1))});
   planes[0]->Wait(SteadyNow() + absl::Milliseconds(1500));
   for (const auto& plane : planes) EXPECT_EQ(plane->failure(), absl::OkStatus());
 }
@@ -255,8 +255,8 @@ TEST(MessageControlPlaneTest, HeartbeatsKeepAnIdleJobAlive) {
 // 33 ranks send equal reports. A rank passes on its own report and those from below in at most as many messages as they
 // came in. Rank 0 receives the report of each rank once.
 TEST(MessageControlPlaneTest, EqualReportsThatMeetOnTheirWayAreOneMessage) {
-  const auto [traffic, planes] = ConnectAndCount(
-      {.size = 33, .fan_out = 4, .adapt = WithHeartbeats(absl::Hours(1), absl::InfiniteDuration())});
+  const auto [traffic, planes] =
+      ConnectAndCount({.size = 33, .fan_out = 4, .adapt = WithHeartbeats(absl::Hours(1), absl::InfiniteDuration())});
   ASSERT_EQ(planes.size(), 33U);
   std::vector<int> before;
   for (const auto& of_rank : traffic) before.push_back(of_rank->sent);

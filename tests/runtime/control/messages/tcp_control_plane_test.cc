@@ -97,9 +97,9 @@ TEST(TcpControlPlaneTest, ParentThatCannotBeReachedIsNamedWithItsAddress) {
 
 TEST(TcpControlPlaneTest, ChildWithAnotherSecretIsNamedToTheRanksThatHaveConnected) {
   const TriedPlanes planes = ConnectAll(RanksOf({.size = 3, .adapt = [](TcpRank& rank) {
-                                                 StartWithinMoments(rank);
-                                                 if (rank.mesh.rank == 2) rank.mesh.job.secret = "guess";
-                                               }}));
+                                                   StartWithinMoments(rank);
+                                                   if (rank.mesh.rank == 2) rank.mesh.job.secret = "guess";
+                                                 }}));
   EXPECT_THAT(Text(planes[0].status()), HasSubstr("from rank 2, which should have called"));
   EXPECT_EQ(planes[1].status(), planes[0].status());
   EXPECT_THAT(Text(planes[2].status()), HasSubstr(absl::StrCat("to ", PeerText(0))));
