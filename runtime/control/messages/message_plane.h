@@ -128,6 +128,10 @@ class MessageControlPlane final : public ControlPlane {
   // Sleeps at the descriptors until messages can be moved, for `longest` at most, and moves them.
   // REQUIRES: no other thread does so.
   void WatchLocked(Watcher watcher, absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The sleep.
+  void PollLocked(Watcher watcher, absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The program has closed the pipe, and probably all other descriptors.
+  void LosePipeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Moves messages until `done` or `end`.
   template <typename Done>
   void MoveUntilLocked(absl::Duration end, const Done& done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -167,7 +171,8 @@ class MessageControlPlane final : public ControlPlane {
   CondVar state_changed_;                        // for threads that wait for an event of the job
   bool is_silent_ ABSL_GUARDED_BY(mu_) = false;  // no call is made to the library any more
   bool is_ending_ ABSL_GUARDED_BY(mu_) = false;
-  uint64_t looks_ ABSL_GUARDED_BY(mu_) = 0;  // calls of MoveLocked
+  bool has_lost_pipe_ ABSL_GUARDED_BY(mu_) = false;  // no thread polls any more
+  uint64_t looks_ ABSL_GUARDED_BY(mu_) = 0;          // calls of MoveLocked
   absl::Duration next_tick_ ABSL_GUARDED_BY(mu_) = MonotonicTime();
   absl::Duration last_movement_ ABSL_GUARDED_BY(mu_) = MonotonicTime();
 

@@ -25,6 +25,8 @@ constexpr absl::Duration kAttentive = absl::Milliseconds(20);
 // whether another thread still looks.
 constexpr absl::Duration kPauseWhilePolled = absl::Milliseconds(1);
 constexpr absl::Duration kRelayPause = absl::Milliseconds(5);
+// After this time a thread that sleeps at the descriptors looks whether the program has closed them.
+constexpr absl::Duration kLongestPoll = absl::Seconds(1);
 
 }  // namespace
 
@@ -50,20 +52,41 @@ void MessageControlPlane::WakeWatcherLocked() {
 }
 
 void MessageControlPlane::WatchLocked(Watcher watcher, absl::Duration longest) {
-  watched_.clear();
-  watched_.push_back({.fd = pipe_->reader(), .events = POLLIN, .revents = 0});
-  links_->ListDescriptors(&watched_);
-  watch_.by = watcher;
-  const timespec limit = absl::ToTimespec(std::clamp(longest, absl::ZeroDuration(), absl::Hours(1)));
-  mu_.Unlock();
-  ppoll(watched_.data(), watched_.size(), &limit, nullptr);
-  mu_.Lock();
-  watch_.by = Watcher::kNobody;
-  if (std::exchange(watch_.is_woken, false)) pipe_->Clear();
+  if (has_lost_pipe_) {
+    state_changed_.WaitFor(&mu_, std::min(longest, kRelayPause));
+  } else {
+    PollLocked(watcher, longest);
+  }
   MoveLocked();
   // Threads that found the descriptors taken may sleep there now.
   if (watcher != Watcher::kWait) woken_changed_.NotifyAll();
   state_changed_.NotifyAll();
+}
+
+void MessageControlPlane::PollLocked(Watcher watcher, absl::Duration longest) {
+  watched_.clear();
+  watched_.push_back({.fd = pipe_->reader(), .events = POLLIN, .revents = 0});
+  links_->ListDescriptors(&watched_);
+  watch_.by = watcher;
+  const timespec limit = absl::ToTimespec(std::clamp(longest, absl::ZeroDuration(), kLongestPoll));
+  mu_.Unlock();
+  const int ready = ppoll(watched_.data(), watched_.size(), &limit, nullptr);
+  mu_.Lock();
+  watch_.by = Watcher::kNobody;
+  const bool is_woken = std::exchange(watch_.is_woken, false);
+  if (is_woken) pipe_->Clear();
+  const bool may_have_lost_pipe = ready == 0 || (watched_.front().revents != 0 && !is_woken);
+  if (may_have_lost_pipe && !pipe_->IsIntact()) LosePipeLocked();
+}
+
+void MessageControlPlane::LosePipeLocked() {
+  has_lost_pipe_ = true;
+  GuardLocked([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    FailAloneLocked(
+        absl::FailedPreconditionError("the program has closed descriptors that Ronda has opened: let it close only "
+                                      "its own"));
+    PublishLocked();
+  });
 }
 
 void MessageControlPlane::LetOthersRunLocked() {

@@ -4,13 +4,17 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <semaphore>
 #include <set>
 #include <thread>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
 #include "runtime/net/endpoint.h"
@@ -173,6 +177,36 @@ TEST(TcpControlPlaneTest, IdleRanksSleep) {
   planes[0]->Wait(SteadyNow() + absl::Milliseconds(400));
   EXPECT_LT(switches() - before, 50);  // looking every millisecond would make 800
   other.join();
+}
+
+// The pipes of this process.
+std::set<int> Pipes() {
+  std::set<int> pipes;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    int fd = -1;
+    struct stat info = {};
+    const bool is_pipe =
+        absl::SimpleAtoi(entry.path().filename().string(), &fd) && fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode);
+    if (is_pipe) pipes.insert(fd);
+  }
+  return pipes;
+}
+
+// As closefrom() does, which programs call that become daemons. The threads that sleep at the pipes cannot be woken any
+// more.
+TEST(TcpControlPlaneTest, RankWhoseProgramClosesItsPipeFailsAndNamesTheReason) {
+  const std::set<int> before = Pipes();
+  const auto planes = Connect({.size = 2, .adapt = SendNoHeartbeats});
+  ASSERT_EQ(planes.size(), 2U);
+  std::thread waiting([&] { planes[1]->Wait(absl::InfiniteFuture()); });
+  for (const int fd : Pipes()) {
+    if (!before.contains(fd)) close(fd);
+  }
+  planes[1]->Wake();
+  waiting.join();
+  for (const auto& plane : planes) {
+    EXPECT_THAT(Text(AwaitFailure(*plane)), HasSubstr(": the program has closed descriptors that Ronda has opened"));
+  }
 }
 
 TEST(TcpControlPlaneTest, HeartbeatsKeepAnIdleJobAlive) {
