@@ -188,7 +188,7 @@ double MeasureCoreDistance(const char* when, ProcessGroup* group, Output* output
 void PrintHead(const LaunchedRank& launched, const std::vector<std::unique_ptr<Peer>>& peers, Output* output) {
   const Machine machine = DescribeMachine();
   output->Print(absl::StrCat("# ", machine.cpu, ", ", machine.cores, " cores, ", machine.kernel, ", ", NowInUtc(),
-                             "\n# ", launched.size, " ranks, started by ", Name(launched.launcher)));
+                             "\n# ", launched.size, " ranks, started by ", Name(launched.launcher), "\n"));
   for (const std::unique_ptr<Peer>& peer : peers) output->Print(absl::StrCat("# beside ", peer->description(), "\n"));
 }
 

@@ -35,7 +35,8 @@ const std::vector<PeerInfo>& KnownPeers();
 const PeerInfo* FindPeer(const std::string& name);
 
 // The path of a peer's plugin or program: beside this program as Bazel builds it (peers/), or below the prefix of `make
-// install` (lib/ronda/). `peer` is as in --peer, `package` Debian's that it takes to build the file.
+// install` (lib/ronda/). `peer` is a name of --peer. `package` is the Debian package that is needed to build
+// the file.
 // Errors: NOT_FOUND that says how to build it.
 absl::StatusOr<std::string> FindPeerFile(const std::string& peer, const std::string& name, const std::string& package);
 

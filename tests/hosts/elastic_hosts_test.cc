@@ -116,7 +116,8 @@ class ElasticHostsTest : public testing::SshHostsTest {
   }
 
   // Waits until all ranks of an epoch of that size have made a step, which is the `time`th of that size. After a death,
-  // no test may wait for an epoch without the replacement: if the survivors are slow, the replacement joins before them.
+  // no test may wait for an epoch without the replacement: if the survivors are slow, the replacement joins before
+  // them.
   static void AwaitSize(LauncherRun* run, int size, int times = 1) {
     run->WaitForOut(absl::StrCat("size ", size, " local size "), size * times);
   }

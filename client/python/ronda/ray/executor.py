@@ -109,7 +109,7 @@ class RondaExecutor:
             executable_cls: of which each rank makes an object, for execute().
             executable_args: of its constructor.
             executable_kwargs: of its constructor.
-            extra_env_vars: for the ranks. What tells a rank its place is not taken from here.
+            extra_env_vars: for the ranks. Variables that set a rank's place in the job are ignored.
 
         Raises:
             DeadlineError: Ray has not started the ranks in the settings' placement_group_timeout_s.
