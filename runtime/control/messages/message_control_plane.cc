@@ -177,14 +177,17 @@ absl::Status MessageControlPlane::FailureAfterSilence() const {
 }
 
 void MessageControlPlane::Depart() {
-  MutexLock lock(&mu_);
-  node().Depart();
-  PublishLocked();
+  {
+    MutexLock lock(&mu_);
+    node().Depart();
+    PublishLocked();
+  }
+  if (options_.on_depart != nullptr) options_.on_depart();
 }
 
-// Not if the library has to be called for it: an MPI may be over by then.
 void MessageControlPlane::AnnounceExit() {
-  if (!wakes()) return;
+  if (options_.on_exit != nullptr) options_.on_exit();
+  if (!wakes()) return;  // the library would have to be called for it, but an MPI may be over by then
   MutexLock lock(&mu_);
   node().AnnounceExit();
   PublishLocked();

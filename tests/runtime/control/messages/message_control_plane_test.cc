@@ -155,6 +155,20 @@ TEST(MessageControlPlaneTest, FailureReachesARankThatOnlyAsksForIt) {
   }
 }
 
+// Ranks that share a host learn of a departure and of an exit in another way, too.
+TEST(MessageControlPlaneTest, DepartureAndExitAreAlsoToldTheCaller) {
+  std::vector<std::string> told;
+  const auto planes = Connect({.size = 2, .adapt = [&](MessageControlPlaneOptions& options) {
+                                 if (options.rank != 1) return;
+                                 options.on_depart = [&] { told.push_back("departs"); };
+                                 options.on_exit = [&] { told.push_back("exits"); };
+                               }});
+  planes[1]->AnnounceExit();
+  EXPECT_THAT(told, ::testing::ElementsAre("exits"));
+  for (const auto& plane : planes) plane->Depart();
+  EXPECT_THAT(told, ::testing::ElementsAre("exits", "departs"));
+}
+
 // After a failure the buffer of a collective may be gone, and any call to the library may write to it.
 TEST(MessageControlPlaneTest, RankThatKnowsOfTheFailureCallsTheLibraryNoMore) {
   MessageRanks ranks = {.size = 5, .fan_out = 2};
