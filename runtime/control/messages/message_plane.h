@@ -128,9 +128,9 @@ class MessageControlPlane final : public ControlPlane {
   // Sleeps at the descriptors until messages can be moved, for `longest` at most, and moves them.
   // REQUIRES: no other thread does so.
   void WatchLocked(Watcher watcher, absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The sleep.
+  // As WatchLocked, but moves nothing. REQUIRES: !has_lost_pipe_.
   void PollLocked(Watcher watcher, absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The program has closed the pipe, and probably all other descriptors.
+  // The program has closed the pipe, and probably all other descriptors: the rank fails.
   void LosePipeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Moves messages until `done` or `end`.
   template <typename Done>

@@ -27,6 +27,7 @@ constexpr absl::Duration kPauseWhilePolled = absl::Milliseconds(1);
 constexpr absl::Duration kRelayPause = absl::Milliseconds(5);
 // After this time a thread that sleeps at the descriptors looks whether the program has closed them.
 constexpr absl::Duration kLongestPoll = absl::Seconds(1);
+constexpr char kLostPipe[] = "the program has closed descriptors that Ronda has opened: let it close only its own";
 
 }  // namespace
 
@@ -82,9 +83,7 @@ void MessageControlPlane::PollLocked(Watcher watcher, absl::Duration longest) {
 void MessageControlPlane::LosePipeLocked() {
   has_lost_pipe_ = true;
   GuardLocked([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    FailAloneLocked(
-        absl::FailedPreconditionError("the program has closed descriptors that Ronda has opened: let it close only "
-                                      "its own"));
+    FailAloneLocked(absl::FailedPreconditionError(kLostPipe));
     PublishLocked();
   });
 }
