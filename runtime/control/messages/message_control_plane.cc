@@ -215,8 +215,9 @@ void MessageControlPlane::FallSilent() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
   MutexLock lock(&mu_);
   if (is_silent_) return;
   auto& self = const_cast<MessageControlPlane&>(*this);
-  self.MoveUntilLocked(MonotonicTime() + kFinalMessageTimeout,
-                       [&self] { return self.is_silent_ || self.links_->HaveSentAll(); });
+  self.MoveUntilLocked(MonotonicTime() + kFinalMessageTimeout, [&self]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return self.is_silent_ || self.links_->HaveSentAll();
+  });
   self.is_silent_ = true;
 }
 
