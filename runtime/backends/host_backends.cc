@@ -107,41 +107,6 @@ absl::Status CheckCarrier(const HostBackend& backend, const HostSituation& situa
   return it == situation.carriers.end() ? absl::OkStatus() : it->second;
 }
 
-// The control plane across hosts, for ranks that also use the shared memory of their host.
-class HostsControlPlane final : public ControlPlane {
- public:
-  // `guards` are those of the connections across hosts.
-  HostsControlPlane(std::unique_ptr<ControlPlane> across, std::shared_ptr<ShmWorld> here, std::list<ForkGuard> guards)
-      : guards_(std::move(guards)), here_(std::move(here)), across_(std::move(across)) {}
-
-  absl::Status SendToCoordinator(absl::string_view payload) override { return across_->SendToCoordinator(payload); }
-  absl::Status Broadcast(absl::string_view payload) override { return across_->Broadcast(payload); }
-  absl::StatusOr<Inbox> Receive() override { return across_->Receive(); }
-  void Wait(absl::Time deadline) override { across_->Wait(deadline); }
-  void Wake() override { across_->Wake(); }
-  bool StartPolling() override { return across_->StartPolling(); }
-  bool KeepPolling() override { return across_->KeepPolling(); }
-  void ExpectPolling() override { across_->ExpectPolling(); }
-  void StopPolling() override { across_->StopPolling(); }
-  void RequestUnlock(uint64_t schedule) override { across_->RequestUnlock(schedule); }
-  void Fail(const absl::Status& failure) override { across_->Fail(failure); }
-  absl::Status failure() const override { return across_->failure(); }
-
-  void Depart() override {
-    across_->Depart();
-    here_->Depart();
-  }
-  void AnnounceExit() override {
-    here_->AnnounceExit();
-    across_->AnnounceExit();
-  }
-
- private:
-  const std::list<ForkGuard> guards_;
-  const std::shared_ptr<ShmWorld> here_;  // outlives `across_`, whose threads report failures to it
-  const std::unique_ptr<ControlPlane> across_;
-};
-
 std::vector<RankId> RanksOf(const std::vector<Peer>& peers) {
   std::vector<RankId> ranks;
   ranks.reserve(peers.size());
@@ -205,7 +170,6 @@ class HostsConnector {
   FoundJob& job_;
   const HostPosition self_;
   std::shared_ptr<ShmWorld> here_;
-  std::list<ForkGuard> guards_;
   std::unique_ptr<ControlPlane> control_;
 };
 
@@ -237,6 +201,8 @@ MessageControlPlaneOptions HostsConnector::ControlOptions() const {
           .heartbeat_timeout = job_.settings.heartbeat_timeout,
           .flights = here_->flights(),
           .on_failure = [here = here_](const absl::Status& failure) { here->FailWith(failure); },
+          .on_depart = [here = here_] { here->Depart(); },
+          .on_exit = [here = here_] { here->AnnounceExit(); },
           .cores = here_->MaySpin() ? PollLimit::Cores::kSuffice : PollLimit::Cores::kAreShared};
 }
 
@@ -246,13 +212,14 @@ absl::Status HostsConnector::ConnectTcpControl() {
   TcpMeshOptions mesh = MeshOptions(job_);
   mesh.purpose = "control messages";
   // A child of fork() that outlives its rank must not hide the rank's death from the other hosts.
+  const auto guards = std::make_shared<std::list<ForkGuard>>();
   if (const TcpListener* const listener = job_.rendezvous.tcp_listener.get(); listener != nullptr) {
-    guards_.emplace_back(listener->endpoint());
+    guards->emplace_back(listener->endpoint());
   }
   if (options.rank != kCoordinatorRank) {
     const RankId parent = tree.Parent(options.rank);
     RONDA_ASSIGN_OR_RETURN(mesh.endpoints[static_cast<size_t>(parent)], EndpointOf(job_, parent));
-    guards_.emplace_back(mesh.endpoints[static_cast<size_t>(parent)]);
+    guards->emplace_back(mesh.endpoints[static_cast<size_t>(parent)]);
   }
   TcpPartners partners = ConnectTcpPartners(
       job_.rendezvous.tcp_listener.get(), mesh,
@@ -260,6 +227,7 @@ absl::Status HostsConnector::ConnectTcpControl() {
   options.messages = std::move(partners.messages);
   options.absent = std::move(partners.absent);
   options.absence = std::move(partners.absence);
+  options.kept = guards;
   RONDA_ASSIGN_OR_RETURN(control_, ConnectMessageControlPlane(std::move(options)));
   return absl::OkStatus();
 }
@@ -333,7 +301,7 @@ absl::StatusOr<Transport> HostsConnector::Run() {
   if (is_control_mpi) RONDA_RETURN_IF_ERROR(ConnectMpiControl());
   Transport transport = {.flights = here_->flights()};
   MakeCommunicators(*std::move(ends), groups, &transport);
-  transport.control = std::make_unique<HostsControlPlane>(std::move(control_), here_, std::move(guards_));
+  transport.control = std::move(control_);
   return transport;
 }
 

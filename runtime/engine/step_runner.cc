@@ -82,9 +82,10 @@ Flags StepRunner::OwnFlags() const {
   Flags own;
   for (size_t flag = 0; flag < flags_.size(); ++flag) {
     if (flags_[flag] == nullptr) continue;
-    own.submitted |= static_cast<uint8_t>(1 << flag);
-    if (*static_cast<const uint8_t*>(flags_[flag]->submission.input) != 0)
-      own.raised |= static_cast<uint8_t>(1 << flag);
+    const auto bit = static_cast<uint8_t>(1 << flag);
+    const bool is_raised = *static_cast<const uint8_t*>(flags_[flag]->submission.input) != 0;
+    own.submitted |= bit;
+    if (is_raised) own.raised |= bit;
   }
   return own;
 }

@@ -242,7 +242,7 @@ TEST(FailureWorldTest, ARankThatExitsFailsTheOthersByName) {
   EXPECT_EQ(result.ranks[kFailingRank].exit_code, 3);
 }
 
-// Ranks in shared memory, with data over TCP, and with control messages over gRPC.
+// Ranks in shared memory, with data over TCP, and with control messages over TCP too.
 std::vector<ProcessJob> EveryWayToMeet() { return {{}, OverTcp(), AHostARank()}; }
 
 TEST(FailureWorldTest, OthersLearnThatAProgramHasReturnedFromMain) {

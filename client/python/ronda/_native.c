@@ -489,15 +489,20 @@ static int RegisterAtExit(PyObject* module) {
   return failed ? -1 : 0;
 }
 
+static int AddAllFunctions(PyObject* module) {
+  PyMethodDef* const all[] = {job_methods,    operation_methods, group_methods,      lane_methods,
+                              handle_methods, carried_methods,   tensorflow_methods, xla_methods};
+  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i) {
+    if (PyModule_AddFunctions(module, all[i]) != 0) return -1;
+  }
+  return 0;
+}
+
 PyMODINIT_FUNC PyInit__native(void);
 PyMODINIT_FUNC PyInit__native(void) {
   PyObject* const module = PyModule_Create(&module_definition);
   if (module == NULL) return NULL;
-  if (PyModule_AddFunctions(module, job_methods) != 0 || PyModule_AddFunctions(module, operation_methods) != 0 ||
-      PyModule_AddFunctions(module, group_methods) != 0 || PyModule_AddFunctions(module, lane_methods) != 0 ||
-      PyModule_AddFunctions(module, handle_methods) != 0 || PyModule_AddFunctions(module, carried_methods) != 0 ||
-      PyModule_AddFunctions(module, tensorflow_methods) != 0 || PyModule_AddFunctions(module, xla_methods) != 0 ||
-      PrepareInterpreter() != 0 || RegisterAtExit(module) != 0) {
+  if (AddAllFunctions(module) != 0 || PrepareInterpreter() != 0 || RegisterAtExit(module) != 0) {
     Py_DECREF(module);
     return NULL;
   }

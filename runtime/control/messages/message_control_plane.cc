@@ -106,13 +106,14 @@ void MessageControlPlane::PublishLocked() {
   if (watch_.by != Watcher::kNobody && links_->HasUnlistedOutput()) WakeWatcherLocked();
 }
 
-absl::Status MessageControlPlane::SendToCoordinator(absl::string_view payload) {
+template <typename Call>
+absl::Status MessageControlPlane::Send(absl::string_view payload, const Call& call) {
   RONDA_RETURN_IF_ERROR(CheckLength(payload));
   {
     MutexLock lock(&mu_);
     last_movement_ = MonotonicTime();
     if (node().failure().ok()) {
-      node().Send(std::string(payload));
+      call();
       PublishLocked();
       return absl::OkStatus();
     }
@@ -120,19 +121,13 @@ absl::Status MessageControlPlane::SendToCoordinator(absl::string_view payload) {
   return FailureAfterSilence();
 }
 
+absl::Status MessageControlPlane::SendToCoordinator(absl::string_view payload) {
+  return Send(payload, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { node().Send(std::string(payload)); });
+}
+
 absl::Status MessageControlPlane::Broadcast(absl::string_view payload) {
   RONDA_CHECK(options_.rank == kCoordinatorRank);
-  RONDA_RETURN_IF_ERROR(CheckLength(payload));
-  {
-    MutexLock lock(&mu_);
-    last_movement_ = MonotonicTime();
-    if (node().failure().ok()) {
-      node().Broadcast(payload);
-      PublishLocked();
-      return absl::OkStatus();
-    }
-  }
-  return FailureAfterSilence();
+  return Send(payload, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { node().Broadcast(payload); });
 }
 
 absl::StatusOr<ControlPlane::Inbox> MessageControlPlane::Receive() {
@@ -157,15 +152,18 @@ void MessageControlPlane::RequestUnlock(uint64_t schedule) {
 void MessageControlPlane::Fail(const absl::Status& failure) {
   {
     MutexLock lock(&mu_);
-    const absl::Status attributed = Attributed(failure);
-    node().Propose(attributed);
-    PublishLocked();
-    MoveUntilLocked(MonotonicTime() + kVerdictTime,
-                    [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !node().failure().ok(); });
-    node().Decide(attributed);
-    PublishLocked();
+    FailLocked(Attributed(failure));
   }
   FallSilent();
+}
+
+void MessageControlPlane::FailLocked(const absl::Status& failure) {
+  node().Propose(failure);
+  PublishLocked();
+  MoveUntilLocked(MonotonicTime() + kVerdictTime,
+                  [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !node().failure().ok(); });
+  node().Decide(failure);
+  PublishLocked();
 }
 
 absl::Status MessageControlPlane::failure() const {
@@ -179,14 +177,17 @@ absl::Status MessageControlPlane::FailureAfterSilence() const {
 }
 
 void MessageControlPlane::Depart() {
-  MutexLock lock(&mu_);
-  node().Depart();
-  PublishLocked();
+  {
+    MutexLock lock(&mu_);
+    node().Depart();
+    PublishLocked();
+  }
+  if (options_.on_depart != nullptr) options_.on_depart();
 }
 
-// Not if the library has to be called for it: an MPI may be over by then.
 void MessageControlPlane::AnnounceExit() {
-  if (!wakes()) return;
+  if (options_.on_exit != nullptr) options_.on_exit();
+  if (!wakes()) return;  // the library would have to be called for it, but an MPI may be over by then
   MutexLock lock(&mu_);
   node().AnnounceExit();
   PublishLocked();
@@ -214,8 +215,9 @@ void MessageControlPlane::FallSilent() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
   MutexLock lock(&mu_);
   if (is_silent_) return;
   auto& self = const_cast<MessageControlPlane&>(*this);
-  self.MoveUntilLocked(MonotonicTime() + kFinalMessageTimeout,
-                       [&self] { return self.is_silent_ || self.links_->HaveSentAll(); });
+  self.MoveUntilLocked(MonotonicTime() + kFinalMessageTimeout, [&self]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return self.is_silent_ || self.links_->HaveSentAll();
+  });
   self.is_silent_ = true;
 }
 
@@ -246,12 +248,7 @@ absl::Status MessageControlPlane::FailForAbsence() {
       return node().IsAttachedToParent() || !node().failure().ok();
     });
   }
-  node().Propose(options_.absence);
-  PublishLocked();
-  MoveUntilLocked(MonotonicTime() + kVerdictTime,
-                  [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !node().failure().ok(); });
-  node().Decide(options_.absence);
-  PublishLocked();
+  FailLocked(options_.absence);
   return node().failure();
 }
 

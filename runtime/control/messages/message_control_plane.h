@@ -43,6 +43,10 @@ struct MessageControlPlaneOptions {
   // Called once, by a thread of the control plane, with the job's first failure after the start; may be nullptr.
   // Must not destroy the control plane.
   std::function<void(const absl::Status&)> on_failure;
+  // Called by Depart and by AnnounceExit: another way by which ranks of this host learn of it. May be nullptr.
+  std::function<void()> on_depart;
+  std::function<void()> on_exit;
+  std::shared_ptr<const void> kept;  // as long as the control plane lives
   // Called if the control plane releases `messages` before the library has finished everything that it was given: then
   // the library must not be called any more. May be nullptr.
   std::function<void()> abandon_messages;

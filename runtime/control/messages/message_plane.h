@@ -114,7 +114,12 @@ class MessageControlPlane final : public ControlPlane {
   // Runs `call`, which may run out of memory. A frame may then be lost that this rank cannot go on without.
   template <typename Call>
   void GuardLocked(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // As Fail, but does not wait for rank 0's decision on which failure was first.
+  // Runs `call`, which gives the node the payload, unless the job has failed.
+  template <typename Call>
+  absl::Status Send(absl::string_view payload, const Call& call);
+  // Makes `failure` the job's failure, unless rank 0 decides on another one.
+  void FailLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The same, but does not wait for rank 0's decision. Attributes the failure to this rank.
   void FailAloneLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeWaitLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeRelayLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -123,6 +128,10 @@ class MessageControlPlane final : public ControlPlane {
   // Sleeps at the descriptors until messages can be moved, for `longest` at most, and moves them.
   // REQUIRES: no other thread does so.
   void WatchLocked(Watcher watcher, absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // As WatchLocked, but moves nothing. REQUIRES: !cannot_poll_.
+  void PollLocked(Watcher watcher, absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The rank fails, because it cannot sleep at the descriptors any more.
+  void GiveUpPollingLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Moves messages until `done` or `end`.
   template <typename Done>
   void MoveUntilLocked(absl::Duration end, const Done& done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -153,6 +162,9 @@ class MessageControlPlane final : public ControlPlane {
   const std::optional<WakePipe> pipe_;
   const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory in the control plane");
   const absl::Status left_early_ = absl::AbortedError(kLeftEarly);
+  // Then the program has probably closed all other descriptors, too.
+  const absl::Status lost_pipe_ = absl::FailedPreconditionError(
+      "the program has closed descriptors that Ronda has opened: let it close only its own");
   std::atomic<bool> has_failed_{false};  // whether the node has a failure; to look without the lock
 
   mutable Mutex mu_;
@@ -162,7 +174,8 @@ class MessageControlPlane final : public ControlPlane {
   CondVar state_changed_;                        // for threads that wait for an event of the job
   bool is_silent_ ABSL_GUARDED_BY(mu_) = false;  // no call is made to the library any more
   bool is_ending_ ABSL_GUARDED_BY(mu_) = false;
-  uint64_t looks_ ABSL_GUARDED_BY(mu_) = 0;  // calls of MoveLocked
+  bool cannot_poll_ ABSL_GUARDED_BY(mu_) = false;  // threads only look from time to time
+  uint64_t looks_ ABSL_GUARDED_BY(mu_) = 0;        // calls of MoveLocked
   absl::Duration next_tick_ ABSL_GUARDED_BY(mu_) = MonotonicTime();
   absl::Duration last_movement_ ABSL_GUARDED_BY(mu_) = MonotonicTime();
 

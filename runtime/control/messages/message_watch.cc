@@ -25,6 +25,8 @@ constexpr absl::Duration kAttentive = absl::Milliseconds(20);
 // whether another thread still looks.
 constexpr absl::Duration kPauseWhilePolled = absl::Milliseconds(1);
 constexpr absl::Duration kRelayPause = absl::Milliseconds(5);
+// After this time a thread that sleeps at the descriptors looks whether the program has closed them.
+constexpr absl::Duration kLongestPoll = absl::Seconds(1);
 
 }  // namespace
 
@@ -50,27 +52,39 @@ void MessageControlPlane::WakeWatcherLocked() {
 }
 
 void MessageControlPlane::WatchLocked(Watcher watcher, absl::Duration longest) {
+  if (cannot_poll_) {
+    state_changed_.WaitFor(&mu_, std::min(longest, kRelayPause));
+  } else {
+    PollLocked(watcher, longest);
+  }
+  MoveLocked();
+  // Threads that found the descriptors taken may sleep there now.
+  if (watcher != Watcher::kWait) woken_changed_.NotifyAll();
+  state_changed_.NotifyAll();
+}
+
+void MessageControlPlane::PollLocked(Watcher watcher, absl::Duration longest) {
   watched_.clear();
   watched_.push_back({.fd = pipe_->reader(), .events = POLLIN, .revents = 0});
   links_->ListDescriptors(&watched_);
   watch_.by = watcher;
   mu_.Unlock();
-  const absl::Status watched = PollDescriptors(absl::MakeSpan(watched_), longest).status();
-  // Until the job has ended, the callers wait in loops.
-  if (!watched.ok()) absl::SleepFor(kShortestPause);
+  const absl::StatusOr<int> ready = PollDescriptors(absl::MakeSpan(watched_), std::min(longest, kLongestPoll));
   mu_.Lock();
   watch_.by = Watcher::kNobody;
-  if (!watched.ok()) {
-    GuardLocked([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-      FailAloneLocked(watched);
-      PublishLocked();
-    });
-  }
-  if (std::exchange(watch_.is_woken, false)) pipe_->Clear();
-  MoveLocked();
-  // Threads that found the descriptors taken may sleep there now.
-  if (watcher != Watcher::kWait) woken_changed_.NotifyAll();
-  state_changed_.NotifyAll();
+  const bool is_woken = std::exchange(watch_.is_woken, false);
+  if (!ready.ok()) return GiveUpPollingLocked(ready.status());
+  if (is_woken) pipe_->Clear();
+  const bool may_have_lost_pipe = *ready == 0 || (watched_.front().revents != 0 && !is_woken);
+  if (may_have_lost_pipe && !pipe_->IsIntact()) GiveUpPollingLocked(lost_pipe_);
+}
+
+void MessageControlPlane::GiveUpPollingLocked(const absl::Status& failure) {
+  cannot_poll_ = true;
+  GuardLocked([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    FailAloneLocked(failure);
+    PublishLocked();
+  });
 }
 
 void MessageControlPlane::LetOthersRunLocked() {

@@ -57,7 +57,11 @@ absl::StatusOr<std::unique_ptr<CallerLane>> CallerLane::Create(Options options) 
 }
 
 CallerLane::~CallerLane() {
-  if (watch_ != nullptr) Close(absl::OkStatus());
+  if (watch_ != nullptr) {
+    Close(failure());
+  } else {
+    options_.transport->Abort();  // Create has failed on this rank: no other member ends the transport now
+  }
 }
 
 void CallerLane::Close(const absl::Status& status) {

@@ -84,8 +84,7 @@ bool CanAll(const CallerLaneOpening& opening, std::vector<std::string>& texts) {
     if (opening.submitter.rank == first) {  // one line is enough
       Log(LogLevel::kWarning, first,
           absl::StrCat("process set ", opening.process_set,
-                       " has no lane, and its operations on GPUs go the usual way: ", "rank ", culprit, ": ",
-                       texts[i]));
+                       " has no lane, and its operations on GPUs go the usual way: rank ", culprit, ": ", texts[i]));
     }
     return false;
   }
@@ -104,6 +103,37 @@ uint64_t TakeEarlierCalls(std::vector<std::string>& texts) {
   return most;
 }
 
+// REQUIRES: all members can. `facts` are what all have said.
+absl::StatusOr<std::unique_ptr<CallerLane>> Connect(const CallerLaneOpening& opening, Resources own,
+                                                    std::vector<std::string> facts) {
+  const uint64_t earlier_calls = TakeEarlierCalls(facts);
+  const DeviceSupport::DirectRequest request = {
+      .info = {.label = "the lane", .limits = opening.limits},
+      .members = opening.members->ranks(),
+      .self = *opening.members->PositionOf(opening.submitter.rank),
+      .facts = std::move(facts),
+      .device = own.device,
+      .stream = own.stream->handle(),
+      .share =  // called before ConnectDirectly() returns
+      [&opening](const CallInfo&, void* data, size_t bytes) {
+        return Run(opening, "id", OpType::kBroadcast, bytes, nullptr, data).status();
+      },
+      .job_failure = opening.watch.job_failure};
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DirectTransport> transport, opening.support->ConnectDirectly(request));
+  if (transport == nullptr) return nullptr;
+  return CallerLane::Create({.process_set = opening.process_set,
+                             .earlier_calls = earlier_calls,
+                             .members = opening.members,
+                             .rank_device = opening.rank_device,
+                             .device = std::move(own.device),
+                             .stream = std::move(own.stream),
+                             .transport = std::move(transport),
+                             .limits = opening.limits,
+                             .submitter = opening.submitter,
+                             .callbacks = opening.callbacks,
+                             .watch = opening.watch});
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CallerLane>> OpenCallerLane(const CallerLaneOpening& opening) {
@@ -113,36 +143,10 @@ absl::StatusOr<std::unique_ptr<CallerLane>> OpenCallerLane(const CallerLaneOpeni
                          GatherTexts(opening, own.ok() ? absl::StrCat(kCan, opening.earlier_calls, kEnd, own->facts)
                                                        : absl::StrCat(kCannot, own.status().message())));
   if (!CanAll(opening, facts)) return nullptr;
-  const uint64_t earlier_calls = TakeEarlierCalls(facts);
-  DeviceSupport::DirectRequest request = {
-      .info = {.label = "the lane", .limits = opening.limits},
-      .members = opening.members->ranks(),
-      .self = *opening.members->PositionOf(opening.submitter.rank),
-      .facts = std::move(facts),
-      .device = own->device,
-      .stream = own->stream->handle(),
-      .share =  // called before ConnectDirectly() returns
-      [&opening](const CallInfo&, void* data, size_t bytes) {
-        return Run(opening, "id", OpType::kBroadcast, bytes, nullptr, data).status();
-      },
-      .job_failure = opening.watch.job_failure};
-  absl::StatusOr<std::unique_ptr<DirectTransport>> transport = opening.support->ConnectDirectly(request);
-  if (!transport.ok()) {
-    opening.watch.fail_job(transport.status());
-    return transport.status();
-  }
-  if (*transport == nullptr) return nullptr;
-  return CallerLane::Create({.process_set = opening.process_set,
-                             .earlier_calls = earlier_calls,
-                             .members = opening.members,
-                             .rank_device = opening.rank_device,
-                             .device = std::move(own->device),
-                             .stream = std::move(own->stream),
-                             .transport = *std::move(transport),
-                             .limits = opening.limits,
-                             .submitter = opening.submitter,
-                             .callbacks = opening.callbacks,
-                             .watch = opening.watch});
+  absl::StatusOr<std::unique_ptr<CallerLane>> lane = Connect(opening, *std::move(own), std::move(facts));
+  // The other members may have the lane, and would wait for this one.
+  if (!lane.ok()) opening.watch.fail_job(lane.status());
+  return lane;
 }
 
 }  // namespace ronda

@@ -40,7 +40,8 @@ struct CallerLaneOpening {
 // Opens the lane: all members call this at the same point of their operations in the set. Returns nullptr, on all
 // members, if one of them has no device that it can use, or if their backend has no direct calls. In the first case the
 // first member logs the reason.
-// Errors: those of an operation, if the members do not come; those of the transport, after which the job cannot go on.
+// Errors: those of an operation, if the members do not come; those of the transport and of CallerLane::Create, with
+// which the job then fails.
 absl::StatusOr<std::unique_ptr<CallerLane>> OpenCallerLane(const CallerLaneOpening& opening);
 
 }  // namespace ronda

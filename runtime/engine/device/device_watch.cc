@@ -24,7 +24,7 @@ constexpr absl::Duration kLongestSleep = absl::Microseconds(100);
 constexpr absl::Duration kIdleSleep = absl::Milliseconds(1);
 // Failures are looked for less often than the device is polled.
 constexpr absl::Duration kCheckPeriod = absl::Milliseconds(1);
-// How long a wait lasts when an objection is looked for the first time.
+// How long a wait has lasted when an objection is looked for the first time.
 constexpr absl::Duration kFirstObjection = absl::Milliseconds(16);
 
 }  // namespace

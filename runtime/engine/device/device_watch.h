@@ -47,8 +47,8 @@ class DeviceWatch {
     std::function<absl::Status()> job_failure;          // the job's first failure, or OK
     std::function<void(const absl::Status&)> fail_job;  // records a failure of the job
     std::function<absl::Status()> transport_failure;    // may be nullptr
-    // The reason why a bucket that is being waited for will never end; OK: none is known. It is asked soon,
-    // and again whenever the wait has become twice as long. May be nullptr.
+    // The reason why a bucket that is being waited for will never end; OK: none is known. Called soon, and again
+    // whenever the wait has become twice as long; may be nullptr.
     std::function<absl::Status(const DeviceCompletion&)> objection;
     std::function<void()> abort;  // ends the work under way; may be nullptr
     // Not nullptr: if a stream waits for a bucket when the job fails, the work under way is not ended but held

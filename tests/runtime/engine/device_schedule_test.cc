@@ -194,7 +194,7 @@ TEST(DeviceScheduleOfOne, StreamsMayLagFarBehind) {
   });
 }
 
-// If a rank does not take part, the others call the schedule off. Then the negotiation names that rank.
+// If a rank does not take part, the others request to unlock. Then the negotiation names that rank.
 TEST(DeviceScheduleFailures, ARankThatStopsIsNamedByTheNegotiation) {
   Runtime::Options options;
   options.tunables.stall_warning = absl::Milliseconds(100);

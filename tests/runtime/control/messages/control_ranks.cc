@@ -138,8 +138,7 @@ void FailAndSay(Program& program) {
     RONDA_CHECK(control.SendToCoordinator(kReport).ok());
   }
   if (is_last) control.Fail(absl::DataLossError("on purpose"));
-  while (control.failure().ok()) control.Wait(absl::InfiniteFuture());
-  std::printf("rank %d knows: %s\n", program.session->rank(), std::string(control.failure().message()).c_str());
+  std::printf("rank %d knows: %s\n", program.session->rank(), Text(AwaitFailure(control)).c_str());
   std::fflush(stdout);
   absl::SleepFor(absl::Milliseconds(500));
 }

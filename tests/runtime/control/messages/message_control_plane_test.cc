@@ -5,10 +5,10 @@
 #include "runtime/control/messages/message_control_plane.h"
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <new>
 #include <semaphore>
@@ -26,24 +26,6 @@ namespace ronda::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string Text(const absl::Status& status) { return std::string(status.message()); }
-
-std::string PeerText(RankId rank) { return absl::StrCat("rank ", rank, " (host localhost, pid ", getpid(), ")"); }
-
-absl::Status AwaitFailure(ControlPlane& control) {
-  while (control.failure().ok()) control.Wait(absl::InfiniteFuture());
-  return control.failure();
-}
-
-// Receives until a message has come.
-ControlPlane::Inbox ReceiveSome(ControlPlane& control) {
-  for (;;) {
-    ControlPlane::Inbox inbox = *control.Receive();
-    if (!inbox.to_coordinator.empty() || !inbox.broadcasts.empty()) return inbox;
-    control.Wait(absl::InfiniteFuture());
-  }
-}
 
 // Counts of what a rank's end of the messages has done.
 struct Traffic {
@@ -94,6 +76,25 @@ std::vector<std::shared_ptr<Traffic>> Count(MessageRanks* ranks) {
   return traffic;
 }
 
+// A job whose ranks count their messages.
+struct CountedJob {
+  std::vector<std::shared_ptr<Traffic>> traffic;  // by rank
+  Planes planes;
+};
+
+CountedJob ConnectAndCount(MessageRanks ranks) {
+  CountedJob job = {.traffic = Count(&ranks), .planes = {}};
+  job.planes = Connect(ranks);
+  return job;
+}
+
+std::function<void(MessageControlPlaneOptions&)> WithHeartbeats(absl::Duration period, absl::Duration timeout) {
+  return [=](MessageControlPlaneOptions& options) {
+    options.heartbeat = period;
+    options.heartbeat_timeout = timeout;
+  };
+}
+
 TEST(MessageControlPlaneTest, MissingRankIsNamedToEverybody) {
   std::atomic<int> abandoned{0};
   auto options = OptionsOf({.size = 4, .fan_out = 2, .adapt = [&](MessageControlPlaneOptions& options) {
@@ -101,7 +102,7 @@ TEST(MessageControlPlaneTest, MissingRankIsNamedToEverybody) {
                               options.abandon_messages = [&] { ++abandoned; };
                             }});
   options.erase(options.begin() + 3);
-  const MessagePlanes planes = ConnectAll(std::move(options));
+  const TriedPlanes planes = ConnectAll(std::move(options));
   for (const auto& plane : planes) {
     EXPECT_EQ(plane.status(),
               absl::DeadlineExceededError(absl::StrCat("no control connection within 1.5s from ", PeerText(3))));
@@ -113,7 +114,7 @@ TEST(MessageControlPlaneTest, RankOfAnotherJobIsTurnedAway) {
   auto options = OptionsOf({.size = 2, .adapt = [](MessageControlPlaneOptions& options) {
                               options.job_id = absl::StrCat("job", options.rank);
                             }});
-  const MessagePlanes planes = ConnectAll(std::move(options));
+  const TriedPlanes planes = ConnectAll(std::move(options));
   const auto expect_refusal = [&](size_t rank, const std::string& text) {
     EXPECT_EQ(planes[rank].status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(Text(planes[rank].status()), HasSubstr(text));
@@ -154,6 +155,20 @@ TEST(MessageControlPlaneTest, FailureReachesARankThatOnlyAsksForIt) {
   }
 }
 
+// Ranks that share a host learn of a departure and of an exit in another way, too.
+TEST(MessageControlPlaneTest, DepartureAndExitAreAlsoToldTheCaller) {
+  std::vector<std::string> told;
+  const auto planes = Connect({.size = 2, .adapt = [&](MessageControlPlaneOptions& options) {
+                                 if (options.rank != 1) return;
+                                 options.on_depart = [&] { told.push_back("departs"); };
+                                 options.on_exit = [&] { told.push_back("exits"); };
+                               }});
+  planes[1]->AnnounceExit();
+  EXPECT_THAT(told, ::testing::ElementsAre("exits"));
+  for (const auto& plane : planes) plane->Depart();
+  EXPECT_THAT(told, ::testing::ElementsAre("exits", "departs"));
+}
+
 // After a failure the buffer of a collective may be gone, and any call to the library may write to it.
 TEST(MessageControlPlaneTest, RankThatKnowsOfTheFailureCallsTheLibraryNoMore) {
   MessageRanks ranks = {.size = 5, .fan_out = 2};
@@ -190,12 +205,8 @@ TEST(MessageControlPlaneTest, RankThatKnowsOfTheFailureCallsTheLibraryNoMore) {
 // The rank may have lost a message, so it must not go on to the next one. It runs out of memory as it passes on what
 // another rank has sent, on a thread of the control plane.
 TEST(MessageControlPlaneTest, RankThatRunsOutOfMemoryFailsAndTellsTheOthers) {
-  MessageRanks ranks = {.size = 7, .fan_out = 2, .adapt = [](MessageControlPlaneOptions& options) {
-                          options.heartbeat = absl::Milliseconds(20);
-                          options.heartbeat_timeout = absl::Seconds(60);
-                        }};
-  const auto traffic = Count(&ranks);
-  const auto planes = Connect(ranks);
+  const auto [traffic, planes] =
+      ConnectAndCount({.size = 7, .fan_out = 2, .adapt = WithHeartbeats(absl::Milliseconds(20), absl::Seconds(60))});
   ASSERT_EQ(planes.size(), 7U);
   traffic[1]->has_no_memory = true;
   for (const auto& plane : planes) {
@@ -237,12 +248,8 @@ TEST(MessageControlPlaneTest, AllThreadsOfAllRanksMayCallAtOnce) {
 }
 
 TEST(MessageControlPlaneTest, SilentRankIsNamedByAllOnceTheHeartbeatTimeoutHasPassed) {
-  MessageRanks ranks = {.size = 4, .fan_out = 2, .adapt = [](MessageControlPlaneOptions& options) {
-                          options.heartbeat = absl::Milliseconds(50);
-                          options.heartbeat_timeout = absl::Seconds(1);
-                        }};
-  const auto traffic = Count(&ranks);
-  const auto planes = Connect(ranks);
+  const auto [traffic, planes] =
+      ConnectAndCount({.size = 4, .fan_out = 2, .adapt = WithHeartbeats(absl::Milliseconds(50), absl::Seconds(1))});
   ASSERT_EQ(planes.size(), 4U);
   traffic[3]->is_cut = true;  // nothing moves at its end, as if the rank were stopped
   for (const RankId rank : {0, 1, 2}) {
@@ -253,10 +260,8 @@ TEST(MessageControlPlaneTest, SilentRankIsNamedByAllOnceTheHeartbeatTimeoutHasPa
 }
 
 TEST(MessageControlPlaneTest, HeartbeatsKeepAnIdleJobAlive) {
-  const auto planes = Connect({.size = 3, .fan_out = 1, .adapt = [](MessageControlPlaneOptions& options) {
-                                 options.heartbeat = absl::Milliseconds(20);
-                                 options.heartbeat_timeout = absl::Seconds(1);
-                               }});
+  const auto planes =
+      Connect({.size = 3, .fan_out = 1, .adapt = WithHeartbeats(absl::Milliseconds(20), absl::Seconds(1))});
   planes[0]->Wait(SteadyNow() + absl::Milliseconds(1500));
   for (const auto& plane : planes) EXPECT_EQ(plane->failure(), absl::OkStatus());
 }
@@ -264,12 +269,8 @@ TEST(MessageControlPlaneTest, HeartbeatsKeepAnIdleJobAlive) {
 // 33 ranks send equal reports. A rank passes on its own report and those from below in at most as many messages as they
 // came in. Rank 0 receives the report of each rank once.
 TEST(MessageControlPlaneTest, EqualReportsThatMeetOnTheirWayAreOneMessage) {
-  MessageRanks ranks = {.size = 33, .fan_out = 4, .adapt = [](MessageControlPlaneOptions& options) {
-                          options.heartbeat = absl::Hours(1);
-                          options.heartbeat_timeout = absl::InfiniteDuration();
-                        }};
-  const auto traffic = Count(&ranks);
-  const auto planes = Connect(ranks);
+  const auto [traffic, planes] =
+      ConnectAndCount({.size = 33, .fan_out = 4, .adapt = WithHeartbeats(absl::Hours(1), absl::InfiniteDuration())});
   ASSERT_EQ(planes.size(), 33U);
   std::vector<int> before;
   for (const auto& of_rank : traffic) before.push_back(of_rank->sent);

@@ -5,11 +5,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "runtime/control/messages/message_control_plane.h"
+#include "tests/runtime/control/messages/planes.h"
 
 namespace ronda::testing {
 
@@ -22,16 +21,14 @@ struct MessageRanks {
   std::function<void(MessageControlPlaneOptions& options)> adapt = nullptr;
 };
 
-using MessagePlanes = std::vector<absl::StatusOr<std::unique_ptr<ControlPlane>>>;
-
 // Returns the options of each rank.
 std::vector<MessageControlPlaneOptions> OptionsOf(const MessageRanks& ranks);
 
 // Connects the ranks, each on its own thread.
-MessagePlanes ConnectAll(std::vector<MessageControlPlaneOptions> options);
+TriedPlanes ConnectAll(std::vector<MessageControlPlaneOptions> options);
 
 // Connects the ranks and expects all to connect. Returns nothing if one does not.
-std::vector<std::unique_ptr<ControlPlane>> Connect(const MessageRanks& ranks);
+Planes Connect(const MessageRanks& ranks);
 
 }  // namespace ronda::testing
 

@@ -4,17 +4,20 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <filesystem>
 #include <iostream>
 #include <semaphore>
 #include <set>
 #include <thread>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
 #include "runtime/control/messages/message_control_plane.h"
@@ -29,19 +32,6 @@ namespace ronda::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string Text(const absl::Status& status) { return std::string(status.message()); }
-
-std::string PeerText(RankId rank) { return absl::StrCat("rank ", rank, " (host localhost, pid ", getpid(), ")"); }
-
-// Receives until a message has come. The rank must be one that gets only one kind of message.
-ControlPlane::Inbox ReceiveSome(ControlPlane& control) {
-  for (;;) {
-    ControlPlane::Inbox inbox = *control.Receive();
-    if (!inbox.to_coordinator.empty() || !inbox.broadcasts.empty()) return inbox;
-    control.Wait(absl::InfiniteFuture());
-  }
-}
 
 TEST(TcpControlPlaneTest, TreeOfSixtySixRanksCarriesReportsAndBroadcasts) {
   const auto planes = Connect({.size = 66});
@@ -136,10 +126,10 @@ TEST(TcpControlPlaneTest, ParentThatCannotBeReachedIsNamedWithItsAddress) {
 }
 
 TEST(TcpControlPlaneTest, ChildWithAnotherSecretIsNamedToTheRanksThatHaveConnected) {
-  const TcpPlanes planes = ConnectAll(RanksOf({.size = 3, .adapt = [](TcpRank& rank) {
-                                                 StartWithinMoments(rank);
-                                                 if (rank.mesh.rank == 2) rank.mesh.job.secret = "guess";
-                                               }}));
+  const TriedPlanes planes = ConnectAll(RanksOf({.size = 3, .adapt = [](TcpRank& rank) {
+                                                   StartWithinMoments(rank);
+                                                   if (rank.mesh.rank == 2) rank.mesh.job.secret = "guess";
+                                                 }}));
   EXPECT_THAT(Text(planes[0].status()), HasSubstr("from rank 2, which should have called"));
   EXPECT_EQ(planes[1].status(), planes[0].status());
   EXPECT_THAT(Text(planes[2].status()), HasSubstr(absl::StrCat("to ", PeerText(0))));
@@ -150,7 +140,7 @@ TEST(TcpControlPlaneTest, CallerOfAnotherUserIsDroppedIfThereIsNoSecret) {
   auto ranks = RanksOf({.size = 2, .secret = ""});
   // It comes before rank 1.
   const UniqueFd caller = AsOtherUser([&] { return ConnectTo(ranks[0].listener->endpoint()); });
-  const TcpPlanes planes = ConnectAll(std::move(ranks));
+  const TriedPlanes planes = ConnectAll(std::move(ranks));
   EXPECT_EQ(planes[0].status(), absl::OkStatus());
   char byte = 0;
   EXPECT_LE(recv(caller.get(), &byte, 1, 0), 0) << "it has got no challenge, and its connection has been ended";
@@ -213,6 +203,36 @@ TEST(TcpControlPlaneTest, IdleRanksSleep) {
   planes[0]->Wait(SteadyNow() + absl::Milliseconds(400));
   EXPECT_LT(switches() - before, 50);  // looking every millisecond would make 800
   other.join();
+}
+
+// The pipes of this process.
+std::set<int> Pipes() {
+  std::set<int> pipes;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    int fd = -1;
+    struct stat info = {};
+    const bool is_pipe =
+        absl::SimpleAtoi(entry.path().filename().string(), &fd) && fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode);
+    if (is_pipe) pipes.insert(fd);
+  }
+  return pipes;
+}
+
+// As closefrom() does, which programs call that become daemons. The threads that sleep at the pipes cannot be woken any
+// more.
+TEST(TcpControlPlaneTest, RankWhoseProgramClosesItsPipeFailsAndNamesTheReason) {
+  const std::set<int> before = Pipes();
+  const auto planes = Connect({.size = 2, .adapt = SendNoHeartbeats});
+  ASSERT_EQ(planes.size(), 2U);
+  std::thread waiting([&] { planes[1]->Wait(absl::InfiniteFuture()); });
+  for (const int fd : Pipes()) {
+    if (!before.contains(fd)) close(fd);
+  }
+  planes[1]->Wake();
+  waiting.join();
+  for (const auto& plane : planes) {
+    EXPECT_THAT(Text(AwaitFailure(*plane)), HasSubstr(": the program has closed descriptors that Ronda has opened"));
+  }
 }
 
 TEST(TcpControlPlaneTest, HeartbeatsKeepAnIdleJobAlive) {

@@ -56,8 +56,7 @@ class TcpProcessTest : public ::testing::Test {
     const auto control = ConnectRank(std::move(self));
     say_ready();
     if (!control.ok()) return control.status().ToString();
-    while ((*control)->failure().ok()) (*control)->Wait(absl::InfiniteFuture());
-    return (*control)->failure().ToString();
+    return AwaitFailure(**control).ToString();
   }
 
   void ExpectAllBut(RankId gone, const std::string& text) {

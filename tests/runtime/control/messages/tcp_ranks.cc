@@ -2,11 +2,7 @@
 
 #include "tests/runtime/control/messages/tcp_ranks.h"
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <numeric>
-#include <thread>
 #include <utility>
 
 #include "runtime/net/endpoint.h"
@@ -15,11 +11,8 @@ namespace ronda::testing {
 
 std::vector<TcpRank> RanksOf(const TcpRanks& ranks) {
   const ControlTree tree = {.size = ranks.size, .fan_out = ranks.fan_out};
-  std::vector<Peer> peers;
+  const std::vector<Peer> peers = PeersHere(ranks.size);
   std::vector<Endpoint> endpoints(static_cast<size_t>(ranks.size));
-  for (RankId rank = 0; rank < ranks.size; ++rank) {
-    peers.push_back({.rank = rank, .host = "localhost", .pid = getpid()});
-  }
   std::vector<TcpRank> all;
   for (RankId rank = 0; rank < ranks.size; ++rank) {
     std::shared_ptr<const TcpListener> listener;
@@ -52,29 +45,10 @@ absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectRank(TcpRank rank) {
   return ConnectMessageControlPlane(std::move(rank.control));
 }
 
-TcpPlanes ConnectAll(std::vector<TcpRank> ranks) {
-  TcpPlanes planes(ranks.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    threads.emplace_back([&, i] { planes[i] = ConnectRank(std::move(ranks[i])); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return planes;
+TriedPlanes ConnectAll(std::vector<TcpRank> ranks) {
+  return ConnectOnThreads(ranks.size(), [&](size_t i) { return ConnectRank(std::move(ranks[i])); });
 }
 
-std::vector<std::unique_ptr<ControlPlane>> Connect(const TcpRanks& ranks) {
-  std::vector<std::unique_ptr<ControlPlane>> planes;
-  for (absl::StatusOr<std::unique_ptr<ControlPlane>>& plane : ConnectAll(RanksOf(ranks))) {
-    EXPECT_TRUE(plane.ok()) << plane.status();
-    if (!plane.ok()) return {};
-    planes.push_back(*std::move(plane));
-  }
-  return planes;
-}
-
-absl::Status AwaitFailure(ControlPlane& control) {
-  while (control.failure().ok()) control.Wait(absl::InfiniteFuture());
-  return control.failure();
-}
+Planes Connect(const TcpRanks& ranks) { return ExpectAll(ConnectAll(RanksOf(ranks))); }
 
 }  // namespace ronda::testing

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/base/peer.h"
 #include "runtime/control/messages/message_control_plane.h"
 #include "runtime/tcp/tcp_listener.h"
 #include "runtime/tcp/tcp_mesh.h"
+#include "tests/runtime/control/messages/planes.h"
 
 namespace ronda::testing {
 
@@ -33,8 +33,6 @@ struct TcpRanks {
   std::function<void(TcpRank& rank)> adapt = nullptr;
 };
 
-using TcpPlanes = std::vector<absl::StatusOr<std::unique_ptr<ControlPlane>>>;
-
 // The ranks of a job within this process. Their listeners are started.
 std::vector<TcpRank> RanksOf(const TcpRanks& ranks);
 
@@ -42,13 +40,10 @@ std::vector<TcpRank> RanksOf(const TcpRanks& ranks);
 absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectRank(TcpRank rank);
 
 // Connects the ranks, each on its own thread.
-TcpPlanes ConnectAll(std::vector<TcpRank> ranks);
+TriedPlanes ConnectAll(std::vector<TcpRank> ranks);
 
 // Connects the ranks and expects all to connect. Returns nothing if one does not.
-std::vector<std::unique_ptr<ControlPlane>> Connect(const TcpRanks& ranks);
-
-// Waits until this rank knows a failure of the job, and returns it.
-absl::Status AwaitFailure(ControlPlane& control);
+Planes Connect(const TcpRanks& ranks);
 
 }  // namespace ronda::testing
 
