@@ -36,7 +36,8 @@ class PreparedGroup {
  public:
   // `members` belong to `session`, which the group does not keep alive. `name` is for messages. A member without
   // buffers gets them from AnnounceAt().
-  // Errors: INVALID_ARGUMENT: those of Runtime::Check; two members with the same name.
+  // Errors: those of Runtime::Check, except that a member may have no buffers; INVALID_ARGUMENT if two members have the
+  // same name.
   static absl::StatusOr<std::unique_ptr<PreparedGroup>> Create(const std::shared_ptr<Session>& session,
                                                                std::string name, std::vector<Submission> members);
 

@@ -11,7 +11,8 @@
 
 namespace ronda::bench {
 
-// "Open MPI v4.1.4": of the MPI that this is linked with, without the details that follow.
+// The name and version of the MPI that this program is linked with, for example "Open MPI v4.1.4". Leaves out what
+// follows the first comma or the first line.
 inline std::string MpiLibraryVersion() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;

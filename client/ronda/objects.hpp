@@ -182,9 +182,9 @@ SparseHandles<T> sparse_allreduce_async(const Tensor& values, const std::int64_t
   return try_sparse_allreduce_async<T>(values, indices, op, call).value();
 }
 
-// The sum or average over all ranks of tensors of which each rank passes only the rows that are not zero. The result is
-// the rows of all ranks, in the order of ranks. An average divides by the same number as in an allreduce. `row_shape`
-// is the shape of one row; {} if rows are single elements.
+// Reduces sparse tensors over all ranks to their sum or average. Each rank passes only the rows of its tensor that are
+// not zero. The result is the rows of all ranks, in the order of ranks. An average divides by the same number as in an
+// allreduce. `row_shape` is the shape of one row; {} if rows are single elements.
 template <class T>
 Result<SparseRows<T>> try_sparse_allreduce(const std::string& name, const SparseRows<T>& rows, const Dims& row_shape,
                                            Op op = Op::Average, const CallOptions& call = {}) {

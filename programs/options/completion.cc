@@ -326,7 +326,7 @@ absl::Status ChooseLauncher(CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// The first given option with details of an elastic job; empty: none.
+// The name of an option that makes sense only for elastic jobs and that the user has given. Empty if there is none.
 absl::string_view ElasticDetail(const ElasticWords& elastic) {
   if (elastic.timeout) return "--elastic-timeout";
   if (elastic.reset_limit) return "--reset-limit";

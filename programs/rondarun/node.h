@@ -15,7 +15,7 @@
 namespace ronda {
 
 // Decides whether this rondarun leads the job: it does if it is on the host where nodes meet, and is the first one
-// there. Then returns the list of the nodes. Returns nullptr if this rondarun is one of the other nodes.
+// there. If it leads, returns the list of the nodes; otherwise nullptr.
 // Errors: FAILED_PRECONDITION if other hosts can reach the address and there is no secret, or if this process cannot
 // listen at the address; INVALID_ARGUMENT if nodes cannot meet at that address.
 // REQUIRES: options.elastic->nodes.

@@ -46,7 +46,8 @@ absl::Duration TimeoutOf(const LaunchOptions& options) {
   return ContainsName(variables, "RONDA_START_TIMEOUT") ? StartTimeoutOf(variables) : ElasticOptions().timeout;
 }
 
-// These options, for a job whose nodes come by themselves: such a job gathers its nodes in the same way.
+// Converts the options of a job with a fixed number of nodes to those of an elastic job whose nodes connect by
+// themselves. So the code that gathers the nodes of such a job also gathers these nodes.
 LaunchOptions AsComingNodes(const LaunchOptions& options) {
   const NodeGroup& group = *options.nodes;
   LaunchOptions coming = options;

@@ -49,7 +49,7 @@ absl::StatusOr<ProgressEngine::Steps::Progress> GuardedSteps::StepOrCatch(Step s
     const ScopedFloatEnvironment default_environment;
     return step();
   } catch (const std::bad_alloc&) {
-    // Otherwise trainer threads that still submit would take the reserve.
+    // Before the emergency memory is freed: otherwise new submissions of trainer threads could take it.
     parts_.queue->Refuse(out_of_memory_);
     emergency_memory_.reset();
     static_cast<void>(loop_.release());

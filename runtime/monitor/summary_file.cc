@@ -72,7 +72,7 @@ std::vector<std::string> SummaryFile::Read() const {
 void LeaveForSummary(const RankWords& words) {
   try {
     const int fd = FindOwn();
-    // Other ranks may write meanwhile: there is room for one more of each core.
+    // Other ranks may append between this check and the write. So the check leaves room for one more rank per core.
     const size_t end = fd < 0 ? 0 : SizeOf(fd) + (1 + std::thread::hardware_concurrency()) * sizeof(words);
     const bool has_room = fd >= 0 && end < SummaryFile::kMaxBytes && IsWithinFileLimit(end);
     [[maybe_unused]] const ssize_t count = has_room ? write(fd, &words, sizeof(words)) : 0;

@@ -73,8 +73,8 @@ class Reporter {
   // This rank shuts down: the next report is the last. If a schedule is locked, the report comes after the unlock.
   void ShutDown();
 
-  // True at first if this rank has an identity to report, so that errors can name even a rank that never submits
-  // anything.
+  // Whether the next report contains anything. An identity counts too: this rank reports it at first, so that errors of
+  // other ranks can name this rank even if it never submits anything.
   bool has_news() const {
     return has_program_news_ || !report_.identity.empty() || !report_.cached.empty() || !report_.repeated.empty() ||
            !report_.requests.empty() || report_.presence != RankReport::Presence::kPresent;

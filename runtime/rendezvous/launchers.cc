@@ -240,7 +240,8 @@ struct LauncherVariables {
 // Kubernetes numbers the pods of an Indexed Job, and provides nothing more about the job.
 constexpr VariableName kKubernetesIndex = "JOB_COMPLETION_INDEX";
 
-// The first one with a sign is used. Slurm comes after MPICH, because MPICH's mpiexec starts its agents by srun.
+// Ronda uses the first launcher of this list that has one of its `signs` in the environment. After torchrun,
+// FindLauncher may prefer a later one. Slurm comes after MPICH, because MPICH's mpiexec starts its agents by srun.
 constexpr LauncherVariables kLaunchers[] = {
     {.launcher = Launcher::kRondarun,
      .source = "rondarun",

@@ -42,9 +42,9 @@ struct Footprint {
 //   SIGSTOP        the launcher kills it after 10 s
 //   SIGSTOP and SIGCONT  in less than half a second: it continues
 //
-// Between two turns the job completes a step, because the launcher gives up a job that fails three times at the same
-// step. One member at a time, the keeper, is spared, so that the state is never lost; most keepers become rank 0 sooner
-// or later. When another member becomes the keeper, the old one is killed.
+// A turn is one of these faults. The next turn comes when the job has completed a step, because the launcher gives up a
+// job that fails three times at the same step. One member at a time, the keeper, is spared, so that the state is never
+// lost; most keepers become rank 0 sooner or later. When another member becomes the keeper, the old one is killed.
 //
 // Thread-compatible.
 class ElasticChaos {

@@ -262,7 +262,7 @@ class ReformTest : public TestWithParam<Meeting> {
     for (const auto& member : members_) EXPECT_THAT(member->Hear(), StartsWith(beginning));
   }
 
-  // All members meet in the next epoch; ranks follow the members' order, beginning with `first`.
+  // All members meet in the next epoch. Member `first` gets rank 0, the next member rank 1, and so on around the list.
   void Meet(size_t first = 0) {
     ++epoch_;
     const size_t size = members_.size();

@@ -39,7 +39,7 @@ struct ReduceCase {
 // "sum of 13 float32 over fp16, ..."
 std::string ToString(const ReduceCase& c);
 
-// The elements of the case's segments.
+// The number of elements of each segment of the case.
 std::vector<size_t> SegmentCounts(const ReduceCase& c);
 
 // The part of each segment that `member` of `members` receives.

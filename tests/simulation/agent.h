@@ -20,7 +20,7 @@
 namespace ronda::simulation {
 
 // Looks after the members of its host, as the production's agent does: with its messages, its reports, its members, and
-// its way to be the only agent of the host. The loop around them is the simulation's.
+// its way to be the only agent of the host. Only the event loop is not the production's: VirtualSupervisor runs it.
 class Agent {
  public:
   struct Options {

@@ -28,7 +28,9 @@ def asked_for_by(source: str) -> str | None:
 
 
 def spelling_for(program: str) -> str:
-    """The spelling of the argument for this program: that of its main file, else that of the
+    """Returns the spelling of the argument that this program expects.
+
+    If its main file declares the argument, that spelling is used, and otherwise the one of the
     installed torch's torch.distributed.launch.
     """
     asked = asked_for_by(_text_of(program))

@@ -48,7 +48,7 @@ static void EndCall(JobCall* call) {
   free(call);
 }
 
-/* The call with the arguments of a function; NULL with an exception. */
+/* Begins a call and reads the arguments of a function into it. Returns NULL, with an exception set, if that fails. */
 static JobCall* ReadCall(const Signature* signature, PyObject* const* values, Py_ssize_t count) {
   JobCall* const call = BeginCall();
   if (call == NULL || Read(signature, values, count, &call->arguments, &call->reader) == 0) return call;

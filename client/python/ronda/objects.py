@@ -25,7 +25,7 @@ def broadcast_object(
     """Gives every rank a copy of root's object; root gets `value` itself.
 
     Args:
-        value: on root, of any size. Ignored elsewhere.
+        value: root's object, of any size. Other ranks' values are ignored.
 
     Raises:
         RondaError: as operations on arrays.

@@ -20,9 +20,9 @@ namespace {
 constexpr int kLooks = 200;
 // Polls between two checks of the clock and of the job's failure.
 constexpr int kLooksPerRound = 32;
-// Longer than a chunk takes on one host. A longer wait sleeps, each time for a small part of the time it has waited. A
-// thread that polls, or yields its core and gets it back a scheduler tick later, costs more as soon as another thread
-// wants the core.
+// Longer than a chunk takes on one host. A longer wait sleeps, each time for a small part of the time it has waited. If
+// another thread wants the core, polling costs more than sleeping. Yielding does so too, because the thread gets the
+// core back a scheduler tick later.
 constexpr absl::Duration kLookOn = absl::Microseconds(200);
 constexpr int kSleepShare = 8;
 // How long a wait yields before it sleeps, if data wakes it.

@@ -69,7 +69,8 @@ class FrameReader {
     bool writer_waits = false;  // for the room that this read has made: the caller rings its doorbell
   };
 
-  // Empties the ring and returns the complete messages. Errors: INTERNAL if the ring's words or a length are damaged.
+  // Empties the ring and returns the complete messages. Errors: INTERNAL if the ring's counter
+  // of written bytes, or the length of a message, is impossible.
   absl::StatusOr<Result> Read();
 
   // Whether bytes have come since the last Read.

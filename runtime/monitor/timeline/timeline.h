@@ -81,8 +81,8 @@ class Timeline {
   Timeline& operator=(const Timeline&) = delete;
 
   // Begins a file at PathOfRank(path, rank).
-  // Errors: FAILED_PRECONDITION if the timeline is already on. RESOURCE_EXHAUSTED if memory runs out. That of the
-  // operating system, with the path.
+  // Errors: FAILED_PRECONDITION if the timeline is already on. RESOURCE_EXHAUSTED if memory runs out. The
+  // operating system's error, with the path, if the file cannot be made.
   absl::Status Start(const TimelineWriter::Options& options);
 
   // Ends the file. It contains all events that were recorded before. Does nothing if the timeline is off.

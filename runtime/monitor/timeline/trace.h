@@ -89,7 +89,7 @@ class TraceText {
 // it, the known part is drawn. Thread-compatible.
 class TraceBuilder {
  public:
-  // The most tensors that get rows. Events of others are left out, and counted.
+  // The largest number of tensors that get a row. Events of other tensors are left out, and counted.
   static constexpr size_t kMostTensors = 4096;
 
   struct Options {

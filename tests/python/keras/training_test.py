@@ -29,7 +29,7 @@ BROADCAST = hvd.callbacks.BroadcastGlobalVariablesCallback
 
 
 def apply(optimizer, gradient, variable):
-    """A step as fit() makes it: on JAX without side effects."""
+    """Applies one gradient as fit() does, on JAX by a call without side effects."""
     if hvd.backend_name() != "jax":
         optimizer.apply([gradient], [variable])
         return

@@ -44,8 +44,8 @@ struct Tensor {
   enum class Kind { kSum, kBroadcast } kind = Kind::kSum;
 };
 
-// A rank's work beside the steps, alone or with other ranks: the submissions, and the values that their buffers must
-// have in the end. A rank that takes no part has no submissions.
+// What a rank submits in addition to the steps, alone or together with other ranks: the submissions, their buffers, and
+// the values that the buffers must have in the end. A rank that takes no part has no submissions.
 struct Extra {
   std::vector<Submission> submissions;
   std::vector<std::unique_ptr<std::vector<float>>> buffers;

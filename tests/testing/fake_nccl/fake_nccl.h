@@ -5,11 +5,11 @@
 // shared memory, in the order of the given streams. Sums go around a ring, and are rounded at every hop, so not in the
 // order of the ranks.
 //
-// As with NCCL, a call on a communicator that does not block may return ncclInProgress. Its work has then not yet
-// reached the stream; it has when ncclCommGetAsyncError returns ncclSuccess. Communicators that block are split off
-// such communicators. In them the first call of a kind waits for the other ranks, as NCCL does to connect them. An
-// abort of the parent ends that wait, if the two share resources. If a communicator is freed while a thread is in a
-// call of it, the fake reports that.
+// As with NCCL, a call on a communicator that does not block may return ncclInProgress. Then the call's work
+// is not yet on the stream. It is there once ncclCommGetAsyncError returns ncclSuccess. Communicators that block are
+// split off such communicators. In them the first call of a kind waits for the other ranks, as NCCL does to connect
+// them. An abort of the parent ends that wait, if the two share resources. If a communicator is freed while a thread is
+// in a call of it, the fake reports that.
 //
 // The fake fails or hangs where NCCL does. If ranks do not do the same, NCCL hangs or its behaviour is undefined. The
 // fake then writes a report and hangs until it is aborted; after a minute it stops the process.

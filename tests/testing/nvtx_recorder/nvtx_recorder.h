@@ -10,7 +10,8 @@ namespace ronda::testing {
 // The path of the library in tests. NVTX_INJECTION64_PATH has to name it before the process' first range.
 inline constexpr const char* kNvtxRecorderPath = "tests/testing/nvtx_recorder/libnvtx_recorder.so";
 
-// A function of the library: the events since the last call, one per line, "<domain>: <range>" or "end".
+// The name of a function of the library. It writes the events since its last call to `text`, one per line. A line is
+// "<domain>: <range>" for the beginning of a range, and "end" for its end.
 inline constexpr const char* kNvtxRecorderTake = "nvtx_recorder_take";
 using NvtxRecorderTake = void (*)(char* text, size_t size);
 

@@ -23,8 +23,8 @@ _MULTIPLIER = 6364136223846793005
 
 
 def fingerprint(value: torch.Tensor | None) -> torch.Tensor:
-    """An int64, on the device of the elements, that depends on every bit of them and on its
-    position.
+    """Returns an int64 that depends on every bit of the tensor, and on the position of each bit.
+    The result is on the tensor's device.
 
     It does not depend on strides, on the number of threads, or on the existence of a GPU. If two
     tensors of the same shape and dtype differ in a single word, their fingerprints always differ.

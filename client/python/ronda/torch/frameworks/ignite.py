@@ -45,6 +45,6 @@ with known("ignite"):
         *native._NativeDistModel.available_backends,
         _NAME,
     )
-    # The helpers look the module up at each call, so a helper that a program has imported by name
-    # also uses the new one.
+    # ignite's helpers read `auto.idist` at each call. So this also works for a program that has
+    # imported a helper by name before.
     auto.idist = _Distributed(auto.idist.__name__)
